@@ -1,0 +1,16 @@
+# memlith_floor(NAME BELOW... SOURCES ...): one floor of the house: an object library that everything else is made of,
+# and a static library memlith_NAME that links only the floors below, so that an upward call fails to link.
+function(memlith_floor name)
+  cmake_parse_arguments(FLOOR "" "" "BELOW;SOURCES;LIBRARIES" ${ARGN})
+  add_library(memlith_${name}_objects OBJECT ${FLOOR_SOURCES})
+  target_include_directories(memlith_${name}_objects PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(memlith_${name}_objects PUBLIC ${FLOOR_LIBRARIES} PRIVATE memlith_warnings)
+  target_compile_options(memlith_${name}_objects PRIVATE -fvisibility=hidden -fvisibility-inlines-hidden)
+  add_library(memlith_${name} STATIC $<TARGET_OBJECTS:memlith_${name}_objects>)
+  target_include_directories(memlith_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(memlith_${name} PUBLIC ${FLOOR_LIBRARIES})
+  foreach(floor ${FLOOR_BELOW})
+    target_link_libraries(memlith_${name} PUBLIC memlith_${floor})
+    target_link_libraries(memlith_${name}_objects PUBLIC $<TARGET_PROPERTY:memlith_${floor},INTERFACE_LINK_LIBRARIES>)
+  endforeach()
+endfunction()

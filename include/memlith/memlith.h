@@ -1,0 +1,249 @@
+/* memlith: plain memory that survives crashes. The C interface.
+ *
+ * A store keeps regions: memory at fixed addresses that the program uses like any other. memlith_persist() makes
+ * what was stored durable, all of it or none of it. After a crash, opening the store brings every region back to one
+ * and the same persisted point, at or after the last one that was acknowledged.
+ *
+ * CONVENTIONS
+ *  - Every function that can fail returns 0 (MEMLITH_OK) or a code: the low byte is the category (enum below), the
+ *    next byte says what it concerns. Compare with memlith_category(code). memlith_last_error() gives the sentence.
+ *  - Out-parameters come last and are left alone on error. Sizes and offsets are bytes, as uint64_t.
+ *  - Option structs start with struct_size; set it to sizeof, zero the rest, and every field has a sensible default.
+ *    A null pointer means all defaults.
+ *  - Handles are opaque. Unless said otherwise a function may be called from any thread; opening, closing and growing
+ *    a thing while another thread uses that same thing is the caller's mistake.
+ *  - "Durable" means: survives kill -9, a kernel crash and power loss, provided that the disk keeps what it has
+ *    acknowledged a flush for. docs/guarantees.md says exactly what is assumed and what is promised.
+ */
+#ifndef MEMLITH_MEMLITH_H
+#define MEMLITH_MEMLITH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MEMLITH_API __attribute__((visibility("default")))
+#else
+#define MEMLITH_API
+#endif
+
+#define MEMLITH_VERSION_MAJOR 0
+#define MEMLITH_VERSION_MINOR 1
+#define MEMLITH_VERSION_PATCH 0
+
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
+
+/* Categories. Numbers are only ever appended. */
+enum {
+  MEMLITH_OK = 0,
+  MEMLITH_INVALID = 1,       /* an argument or a precondition of the call */
+  MEMLITH_NOT_FOUND = 2,     /* no such store, file or region */
+  MEMLITH_EXISTS = 3,        /* it is there already */
+  MEMLITH_BUSY = 4,          /* another process, or this one, has it open; the message says who */
+  MEMLITH_IO = 5,            /* a read, write or flush failed; after a write or flush the store is poisoned */
+  MEMLITH_CORRUPT = 6,       /* bytes on the medium are not what was written; the message says where */
+  MEMLITH_INCOMPATIBLE = 7,  /* a later format, or not a memlith file */
+  MEMLITH_FULL = 8,          /* the transaction is larger than the log may grow; nothing changed, split it */
+  MEMLITH_NO_SPACE = 9,      /* the file system is full */
+  MEMLITH_POISONED = 10,     /* an earlier write or flush failed; close and reopen */
+  MEMLITH_PERMISSION = 11,
+  MEMLITH_READ_ONLY = 12,
+  MEMLITH_ADDRESS_TAKEN = 13, /* the region's addresses are in use in this process */
+  MEMLITH_UNSUPPORTED = 14,   /* not on this kernel or file system */
+  MEMLITH_NO_MEMORY = 15
+};
+
+/* The category of a code: one of the numbers above. */
+static inline int32_t memlith_category(int32_t code) { return code & 0xff; }
+
+/* Copies the sentence that goes with the last failure in this thread, cut to `bytes` and always ended with a zero.
+ * Returns the length of the whole sentence. Effect on data: none. */
+MEMLITH_API size_t memlith_last_error(char* buffer, size_t bytes);
+
+/* A word or two for a code's category ("log full"). Constant for ever; never null. */
+MEMLITH_API const char* memlith_category_name(int32_t code);
+
+/* "0.1.0" */
+MEMLITH_API const char* memlith_version(void);
+
+/* ---- stores ---------------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_store memlith_store;
+typedef struct memlith_region memlith_region;
+
+enum {
+  MEMLITH_OPEN_CREATE = 1,    /* create the store if there is none */
+  MEMLITH_OPEN_READ_ONLY = 2, /* look at the last durable state without changing a byte of it; many may, at once */
+  MEMLITH_OPEN_EXCLUSIVE = 4  /* with CREATE: fail with MEMLITH_EXISTS if there is one */
+};
+
+typedef struct memlith_store_options {
+  uint64_t struct_size;
+  uint32_t flags;              /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
+  uint32_t reserved;           /* zero */
+  uint64_t log_bytes;          /* size of a new store's log; 0 = 64 MiB. A checkpoint runs when half of it is used */
+  uint64_t log_max_bytes;      /* what the log may grow to for one large transaction; 0 = the larger of 1 GiB and log_bytes */
+  uint32_t manual_checkpoint;  /* 1: no background thread; checkpoints run in persist when the log is full, in
+                                  memlith_store_checkpoint and at close */
+  uint32_t in_flight_max;      /* log writes under way at a time, 1 to 3; 0 = 2 */
+  /* Called while opening replays a long log, at most some times a second, from the opening thread. May be null. */
+  void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
+  void* progress_context;
+} memlith_store_options;
+
+/* Opens the store in folder `path`, recovering it if its last user did not close it.
+ * On return everything that was acknowledged before is there. Holds the store until memlith_store_close().
+ * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY, IO. */
+MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
+
+/* Opens one ordinary file as a store with a single region, named "file" (failure-atomic msync: the EuroSys 2013 paper's
+ * interface). Its log lies beside it as FILE.memlith. After a clean close the file alone holds everything; until then
+ * only memlith may write it. Its length changes only with a persist. With CREATE a missing file is made, empty.
+ * Errors: as memlith_store_open. */
+MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store);
+
+/* Makes all that was persisted complete at home, marks the store clean, and frees the handle in every case. Stores made
+ * since the last persist are dropped. Regions still open are closed. Null is ignored.
+ * Errors: IO or POISONED; what was acknowledged is safe all the same, and the next open recovers it. */
+MEMLITH_API int32_t memlith_store_close(memlith_store* store);
+
+/* Writes everything durable so far to its home now, so that the next open has nothing to replay. Never needed for
+ * durability. Errors: IO, POISONED, READ_ONLY. */
+MEMLITH_API int32_t memlith_store_checkpoint(memlith_store* store);
+
+typedef struct memlith_store_info {
+  uint64_t struct_size;       /* set by the caller */
+  uint64_t region_count;      /* in the store, open or not */
+  uint64_t log_bytes;         /* capacity now */
+  uint64_t log_used_bytes;    /* not yet checkpointed */
+  uint64_t durable_lsn;
+  uint64_t frames;            /* since opening: commits that reached the log, */
+  uint64_t batches;           /* the writes + flushes they took, */
+  uint64_t logged_bytes;      /* the bytes written to the log for them, */
+  uint64_t captured_bytes;    /* the bytes of memory captured in them, */
+  uint64_t checkpoints;
+  uint64_t home_bytes;        /* the bytes checkpoints wrote home */
+  uint64_t replayed_frames;   /* by opening */
+  uint64_t replayed_bytes;
+  uint32_t read_only;
+  uint32_t poisoned;
+  uint32_t one_file;          /* 1 for memlith_file_open */
+  uint32_t direct_io;         /* 1: the log bypasses the page cache */
+} memlith_store_info;
+
+MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);
+
+/* ---- regions --------------------------------------------------------------------------------------------------- */
+
+/* How memlith learns what was stored. */
+enum {
+  MEMLITH_TRACKER_AUTO = 0,     /* scan */
+  MEMLITH_TRACKER_SCAN = 1,     /* ask the kernel which pages were written: userfaultfd WP_ASYNC + PAGEMAP_SCAN
+                                   (Linux 6.7), else as MPROTECT. Whole pages. Sees every store, system calls
+                                   that write into the region too */
+  MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes */
+  MEMLITH_TRACKER_MPROTECT = 3  /* protect pages and catch SIGSEGV. Whole pages. A system call that writes into a
+                                   page not stored to since the last persist fails with EFAULT */
+};
+
+enum {
+  MEMLITH_REGION_CREATE = 1,   /* create the region, zero-filled, if there is none */
+  MEMLITH_REGION_EXCLUSIVE = 2 /* with CREATE: fail with MEMLITH_EXISTS if there is one */
+};
+
+typedef struct memlith_region_options {
+  uint64_t struct_size;
+  uint32_t flags;         /* MEMLITH_REGION_* */
+  uint32_t tracker;       /* MEMLITH_TRACKER_* */
+  uint64_t size;          /* of a new region; rounded up to 4096 (for memlith_file_open: of a new or empty file, exact) */
+  uint64_t max_size;      /* address space kept free behind it for growth; 0 = 4 times size, at least 1 GiB */
+  uint64_t address;       /* where a new region lies, a multiple of 4096; 0 = memlith chooses */
+} memlith_region_options;
+
+/* Maps region `name` at the address it was created at, so that pointers into it stay valid.
+ * A new region is durable, with zeros in it, on return. Memory is loaded lazily. Names are 1 to 199 bytes.
+ * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE), EXISTS, BUSY (open already), ADDRESS_TAKEN, NO_SPACE, UNSUPPORTED. */
+MEMLITH_API int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
+                                        memlith_region** region);
+
+/* Unmaps it. Stores made since the last persist are dropped. Null is ignored. */
+MEMLITH_API int32_t memlith_region_close(memlith_region* region);
+
+/* The first byte of the region; the same in every process and every run. Constant. */
+MEMLITH_API void* memlith_region_address(const memlith_region* region);
+
+/* Bytes that may be used now. */
+MEMLITH_API uint64_t memlith_region_size(const memlith_region* region);
+
+/* Makes the region longer, in place; the new bytes are zeros. Disk space is reserved at once (NO_SPACE changes nothing);
+ * the new size becomes durable with the region's next persist, in one with what is stored in it.
+ * Errors: INVALID (smaller, or beyond max_size), NO_SPACE, POISONED. */
+MEMLITH_API int32_t memlith_region_grow(memlith_region* region, uint64_t size);
+
+/* Removes a region that is not open. Durable on return. Errors: NOT_FOUND, BUSY. */
+MEMLITH_API int32_t memlith_region_remove(memlith_store* store, const char* name);
+
+typedef struct memlith_region_info {
+  uint64_t struct_size; /* set by the caller */
+  char name[200];
+  uint64_t address;
+  uint64_t size;
+  uint64_t max_size;
+  uint32_t tracker;     /* MEMLITH_TRACKER_*; 0 while not open */
+  uint32_t reserved;
+  char tracker_detail[120]; /* how it works here and, where that was not the first choice, why */
+} memlith_region_info;
+
+MEMLITH_API int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* info);
+
+/* Describes region number `index` (0, 1, ...) of the store, open or not. NOT_FOUND behind the last one. */
+MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* info);
+
+/* Says that [address, address + bytes) was stored to, or is about to be: it is captured by the next persist. For regions
+ * with MEMLITH_TRACKER_EXPLICIT; no effect on others. Takes nanoseconds. Durability: none. Errors: INVALID (outside). */
+MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
+
+/* ---- persist --------------------------------------------------------------------------------------------------- */
+
+/* Makes every store that any thread made to the regions since their last persist durable, all or nothing, in all of
+ * them together. Returns when it is durable. Memory is left as it is in every case.
+ * After a crash inside this call, reopening finds either all of it or none.
+ * Errors: FULL      - larger than the log may grow; nothing was written and nothing is lost: split the work.
+ *         NO_SPACE  - the log could not grow on this file system; as FULL.
+ *         IO        - a write or flush failed; whether this persist took is unknown until reopening.
+ *         POISONED  - an earlier call returned IO; nothing was tried. Close and reopen.
+ * Threads: a store that races with this call may land on either side, and if on the far side is in the next persist.
+ * Source: MemSnap (ASPLOS 2024), uCheckpoints across regions. */
+MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t count);
+
+/* The same for all open regions of the store. */
+MEMLITH_API int32_t memlith_persist_all(memlith_store* store);
+
+/* ---- looking at a store from outside --------------------------------------------------------------------------- */
+
+typedef struct memlith_report {
+  uint64_t struct_size;      /* set by the caller */
+  uint64_t frames;           /* whole frames found in the log */
+  uint64_t frame_bytes;
+  uint64_t regions;
+  uint64_t region_bytes;
+  uint32_t clean;            /* 1: its last user closed it */
+  uint32_t one_file;
+  uint64_t log_bytes;
+  uint64_t incarnation;      /* how often it was opened for writing */
+} memlith_report;
+
+/* Checks every structure on disk: both superblocks, slots, every frame in the log, the directory, and that each object's
+ * file is there and long enough. Changes nothing. `path` is a store's folder or a file with its log beside it.
+ * Errors: what is wrong, as for opening. */
+MEMLITH_API int32_t memlith_verify(const char* path, memlith_report* report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,277 @@
+// memlith: plain memory that survives crashes. The C++20 interface: a thin layer over memlith.h, where each call's full
+// contract stands. Handles close themselves; errors are values; nothing throws.
+//
+//   auto store = memlith::Store::open("notes", {.create = true});
+//   auto region = store->region("main", {.create = true, .size = 1 << 20});
+//   auto* notes = *region->root<Notes>();      // constructed once, then found again
+//   notes->count++;                            // plain memory
+//   if (!region->persist()) ...                // durable, all or nothing
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "memlith/memlith.h"
+
+namespace memlith {
+
+// Why a call failed: a code of memlith.h and the sentence that goes with it.
+class Error {
+ public:
+  Error() = default;
+  explicit Error(std::int32_t code) : code_(code), message_(text_of_last()) {}
+  Error(std::int32_t code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  [[nodiscard]] std::int32_t code() const { return code_; }
+  [[nodiscard]] std::int32_t category() const { return memlith_category(code_); }
+  [[nodiscard]] const std::string& message() const { return message_; }
+
+ private:
+  static std::string text_of_last() {
+    char buffer[1024];
+    memlith_last_error(buffer, sizeof buffer);
+    return buffer;
+  }
+  std::int32_t code_ = MEMLITH_OK;
+  std::string message_;
+};
+
+// A value, or an Error. Asking for the value of a failed result is a bug of the caller.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] bool ok() const { return content_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& operator*() {
+    assert(ok());
+    return *std::get_if<0>(&content_);
+  }
+  T* operator->() { return &**this; }
+  [[nodiscard]] const Error& error() const {
+    assert(!ok());
+    return *std::get_if<1>(&content_);
+  }
+
+ private:
+  std::variant<T, Error> content_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  [[nodiscard]] const Error& error() const {
+    assert(!ok());
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+namespace detail {
+inline Result<void> result_of(std::int32_t code) { return code == MEMLITH_OK ? Result<void>() : Error(code); }
+}  // namespace detail
+
+enum class Tracker : std::uint32_t {
+  automatic = MEMLITH_TRACKER_AUTO,
+  scan = MEMLITH_TRACKER_SCAN,
+  touched = MEMLITH_TRACKER_EXPLICIT,
+  mprotect = MEMLITH_TRACKER_MPROTECT,
+};
+
+struct StoreOptions {
+  bool create = false;
+  bool exclusive = false;
+  bool read_only = false;
+  bool manual_checkpoint = false;
+  std::uint64_t log_bytes = 0;      // 0 = 64 MiB
+  std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
+  std::uint32_t in_flight_max = 0;  // 0 = 2
+};
+
+struct RegionOptions {
+  bool create = false;
+  bool exclusive = false;
+  Tracker tracker = Tracker::automatic;
+  std::uint64_t size = 0;
+  std::uint64_t max_size = 0;  // 0 = 4 times size, at least 1 GiB
+  std::uint64_t address = 0;   // 0 = memlith chooses
+};
+
+// A mapped region. Move-only; closing drops what was not persisted.
+class Region {
+ public:
+  explicit Region(memlith_region* handle = nullptr) : handle_(handle) {}
+  Region(Region&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Region& operator=(Region&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Region() { memlith_region_close(handle_); }
+
+  [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
+  [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
+  [[nodiscard]] memlith_region* handle() const { return handle_; }
+
+  // Durable on ok, all or nothing. See memlith_persist.
+  Result<void> persist() const { return detail::result_of(memlith_persist(&handle_, 1)); }
+  // The new size is durable with the next persist. See memlith_region_grow.
+  Result<void> grow(std::uint64_t size) const { return detail::result_of(memlith_region_grow(handle_, size)); }
+  Result<void> touch(const void* address, std::uint64_t bytes) const {
+    return detail::result_of(memlith_touch(handle_, address, bytes));
+  }
+  template <class T>
+  Result<void> touch(const T* object) const {
+    return touch(object, sizeof(T));
+  }
+  [[nodiscard]] memlith_region_info info() const {
+    memlith_region_info info{};
+    info.struct_size = sizeof info;
+    (void)memlith_region_get_info(handle_, &info);
+    return info;
+  }
+  Result<void> close() { return detail::result_of(memlith_region_close(std::exchange(handle_, nullptr))); }
+
+  // The one object everything else in the region hangs on. It lies at the start of the region, behind 64 bytes that
+  // remember its size and `version`, and is constructed from `arguments` the first time, persisted with the next
+  // persist like any store; later calls find it again. `version` is yours to raise when T's layout changes; a root of
+  // another version or size is an error (INCOMPATIBLE), not a guess.
+  template <class T, class... Arguments>
+  Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
+    static_assert(alignof(T) <= 64);
+    if (size() < sizeof(RootHeader) + sizeof(T)) {
+      return Error(MEMLITH_INVALID, "the region is too small for its root object; create or grow it larger");
+    }
+    auto* header = static_cast<RootHeader*>(address());
+    auto* object = reinterpret_cast<T*>(header + 1);
+    if (header->magic == 0) {
+      new (object) T(std::forward<Arguments>(arguments)...);
+      *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
+      // Only explicit regions need to be told; on others this has no effect.
+      (void)touch(header, sizeof(RootHeader) + sizeof(T));
+      return object;
+    }
+    if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
+      return Error(MEMLITH_INCOMPATIBLE, "the region's root object is of another type: found version " +
+                                             std::to_string(header->version) + " with " + std::to_string(header->bytes) +
+                                             " bytes, expected version " + std::to_string(version) + " with " +
+                                             std::to_string(sizeof(T)) + " bytes");
+    }
+    return object;
+  }
+  template <class T>
+  Result<T*> root() const {
+    return root<T>(1);
+  }
+
+ private:
+  struct RootHeader {
+    std::uint64_t magic;
+    std::uint32_t version;
+    std::uint32_t reserved;
+    std::uint64_t bytes;
+    std::uint64_t zeros[5];
+  };
+  static_assert(sizeof(RootHeader) == 64);
+  static constexpr std::uint64_t kRootMagic = 0x00746f6f72676572;  // "regroot"
+
+  memlith_region* handle_;
+};
+
+// An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
+class Store {
+ public:
+  explicit Store(memlith_store* handle = nullptr) : handle_(handle) {}
+  Store(Store&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Store& operator=(Store&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Store() { memlith_store_close(handle_); }
+
+  static Result<Store> open(const std::string& path, const StoreOptions& options = {}) {
+    return open_with(memlith_store_open, path, options);
+  }
+  static Result<Store> open_file(const std::string& path, const StoreOptions& options = {}) {
+    return open_with(memlith_file_open, path, options);
+  }
+
+  Result<Region> region(const std::string& name, const RegionOptions& options = {}) const {
+    memlith_region_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags = (options.create ? MEMLITH_REGION_CREATE : 0u) | (options.exclusive ? MEMLITH_REGION_EXCLUSIVE : 0u);
+    plain.tracker = static_cast<std::uint32_t>(options.tracker);
+    plain.size = options.size;
+    plain.max_size = options.max_size;
+    plain.address = options.address;
+    memlith_region* region = nullptr;
+    const std::int32_t code = memlith_region_open(handle_, name.c_str(), &plain, &region);
+    if (code != MEMLITH_OK) return Error(code);
+    return Region(region);
+  }
+  Result<void> remove(const std::string& name) const {
+    return detail::result_of(memlith_region_remove(handle_, name.c_str()));
+  }
+
+  // All open regions, in one.
+  Result<void> persist() const { return detail::result_of(memlith_persist_all(handle_)); }
+  // Several regions, in one.
+  static Result<void> persist(std::initializer_list<const Region*> regions) {
+    std::vector<memlith_region*> handles;
+    for (const Region* region : regions) handles.push_back(region->handle());
+    return detail::result_of(memlith_persist(handles.data(), handles.size()));
+  }
+  Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
+  [[nodiscard]] memlith_store_info info() const {
+    memlith_store_info info{};
+    info.struct_size = sizeof info;
+    (void)memlith_store_get_info(handle_, &info);
+    return info;
+  }
+  [[nodiscard]] std::vector<memlith_region_info> regions() const {
+    std::vector<memlith_region_info> all;
+    memlith_region_info info{};
+    info.struct_size = sizeof info;
+    while (memlith_store_region_at(handle_, all.size(), &info) == MEMLITH_OK) all.push_back(info);
+    return all;
+  }
+  [[nodiscard]] memlith_store* handle() const { return handle_; }
+  Result<void> close() { return detail::result_of(memlith_store_close(std::exchange(handle_, nullptr))); }
+
+ private:
+  template <class Open>
+  static Result<Store> open_with(Open open, const std::string& path, const StoreOptions& options) {
+    memlith_store_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags = (options.create ? MEMLITH_OPEN_CREATE : 0u) | (options.exclusive ? MEMLITH_OPEN_EXCLUSIVE : 0u) |
+                  (options.read_only ? MEMLITH_OPEN_READ_ONLY : 0u);
+    plain.log_bytes = options.log_bytes;
+    plain.log_max_bytes = options.log_max_bytes;
+    plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
+    plain.in_flight_max = options.in_flight_max;
+    memlith_store* store = nullptr;
+    const std::int32_t code = open(path.c_str(), &plain, &store);
+    if (code != MEMLITH_OK) return Error(code);
+    return Store(store);
+  }
+
+  memlith_store* handle_;
+};
+
+}  // namespace memlith

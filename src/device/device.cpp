@@ -1,0 +1,49 @@
+#include "device/device.hpp"
+
+#include <vector>
+
+namespace memlith::core {
+
+Status Device::latch(Status status) {
+  if (!status.ok()) latched_.store(true, std::memory_order_release);
+  return status;
+}
+
+Status Device::check_latch() const {
+  if (!latched()) return kOk;
+  return fail(Errc::poisoned, Detail::write,
+              "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
+              "durable state",
+              path_);
+}
+
+namespace {
+
+// One transfer at a time, done when it is asked for.
+class SerialQueue final : public IoQueue {
+ public:
+  SerialQueue(Device& device, std::uint32_t depth) : device_(device), results_(depth) {}
+  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
+    return results_[slot] = device_.read(offset, target);
+  }
+  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
+    return results_[slot] = device_.write(offset, source);
+  }
+  Status wait(std::uint32_t slot) override { return results_[slot]; }
+  Status wait_all() override {
+    for (const Status& result : results_) MEMLITH_TRY(result);
+    return kOk;
+  }
+
+ private:
+  Device& device_;
+  std::vector<Status> results_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> Device::make_queue(std::uint32_t depth) {
+  return std::make_unique<SerialQueue>(*this, depth);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,120 @@
+// A device: positioned reads and writes, and a flush. Floor: device.
+//
+// Everything above trusts exactly what is said here, and the simulated device of the tests breaks everything
+// that is not said here:
+//   - A write that returned ok may be lost, kept, or kept in part (torn at caps().atomic_bytes) by a crash until
+//     a later flush() returned ok. Unflushed writes reach the medium in any order.
+//   - After flush() returned ok, every write that had returned ok before it was called survives power loss.
+//   - A read returns what was last written, flushed or not.
+//   - The first failed write, flush or resize latches the device: from then on all three return `poisoned` and
+//     touch nothing. A flush is never retried, because the kernel may have dropped the pages that failed.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace memlith::core {
+
+struct DeviceCaps {
+  std::uint32_t block_bytes = 1;    // offsets, lengths and memory of transfers are multiples of this; 1 = anything
+  std::uint32_t atomic_bytes = 512; // a crash keeps or loses this much of an unflushed write as a whole
+  bool direct = false;              // transfers bypass the page cache
+};
+
+// Several transfers in flight at once against one device. Not for use by two threads at a time.
+class IoQueue {
+ public:
+  virtual ~IoQueue() = default;
+  // Starts a transfer; the memory stays untouched by the caller until that slot was waited for.
+  // `slot` < depth names the transfer; a slot still in flight is waited for first.
+  virtual Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) = 0;
+  virtual Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) = 0;
+  // Ok when the transfer of the slot was done whole. A slot never used is ok.
+  virtual Status wait(std::uint32_t slot) = 0;
+  virtual Status wait_all() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] const DeviceCaps& caps() const { return caps_; }
+  [[nodiscard]] const std::string& path() const { return path_; }  // for messages
+
+  // The length of the file in bytes.
+  virtual Result<std::uint64_t> size() = 0;
+
+  // Fills the whole target, or fails: bytes past the end of the file are an error (corrupt).
+  Status read(std::uint64_t offset, std::span<std::byte> target) { return do_read(offset, target); }
+
+  // Writes everything, or fails and latches; never a silent short write.
+  Status write(std::uint64_t offset, std::span<const std::byte> source) {
+    const iovec piece{const_cast<std::byte*>(source.data()), source.size()};
+    return write_pieces(offset, {&piece, 1});
+  }
+  Status write_pieces(std::uint64_t offset, std::span<const iovec> pieces) {
+    MEMLITH_TRY(check_latch());
+    return latch(do_write(offset, pieces));
+  }
+
+  // On ok, all writes that had returned survive power loss.
+  Status flush() {
+    MEMLITH_TRY(check_latch());
+    return latch(do_flush());
+  }
+
+  // Makes the file at least `bytes` long with its space reserved, new bytes reading as zeros. A full disk
+  // (no_space) does not latch: nothing that was promised is lost. Durable after the next flush.
+  Status reserve(std::uint64_t bytes) {
+    MEMLITH_TRY(check_latch());
+    return do_reserve(bytes);
+  }
+
+  // Sets the exact length. Durable after the next flush.
+  Status truncate(std::uint64_t bytes) {
+    MEMLITH_TRY(check_latch());
+    return latch(do_truncate(bytes));
+  }
+
+  // A descriptor to map the content with MAP_PRIVATE, owned by the device. Only on buffered devices, where the
+  // mapping and write() see the same page cache.
+  virtual Result<int> mapping_descriptor() = 0;
+
+  // At most `depth` transfers at once. Falls back to one at a time where the system has nothing better.
+  virtual std::unique_ptr<IoQueue> make_queue(std::uint32_t depth);
+
+  [[nodiscard]] bool latched() const { return latched_.load(std::memory_order_acquire); }
+
+  // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable.
+  Status latch(Status status);
+
+ protected:
+  Device(DeviceCaps caps, std::string path) : caps_(caps), path_(std::move(path)) {}
+
+  virtual Status do_read(std::uint64_t offset, std::span<std::byte> target) = 0;
+  virtual Status do_write(std::uint64_t offset, std::span<const iovec> pieces) = 0;
+  virtual Status do_flush() = 0;
+  virtual Status do_reserve(std::uint64_t bytes) = 0;
+  virtual Status do_truncate(std::uint64_t bytes) = 0;
+
+  Status check_latch() const;
+
+  DeviceCaps caps_;
+  std::string path_;
+
+ private:
+  std::atomic<bool> latched_{false};  // release in latch(), acquire in latched()
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,430 @@
+// PosixVolume and PosixDevice: pwritev + fdatasync, O_DIRECT where the file system has it, io_uring where several
+// transfers are in flight. Sections: helpers, UringQueue, PosixDevice, PosixVolume.
+#include "device/posix.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <filesystem>
+
+#include "base/buffer.hpp"
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+// ---- helpers ---------------------------------------------------------------------------------------------------
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// The alignment that O_DIRECT needs here, or 0 where it does not work. Asks by reading: some file systems accept
+// the flag and then refuse the transfer.
+std::uint32_t direct_block_bytes(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return 0;
+  auto buffer = AlignedBuffer::allocate(kPageBytes);
+  if (!buffer.ok()) return 0;
+#ifdef STATX_DIOALIGN
+  struct statx extended {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) == 0 && (extended.stx_mask & STATX_DIOALIGN) != 0) {
+    const std::uint32_t block = extended.stx_dio_offset_align;
+    return is_power_of_two(block) && block <= kPageBytes && extended.stx_dio_mem_align <= kPageBytes
+               ? (block < 512 ? 512 : block)
+               : 0;
+  }
+#endif
+  for (const std::uint32_t block : {512u, 4096u}) {
+    if (::pread(fd, buffer->data(), block, block) >= 0) return block;
+  }
+  return 0;
+}
+
+Status truncated(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
+  return fail(Errc::corrupt, Detail::read,
+              "{}: wanted {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
+              offset, got);
+}
+
+// ---- UringQueue ------------------------------------------------------------------------------------------------
+
+class UringQueue final : public IoQueue {
+ public:
+  static std::unique_ptr<IoQueue> make(Device& device, int fd, std::uint32_t depth) {
+    auto queue = std::unique_ptr<UringQueue>(new UringQueue(device, fd, depth));
+    if (::io_uring_queue_init(depth, &queue->ring_, 0) != 0) return nullptr;
+    queue->ready_ = true;
+    return queue;
+  }
+  ~UringQueue() override {
+    if (!ready_) return;
+    (void)wait_all();
+    ::io_uring_queue_exit(&ring_);
+  }
+
+  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
+    return start(slot, offset, target, false);
+  }
+  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
+    return start(slot, offset, {const_cast<std::byte*>(source.data()), source.size()}, true);
+  }
+
+  Status wait(std::uint32_t slot) override {
+    while (transfers_[slot].in_flight) MEMLITH_TRY(reap());
+    return std::exchange(transfers_[slot].result, kOk);
+  }
+  Status wait_all() override {
+    Status first = kOk;
+    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
+      if (const Status status = wait(slot); first.ok()) first = status;
+    }
+    return first;
+  }
+
+ private:
+  struct Transfer {
+    std::uint64_t offset = 0;
+    std::span<std::byte> memory;
+    bool writes = false;
+    bool in_flight = false;
+    Status result = kOk;
+  };
+
+  UringQueue(Device& device, int fd, std::uint32_t depth) : device_(device), fd_(fd), transfers_(depth) {}
+
+  Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
+    MEMLITH_TRY(wait(slot));
+    transfers_[slot] = Transfer{offset, memory, writes, true, kOk};
+    return submit(slot);
+  }
+
+  Status submit(std::uint32_t slot) {
+    Transfer& transfer = transfers_[slot];
+    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
+    MEMLITH_ASSERT(entry != nullptr);  // one entry a slot at most, and `depth` of both
+    const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(transfer.memory.size(), 1 * kGiB));
+    if (transfer.writes) {
+      ::io_uring_prep_write(entry, fd_, transfer.memory.data(), bytes, transfer.offset);
+    } else {
+      ::io_uring_prep_read(entry, fd_, transfer.memory.data(), bytes, transfer.offset);
+    }
+    entry->user_data = slot;
+    int submitted = 0;
+    do {
+      submitted = ::io_uring_submit(&ring_);
+    } while (submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY);
+    if (submitted >= 0) return kOk;
+    transfer.in_flight = false;
+    transfer.result = fail_errno(-submitted, transfer.writes ? Detail::write : Detail::read,
+                                 "{}: cannot start a transfer at offset {}", device_.path(), transfer.offset);
+    return transfer.writes ? device_.latch(transfer.result) : transfer.result;
+  }
+
+  // Takes one completion; a short transfer goes on with its rest.
+  Status reap() {
+    io_uring_cqe* entry = nullptr;
+    int waited = 0;
+    do {
+      waited = ::io_uring_wait_cqe(&ring_, &entry);
+    } while (waited == -EINTR);
+    if (waited < 0) return fail_errno(-waited, Detail::read, "{}: cannot wait for a transfer", device_.path());
+    const auto slot = static_cast<std::uint32_t>(entry->user_data);
+    const int result = entry->res;
+    ::io_uring_cqe_seen(&ring_, entry);
+    Transfer& transfer = transfers_[slot];
+    if (result == -EINTR || result == -EAGAIN) return submit(slot);
+    if (result <= 0) {
+      transfer.in_flight = false;
+      if (result == 0 && !transfer.writes) {
+        transfer.result = truncated(device_.path(), transfer.offset, transfer.memory.size(), 0);
+      } else {
+        transfer.result = fail_errno(result == 0 ? EIO : -result, transfer.writes ? Detail::write : Detail::read,
+                                     "{}: {} of {} bytes at offset {} failed", device_.path(),
+                                     transfer.writes ? "write" : "read", transfer.memory.size(), transfer.offset);
+        if (transfer.writes) (void)device_.latch(transfer.result);
+      }
+      return kOk;
+    }
+    const auto done = static_cast<std::uint64_t>(result);
+    if (done < transfer.memory.size()) {
+      transfer.offset += done;
+      transfer.memory = transfer.memory.subspan(done);
+      return submit(slot);
+    }
+    transfer.in_flight = false;
+    return kOk;
+  }
+
+  Device& device_;
+  int fd_;
+  std::vector<Transfer> transfers_;
+  io_uring ring_{};
+  bool ready_ = false;
+};
+
+// ---- PosixDevice -----------------------------------------------------------------------------------------------
+
+class PosixDevice final : public Device {
+ public:
+  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
+      : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  Result<std::uint64_t> size() override {
+    struct stat info {};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot tell its size", path_);
+    return static_cast<std::uint64_t>(info.st_size);
+  }
+
+  Result<int> mapping_descriptor() override {
+    MEMLITH_ASSERT(!caps_.direct);
+    return fd();
+  }
+
+  std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
+    if (auto queue = UringQueue::make(*this, fd(), depth)) return queue;
+    return Device::make_queue(depth);
+  }
+
+ protected:
+  Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
+    std::uint64_t done = 0;
+    while (done < target.size()) {
+      const ssize_t got = ::pread(fd(), target.data() + done, target.size() - done, static_cast<off_t>(offset + done));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return fail_errno(errno, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+      }
+      if (got == 0) return truncated(path_, offset, target.size(), done);
+      done += static_cast<std::uint64_t>(got);
+    }
+    return kOk;
+  }
+
+  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    // The kernel takes everything in one call nearly always; the rest of this is for when it does not.
+    std::uint64_t skip = 0;
+    while (!pieces.empty()) {
+      if (pieces.front().iov_len == skip) {
+        pieces = pieces.subspan(1);
+        skip = 0;
+        continue;
+      }
+      ssize_t done = 0;
+      if (skip == 0) {
+        const int count = static_cast<int>(std::min<std::size_t>(pieces.size(), IOV_MAX));
+        done = ::pwritev(fd(), pieces.data(), count, static_cast<off_t>(offset));
+      } else {
+        const auto* base = static_cast<const std::byte*>(pieces.front().iov_base);
+        done = ::pwrite(fd(), base + skip, pieces.front().iov_len - skip, static_cast<off_t>(offset));
+      }
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) {
+        return fail_errno(done == 0 ? EIO : errno, Detail::write, "{}: write at offset {} failed", path_, offset);
+      }
+      offset += static_cast<std::uint64_t>(done);
+      auto left = static_cast<std::uint64_t>(done);
+      while (left > 0) {
+        const std::uint64_t here = pieces.front().iov_len - skip;
+        if (left < here) {
+          skip += left;
+          break;
+        }
+        left -= here;
+        skip = 0;
+        pieces = pieces.subspan(1);
+      }
+    }
+    return kOk;
+  }
+
+  Status do_flush() override {
+    if (::fdatasync(fd()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path_);
+    return kOk;
+  }
+
+  Status do_reserve(std::uint64_t bytes) override {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t present, size());
+    if (bytes <= present) return kOk;
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), 0, static_cast<off_t>(present), static_cast<off_t>(bytes - present));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return kOk;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+      return fail_errno(errno, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+    }
+    return reserve_by_writing(present, bytes);
+  }
+
+  Status do_truncate(std::uint64_t bytes) override {
+    if (::ftruncate(fd(), static_cast<off_t>(bytes)) != 0) {
+      return fail_errno(errno, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
+    }
+    return kOk;
+  }
+
+ private:
+  // For file systems without fallocate: zeros, written.
+  Status reserve_by_writing(std::uint64_t present, std::uint64_t bytes) {
+    MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(1 * kMiB));
+    std::memset(zeros.data(), 0, zeros.size());
+    for (std::uint64_t offset = present; offset < bytes;) {
+      const std::uint64_t step = std::min(zeros.size(), bytes - offset);
+      MEMLITH_TRY(write(offset, {zeros.data(), step}));
+      offset += step;
+    }
+    return kOk;
+  }
+
+  [[nodiscard]] int fd() const { return descriptor_.get(); }
+  Descriptor descriptor_;
+};
+
+// ---- PosixVolume -----------------------------------------------------------------------------------------------
+
+class PosixLock final : public VolumeLock {
+ public:
+  explicit PosixLock(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+
+ private:
+  Descriptor descriptor_;  // closing it drops the lock
+};
+
+class PosixVolume final : public Volume {
+ public:
+  explicit PosixVolume(std::string root) : root_(std::move(root)) {}
+
+  std::string path_of(std::string_view name) const override {
+    return name.empty() ? root_ : root_ + (root_.ends_with('/') ? "" : "/") + std::string(name);
+  }
+
+  Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
+    const std::string path = path_of(name);
+    int flags = O_CLOEXEC | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
+    if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
+    Descriptor descriptor(::open(path.c_str(), flags, 0644));
+    if (descriptor.get() < 0) {
+      return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
+    }
+    struct stat info {};
+    if (::fstat(descriptor.get(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
+    if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
+      return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
+    }
+    DeviceCaps caps;
+    if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
+    return std::unique_ptr<Device>(std::make_unique<PosixDevice>(std::move(descriptor), caps, path));
+  }
+
+  Result<bool> exists(std::string_view name) override {
+    struct stat info {};
+    if (::stat(path_of(name).c_str(), &info) == 0) return true;
+    if (errno == ENOENT || errno == ENOTDIR) return false;
+    return fail_errno(errno, Detail::open, "{}: cannot look at it", path_of(name));
+  }
+
+  Result<std::vector<std::string>> list(std::string_view folder) override {
+    const std::string path = path_of(folder);
+    DIR* handle = ::opendir(path.c_str());
+    if (handle == nullptr) return fail_errno(errno, Detail::open, "{}: cannot list it", path);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(handle)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;
+    }
+    const int error = errno;
+    ::closedir(handle);
+    if (error != 0) return fail_errno(error, Detail::read, "{}: cannot list it", path);
+    return names;
+  }
+
+  Status make_folder(std::string_view name) override {
+    const std::string path = path_of(name);
+    if (::mkdir(path.c_str(), 0755) == 0) return sync_path(parent_of(path));
+    if (errno == EEXIST && std::filesystem::is_directory(path)) return kOk;
+    return fail_errno(errno, Detail::open, "{}: cannot make this folder", path);
+  }
+
+  Status rename(std::string_view from, std::string_view to) override {
+    if (::rename(path_of(from).c_str(), path_of(to).c_str()) == 0) return kOk;
+    return fail_errno(errno, Detail::write, "{}: cannot be renamed to {}", path_of(from), path_of(to));
+  }
+
+  Status remove(std::string_view name) override {
+    if (::unlink(path_of(name).c_str()) == 0 || errno == ENOENT) return kOk;
+    return fail_errno(errno, Detail::write, "{}: cannot be removed", path_of(name));
+  }
+
+  Status sync_folder(std::string_view name) override { return sync_path(path_of(name)); }
+
+  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
+    const std::string path = path_of(name);
+    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
+    int result = 0;
+    do {
+      result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
+    return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor)));
+  }
+
+ private:
+  // Reopens with O_DIRECT; leaves everything as it is where the file system refuses.
+  static void make_direct(const std::string& path, OpenMode mode, Descriptor& descriptor, DeviceCaps& caps) {
+    const int access = mode == OpenMode::read_only ? O_RDONLY : O_RDWR;
+    Descriptor direct(::open(path.c_str(), access | O_CLOEXEC | O_DIRECT));
+    if (direct.get() < 0) return;
+    const std::uint32_t block = direct_block_bytes(direct.get());
+    if (block == 0) return;
+    descriptor = std::move(direct);
+    caps.block_bytes = block;
+    caps.direct = true;
+  }
+
+  static std::string parent_of(const std::string& path) {
+    auto parent = std::filesystem::path(path).lexically_normal();
+    if (!parent.has_filename()) parent = parent.parent_path();  // "a/b/"
+    parent = parent.parent_path();
+    return parent.empty() ? "." : parent.string();
+  }
+
+  static Status sync_path(const std::string& path) {
+    Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() < 0) return fail_errno(errno, Detail::flush, "{}: cannot open the folder to flush it", path);
+    if (::fsync(folder.get()) != 0) return fail_errno(errno, Detail::flush, "{}: flush of the folder failed", path);
+    return kOk;
+  }
+
+  std::string root_;
+};
+
+}  // namespace
+
+std::unique_ptr<Volume> make_posix_volume(std::string path) { return std::make_unique<PosixVolume>(std::move(path)); }
+
+}  // namespace memlith::core

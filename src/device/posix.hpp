@@ -1,0 +1,14 @@
+// Files of the operating system as devices. Floor: device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/volume.hpp"
+
+namespace memlith::core {
+
+// The folder at `path`, which need not exist yet (make_folder("") makes it).
+std::unique_ptr<Volume> make_posix_volume(std::string path);
+
+}  // namespace memlith::core

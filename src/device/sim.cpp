@@ -1,0 +1,488 @@
+#include "device/sim.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/checksum.hpp"
+
+namespace memlith::core {
+
+// ---- images and traces -----------------------------------------------------------------------------------------
+
+std::uint64_t SimImage::hash() const {
+  std::uint64_t value = 0;
+  for (const auto& [name, bytes] : files) {
+    value = checksum(std::as_bytes(std::span(name)), value + 1);
+    value = checksum(*bytes, value);
+  }
+  return value;
+}
+
+std::string_view name_of(SimOp op) {
+  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve", "truncate",
+                                                    "create", "rename", "remove",  "sync_folder"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::string SimTrace::describe(std::size_t count) const {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(count, records.size()); ++i) {
+    const SimRecord& r = records[i];
+    text += fmt::format("  {:4} {} file {} {}{} offset {} bytes {}\n", i, name_of(r.op), r.file, r.name,
+                        r.to.empty() ? "" : " -> " + r.to, r.offset, r.op == SimOp::write ? r.data.size() : r.bytes);
+  }
+  return text;
+}
+
+// ---- SimMedium -------------------------------------------------------------------------------------------------
+
+SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
+  for (const auto& [name, bytes] : trace.start.files) {
+    names_[name] = static_cast<std::uint32_t>(files_.size());
+    files_.push_back({bytes});
+  }
+}
+
+namespace {
+std::string_view folder_of(std::string_view name) {
+  const auto slash = name.rfind('/');
+  return slash == std::string_view::npos ? std::string_view{} : name.substr(0, slash);
+}
+bool is_name_change(SimOp op) { return op == SimOp::create || op == SimOp::rename || op == SimOp::remove; }
+}  // namespace
+
+void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
+                      std::vector<std::vector<std::byte>*>& contents) {
+  const SimRecord& record = trace.records[item.record];
+  switch (item.op) {
+    case SimOp::create: names[record.name] = item.file; break;
+    case SimOp::remove: names.erase(record.name); break;
+    case SimOp::rename:
+      if (const auto found = names.find(record.name); found != names.end()) {
+        const std::uint32_t file = found->second;
+        names.erase(found);
+        names[record.to] = file;
+      }
+      break;
+    case SimOp::reserve:
+      if (contents[item.file]->size() < record.bytes) contents[item.file]->resize(record.bytes);
+      break;
+    case SimOp::truncate: contents[item.file]->resize(record.bytes); break;
+    case SimOp::write: {
+      // A write that itself extends the file brings its own growth.
+      auto& content = *contents[item.file];
+      const std::uint64_t offset = record.offset + item.skip;
+      if (content.size() < offset + item.bytes) content.resize(offset + item.bytes);
+      std::memcpy(content.data() + offset, record.data.data() + item.skip, item.bytes);
+      break;
+    }
+    case SimOp::flush:
+    case SimOp::sync_folder: break;
+  }
+}
+
+void SimMedium::step() {
+  MEMLITH_ASSERT(position_ < trace_.records.size());
+  const std::size_t index = position_++;
+  const SimRecord& record = trace_.records[index];
+  switch (record.op) {
+    case SimOp::write:
+      for (std::uint64_t skip = 0; skip < record.data.size();) {
+        const std::uint64_t here = record.offset + skip;
+        const std::uint64_t bytes =
+            std::min<std::uint64_t>(record.data.size() - skip, kSimSectorBytes - here % kSimSectorBytes);
+        pending_.push_back({record.op, record.file, index, skip, bytes});
+        skip += bytes;
+      }
+      break;
+    case SimOp::create:
+      MEMLITH_ASSERT(record.file == files_.size());
+      files_.push_back({std::make_shared<std::vector<std::byte>>()});
+      [[fallthrough]];
+    case SimOp::reserve:
+    case SimOp::truncate:
+    case SimOp::rename:
+    case SimOp::remove: pending_.push_back({record.op, record.file, index, 0, 0}); break;
+    case SimOp::flush:
+    case SimOp::sync_folder: {
+      const bool names = record.op == SimOp::sync_folder;
+      std::vector<Item> rest;
+      std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+      std::shared_ptr<std::vector<std::byte>> changed;
+      for (const Item& item : pending_) {
+        const SimRecord& source = trace_.records[item.record];
+        const bool covered = names ? is_name_change(item.op) && folder_of(source.name) == record.name
+                                   : !is_name_change(item.op) && item.file == record.file;
+        if (!covered) {
+          rest.push_back(item);
+          continue;
+        }
+        if (!names && changed == nullptr) {
+          changed = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
+          contents[item.file] = changed.get();
+        }
+        apply(trace_, item, names_, contents);
+      }
+      if (changed != nullptr) files_[record.file].durable = std::move(changed);
+      pending_ = std::move(rest);
+      break;
+    }
+  }
+}
+
+SimImage SimMedium::cut(const std::function<bool(std::size_t)>& keep) const {
+  auto names = names_;
+  std::vector<std::shared_ptr<std::vector<std::byte>>> changed(files_.size());
+  std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+  std::vector<bool> growth_lost(files_.size(), false);
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    const Item& item = pending_[i];
+    const bool resizes = item.op == SimOp::reserve || item.op == SimOp::truncate;
+    if (!keep(i)) {
+      if (resizes) growth_lost[item.file] = true;
+      continue;
+    }
+    if (item.op == SimOp::write && growth_lost[item.file]) {
+      const auto& content = contents[item.file] != nullptr ? *contents[item.file] : *files_[item.file].durable;
+      if (trace_.records[item.record].offset + item.skip + item.bytes > content.size()) continue;
+    }
+    if (!is_name_change(item.op) && contents[item.file] == nullptr) {
+      changed[item.file] = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
+      contents[item.file] = changed[item.file].get();
+    }
+    apply(trace_, item, names, contents);
+  }
+  SimImage image;
+  for (const auto& [name, file] : names) {
+    image.files[name] = changed[file] != nullptr ? SimBytes(changed[file]) : files_[file].durable;
+  }
+  return image;
+}
+
+// ---- SimFaults -------------------------------------------------------------------------------------------------
+
+void SimFaults::plan(Kind kind, std::uint64_t nth, bool for_ever) {
+  const auto index = static_cast<std::size_t>(kind);
+  plans_[index] = {true, seen_[index] + nth, for_ever};
+  ++planned_;
+}
+
+bool SimFaults::strikes(Kind kind) {
+  const auto index = static_cast<std::size_t>(kind);
+  const std::uint64_t now = seen_[index]++;
+  Plan& plan = plans_[index];
+  if (!plan.active || now < plan.nth) return false;
+  if (now > plan.nth && !plan.for_ever) return false;
+  ++fired_[index];
+  return true;
+}
+
+void SimFaults::clear() { plans_ = {}; }
+
+// ---- SimVolume -------------------------------------------------------------------------------------------------
+
+struct SimVolume::File {
+  std::uint32_t number = 0;
+  SimBytes content;  // copied before the first write when an image shares it
+  std::shared_ptr<std::vector<std::byte>> own;
+  SimBytes flushed;
+  int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
+
+  ~File() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *content; }
+  std::vector<std::byte>& mutable_bytes() {
+    if (own == nullptr || own.use_count() > 2) {  // ours and `content`
+      own = std::make_shared<std::vector<std::byte>>(*content);
+      content = own;
+    }
+    return *own;
+  }
+  void mirror(std::uint64_t offset, std::uint64_t count) const {
+    if (descriptor < 0) return;
+    MEMLITH_ASSERT(::pwrite(descriptor, content->data() + offset, count, static_cast<off_t>(offset)) ==
+                   static_cast<ssize_t>(count));
+  }
+  void mirror_size() const {
+    if (descriptor >= 0) MEMLITH_ASSERT(::ftruncate(descriptor, static_cast<off_t>(content->size())) == 0);
+  }
+};
+
+class SimDevice final : public Device {
+ public:
+  SimDevice(SimVolume& volume, std::shared_ptr<SimVolume::File> file, DeviceCaps caps, std::string path, bool writable)
+      : Device(caps, std::move(path)), volume_(volume), file_(std::move(file)), writable_(writable) {}
+
+  Result<std::uint64_t> size() override {
+    const std::lock_guard lock(volume_.mutex_);
+    return static_cast<std::uint64_t>(file_->bytes().size());
+  }
+
+  Result<int> mapping_descriptor() override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(!caps_.direct);
+    if (file_->descriptor < 0) {
+      file_->descriptor = ::memfd_create("memlith-sim", MFD_CLOEXEC);
+      if (file_->descriptor < 0) return fail_errno(errno, Detail::mapping, "{}: no memory to map", path_);
+      file_->mirror_size();
+      if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+    }
+    return file_->descriptor;
+  }
+
+ protected:
+  Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
+    const std::lock_guard lock(volume_.mutex_);
+    check_alignment(offset, target.size());
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_read)) {
+      return fail_errno(EIO, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+    }
+    const auto& content = file_->bytes();
+    if (offset > content.size() || target.size() > content.size() - offset) {
+      return fail(Errc::corrupt, Detail::read, "{}: wanted {} bytes at offset {}, but the file has {}; it was cut short",
+                  path_, target.size(), offset, content.size());
+    }
+    if (!target.empty()) std::memcpy(target.data(), content.data() + offset, target.size());
+    if (!target.empty() && volume_.faults_.strikes(SimFaults::Kind::flip_bit)) {
+      target[target.size() / 2] ^= std::byte{0x10};
+    }
+    return kOk;
+  }
+
+  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    SimRecord record;
+    record.op = SimOp::write;
+    record.file = file_->number;
+    record.offset = offset;
+    for (const iovec& piece : pieces) {
+      const auto* base = static_cast<const std::byte*>(piece.iov_base);
+      record.data.insert(record.data.end(), base, base + piece.iov_len);
+    }
+    check_alignment(offset, record.data.size());
+    if (record.data.empty()) return kOk;
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_write)) return failed_write(offset);
+    const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
+    if (cut_short) record.data.resize(record.data.size() / 2);
+    auto& content = file_->mutable_bytes();
+    if (content.size() < offset + record.data.size()) {
+      content.resize(offset + record.data.size());
+      file_->mirror_size();
+    }
+    std::memcpy(content.data() + offset, record.data.data(), record.data.size());
+    file_->mirror(offset, record.data.size());
+    volume_.record(std::move(record));
+    return cut_short ? failed_write(offset) : kOk;
+  }
+
+  Status do_flush() override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
+      file_->content = file_->flushed;
+      file_->own = nullptr;
+      file_->mirror_size();
+      if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+      return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
+    }
+    file_->flushed = file_->content;
+    SimRecord record;
+    record.op = SimOp::flush;
+    record.file = file_->number;
+    volume_.record(std::move(record));
+    return kOk;
+  }
+
+  Status do_reserve(std::uint64_t bytes) override { return resize(bytes, SimOp::reserve); }
+  Status do_truncate(std::uint64_t bytes) override { return resize(bytes, SimOp::truncate); }
+
+ private:
+  Status failed_write(std::uint64_t offset) {
+    return fail_errno(EIO, Detail::write, "{}: write at offset {} failed", path_, offset);
+  }
+
+  Status resize(std::uint64_t bytes, SimOp op) {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (op == SimOp::reserve && bytes <= file_->bytes().size()) return kOk;
+    if (bytes > file_->bytes().size() && volume_.faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+    }
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_resize)) {
+      return fail_errno(EIO, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
+    }
+    file_->mutable_bytes().resize(bytes);
+    file_->mirror_size();
+    SimRecord record;
+    record.op = op;
+    record.file = file_->number;
+    record.bytes = bytes;
+    volume_.record(std::move(record));
+    return kOk;
+  }
+
+  void check_alignment(std::uint64_t offset, std::uint64_t bytes) const {
+    MEMLITH_ASSERT(offset % caps_.block_bytes == 0 && bytes % caps_.block_bytes == 0);
+  }
+
+  SimVolume& volume_;
+  std::shared_ptr<SimVolume::File> file_;
+  bool writable_;
+};
+
+SimVolume::SimVolume(SimImage image, bool record) : recording_(record) {
+  for (const auto& [name, bytes] : image.files) {
+    auto file = std::make_shared<File>();
+    file->number = next_file_++;
+    file->content = bytes;
+    file->flushed = bytes;
+    names_[name] = std::move(file);
+  }
+  if (record) trace_.start = std::move(image);
+}
+
+SimVolume::~SimVolume() = default;
+
+std::string SimVolume::path_of(std::string_view name) const { return "sim:" + std::string(name); }
+
+std::size_t SimVolume::operations() const {
+  const std::lock_guard lock(mutex_);
+  return trace_.records.size();
+}
+
+SimImage SimVolume::image() const {
+  const std::lock_guard lock(mutex_);
+  SimImage image;
+  for (const auto& [name, file] : names_) image.files[name] = file->content;
+  return image;
+}
+
+void SimVolume::record(SimRecord&& record) {
+  if (recording_) trace_.records.push_back(std::move(record));
+  if (on_operation) on_operation();
+}
+
+Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode mode, Caching caching) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  std::shared_ptr<File> file;
+  if (mode == OpenMode::create) {
+    if (found != names_.end()) return fail_errno(EEXIST, Detail::open, "{}: cannot create it", path_of(name));
+    if (faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::open, "{}: cannot create it", path_of(name));
+    }
+    file = std::make_shared<File>();
+    file->number = next_file_++;
+    file->content = file->flushed = std::make_shared<std::vector<std::byte>>();
+    names_[std::string(name)] = file;
+    SimRecord entry;
+    entry.op = SimOp::create;
+    entry.file = file->number;
+    entry.name = std::string(name);
+    record(std::move(entry));
+  } else {
+    if (found == names_.end()) return fail_errno(ENOENT, Detail::open, "{}: cannot open it", path_of(name));
+    file = found->second;
+  }
+  DeviceCaps caps;
+  caps.direct = caching == Caching::direct;
+  caps.block_bytes = caps.direct ? static_cast<std::uint32_t>(kSimSectorBytes) : 1;
+  return std::unique_ptr<Device>(
+      std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), mode != OpenMode::read_only));
+}
+
+Result<bool> SimVolume::exists(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  if (name.empty() || names_.contains(name)) return true;
+  for (const auto& [other, file] : names_) {
+    if (other.starts_with(std::string(name) + "/")) return true;
+  }
+  return false;
+}
+
+Result<std::vector<std::string>> SimVolume::list(std::string_view folder) {
+  const std::lock_guard lock(mutex_);
+  const std::string prefix = folder.empty() ? "" : std::string(folder) + "/";
+  std::vector<std::string> result;
+  for (const auto& [name, file] : names_) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string rest = name.substr(prefix.size());
+    std::string first = rest.substr(0, rest.find('/'));
+    if (result.empty() || result.back() != first) result.push_back(std::move(first));
+  }
+  return result;
+}
+
+Status SimVolume::make_folder(std::string_view) { return kOk; }  // folders are durable and implied by names
+
+Status SimVolume::rename(std::string_view from, std::string_view to) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(from);
+  if (found == names_.end()) return fail_errno(ENOENT, Detail::write, "{}: cannot be renamed", path_of(from));
+  auto file = found->second;
+  names_.erase(found);
+  SimRecord entry;
+  entry.op = SimOp::rename;
+  entry.file = file->number;
+  entry.name = std::string(from);
+  entry.to = std::string(to);
+  names_[std::string(to)] = std::move(file);
+  record(std::move(entry));
+  return kOk;
+}
+
+Status SimVolume::remove(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return kOk;
+  SimRecord entry;
+  entry.op = SimOp::remove;
+  entry.file = found->second->number;
+  entry.name = std::string(name);
+  names_.erase(found);
+  record(std::move(entry));
+  return kOk;
+}
+
+Status SimVolume::sync_folder(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  SimRecord entry;
+  entry.op = SimOp::sync_folder;
+  entry.name = std::string(name);
+  record(std::move(entry));
+  return kOk;
+}
+
+namespace {
+class SimLock final : public VolumeLock {
+ public:
+  explicit SimLock(std::function<void()> release) : release_(std::move(release)) {}
+  ~SimLock() override { release_(); }
+
+ private:
+  std::function<void()> release_;
+};
+}  // namespace
+
+Result<std::unique_ptr<VolumeLock>> SimVolume::lock(std::string_view name, bool exclusive) {
+  const std::lock_guard lock(mutex_);
+  int& holders = locks_[std::string(name)];
+  if (holders < 0 || (exclusive && holders > 0)) {
+    return fail(Errc::busy, Detail::lock, "{}: cannot lock it: it is held", path_of(name));
+  }
+  holders = exclusive ? -1 : holders + 1;
+  auto release = [this, key = std::string(name), exclusive] {
+    const std::lock_guard relock(mutex_);
+    int& held = locks_[key];
+    held = exclusive ? 0 : held - 1;
+  };
+  return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
+}
+
+}  // namespace memlith::core

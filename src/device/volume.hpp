@@ -1,0 +1,46 @@
+// A volume: the folder that a store's files live in, as a namespace of devices. Floor: device.
+//
+// Names are relative paths with '/' ("objects/3"). Creating, renaming and removing a name is durable only after
+// sync_folder() of the folder that holds it; a crash before that may undo or keep each of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "device/device.hpp"
+
+namespace memlith::core {
+
+enum class OpenMode : std::uint8_t { read_only, read_write, create };  // create: must not exist yet
+enum class Caching : std::uint8_t { direct, buffered };                // direct where the file system has it
+
+// Held until destroyed; the kernel drops it when the process dies.
+class VolumeLock {
+ public:
+  virtual ~VolumeLock() = default;
+};
+
+class Volume {
+ public:
+  virtual ~Volume() = default;
+
+  virtual Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) = 0;
+  virtual Result<bool> exists(std::string_view name) = 0;
+  virtual Result<std::vector<std::string>> list(std::string_view folder) = 0;  // names in it, unsorted
+  virtual Status make_folder(std::string_view name) = 0;                       // ok if it is there
+  virtual Status rename(std::string_view from, std::string_view to) = 0;
+  virtual Status remove(std::string_view name) = 0;
+  virtual Status sync_folder(std::string_view name) = 0;  // "" is the volume's own folder
+
+  // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
+  virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
+
+  // For messages.
+  [[nodiscard]] virtual std::string path_of(std::string_view name) const = 0;
+};
+
+}  // namespace memlith::core

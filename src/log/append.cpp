@@ -1,0 +1,399 @@
+// Appending to the log: batches (group commit) and streamed frames. Opening and space are in log.cpp.
+#include <bit>
+#include <cstring>
+
+#include "log/log.hpp"
+
+namespace memlith::core {
+
+// ---- FrameWriter -----------------------------------------------------------------------------------------------
+
+FrameWriter::FrameWriter(FrameWriter&& other) noexcept
+    : log_(std::exchange(other.log_, nullptr)),
+      sequence_(other.sequence_),
+      streamed_(other.streamed_),
+      kind_(other.kind_),
+      begin_(other.begin_),
+      payload_bytes_(other.payload_bytes_),
+      put_bytes_(other.put_bytes_),
+      frame_(other.frame_) {}
+
+FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinished frame would stop the log
+
+void FrameWriter::put(const void* bytes, std::uint64_t count) {
+  MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
+  if (streamed_) {
+    log_->stream_put(static_cast<const std::byte*>(bytes), count);
+  } else {
+    std::memcpy(frame_ + sizeof(FrameHeader) + put_bytes_, bytes, count);
+  }
+  put_bytes_ += count;
+}
+
+Result<Lsn> FrameWriter::finish() {
+  MEMLITH_ASSERT(put_bytes_ == payload_bytes_);
+  Log& log = *std::exchange(log_, nullptr);
+  if (streamed_) return log.finish_stream(*this);
+
+  const std::uint64_t frame_bytes = log.geometry_.frame_bytes(payload_bytes_);
+  std::byte* const payload = frame_ + sizeof(FrameHeader);
+  std::memset(payload + payload_bytes_, 0, frame_bytes - sizeof(FrameHeader) - payload_bytes_);
+  const FrameHeader header =
+      log.compose_header(begin_, kind_, payload_bytes_, checksum({payload, payload_bytes_}, log.log_id_));
+  std::memcpy(frame_, &header, sizeof header);
+  Log::Batch& batch = log.batch(sequence_);
+  if (batch.unfinished.fetch_sub(1, std::memory_order_release) == 1) batch.unfinished.notify_all();
+  return begin_.advance(frame_bytes);
+}
+
+// Everything but the chain, which only the one who seals knows.
+FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes,
+                                std::uint64_t payload_checksum) const {
+  FrameHeader header{};
+  header.magic = kFrameMagic;
+  header.kind = kind;
+  header.lsn = lsn.value;
+  header.payload_bytes = payload_bytes;
+  header.incarnation = incarnation_;
+  header.payload_checksum = payload_checksum;
+  return header;
+}
+
+// ---- begin and sync --------------------------------------------------------------------------------------------
+
+Status Log::allocate_buffers() {
+  // Batches are numbered by a counter that wraps, so their count is a power of two.
+  const std::size_t count = std::bit_ceil(std::size_t{options_.in_flight_max} + 1);
+  options_.batch_bytes = round_up(options_.batch_bytes, kPageBytes);
+  options_.stream_chunk_bytes = std::min(round_up(options_.stream_chunk_bytes, kPageBytes), options_.batch_bytes);
+  const std::uint64_t batches_bytes = count * options_.batch_bytes;
+  MEMLITH_TRY_ASSIGN(memory_, AlignedBuffer::allocate(batches_bytes + kStreamChunks * options_.stream_chunk_bytes));
+  const std::size_t pieces_max = 2 + options_.batch_bytes / geometry_.segment_bytes();
+  for (std::size_t i = 0; i < count; ++i) {
+    auto batch = std::make_unique<Batch>();
+    batch->buffer = memory_.data() + i * options_.batch_bytes;
+    batch->pieces.reserve(pieces_max);
+    MEMLITH_TRY_ASSIGN(batch->slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
+    batches_.push_back(std::move(batch));
+  }
+  stream_.memory = memory_.data() + batches_bytes;
+  stream_.pieces.reserve(pieces_max);
+  MEMLITH_TRY_ASSIGN(stream_.slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
+  stream_.queue = device_.make_queue(kStreamChunks);
+  return kOk;
+}
+
+Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind) {
+  Lock lock(mutex_);
+  MEMLITH_ASSERT(started_);
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
+  const bool streamed = frame_bytes > options_.batch_bytes;
+  for (;;) {
+    if (!failure_.ok()) return failure_for_late_comer();
+    Batch& open = batch(open_sequence_);
+    const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= options_.batch_bytes;
+    if (!room && in_flight() < options_.in_flight_max) {
+      lead(lock);
+      continue;
+    }
+    if (!room) {
+      wait_for(lock, open_sequence_);
+      continue;
+    }
+    if (streamed && stream_.busy) {
+      wait_for(lock, stream_.sequence);
+      continue;
+    }
+    if (streamed && in_flight() == options_.in_flight_max) {
+      wait_for(lock, done_sequence_.load(std::memory_order_relaxed));
+      continue;
+    }
+    MEMLITH_TRY_ASSIGN(const bool kept_lock, make_space(lock, head_.advance(frame_bytes)));
+    if (kept_lock) break;
+  }
+  counters_.frames.fetch_add(1, std::memory_order_relaxed);
+  counters_.bytes.fetch_add(frame_bytes, std::memory_order_relaxed);
+  Batch& open = batch(open_sequence_);
+  const Lsn begin = head_;
+  const std::uint32_t sequence = open_sequence_;
+  std::byte* const frame = open.buffer + open.used;
+  open.used += frame_bytes;
+  head_ = head_.advance(frame_bytes);
+  if (streamed) {
+    // The stream is a batch of its own, already under way; its bytes stand in the stream's buffers.
+    open_next_batch();
+    stream_.busy = true;
+    stream_.sequence = sequence;
+    stream_.begin = begin;
+    stream_.chunk = 0;
+    stream_.chunk_used = sizeof(FrameHeader);
+    stream_.status = kOk;
+    stream_.payload_checksum.reset(log_id_);
+  } else {
+    open.unfinished.fetch_add(1, std::memory_order_relaxed);
+  }
+  return FrameWriter(*this, sequence, streamed, frame, begin, payload_bytes, kind);
+}
+
+Result<Lsn> Log::append(std::span<const std::byte> payload, std::uint32_t kind) {
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin(payload.size(), kind));
+  writer.put(payload.data(), payload.size());
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  MEMLITH_TRY(sync(end));
+  return end;
+}
+
+Status Log::sync(Lsn lsn) {
+  if (durable_lsn_.load(std::memory_order_acquire) >= lsn.value) return kOk;
+  Lock lock(mutex_);
+  for (;;) {
+    if (durable_position_.lsn >= lsn) return kOk;
+    if (!failure_.ok()) {
+      set_error_text(failure_text_);
+      return failure_;
+    }
+    MEMLITH_ASSERT(lsn <= head_);
+    if (batch(open_sequence_).begin < lsn) {
+      if (in_flight() < options_.in_flight_max) {
+        lead(lock);
+      } else {
+        wait_for(lock, open_sequence_);
+      }
+      continue;
+    }
+    std::uint32_t sequence = done_sequence_.load(std::memory_order_relaxed);
+    while (batch(sequence).begin.advance(batch(sequence).used) < lsn) ++sequence;
+    wait_for(lock, sequence);
+  }
+}
+
+// ---- batches ---------------------------------------------------------------------------------------------------
+
+void Log::await(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  word.wait(value, std::memory_order_acquire);
+}
+
+void Log::wait_for(Lock& lock, std::uint32_t sequence) {
+  const std::atomic<std::uint32_t>& word = batch(sequence).word;
+  const std::uint32_t seen = word.load(std::memory_order_relaxed);
+  lock.unlock();
+  await(word, seen);
+  lock.lock();
+}
+
+void Log::open_next_batch() {
+  Batch& next = batch(++open_sequence_);
+  next.begin = head_;
+  next.used = 0;
+}
+
+void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const {
+  pieces.clear();
+  for (std::uint64_t done = 0; done < bytes;) {
+    const Lsn at = begin.advance(done);
+    Piece piece;
+    piece.segment = geometry_.segment_of(at);
+    const std::uint32_t slot = slots_.at(piece.segment);
+    MEMLITH_ASSERT(slot != SlotMap::kNone);
+    const std::uint64_t offset = geometry_.offset_in_segment(at);
+    piece.with_slot_header = offset == 0;
+    piece.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
+    piece.begin = done;
+    piece.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
+    done += piece.bytes;
+    pieces.push_back(piece);
+  }
+}
+
+void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
+  SlotHeader header{};
+  header.magic = kSlotMagic;
+  header.segment = segment;
+  header.incarnation = incarnation_;
+  header.checksum = header_checksum(header, log_id_);
+  std::memset(block.data(), 0, geometry_.block_bytes);
+  std::memcpy(block.data(), &header, sizeof header);
+}
+
+// Seals the open batch, which is not empty, and makes it durable. Lets go of the lock meanwhile.
+void Log::lead(Lock& lock) {
+  const std::uint32_t sequence = open_sequence_;
+  Batch& sealed = batch(sequence);
+  MEMLITH_ASSERT(sealed.used > 0);
+  lay_out(sealed.begin, sealed.used, sealed.pieces);
+  open_next_batch();
+  lock.unlock();
+  seal(sealed, sequence);
+  Status status = write_batch(sealed);
+  if (status.ok()) status = device_.flush();
+  complete(lock, sequence, status);
+}
+
+// Waits until every writer of the batch has finished and the batch before it has its headers; then chains the frames.
+void Log::seal(Batch& sealed, std::uint32_t sequence) {
+  for (std::uint32_t left = 0; (left = sealed.unfinished.load(std::memory_order_acquire)) != 0;) {
+    await(sealed.unfinished, left);
+  }
+  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    await(sealed_sequence_, now);
+  }
+  const std::uint64_t durable = durable_lsn_.load(std::memory_order_acquire);
+  for (std::uint64_t at = 0; at < sealed.used;) {
+    FrameHeader header;
+    std::memcpy(&header, sealed.buffer + at, sizeof header);
+    MEMLITH_ASSERT(header.magic == kFrameMagic && header.lsn == sealed.begin.value + at);
+    header.previous = last_checksum_;
+    header.durable_lsn = durable;
+    header.checksum = last_checksum_ = header_checksum(header, log_id_);
+    std::memcpy(sealed.buffer + at, &header, sizeof header);
+    at += geometry_.frame_bytes(header.payload_bytes);
+  }
+  sealed.after_checksum = last_checksum_;
+  sealed_sequence_.store(sequence + 1, std::memory_order_release);
+  sealed_sequence_.notify_all();
+}
+
+Status Log::write_batch(Batch& sealed) {
+  for (const Piece& piece : sealed.pieces) {
+    iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + piece.begin, piece.bytes}};
+    if (piece.with_slot_header) {
+      fill_slot_header(sealed.slot_header, piece.segment);
+      MEMLITH_TRY(device_.write_pieces(piece.device_offset - geometry_.block_bytes, vectors));
+    } else {
+      MEMLITH_TRY(device_.write_pieces(piece.device_offset, {vectors + 1, 1}));
+    }
+  }
+  return kOk;
+}
+
+// Acknowledges the batch, after all batches before it. Called without the lock, returns with it.
+void Log::complete(Lock& lock, std::uint32_t sequence, Status status) {
+  for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    await(done_sequence_, now);
+  }
+  Batch& done = batch(sequence);
+  lock.lock();
+  if (failure_.ok() && !status.ok()) {
+    failure_ = status;
+    failure_text_ = last_error_text();
+    failed_.store(true, std::memory_order_release);
+    space_word_.fetch_add(1, std::memory_order_release);
+  }
+  if (failure_.ok()) {
+    // ORDER flush-before-acknowledge: only here does a commit become visible as durable. [crash/acknowledged]
+    durable_position_ = {done.begin.advance(done.used), done.after_checksum};
+    durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
+  }
+  if (stream_.busy && stream_.sequence == sequence) stream_.busy = false;
+  counters_.batches.fetch_add(1, std::memory_order_relaxed);
+  done.word.fetch_add(1, std::memory_order_release);
+  done_sequence_.store(sequence + 1, std::memory_order_release);
+  Batch& open = batch(open_sequence_);
+  const bool more = open.used > 0;
+  if (more) open.word.fetch_add(1, std::memory_order_release);
+  const bool failed = !failure_.ok();
+  lock.unlock();
+  done_sequence_.notify_all();
+  done.word.notify_all();
+  if (more && !failed) open.word.notify_one();
+  if (failed) {
+    for (const auto& each : batches_) {
+      each->word.fetch_add(1, std::memory_order_release);
+      each->word.notify_all();
+    }
+    space_word_.notify_all();
+  }
+  lock.lock();
+}
+
+// ---- streamed frames -------------------------------------------------------------------------------------------
+
+std::byte* Log::stream_buffer(std::uint64_t chunk) const {
+  const std::uint64_t index = chunk == 0 ? 0 : 1 + (chunk - 1) % (kStreamChunks - 1);
+  return stream_.memory + index * options_.stream_chunk_bytes;
+}
+
+void Log::stream_put(const std::byte* bytes, std::uint64_t count) {
+  while (count > 0) {
+    const std::uint64_t step = std::min(count, options_.stream_chunk_bytes - stream_.chunk_used);
+    std::memcpy(stream_buffer(stream_.chunk) + stream_.chunk_used, bytes, step);
+    stream_.chunk_used += step;
+    bytes += step;
+    count -= step;
+    if (stream_.chunk_used == options_.stream_chunk_bytes) stream_chunk_filled(stream_.chunk_used);
+  }
+}
+
+// Sends the chunk on its way, except for the first, which holds the header and goes last. `payload_end` is where the
+// payload ends in it.
+void Log::stream_chunk_filled(std::uint64_t payload_end) {
+  const std::uint64_t payload_begin = stream_.chunk == 0 ? sizeof(FrameHeader) : 0;
+  const std::byte* const buffer = stream_buffer(stream_.chunk);
+  stream_.payload_checksum.update({buffer + payload_begin, payload_end - payload_begin});
+  if (stream_.chunk > 0 && stream_.status.ok()) stream_.status = stream_write(stream_.chunk, stream_.chunk_used);
+  ++stream_.chunk;
+  stream_.chunk_used = 0;
+  // The buffer that comes next may still be on its way.
+  if (stream_.chunk >= kStreamChunks) {
+    const auto queue_slot = static_cast<std::uint32_t>(1 + (stream_.chunk - 1) % (kStreamChunks - 1));
+    const Status status = stream_.queue->wait(queue_slot);
+    if (stream_.status.ok()) stream_.status = status;
+  }
+}
+
+Status Log::stream_write(std::uint64_t chunk, std::uint64_t bytes) {
+  const Lsn begin = stream_.begin.advance(chunk * options_.stream_chunk_bytes);
+  const auto queue_slot = static_cast<std::uint32_t>(chunk == 0 ? 0 : 1 + (chunk - 1) % (kStreamChunks - 1));
+  {
+    const Lock lock(mutex_);
+    lay_out(begin, bytes, stream_.pieces);
+  }
+  for (const Piece& piece : stream_.pieces) {
+    if (piece.with_slot_header) {
+      fill_slot_header(stream_.slot_header, piece.segment);
+      MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
+                                {stream_.slot_header.data(), geometry_.block_bytes}));
+    }
+    MEMLITH_TRY(stream_.queue->write(queue_slot, piece.device_offset, {stream_buffer(chunk) + piece.begin, piece.bytes}));
+  }
+  return kOk;
+}
+
+Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(writer.payload_bytes_);
+  if (stream_.chunk_used > 0) {
+    const std::uint64_t payload_end = stream_.chunk_used;
+    stream_.chunk_used = round_up(payload_end, geometry_.block_bytes);
+    std::memset(stream_buffer(stream_.chunk) + payload_end, 0, stream_.chunk_used - payload_end);
+    stream_chunk_filled(payload_end);
+  }
+  FrameHeader header =
+      compose_header(writer.begin_, writer.kind_, writer.payload_bytes_, stream_.payload_checksum.digest());
+  std::memcpy(stream_buffer(0), &header, sizeof header);
+
+  // The same steps as for a batch whose buffer is chunk 0: seal, write, flush, acknowledge.
+  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != writer.sequence_;) {
+    await(sealed_sequence_, now);
+  }
+  header.previous = last_checksum_;
+  header.durable_lsn = durable_lsn_.load(std::memory_order_acquire);
+  header.checksum = last_checksum_ = header_checksum(header, log_id_);
+  std::memcpy(stream_buffer(0), &header, sizeof header);
+  batch(writer.sequence_).after_checksum = last_checksum_;
+  sealed_sequence_.store(writer.sequence_ + 1, std::memory_order_release);
+  sealed_sequence_.notify_all();
+
+  Status status = stream_.status;
+  if (status.ok()) status = stream_write(0, std::min(frame_bytes, options_.stream_chunk_bytes));
+  if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
+  if (status.ok()) status = device_.flush();
+  Lock lock(mutex_, std::defer_lock);
+  complete(lock, writer.sequence_, status);
+  if (!failure_.ok()) {
+    set_error_text(failure_text_);
+    return failure_;
+  }
+  return writer.begin_.advance(frame_bytes);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,73 @@
+// Where a logical offset lies in the file. Floor: log.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/assert.hpp"
+#include "base/checksum.hpp"
+#include "base/units.hpp"
+#include "log/format.hpp"
+
+namespace memlith::core {
+
+// The checksum of a header: of every byte before its last field.
+template <class Header>
+std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
+  static_assert(offsetof(Header, checksum) + sizeof(std::uint64_t) == sizeof(Header));
+  return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
+}
+
+struct LogGeometry {
+  std::uint32_t block_bytes = 512;
+  std::uint64_t slot_bytes = 0;
+
+  [[nodiscard]] std::uint64_t segment_bytes() const { return slot_bytes - block_bytes; }
+  [[nodiscard]] std::uint64_t segment_of(Lsn lsn) const { return lsn.value / segment_bytes(); }
+  [[nodiscard]] std::uint64_t offset_in_segment(Lsn lsn) const { return lsn.value % segment_bytes(); }
+  [[nodiscard]] std::uint64_t left_in_segment(Lsn lsn) const { return segment_bytes() - offset_in_segment(lsn); }
+  [[nodiscard]] std::uint64_t slot_offset(std::uint32_t slot) const { return kSlotsOffset + slot * slot_bytes; }
+  [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload_bytes) const {
+    return round_up(sizeof(FrameHeader) + payload_bytes, block_bytes);
+  }
+};
+
+// Which slot holds which live segment. The live segments are consecutive, so this is a ring.
+// Not synchronised; owned by the log, under its mutex.
+class SlotMap {
+ public:
+  static constexpr std::uint32_t kNone = ~0u;
+
+  void reset(std::uint64_t first_segment, std::uint32_t capacity) {
+    slots_.assign(capacity, kNone);
+    first_ = end_ = first_segment;
+  }
+  // Room for more slots; keeps what is mapped.
+  void grow(std::uint32_t capacity) {
+    std::vector<std::uint32_t> bigger(capacity, kNone);
+    for (std::uint64_t segment = first_; segment < end_; ++segment) bigger[segment % capacity] = at(segment);
+    slots_ = std::move(bigger);
+  }
+  [[nodiscard]] std::uint64_t first() const { return first_; }
+  [[nodiscard]] std::uint64_t end() const { return end_; }  // one past the last mapped segment
+  [[nodiscard]] std::uint32_t at(std::uint64_t segment) const {
+    if (segment < first_ || segment >= end_) return kNone;
+    return slots_[segment % slots_.size()];
+  }
+  void append(std::uint32_t slot) {
+    MEMLITH_ASSERT(end_ - first_ < slots_.size());
+    slots_[end_++ % slots_.size()] = slot;
+  }
+  std::uint32_t drop_first() {
+    MEMLITH_ASSERT(first_ < end_);
+    return slots_[first_++ % slots_.size()];
+  }
+
+ private:
+  std::vector<std::uint32_t> slots_;
+  std::uint64_t first_ = 0;
+  std::uint64_t end_ = 0;
+};
+
+}  // namespace memlith::core

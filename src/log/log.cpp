@@ -1,0 +1,462 @@
+// Opening, recovery, superblock and space of the log. Appending is in append.cpp.
+#include "log/log.hpp"
+
+#include <cstring>
+#include <map>
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kSlotBytesMax = 1 * kGiB;
+constexpr std::uint64_t kSlotCountMax = 1u << 20;
+constexpr std::uint64_t kZeroBytes = 1 * kMiB;
+
+// Zeros really written, so that a later flush has no metadata of the file system to move.
+Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end) {
+  MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(std::min(kZeroBytes, end - begin)));
+  std::memset(zeros.data(), 0, zeros.size());
+  for (std::uint64_t offset = begin; offset < end;) {
+    const std::uint64_t step = std::min(zeros.size(), end - offset);
+    MEMLITH_TRY(device.write(offset, {zeros.data(), step}));
+    offset += step;
+  }
+  return kOk;
+}
+
+// Bytes from the medium on their way to becoming a Superblock.
+enum class Verdict : std::uint8_t { valid, foreign, torn, later_version, nonsense };
+
+Verdict judge(const Superblock& copy) {
+  if (copy.magic != kSuperblockMagic) return Verdict::foreign;
+  if (copy.checksum != header_checksum(copy, kSuperblockSeed)) return Verdict::torn;
+  if (copy.version != kFormatVersion) return Verdict::later_version;
+  const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
+                    copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
+                    copy.slot_count >= 2 && copy.slot_count <= kSlotCountMax && copy.log_id != 0 &&
+                    copy.tail_lsn % copy.block_bytes == 0 && copy.tail_lsn < (1ull << 62) &&
+                    copy.head_lsn % copy.block_bytes == 0 && copy.head_lsn < (1ull << 62) && copy.clean <= 1 &&
+                    (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) && copy.client_bytes <= kClientBytes;
+  return sane ? Verdict::valid : Verdict::nonsense;
+}
+
+const char* describe(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::valid: return "valid";
+    case Verdict::foreign: return "it does not begin with memlith's magic number";
+    case Verdict::torn: return "its checksum is wrong";
+    case Verdict::later_version: return "it is of another version";
+    case Verdict::nonsense: return "its checksum is right but its fields make no sense";
+  }
+  return "?";
+}
+
+}  // namespace
+
+// ---- format and open -------------------------------------------------------------------------------------------
+
+Status Log::format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id) {
+  if ((format.block_bytes != 512 && format.block_bytes != 4096) || format.block_bytes % device.caps().block_bytes != 0) {
+    return fail(Errc::invalid, Detail::argument, "{}: a log block of {} bytes does not suit this device", device.path(),
+                format.block_bytes);
+  }
+  if (format.slot_bytes % 4096 != 0 || format.slot_bytes < 2 * std::uint64_t{format.block_bytes} ||
+      format.slot_bytes > kSlotBytesMax || format.slot_count < 2 || format.slot_count > kSlotCountMax) {
+    return fail(Errc::invalid, Detail::argument,
+                "{}: the log cannot have {} slots of {} bytes; slots are multiples of 4096 up to 1 GiB, and at least 2",
+                device.path(), format.slot_count, format.slot_bytes);
+  }
+  const std::uint64_t total = kSlotsOffset + format.slot_count * format.slot_bytes;
+  MEMLITH_TRY(device.reserve(total));
+  MEMLITH_TRY(write_zeros(device, 0, total));
+  Log log(device, {});
+  log.superblock_.magic = kSuperblockMagic;
+  log.superblock_.version = kFormatVersion;
+  log.superblock_.block_bytes = format.block_bytes;
+  log.superblock_.log_id = log_id;
+  log.superblock_.slot_bytes = format.slot_bytes;
+  log.superblock_.slot_count = format.slot_count;
+  const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
+  return log.write_superblock(beginning, client, &beginning);
+}
+
+Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {
+  auto log = std::unique_ptr<Log>(new Log(device, options));
+  MEMLITH_TRY(log->read_superblock());
+  MEMLITH_TRY(log->read_slots());
+  return log;
+}
+
+Log::~Log() = default;
+
+Status Log::read_superblock() {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, device_.size());
+  if (size < kSlotsOffset) {
+    return fail(Errc::corrupt, Detail::superblock,
+                "{}: {} bytes are too few for a memlith log (at least {}); it was cut short or is another kind of file",
+                device_.path(), size, kSlotsOffset);
+  }
+  MEMLITH_TRY_ASSIGN(AlignedBuffer block, AlignedBuffer::allocate(2 * kSuperblockStrideBytes));
+  MEMLITH_TRY(device_.read(0, block.span().first(2 * kSuperblockStrideBytes)));
+  Superblock copies[2];
+  Verdict verdicts[2];
+  for (int i = 0; i < 2; ++i) {
+    std::memcpy(&copies[i], block.data() + static_cast<std::uint64_t>(i) * kSuperblockStrideBytes, sizeof(Superblock));
+    verdicts[i] = judge(copies[i]);
+    if (verdicts[i] == Verdict::later_version) {
+      return fail(Errc::incompatible, Detail::version,
+                  "{}: written in format version {}; this memlith reads version {}. Use a later memlith", device_.path(),
+                  copies[i].version, kFormatVersion);
+    }
+  }
+  const bool valid[2] = {verdicts[0] == Verdict::valid, verdicts[1] == Verdict::valid};
+  if (!valid[0] && !valid[1]) {
+    const bool foreign = verdicts[0] == Verdict::foreign && verdicts[1] == Verdict::foreign;
+    return fail(foreign ? Errc::incompatible : Errc::corrupt, Detail::superblock,
+                "{}: neither copy of the superblock is usable: at offset 0 {} (expected magic {:#018x}, found {:#018x}), "
+                "at offset {} {} (found {:#018x}){}",
+                device_.path(), describe(verdicts[0]), kSuperblockMagic, copies[0].magic, kSuperblockStrideBytes,
+                describe(verdicts[1]), copies[1].magic, foreign ? "; this is not a memlith log" : "");
+  }
+  const int newest = valid[0] && (!valid[1] || copies[0].sequence > copies[1].sequence) ? 0 : 1;
+  if (valid[0] && valid[1] && copies[0].log_id != copies[1].log_id) {
+    return fail(Errc::corrupt, Detail::superblock, "{}: the two copies of the superblock belong to different logs",
+                device_.path());
+  }
+  superblock_ = copies[newest];
+  other_copy_valid_ = valid[0] && valid[1];
+  geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
+  if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
+    return fail(Errc::unsupported, Detail::superblock,
+                "{}: its blocks are {} bytes, but this disk needs transfers of {}; copy the store to a disk like the old one",
+                device_.path(), superblock_.block_bytes, device_.caps().block_bytes);
+  }
+  const std::uint64_t needed = kSlotsOffset + superblock_.slot_count * superblock_.slot_bytes;
+  if (size < needed) {
+    return fail(Errc::corrupt, Detail::slot, "{}: expected at least {} bytes, found {}; it was cut short", device_.path(),
+                needed, size);
+  }
+  return kOk;
+}
+
+Status Log::read_slots() {
+  tail_ = {Lsn{superblock_.tail_lsn}, superblock_.tail_previous};
+  log_id_ = superblock_.log_id;
+  slot_count_ = superblock_.slot_count;
+  const auto count = static_cast<std::uint32_t>(superblock_.slot_count);
+  options_.slot_count_max = std::max<std::uint64_t>(options_.slot_count_max, count);
+
+  // The latest claim on each segment that may still matter.
+  struct Claim {
+    std::uint32_t slot;
+    std::uint64_t incarnation;
+  };
+  std::map<std::uint64_t, Claim> claims;
+  MEMLITH_TRY_ASSIGN(AlignedBuffer block, AlignedBuffer::allocate(geometry_.block_bytes));
+  const std::uint64_t tail_segment = geometry_.segment_of(tail_.lsn);
+  for (std::uint32_t slot = 0; slot < count; ++slot) {
+    MEMLITH_TRY(device_.read(geometry_.slot_offset(slot), block.span().first(geometry_.block_bytes)));
+    SlotHeader header;
+    std::memcpy(&header, block.data(), sizeof header);
+    if (header.magic != kSlotMagic || header.checksum != header_checksum(header, log_id_)) continue;
+    if (header.segment < tail_segment) continue;
+    const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
+    if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
+  }
+  slots_.reset(tail_segment, static_cast<std::uint32_t>(options_.slot_count_max));
+  for (std::uint64_t segment = tail_segment; claims.contains(segment) && slots_.end() - slots_.first() < count; ++segment) {
+    slots_.append(claims.at(segment).slot);
+  }
+  return kOk;
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------
+
+Status Log::recover(const std::function<Status(const Frame&)>& visit) {
+  LogPosition end = tail_;
+  // The clean mark is believed only while the copy written before it is whole too: if the newest copy rotted away, the
+  // one that is left may be the mark of an earlier close, with commits behind it.
+  if (superblock_.clean == 1 && other_copy_valid_ && superblock_.head_lsn == superblock_.tail_lsn) {
+    end = {Lsn{superblock_.head_lsn}, superblock_.head_previous};
+  } else {
+    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.window_bytes);
+    for (;;) {
+      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+      if (!frame.has_value()) break;
+      MEMLITH_TRY(visit(*frame));
+    }
+    end = reader.position();
+    MEMLITH_TRY(check_for_damage(end, reader.why()));
+  }
+  recovered_ = end;
+  head_ = end.lsn;
+  durable_position_ = end;
+  return kOk;
+}
+
+// A torn tail and a rotten middle look alike at the place itself. They differ in what follows: every frame says up to
+// where the log was durable when it was sealed, so a later frame that vouches for this place proves that what stood
+// here had been acknowledged.
+Status Log::check_for_damage(LogPosition end, const char* why) {
+  MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
+  const std::uint32_t block_bytes = geometry_.block_bytes;
+  const std::uint64_t end_segment = geometry_.segment_of(end.lsn);
+  for (std::uint32_t slot = 0; slot < superblock_.slot_count; ++slot) {
+    const std::uint64_t slot_offset = geometry_.slot_offset(slot);
+    MEMLITH_TRY(device_.read(slot_offset, buffer.span().first(block_bytes)));
+    SlotHeader claim;
+    std::memcpy(&claim, buffer.data(), sizeof claim);
+    if (claim.magic == 0) continue;  // never used
+    std::uint64_t skip = 0;
+    if (claim.magic == kSlotMagic && claim.checksum == header_checksum(claim, log_id_)) {
+      if (claim.segment < end_segment) continue;
+      if (claim.segment == end_segment) skip = geometry_.offset_in_segment(end.lsn);
+    }
+    for (std::uint64_t at = skip; at < geometry_.segment_bytes();) {
+      const std::uint64_t step = std::min(buffer.size(), geometry_.segment_bytes() - at);
+      MEMLITH_TRY(device_.read(slot_offset + block_bytes + at, buffer.span().first(step)));
+      for (std::uint64_t block = 0; block < step; block += block_bytes) {
+        FrameHeader header;
+        std::memcpy(&header, buffer.data() + block, sizeof header);
+        if (header.magic != kFrameMagic || header.lsn % geometry_.segment_bytes() != at + block) continue;
+        if (header.durable_lsn <= end.lsn.value || header.lsn < end.lsn.value) continue;
+        if (header.checksum != header_checksum(header, log_id_)) continue;
+        return fail(Errc::corrupt, Detail::frame,
+                    "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that everything "
+                    "up to LSN {} had been durable. Commits from there on are lost; `memlith verify` tells more",
+                    device_.path(), end.lsn.value, why, header.lsn, slot_offset + block_bytes + at + block,
+                    header.durable_lsn);
+      }
+      at += step;
+    }
+  }
+  return kOk;
+}
+
+Status Log::start(LogPosition tail, const ClientBytes& client) {
+  MEMLITH_ASSERT(!started_ && tail.lsn <= recovered_.lsn);
+  MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
+  incarnation_ = ++superblock_.incarnation;
+  MEMLITH_TRY(allocate_buffers());
+  {
+    const std::lock_guard lock(superblock_mutex_);
+    MEMLITH_TRY(write_superblock(tail, client, nullptr));
+  }
+  const Lock lock(mutex_);
+  // Live are the segments that hold [tail, head); what was mapped beyond the head is stale.
+  const std::uint64_t first = geometry_.segment_of(tail.lsn);
+  const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
+  SlotMap live;
+  live.reset(first, static_cast<std::uint32_t>(options_.slot_count_max));
+  std::vector<bool> taken(superblock_.slot_count, false);
+  for (std::uint64_t segment = first; segment < end; ++segment) {
+    const std::uint32_t slot = slots_.at(segment);
+    if (slot == SlotMap::kNone) {
+      return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log goes on at LSN {}",
+                  device_.path(), segment, head_.value);
+    }
+    live.append(slot);
+    taken[slot] = true;
+  }
+  slots_ = std::move(live);
+  free_slots_.reserve(options_.slot_count_max);
+  for (auto slot = static_cast<std::uint32_t>(superblock_.slot_count); slot-- > 0;) {
+    if (!taken[slot]) free_slots_.push_back(slot);
+  }
+  tail_ = tail;
+  last_checksum_ = recovered_.previous;
+  batch(open_sequence_).begin = head_;
+  durable_lsn_.store(recovered_.lsn.value, std::memory_order_release);
+  started_ = true;
+  return kOk;
+}
+
+// ---- superblock and space --------------------------------------------------------------------------------------
+
+Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const LogPosition* clean_head) {
+  if (superblock_block_.size() == 0) {
+    MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
+  }
+  Superblock next = superblock_;
+  ++next.sequence;
+  next.tail_lsn = tail.lsn.value;
+  next.tail_previous = tail.previous;
+  next.clean = clean_head != nullptr ? 1 : 0;
+  next.head_lsn = clean_head != nullptr ? clean_head->lsn.value : 0;
+  next.head_previous = clean_head != nullptr ? clean_head->previous : 0;
+  std::memcpy(next.client, client.data(), client.size());
+  next.client_bytes = kClientBytes;
+  next.checksum = header_checksum(next, kSuperblockSeed);
+  std::memset(superblock_block_.data(), 0, next.block_bytes);
+  std::memcpy(superblock_block_.data(), &next, sizeof next);
+  const std::uint64_t offset = (next.sequence % 2) * kSuperblockStrideBytes;
+  MEMLITH_TRY(device_.write(offset, {superblock_block_.data(), next.block_bytes}));
+  MEMLITH_TRY(device_.flush());
+  superblock_ = next;
+  return kOk;
+}
+
+Status Log::trim(LogPosition tail, const ClientBytes& client) {
+  if (poisoned()) return failure_for_late_comer();
+  {
+    const std::lock_guard lock(superblock_mutex_);
+    // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
+    // old tail pointing into overwritten frames. [crash/trim]
+    if (const Status status = write_superblock(tail, client, nullptr); !status.ok()) {
+      poison(status);
+      return status;
+    }
+  }
+  {
+    const Lock lock(mutex_);
+    MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
+    tail_ = tail;
+    release_slots_before(geometry_.segment_of(tail.lsn));
+    space_word_.fetch_add(1, std::memory_order_release);
+  }
+  counters_.trims.fetch_add(1, std::memory_order_relaxed);
+  space_word_.notify_all();
+  return kOk;
+}
+
+void Log::release_slots_before(std::uint64_t segment) {
+  while (slots_.first() < std::min(segment, slots_.end())) free_slots_.push_back(slots_.drop_first());
+  // The tail may stand at the very start of a segment that no frame has entered yet.
+  if (slots_.first() == slots_.end() && slots_.first() < segment) {
+    slots_.reset(segment, static_cast<std::uint32_t>(options_.slot_count_max));
+  }
+}
+
+Status Log::close(const ClientBytes& client) {
+  if (poisoned()) return failure_for_late_comer();
+  if (!started_) return kOk;
+  MEMLITH_TRY(sync(head()));
+  const LogPosition end = durable();
+  const std::lock_guard lock(superblock_mutex_);
+  // Twice, so that both copies say so and the clean mark can be believed (see recover()).
+  for (int copy = 0; copy < 2; ++copy) {
+    if (const Status status = write_superblock(tail(), client, &end); !status.ok()) {
+      poison(status);
+      return status;
+    }
+  }
+  return kOk;
+}
+
+// Maps slots for everything up to `end`. False when it had to let go of the lock: the caller looks at everything anew.
+Result<bool> Log::make_space(Lock& lock, Lsn end) {
+  const std::uint64_t wanted_end = (end.value + geometry_.segment_bytes() - 1) / geometry_.segment_bytes();
+  const std::uint64_t needed = wanted_end - std::min(wanted_end, slots_.end());
+  if (needed <= free_slots_.size()) {
+    for (std::uint64_t i = 0; i < needed; ++i) {
+      slots_.append(free_slots_.back());
+      free_slots_.pop_back();
+    }
+    return true;
+  }
+  // What would be free if everything before the head were trimmed.
+  const std::uint64_t free_at_best = slot_count_ - (slots_.end() - std::min(slots_.end(), geometry_.segment_of(head_)));
+  if (needed > free_at_best) {
+    const std::uint64_t more = needed - free_at_best;
+    if (slot_count_ + more > options_.slot_count_max) {
+      return fail(Errc::full, Detail::frame,
+                  "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. Split "
+                  "it, or open the store with a larger log limit",
+                  device_.path(), bytes_between(head_, end), options_.slot_count_max * geometry_.segment_bytes());
+    }
+    lock.unlock();
+    const Status status = grow(more);
+    lock.lock();
+    MEMLITH_TRY(status);
+    return false;
+  }
+  // Full for now: what is in memory goes to the medium, then the owner is asked to trim.
+  const std::uint32_t word = space_word_.load(std::memory_order_acquire);
+  const Lsn head = head_;
+  lock.unlock();
+  Status status = sync(head);
+  if (status.ok()) status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
+  if (status.ok()) await(space_word_, word);
+  lock.lock();
+  MEMLITH_TRY(status);
+  return false;
+}
+
+Status Log::grow(std::uint64_t more_slots) {
+  const std::lock_guard superblock_lock(superblock_mutex_);
+  const std::uint64_t old_count = superblock_.slot_count;
+  const std::uint64_t begin = kSlotsOffset + old_count * geometry_.slot_bytes;
+  const std::uint64_t end = begin + more_slots * geometry_.slot_bytes;
+  if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
+  MEMLITH_TRY(device_.reserve(end));
+  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
+  Status status = write_zeros(device_, begin, end);
+  if (status.ok()) status = device_.flush();
+  if (status.ok()) {
+    superblock_.slot_count = old_count + more_slots;
+    ClientBytes client;
+    std::memcpy(client.data(), superblock_.client, client.size());
+    status = write_superblock(tail(), client, nullptr);
+  }
+  if (!status.ok()) {
+    poison(status);
+    return status;
+  }
+  const Lock lock(mutex_);
+  slot_count_ = old_count + more_slots;
+  for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
+    free_slots_.push_back(static_cast<std::uint32_t>(slot));
+  }
+  return kOk;
+}
+
+// ---- state -----------------------------------------------------------------------------------------------------
+
+void Log::poison(Status cause) {
+  {
+    const Lock lock(mutex_);
+    if (failure_.ok()) {
+      failure_ = cause;
+      failure_text_ = last_error_text();
+      failed_.store(true, std::memory_order_release);
+    }
+    for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
+    space_word_.fetch_add(1, std::memory_order_release);
+  }
+  for (const auto& each : batches_) each->word.notify_all();
+  space_word_.notify_all();
+}
+
+Status Log::failure_for_late_comer() const {
+  return fail(Errc::poisoned, Detail::frame,
+              "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get back the "
+              "last durable state",
+              device_.path(), failure_text_);
+}
+
+LogReader Log::reader(LogPosition from, Lsn limit) const {
+  const Lock lock(mutex_);
+  return {device_, geometry_, slots_, log_id_, from, limit, options_.window_bytes};
+}
+
+LogPosition Log::tail() const {
+  const Lock lock(mutex_);
+  return tail_;
+}
+
+LogPosition Log::durable() const {
+  const Lock lock(mutex_);
+  return durable_position_;
+}
+
+Lsn Log::head() const {
+  const Lock lock(mutex_);
+  return head_;
+}
+
+std::uint64_t Log::capacity_bytes() const {
+  const Lock lock(mutex_);
+  return slot_count_ * geometry_.segment_bytes();
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,262 @@
+// The redo log: circular, append-only, one write and one flush a commit. Floor: log. docs/format.md, docs/architecture.md.
+//
+// Life of a log:   format() once; open(); recover() hands out every frame that survived; start() begins a new
+// incarnation; then any number of threads append; close().
+//
+// Appending takes three steps, so that the caller's bytes are copied once, straight into the buffer that is written:
+//     begin(payload_bytes)   reserves the place and, in LSN order, the bytes
+//     writer.put(...)        copies; several threads copy side by side
+//     writer.finish()        the frame is complete in memory; returns the LSN behind it
+//     sync(lsn)              returns when everything before the LSN is durable
+// The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
+// does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
+// (group commit). Batches are acknowledged in order. A frame too large for a batch is streamed: its first pieces are
+// on their way to the device while the rest is still being copied.
+//
+// Errors: the first failed write or flush poisons the log. Everything that was not acknowledged by then gets that
+// error (whether it is durable is unknown until reopening), everything after it gets `poisoned`.
+// Threads: begin, put, finish and sync from any thread; a thread has one unfinished writer at a time.
+// recover, start and close while nobody else uses the log; trim from one thread at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.hpp"
+#include "base/checksum.hpp"
+#include "base/status.hpp"
+#include "base/units.hpp"
+#include "device/device.hpp"
+#include "log/format.hpp"
+#include "log/geometry.hpp"
+#include "log/reader.hpp"
+
+namespace memlith::core {
+
+using ClientBytes = std::array<std::uint8_t, kClientBytes>;
+
+struct LogFormat {
+  std::uint32_t block_bytes = 512;
+  std::uint64_t slot_bytes = 8 * kMiB;
+  std::uint64_t slot_count = 8;
+};
+
+struct LogOptions {
+  std::uint64_t slot_count_max = 128;  // the log grows up to this for one large frame
+  std::uint32_t in_flight_max = 2;     // batches being written at a time
+  std::uint64_t batch_bytes = 512 * kKiB;
+  std::uint64_t stream_chunk_bytes = 256 * kKiB;
+  std::uint64_t window_bytes = 4 * kMiB;  // read at a time
+};
+
+// What a log has done since it was opened. All monotonic.
+struct LogCounters {
+  std::atomic<std::uint64_t> frames{0};
+  std::atomic<std::uint64_t> batches{0};  // = writes + flushes on the commit path
+  std::atomic<std::uint64_t> bytes{0};    // written to the log by frames, headers and padding included
+  std::atomic<std::uint64_t> trims{0};
+};
+
+class Log;
+
+// One frame being filled. Must be finished: its place in the log is taken.
+class FrameWriter {
+ public:
+  FrameWriter(FrameWriter&& other) noexcept;
+  FrameWriter& operator=(FrameWriter&&) = delete;
+  FrameWriter(const FrameWriter&) = delete;
+  ~FrameWriter();
+
+  // Exactly payload_bytes in all.
+  void put(const void* bytes, std::uint64_t count);
+  // The LSN behind the frame, for sync().
+  Result<Lsn> finish();
+
+ private:
+  friend class Log;
+  FrameWriter(Log& log, std::uint32_t sequence, bool streamed, std::byte* frame, Lsn begin, std::uint64_t payload_bytes,
+              std::uint32_t kind)
+      : log_(&log),
+        sequence_(sequence),
+        streamed_(streamed),
+        kind_(kind),
+        begin_(begin),
+        payload_bytes_(payload_bytes),
+        frame_(frame) {}
+
+  Log* log_;
+  std::uint32_t sequence_;  // of the batch
+  bool streamed_;
+  std::uint32_t kind_;
+  Lsn begin_;
+  std::uint64_t payload_bytes_;
+  std::uint64_t put_bytes_ = 0;
+  std::byte* frame_;  // batched: where the frame stands in the batch's buffer
+};
+
+class Log {
+ public:
+  // Writes an empty log onto the device. Durable on ok.
+  static Status format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id);
+
+  // Reads the superblock and the slot headers; changes nothing. The device outlives the log.
+  static Result<std::unique_ptr<Log>> open(Device& device, const LogOptions& options);
+  ~Log();
+
+  // Hands every surviving frame to `visit` in order, and finds the end. Damage before the last acknowledged frame is
+  // `corrupt`, never a silent end. Changes nothing on the medium.
+  Status recover(const std::function<Status(const Frame&)>& visit);
+
+  // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on ok.
+  Status start(LogPosition tail, const ClientBytes& client);
+
+  Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind);
+  Status sync(Lsn lsn);
+
+  // begin + put + finish + sync.
+  Result<Lsn> append(std::span<const std::byte> payload, std::uint32_t kind);
+
+  // Frees everything before `tail`. Durable on ok; the space is reused only after that.
+  Status trim(LogPosition tail, const ClientBytes& client);
+
+  // Makes everything durable and marks the log clean, so that opening it reads nothing but the superblock.
+  Status close(const ClientBytes& client);
+
+  // From now on nothing is acknowledged; for the floor above, when what it does with the log failed.
+  void poison(Status cause);
+  [[nodiscard]] bool poisoned() const { return failed_.load(std::memory_order_acquire); }
+
+  // Called without any lock when begin() finds the log full: makes trim() happen, now or soon.
+  void set_relieve(std::function<Status()> relieve) { relieve_ = std::move(relieve); }
+
+  [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
+
+  [[nodiscard]] LogPosition tail() const;
+  [[nodiscard]] LogPosition durable() const;
+  [[nodiscard]] Lsn head() const;
+  [[nodiscard]] LogPosition recovered() const { return recovered_; }
+  [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
+  [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
+  [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload) const { return geometry_.frame_bytes(payload); }
+  [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
+  [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
+  [[nodiscard]] const LogCounters& counters() const { return counters_; }
+  [[nodiscard]] Device& device() const { return device_; }
+
+ private:
+  friend class FrameWriter;
+
+  // A stretch of a batch that lies together on the device.
+  struct Piece {
+    std::uint64_t device_offset = 0;
+    std::uint64_t begin = 0;  // in the batch
+    std::uint64_t bytes = 0;
+    std::uint64_t segment = 0;
+    bool with_slot_header = false;
+  };
+  struct Batch {
+    std::byte* buffer = nullptr;
+    Lsn begin;
+    std::uint64_t used = 0;
+    std::uint64_t after_checksum = 0;
+    std::atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
+    std::atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
+    std::vector<Piece> pieces;
+    std::vector<iovec> vectors;
+    AlignedBuffer slot_header;
+  };
+  // The one large frame that may be under way, besides the batches.
+  struct Stream {
+    std::unique_ptr<IoQueue> queue;
+    StreamingChecksum payload_checksum;
+    std::byte* memory = nullptr;   // kStreamChunks buffers; chunk 0 stays in the first until it is written, last
+    std::uint64_t chunk = 0;       // being filled, counted from the start of the frame
+    std::uint64_t chunk_used = 0;
+    std::uint32_t sequence = 0;
+    Lsn begin;
+    std::vector<Piece> pieces;
+    Status status = kOk;
+    bool busy = false;
+    AlignedBuffer slot_header;
+  };
+  static constexpr std::uint32_t kStreamChunks = 4;
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  Log(Device& device, const LogOptions& options) : device_(device), options_(options) {}
+
+  // log.cpp: opening, superblock, space
+  Status read_superblock();
+  Status read_slots();
+  Status check_for_damage(LogPosition end, const char* why);
+  Status write_superblock(LogPosition tail, const ClientBytes& client, const LogPosition* clean_head);
+  Status allocate_buffers();
+  Result<bool> make_space(Lock& lock, Lsn end);
+  Status grow(std::uint64_t more_slots);
+  void release_slots_before(std::uint64_t segment);
+  Status failure_for_late_comer() const;
+
+  // append.cpp: batches and streams
+  Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
+  [[nodiscard]] std::uint32_t in_flight() const { return open_sequence_ - done_sequence_.load(std::memory_order_relaxed); }
+  void lead(Lock& lock);
+  void wait_for(Lock& lock, std::uint32_t sequence);
+  void seal(Batch& batch, std::uint32_t sequence);
+  Status write_batch(Batch& batch);
+  void complete(Lock& lock, std::uint32_t sequence, Status status);
+  void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
+  void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
+  void open_next_batch();
+  void stream_put(const std::byte* bytes, std::uint64_t count);
+  void stream_chunk_filled(std::uint64_t payload_end);
+  [[nodiscard]] std::byte* stream_buffer(std::uint64_t chunk) const;
+  Status stream_write(std::uint64_t chunk, std::uint64_t bytes);
+  Result<Lsn> finish_stream(const FrameWriter& writer);
+  FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes, std::uint64_t payload_checksum) const;
+  static void await(const std::atomic<std::uint32_t>& word, std::uint32_t value);
+
+  Device& device_;
+  LogOptions options_;
+  LogGeometry geometry_;
+  Superblock superblock_{};      // as last read or written; under superblock_mutex_ once started
+  bool other_copy_valid_ = false;
+  std::uint64_t log_id_ = 0;       // constant after open()
+  std::uint64_t incarnation_ = 0;  // constant after start()
+  LogPosition recovered_;          // constant after recover()
+  std::function<Status()> relieve_;
+  LogCounters counters_;
+
+  std::mutex superblock_mutex_;  // taken before mutex_, held across the superblock's write
+  AlignedBuffer superblock_block_;
+
+  mutable std::mutex mutex_;  // everything from here to the atomics; never held across I/O
+  SlotMap slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::uint64_t slot_count_ = 0;
+  LogPosition tail_;
+  LogPosition durable_position_;
+  Lsn head_;
+  std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
+  bool started_ = false;
+  Stream stream_;
+  Status failure_ = kOk;
+  std::string failure_text_;
+
+  std::vector<std::unique_ptr<Batch>> batches_;
+  AlignedBuffer memory_;  // of the batches and the stream
+  std::uint64_t last_checksum_ = 0;               // owned by whoever seals; handed on through sealed_sequence_
+  std::atomic<std::uint32_t> sealed_sequence_{0}; // batches before it have their headers; release/acquire
+  std::atomic<std::uint32_t> done_sequence_{0};   // batches before it are durable or failed
+  std::atomic<std::uint32_t> space_word_{0};      // changes when space came free or the log failed
+  std::atomic<std::uint64_t> durable_lsn_{0};     // release in complete(), acquire in sync()
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,72 @@
+// Reading frames in order. Floor: log.
+//
+// The reader believes nothing: a frame counts only when its magic, its own LSN, its place in the chain of checksums,
+// its length and both checksums are right. What follows the last such frame is the end of the log, or damage;
+// log.cpp decides which.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/buffer.hpp"
+#include "base/status.hpp"
+#include "device/device.hpp"
+#include "log/geometry.hpp"
+
+namespace memlith::core {
+
+// A place between two frames: where the next one starts, and what its `previous` must say.
+struct LogPosition {
+  Lsn lsn;
+  std::uint64_t previous = 0;
+  friend bool operator==(const LogPosition&, const LogPosition&) = default;
+};
+
+struct Frame {
+  Lsn lsn;
+  std::uint32_t kind = 0;
+  std::uint64_t incarnation = 0;
+  std::span<const std::byte> payload;  // until the next call of next()
+  LogPosition after;                   // the place behind this frame
+};
+
+class LogReader {
+ public:
+  // `slots` and `device` outlive the reader; slots of segments below `limit` do not change meanwhile.
+  // `window_bytes` is how much is read ahead at a time; a longer frame makes the buffer grow.
+  LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
+            Lsn limit, std::uint64_t window_bytes);
+
+  // The next frame; nothing where no valid frame starts (the end, or damage: see why()); an error only when the
+  // device failed.
+  Result<std::optional<Frame>> next();
+
+  [[nodiscard]] LogPosition position() const { return position_; }
+  [[nodiscard]] const char* why() const { return why_; }
+
+ private:
+  // Makes [position, position + bytes) stand in the buffer; false where the mapped segments end before that.
+  Result<bool> fill(std::uint64_t bytes);
+  std::optional<Frame> stop(const char* why) {
+    why_ = why;
+    return std::nullopt;
+  }
+  [[nodiscard]] std::uint64_t readable_from(Lsn lsn) const;
+
+  Device& device_;
+  LogGeometry geometry_;
+  SlotMap slots_;
+  std::uint64_t log_id_;
+  LogPosition position_;
+  Lsn limit_;
+  std::uint64_t window_bytes_;
+  AlignedBuffer buffer_;
+  std::unique_ptr<IoQueue> queue_;
+  Lsn buffered_begin_;
+  Lsn buffered_end_;
+  const char* why_ = "";
+};
+
+}  // namespace memlith::core
