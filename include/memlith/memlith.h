@@ -207,6 +207,9 @@ MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index
  * with MEMLITH_TRACKER_EXPLICIT; no effect on others. Takes nanoseconds. Durability: none. Errors: INVALID (outside). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
 
+/* Writes one line about how a tracker would work on this kernel into `buffer`, cut to `bytes`, ended with a zero. */
+MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes);
+
 /* ---- persist --------------------------------------------------------------------------------------------------- */
 
 /* Makes every store that any thread made to the regions since their last persist durable, all or nothing, in all of

@@ -60,7 +60,7 @@ Result<bool> LogReader::fill(std::uint64_t bytes) {
     const std::uint32_t slot = slots_.at(geometry_.segment_of(at));
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t step =
-        std::min({bytes_between(at, end), geometry_.left_in_segment(at), queued ? kTransferBytes : ~0ull});
+        std::min({bytes_between(at, end), geometry_.left_in_segment(at), queued ? kTransferBytes : ~std::uint64_t{0}});
     const std::uint64_t offset =
         geometry_.slot_offset(slot) + geometry_.block_bytes + geometry_.offset_in_segment(at);
     const std::span<std::byte> target{buffer_.data() + bytes_between(begin, at), step};
