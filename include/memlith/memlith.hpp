@@ -85,6 +85,7 @@ class [[nodiscard]] Result<void> {
 };
 
 namespace detail {
+constexpr std::uint32_t flag_if(bool set, std::uint32_t flag) { return set ? flag : 0; }
 inline Result<void> result_of(std::int32_t code) { return code == MEMLITH_OK ? Result<void>() : Error(code); }
 }  // namespace detail
 
@@ -114,16 +115,18 @@ struct RegionOptions {
   std::uint64_t address = 0;   // 0 = memlith chooses
 };
 
-// A mapped region. Move-only; closing drops what was not persisted.
+// A mapped region. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone
+// then, and all that may still be done with the object is to destroy it.
 class Region {
  public:
-  explicit Region(memlith_region* handle = nullptr) : handle_(handle) {}
-  Region(Region&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Region(Region&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), store_open_(std::move(other.store_open_)) {}
   Region& operator=(Region&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(store_open_, other.store_open_);
     return *this;
   }
-  ~Region() { memlith_region_close(handle_); }
+  ~Region() { (void)close(); }
 
   [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
@@ -146,7 +149,10 @@ class Region {
     (void)memlith_region_get_info(handle_, &info);
     return info;
   }
-  Result<void> close() { return detail::result_of(memlith_region_close(std::exchange(handle_, nullptr))); }
+  Result<void> close() {
+    memlith_region* const handle = std::exchange(handle_, nullptr);
+    return store_open_ != nullptr && *store_open_ ? detail::result_of(memlith_region_close(handle)) : Result<void>();
+  }
 
   // The one object everything else in the region hangs on. It lies at the start of the region, behind 64 bytes that
   // remember its size and `version`, and is constructed from `arguments` the first time, persisted with the next
@@ -181,6 +187,10 @@ class Region {
   }
 
  private:
+  friend class Store;
+  Region(memlith_region* handle, std::shared_ptr<const bool> store_open)
+      : handle_(handle), store_open_(std::move(store_open)) {}
+
   struct RootHeader {
     std::uint64_t magic;
     std::uint32_t version;
@@ -192,18 +202,19 @@ class Region {
   static constexpr std::uint64_t kRootMagic = 0x00746f6f72676572;  // "regroot"
 
   memlith_region* handle_;
+  std::shared_ptr<const bool> store_open_;
 };
 
 // An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
 class Store {
  public:
-  explicit Store(memlith_store* handle = nullptr) : handle_(handle) {}
-  Store(Store&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Store(Store&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), open_(std::move(other.open_)) {}
   Store& operator=(Store&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(open_, other.open_);
     return *this;
   }
-  ~Store() { memlith_store_close(handle_); }
+  ~Store() { (void)close(); }
 
   static Result<Store> open(const std::string& path, const StoreOptions& options = {}) {
     return open_with(memlith_store_open, path, options);
@@ -215,7 +226,8 @@ class Store {
   Result<Region> region(const std::string& name, const RegionOptions& options = {}) const {
     memlith_region_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = (options.create ? MEMLITH_REGION_CREATE : 0u) | (options.exclusive ? MEMLITH_REGION_EXCLUSIVE : 0u);
+    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
     plain.tracker = static_cast<std::uint32_t>(options.tracker);
     plain.size = options.size;
     plain.max_size = options.max_size;
@@ -223,7 +235,7 @@ class Store {
     memlith_region* region = nullptr;
     const std::int32_t code = memlith_region_open(handle_, name.c_str(), &plain, &region);
     if (code != MEMLITH_OK) return Error(code);
-    return Region(region);
+    return Region(region, open_);
   }
   Result<void> remove(const std::string& name) const {
     return detail::result_of(memlith_region_remove(handle_, name.c_str()));
@@ -252,15 +264,22 @@ class Store {
     return all;
   }
   [[nodiscard]] memlith_store* handle() const { return handle_; }
-  Result<void> close() { return detail::result_of(memlith_store_close(std::exchange(handle_, nullptr))); }
+  Result<void> close() {
+    if (handle_ == nullptr) return {};
+    *open_ = false;
+    return detail::result_of(memlith_store_close(std::exchange(handle_, nullptr)));
+  }
 
  private:
+  explicit Store(memlith_store* handle) : handle_(handle), open_(std::make_shared<bool>(true)) {}
+
   template <class Open>
   static Result<Store> open_with(Open open, const std::string& path, const StoreOptions& options) {
     memlith_store_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = (options.create ? MEMLITH_OPEN_CREATE : 0u) | (options.exclusive ? MEMLITH_OPEN_EXCLUSIVE : 0u) |
-                  (options.read_only ? MEMLITH_OPEN_READ_ONLY : 0u);
+    plain.flags = detail::flag_if(options.create, MEMLITH_OPEN_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
+                  detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
@@ -272,6 +291,7 @@ class Store {
   }
 
   memlith_store* handle_;
+  std::shared_ptr<bool> open_;  // shared with the regions
 };
 
 }  // namespace memlith

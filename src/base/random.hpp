@@ -18,11 +18,12 @@ class Random {
   }
   // In [0, bound); bound > 0.
   std::uint64_t below(std::uint64_t bound) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
 
  private:
+  __extension__ using Wide = unsigned __int128;
   std::uint64_t state_;
 };
 

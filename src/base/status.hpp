@@ -169,10 +169,10 @@ class [[nodiscard]] Result {
 #define MEMLITH_CONCAT(a, b) MEMLITH_CONCAT_(a, b)
 
 // Returns the Status upward when it is an error.
-#define MEMLITH_TRY(expression)                                            \
-  do {                                                                     \
-    if (::memlith::core::Status try_status_ = (expression); !try_status_.ok()) \
-      return try_status_;                                                  \
+#define MEMLITH_TRY(expression) MEMLITH_TRY_(MEMLITH_CONCAT(try_status_, __LINE__), expression)
+#define MEMLITH_TRY_(status, expression)                                       \
+  do {                                                                         \
+    if (::memlith::core::Status status = (expression); !status.ok()) return status; \
   } while (false)
 
 // Binds the value, or returns the Status upward.

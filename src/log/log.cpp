@@ -454,6 +454,12 @@ Lsn Log::head() const {
   return head_;
 }
 
+std::uint64_t Log::mapped_bytes() const {
+  const Lock lock(mutex_);
+  const Lsn end{slots_.end() * geometry_.segment_bytes()};
+  return end > tail_.lsn ? bytes_between(tail_.lsn, end) : 0;
+}
+
 std::uint64_t Log::capacity_bytes() const {
   const Lock lock(mutex_);
   return slot_count_ * geometry_.segment_bytes();

@@ -143,9 +143,11 @@ class Log {
   [[nodiscard]] Lsn head() const;
   [[nodiscard]] LogPosition recovered() const { return recovered_; }
   [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
+  [[nodiscard]] std::uint64_t mapped_bytes() const;    // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
   [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload) const { return geometry_.frame_bytes(payload); }
   [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
+  [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const LogCounters& counters() const { return counters_; }
   [[nodiscard]] Device& device() const { return device_; }

@@ -1,0 +1,434 @@
+// The C interface: include/memlith/memlith.h. Floor: capi. Handles own the floors below; codes are made here.
+#include "memlith/memlith.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "capi/errors.hpp"
+#include "device/posix.hpp"
+#include "region/region.hpp"
+
+using namespace memlith::core;
+
+struct memlith_region {
+  memlith_store* owner = nullptr;
+  std::unique_ptr<Region> region;
+};
+
+struct memlith_store {
+  std::unique_ptr<Volume> volume;
+  std::unique_ptr<Store> store;  // destroyed before the volume
+  std::mutex mutex;              // the list of open regions
+  std::vector<std::unique_ptr<memlith_region>> regions;
+};
+
+namespace {
+
+static_assert(MEMLITH_NO_MEMORY == static_cast<int>(Errc::no_memory), "categories are Errc's numbers");
+static_assert(MEMLITH_POISONED == static_cast<int>(Errc::poisoned));
+static_assert(MEMLITH_TRACKER_MPROTECT == static_cast<int>(TrackerKind::mprotect));
+static_assert(MEMLITH_TRACKER_EXPLICIT == static_cast<int>(TrackerKind::touched));
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(50);
+
+Status need(const void* pointer, const char* what) {
+  if (pointer != nullptr) return kOk;
+  return fail(Errc::invalid, Detail::argument, "{} is null", what);
+}
+
+// Copies what the caller knows of an options struct; a later one may be longer, an earlier one shorter.
+template <class Options>
+Status read_options(const Options* given, Options& options) {
+  options = Options{};
+  if (given == nullptr) return kOk;
+  if (given->struct_size < sizeof(std::uint64_t) || given->struct_size > 4096) {
+    return fail(Errc::invalid, Detail::argument, "struct_size is {}; set it to sizeof the struct", given->struct_size);
+  }
+  const std::size_t known = std::min<std::size_t>(sizeof(Options), given->struct_size);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t i = known; i < given->struct_size; ++i) {
+    if (bytes[i] != 0) {
+      return fail(Errc::unsupported, Detail::argument, "an option at byte {} of the struct is unknown to this version", i);
+    }
+  }
+  std::memcpy(&options, given, known);
+  return kOk;
+}
+
+// Fills as much of the caller's struct as it knows of, and leaves its struct_size alone.
+template <class Info>
+Status write_info(Info* target, Info& info) {
+  MEMLITH_TRY(need(target, "info"));
+  if (target->struct_size < sizeof(std::uint64_t)) {
+    return fail(Errc::invalid, Detail::argument, "struct_size is {}; set it to sizeof the struct", target->struct_size);
+  }
+  info.struct_size = target->struct_size;
+  std::memcpy(target, &info, std::min<std::size_t>(sizeof(Info), info.struct_size));
+  return kOk;
+}
+
+template <std::size_t N>
+void copy_text(char (&target)[N], std::string_view text) {
+  const std::size_t count = std::min(text.size(), N - 1);
+  std::memcpy(target, text.data(), count);
+  std::memset(target + count, 0, N - count);
+}
+
+StoreOptions store_options(const memlith_store_options& given) {
+  StoreOptions options;
+  options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
+  options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
+  options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  options.manual_checkpoint = given.manual_checkpoint != 0;
+  options.log_bytes = given.log_bytes;
+  options.log_max_bytes = given.log_max_bytes;
+  if (given.in_flight_max != 0) options.log.in_flight_max = given.in_flight_max;
+  if (given.progress != nullptr) {
+    options.progress = [progress = given.progress, context = given.progress_context,
+                        last = std::chrono::steady_clock::time_point{}](std::uint64_t done, std::uint64_t total) mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < kProgressInterval) return;
+      last = now;
+      progress(context, done, total);
+    };
+  }
+  return options;
+}
+
+Status check_store_options(const memlith_store_options& given) {
+  constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE;
+  if ((given.flags & ~kKnown) != 0) return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
+  if (given.in_flight_max > 3) {
+    return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default", given.in_flight_max);
+  }
+  constexpr std::uint64_t kLogBytesLeast = 128 * kKiB;
+  constexpr std::uint64_t kLogBytesMost = 1ull << 40;
+  for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {
+    if (bytes != 0 && (bytes < kLogBytesLeast || bytes > kLogBytesMost)) {
+      return fail(Errc::invalid, Detail::argument, "a log of {} bytes; it can have {} to {}, or 0 for the default", bytes,
+                  kLogBytesLeast, kLogBytesMost);
+    }
+  }
+  if (given.log_max_bytes != 0 && given.log_max_bytes < given.log_bytes) {
+    return fail(Errc::invalid, Detail::argument, "log_max_bytes {} is below log_bytes {}", given.log_max_bytes, given.log_bytes);
+  }
+  return kOk;
+}
+
+// A folder store's volume is its folder; a one-file store's is the folder that holds the file.
+Status open_store(const char* path, StoreKind kind, StoreOptions options, std::unique_ptr<memlith_store>& result) {
+  MEMLITH_TRY(need(path, "path"));
+  if (*path == 0) return fail(Errc::invalid, Detail::argument, "the path is empty");
+  auto store = std::make_unique<memlith_store>();
+  options.kind = kind;
+  if (kind == StoreKind::one_file) {
+    const std::filesystem::path whole(path);
+    options.file_name = whole.filename().string();
+    if (options.file_name.empty() || options.file_name == "." || options.file_name == "..") {
+      return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
+    }
+    const std::filesystem::path folder = whole.parent_path();
+    store->volume = make_posix_volume(folder.empty() ? "." : folder.string());
+  } else {
+    store->volume = make_posix_volume(path);
+  }
+  MEMLITH_TRY_ASSIGN(store->store, Store::open(*store->volume, std::move(options)));
+  result = std::move(store);
+  return kOk;
+}
+
+std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_options* options, memlith_store** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(result, "store"));
+    memlith_store_options given;
+    MEMLITH_TRY(read_options(options, given));
+    MEMLITH_TRY(check_store_options(given));
+    std::unique_ptr<memlith_store> store;
+    MEMLITH_TRY(open_store(path, kind, store_options(given), store));
+    *result = store.release();
+    return kOk;
+  });
+}
+
+memlith_region_info region_info(const ObjectInfo& object) {
+  memlith_region_info info{};
+  copy_text(info.name, object.name);
+  info.address = object.address;
+  info.size = object.size_bytes;
+  info.max_size = object.reserve_bytes;
+  return info;
+}
+
+void add_tracker(const memlith_region& region, memlith_region_info& info) {
+  info.address = reinterpret_cast<std::uintptr_t>(region.region->address());
+  info.size = region.region->size();
+  const Tracker* const tracker = region.region->tracker();
+  info.tracker = tracker != nullptr ? static_cast<std::uint32_t>(tracker->kind()) : 0;
+  copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
+}
+
+memlith_region* find_open(memlith_store& store, ObjectId id) {
+  for (const auto& each : store.regions) {
+    if (each->region->object() == id) return each.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- errors ----------------------------------------------------------------------------------------------------
+
+size_t memlith_last_error(char* buffer, size_t bytes) {
+  const std::string_view text = last_error_text();
+  if (buffer != nullptr && bytes > 0) {
+    const std::size_t count = std::min(text.size(), bytes - 1);
+    std::memcpy(buffer, text.data(), count);
+    buffer[count] = 0;
+  }
+  return text.size();
+}
+
+const char* memlith_category_name(int32_t code) {
+  return name_of(static_cast<Errc>(memlith_category(code))).data();  // literals, ended with a zero
+}
+
+const char* memlith_version(void) { return "0.1.0"; }
+
+// ---- stores ----------------------------------------------------------------------------------------------------
+
+int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store) {
+  return open_entry(path, StoreKind::folder, options, store);
+}
+
+int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store) {
+  return open_entry(path, StoreKind::one_file, options, store);
+}
+
+int32_t memlith_store_close(memlith_store* store) {
+  if (store == nullptr) return 0;
+  return guarded([&]() -> Status {
+    const std::unique_ptr<memlith_store> owned(store);
+    owned->regions.clear();
+    return owned->store->close();
+  });
+}
+
+int32_t memlith_store_checkpoint(memlith_store* store) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    return store->store->checkpoint();
+  });
+}
+
+int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    const Store& inner = *store->store;
+    const Log& log = inner.log();
+    memlith_store_info info{};
+    info.region_count = inner.objects().size();
+    info.log_bytes = log.capacity_bytes();
+    info.log_used_bytes = log.used_bytes();
+    info.durable_lsn = log.durable().lsn.value;
+    info.frames = log.counters().frames.load(std::memory_order_relaxed);
+    info.batches = log.counters().batches.load(std::memory_order_relaxed);
+    info.logged_bytes = log.counters().bytes.load(std::memory_order_relaxed);
+    info.captured_bytes = inner.counters().captured_bytes.load(std::memory_order_relaxed);
+    info.checkpoints = inner.counters().checkpoints.load(std::memory_order_relaxed);
+    info.home_bytes = inner.counters().home_bytes.load(std::memory_order_relaxed);
+    info.replayed_frames = inner.counters().replayed_frames;
+    info.replayed_bytes = inner.counters().replayed_bytes;
+    info.read_only = inner.read_only() ? 1 : 0;
+    info.poisoned = log.poisoned() ? 1 : 0;
+    info.one_file = inner.one_file() ? 1 : 0;
+    info.direct_io = log.device().caps().direct ? 1 : 0;
+    return write_info(target, info);
+  });
+}
+
+// ---- regions ---------------------------------------------------------------------------------------------------
+
+int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
+                            memlith_region** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(result, "region"));
+    memlith_region_options given;
+    MEMLITH_TRY(read_options(options, given));
+    if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
+        given.tracker > MEMLITH_TRACKER_MPROTECT) {
+      return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
+    }
+    RegionOptions inner;
+    inner.create = (given.flags & MEMLITH_REGION_CREATE) != 0;
+    inner.exclusive = (given.flags & MEMLITH_REGION_EXCLUSIVE) != 0;
+    inner.tracker = static_cast<TrackerKind>(given.tracker);
+    inner.size_bytes = given.size;
+    inner.reserve_bytes = given.max_size;
+    inner.address = given.address;
+    const std::lock_guard lock(store->mutex);
+    if (const auto info = store->store->find(name); info.has_value() && find_open(*store, info->id) != nullptr) {
+      return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
+    }
+    auto handle = std::make_unique<memlith_region>();
+    handle->owner = store;
+    MEMLITH_TRY_ASSIGN(handle->region, Region::open(*store->store, name, inner));
+    store->regions.push_back(std::move(handle));
+    *result = store->regions.back().get();
+    return kOk;
+  });
+}
+
+int32_t memlith_region_close(memlith_region* region) {
+  if (region == nullptr) return 0;
+  return guarded([&]() -> Status {
+    memlith_store& store = *region->owner;
+    const std::lock_guard lock(store.mutex);
+    std::erase_if(store.regions, [region](const auto& each) { return each.get() == region; });
+    return kOk;
+  });
+}
+
+void* memlith_region_address(const memlith_region* region) { return region->region->address(); }
+
+uint64_t memlith_region_size(const memlith_region* region) { return region->region->size(); }
+
+int32_t memlith_region_grow(memlith_region* region, uint64_t size) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(region, "region"));
+    return region->region->grow(size);
+  });
+}
+
+int32_t memlith_region_remove(memlith_store* store, const char* name) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need(name, "name"));
+    const std::lock_guard lock(store->mutex);
+    const auto info = store->store->find(name);
+    if (!info.has_value()) {
+      return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"", store->store->path(), name);
+    }
+    if (store->store->read_only()) {
+      return fail(Errc::read_only, Detail::object, "{}: the store was opened read-only", store->store->path());
+    }
+    if (find_open(*store, info->id) != nullptr) {
+      return fail(Errc::busy, Detail::object, "region \"{}\" is open; close it first", name);
+    }
+    return store->store->remove(info->id);
+  });
+}
+
+int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(region, "region"));
+    memlith_region_info info{};
+    copy_text(info.name, region->region->name());
+    info.max_size = region->region->reserve();
+    add_tracker(*region, info);
+    return write_info(target, info);
+  });
+}
+
+int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    const std::vector<ObjectInfo> objects = store->store->objects();
+    if (index >= objects.size()) {
+      return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}", store->store->path(),
+                  objects.size(), index);
+    }
+    memlith_region_info info = region_info(objects[index]);
+    const std::lock_guard lock(store->mutex);
+    if (const memlith_region* const open = find_open(*store, objects[index].id)) add_tracker(*open, info);
+    return write_info(target, info);
+  });
+}
+
+int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes) {
+  if (region == nullptr) return guarded([&] { return need(region, "region"); });
+  return guarded([&] { return region->region->touch(address, bytes); });
+}
+
+int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
+  return guarded([&]() -> Status {
+    if (tracker > MEMLITH_TRACKER_MPROTECT) return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
+    const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
+    if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");
+    const std::size_t count = std::min(text.size(), bytes - 1);
+    std::memcpy(buffer, text.data(), count);
+    buffer[count] = 0;
+    return kOk;
+  });
+}
+
+// ---- persist ---------------------------------------------------------------------------------------------------
+
+int32_t memlith_persist(memlith_region* const* regions, uint64_t count) {
+  return guarded([&]() -> Status {
+    if (count == 0) return kOk;
+    MEMLITH_TRY(need(regions, "regions"));
+    if (count == 1) {
+      MEMLITH_TRY(need(regions[0], "region"));
+      Region* const only = regions[0]->region.get();
+      return Region::persist({&only, 1});
+    }
+    std::vector<Region*> all;
+    all.reserve(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      MEMLITH_TRY(need(regions[i], "region"));
+      all.push_back(regions[i]->region.get());
+    }
+    return Region::persist(all);
+  });
+}
+
+int32_t memlith_persist_all(memlith_store* store) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    std::vector<Region*> all;
+    {
+      const std::lock_guard lock(store->mutex);
+      for (const auto& each : store->regions) all.push_back(each->region.get());
+    }
+    return Region::persist(all);
+  });
+}
+
+// ---- from outside ----------------------------------------------------------------------------------------------
+
+int32_t memlith_verify(const char* path, memlith_report* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(path, "path"));
+    StoreOptions options;
+    options.read_only = true;
+    std::error_code ignored;
+    const bool folder = std::filesystem::is_directory(path, ignored);
+    std::unique_ptr<memlith_store> store;
+    // A read-only open reads and checks everything that there is to check, and keeps the result in memory.
+    MEMLITH_TRY(open_store(path, folder ? StoreKind::folder : StoreKind::one_file, std::move(options), store));
+    const Store& inner = *store->store;
+    memlith_report report{};
+    report.frames = inner.counters().replayed_frames;
+    report.frame_bytes = inner.counters().replayed_bytes;
+    for (const ObjectInfo& object : inner.objects()) {
+      ++report.regions;
+      report.region_bytes += object.size_bytes;
+    }
+    report.clean = inner.was_clean() ? 1 : 0;
+    report.one_file = inner.one_file() ? 1 : 0;
+    report.log_bytes = inner.log().capacity_bytes();
+    report.incarnation = inner.log().superblock().incarnation;
+    return write_info(target, report);
+  });
+}
+
+}  // extern "C"

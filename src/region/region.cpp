@@ -1,0 +1,273 @@
+#include "region/region.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "region/address.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kReserveBytesMin = 1 * kGiB;
+constexpr std::uint64_t kRegionBytesMax = 1ull << 46;
+constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
+
+Status check_options(std::string_view name, const RegionOptions& options) {
+  if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
+    return fail(Errc::invalid, Detail::argument, "a region's name has 1 to {} bytes, none of them zero", kNameBytesMax);
+  }
+  if (options.size_bytes > kRegionBytesMax || options.reserve_bytes > kRegionBytesMax) {
+    return fail(Errc::invalid, Detail::argument, "region \"{}\": at most {} bytes", name, kRegionBytesMax);
+  }
+  if (options.address % kPageBytes != 0) {
+    return fail(Errc::invalid, Detail::argument, "region \"{}\": address {:#x} is not a multiple of {}", name, options.address,
+                kPageBytes);
+  }
+  return kOk;
+}
+
+// Makes the object, at an address that is taken in this process on ok.
+Result<ObjectInfo> create_object(Store& store, std::string_view name, const RegionOptions& options, std::uint64_t size_bytes) {
+  const std::uint64_t least = round_up(std::max(size_bytes, kPageBytes), kPageBytes);
+  const std::uint64_t reserve =
+      options.reserve_bytes != 0 ? round_up(options.reserve_bytes, kPageBytes) : std::max(4 * least, kReserveBytesMin);
+  if (reserve < least) {
+    return fail(Errc::invalid, Detail::argument, "region \"{}\": max_size {} is below its size {}", name, reserve, size_bytes);
+  }
+  std::uint64_t address = options.address;
+  if (address != 0) {
+    MEMLITH_TRY(reserve_addresses(address, reserve));
+  } else {
+    MEMLITH_TRY_ASSIGN(address, choose_addresses(reserve, store.one_file() ? std::vector<ObjectInfo>{} : store.objects()));
+  }
+  auto info = store.create(name, size_bytes, address, reserve);
+  if (!info.ok()) release_addresses(address, reserve);
+  return info;
+}
+
+}  // namespace
+
+// ---- open ------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name, const RegionOptions& options) {
+  MEMLITH_TRY(check_options(name, options));
+  std::optional<ObjectInfo> info = store.find(name);
+  // The region of a one-file store is always there, but lies nowhere until it was opened for the first time.
+  const bool unplaced = info.has_value() && store.one_file() && info->address == 0;
+  if (info.has_value() && options.create && options.exclusive && !unplaced) {
+    return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store.path(), name);
+  }
+  if (!info.has_value() && !(options.create && !store.one_file())) {
+    return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"{}", store.path(), name,
+                store.one_file() ? "; a one-file store has one, named \"file\"" : "; create it, or check its name");
+  }
+  bool reserved = false;
+  if ((!info.has_value() || unplaced) && !store.read_only()) {
+    if (!unplaced && options.size_bytes == 0) {
+      return fail(Errc::invalid, Detail::argument, "region \"{}\": a new region needs a size", name);
+    }
+    const std::uint64_t size =
+        unplaced ? (info->size_bytes != 0 ? info->size_bytes : options.size_bytes) : round_up(options.size_bytes, kPageBytes);
+    MEMLITH_TRY_ASSIGN(info, create_object(store, name, options, size));
+    reserved = true;
+  } else if (!info.has_value()) {
+    return fail(Errc::read_only, Detail::object, "{}: opened read-only, so region \"{}\" cannot be created", store.path(), name);
+  } else if (unplaced) {
+    const std::uint64_t reserve = std::max(round_up(info->size_bytes, kPageBytes), kReserveBytesMin);
+    MEMLITH_TRY_ASSIGN(info->address, choose_addresses(reserve, {}));
+    info->reserve_bytes = reserve;
+    reserved = true;
+  }
+  if (!reserved) MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
+  auto region = std::unique_ptr<Region>(new Region(store, *info));
+  region->reserved_ = true;
+  MEMLITH_TRY(region->map(*info));
+  if (!store.read_only()) {
+    MEMLITH_TRY_ASSIGN(region->tracker_,
+                       attach_tracker(options.tracker, region->base_, region->mapped_bytes_, region->reserve_bytes_));
+  }
+  return region;
+}
+
+Region::~Region() {
+  tracker_ = nullptr;
+  if (reserved_) release_addresses(reinterpret_cast<std::uintptr_t>(base_), reserve_bytes_);
+}
+
+Status Region::map(const ObjectInfo& info) {
+  size_bytes_ = info.size_bytes;
+  const std::uint64_t end = round_up(size_bytes_, kPageBytes);
+  // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
+  MEMLITH_TRY(map_pages(0, end, true));
+  mapped_bytes_ = end;
+  if (!store_.read_only()) return kOk;
+  MEMLITH_TRY(store_.overlay().for_each(object_, [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset + bytes.size() <= mapped_bytes_) std::memcpy(base_ + offset, bytes.data(), bytes.size());
+    return kOk;
+  }));
+  if (end > 0 && ::mprotect(base_, end, PROT_READ) != 0) {
+    return fail_errno(errno, Detail::mapping, "cannot make region \"{}\" read-only", name_);
+  }
+  return kOk;
+}
+
+Status Region::map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date) {
+  if (begin == end) return kOk;
+  MEMLITH_TRY_ASSIGN(const int descriptor, store_.home_descriptor(object_, up_to_date));
+  void* const got = ::mmap(base_ + begin, end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                           descriptor, static_cast<off_t>(begin));
+  if (got == MAP_FAILED) {
+    return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", end - begin, name_,
+                      static_cast<const void*>(base_ + begin));
+  }
+  return kOk;
+}
+
+// ---- change ----------------------------------------------------------------------------------------------------
+
+Status Region::grow(std::uint64_t size_bytes) {
+  if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  const std::uint64_t size = store_.one_file() ? size_bytes : round_up(size_bytes, kPageBytes);
+  if (size < size_bytes_) {
+    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_, size_bytes_, size);
+  }
+  if (size > reserve_bytes_) {
+    return fail(Errc::invalid, Detail::argument,
+                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses were set aside when it was created; copy it to a region "
+                "with a larger max_size",
+                name_, size, reserve_bytes_);
+  }
+  if (size == size_bytes_) return kOk;
+  if (store_.log().poisoned()) return store_.begin_commit({}, {}).status();  // says why
+  // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
+  // old one. [crash/grow]
+  MEMLITH_TRY(store_.reserve_home(object_, size));
+  const std::lock_guard lock(capture_mutex_);
+  const std::uint64_t end = round_up(size, kPageBytes);
+  MEMLITH_TRY(map_pages(mapped_bytes_, end, false));
+  if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
+  mapped_bytes_ = end;
+  size_bytes_ = size;
+  size_changed_ = true;
+  return kOk;
+}
+
+Status Region::touch(const void* address, std::uint64_t bytes) {
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
+  if (offset > size_bytes_ || bytes > size_bytes_ - offset) {
+    return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
+                address, name_, size_bytes_, static_cast<const void*>(base_));
+  }
+  if (tracker_ != nullptr && bytes > 0) tracker_->touch({offset, bytes});
+  return kOk;
+}
+
+// ---- persist ---------------------------------------------------------------------------------------------------
+
+Status Region::collect() {
+  const Status status = tracker_->collect(stored_);
+  normalize(stored_);
+  // A file's last page reaches beyond its end; those bytes are nobody's.
+  while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size_bytes_) {
+    Range& last = stored_.back();
+    if (last.offset >= size_bytes_) {
+      stored_.pop_back();
+    } else {
+      last.bytes = size_bytes_ - last.offset;
+    }
+  }
+  return status;
+}
+
+void Region::append_extents(std::vector<Extent>& extents) const {
+  for (const Range& range : stored_) {
+    for (std::uint64_t done = 0; done < range.bytes; done += kExtentBytesMax) {
+      extents.push_back({object_, range.offset + done, std::min(range.bytes - done, kExtentBytesMax)});
+    }
+  }
+}
+
+namespace {
+
+// Kept per thread, so that persisting allocates nothing once the vectors have grown.
+struct Scratch {
+  std::vector<Region*> regions;
+  std::vector<Extent> extents;
+  std::vector<const std::byte*> sources;
+  std::vector<SizeChange> sizes;
+};
+
+Scratch& scratch() {
+  thread_local Scratch instance;
+  return instance;
+}
+
+}  // namespace
+
+Status Region::persist(std::span<Region* const> given) {
+  if (given.empty()) return kOk;
+  Store& store = given.front()->store_;
+  if (store.read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", store.path());
+  Scratch& work = scratch();
+  std::vector<Region*>& regions = work.regions;
+  regions.assign(given.begin(), given.end());
+  // One order for everybody, so that two threads with several regions do not wait for each other.
+  std::sort(regions.begin(), regions.end(), [](const Region* a, const Region* b) { return a->object_ < b->object_; });
+  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+  for (const Region* region : regions) {
+    if (&region->store_ != &store) {
+      return fail(Errc::invalid, Detail::argument, "regions of two stores cannot be persisted in one");
+    }
+  }
+  work.extents.clear();
+  work.sources.clear();
+  work.sizes.clear();
+
+  struct Capture {
+    std::vector<Region*>& regions;
+    explicit Capture(std::vector<Region*>& all) : regions(all) {
+      for (Region* region : regions) region->capture_mutex_.lock();
+    }
+    ~Capture() { release(); }
+    void release() {
+      for (Region* region : regions) region->capture_mutex_.unlock();
+      regions.clear();
+    }
+  } capture(regions);
+
+  Lsn end;
+  Status collected = kOk;
+  for (Region* region : regions) {
+    const std::size_t first = work.extents.size();
+    if (const Status status = region->collect(); !status.ok()) collected = status;
+    region->append_extents(work.extents);
+    for (std::size_t i = first; i < work.extents.size(); ++i) {
+      work.sources.push_back(region->base_ + work.extents[i].offset);
+    }
+    if (region->size_changed_) work.sizes.push_back({region->object_, region->size_bytes_});
+    // With nothing stored since, this call still answers for what another thread captured and is writing now.
+    end = std::max(end, region->last_lsn_);
+  }
+  MEMLITH_TRY(collected);
+  if (!work.extents.empty() || !work.sizes.empty()) {
+    MEMLITH_TRY_ASSIGN(FrameWriter writer, store.begin_commit(work.extents, work.sizes));
+    for (std::size_t i = 0; i < work.extents.size(); ++i) writer.put(work.sources[i], work.extents[i].bytes);
+    MEMLITH_TRY_ASSIGN(end, writer.finish());
+    for (Region* region : regions) {
+      region->stored_.clear();
+      region->size_changed_ = false;
+      region->last_lsn_ = end;
+    }
+    store.finished(end);
+  } else if (store.log().poisoned()) {
+    return store.begin_commit({}, {}).status();  // an empty persist of a poisoned store says so too
+  }
+  capture.release();
+  return store.sync(end);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,84 @@
+// A region: an object of a store, mapped where it was created, whose stores persist() captures. Floor: region.
+//
+// The mapping is MAP_PRIVATE over the home file: pages come in lazily from the page cache, stores go to private copies
+// and can never reach the file by themselves (invariant 4). The home is never mapped shared and writable, or the kernel
+// would write stores back ahead of the log. A store reaches the medium only as bytes that persist() copied into a frame.
+//
+// Capture: under the regions' capture locks, the trackers say what was stored, the bytes are copied into one frame, and
+// the locks are let go; the I/O happens without them, so other threads go on storing and capturing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "region/tracker.hpp"
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+struct RegionOptions {
+  bool create = false;
+  bool exclusive = false;
+  TrackerKind tracker = TrackerKind::automatic;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
+  std::uint64_t address = 0;        // 0 = chosen
+};
+
+class Region {
+ public:
+  // Maps the region, creating it when asked. Not while another thread opens or closes the same one.
+  static Result<std::unique_ptr<Region>> open(Store& store, std::string_view name, const RegionOptions& options);
+  ~Region();  // unmaps; what was not persisted is dropped
+
+  [[nodiscard]] std::byte* address() const { return base_; }
+  [[nodiscard]] std::uint64_t size() const { return size_bytes_; }
+  [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
+  [[nodiscard]] ObjectId object() const { return object_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] Store& store() const { return store_; }
+  [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
+
+  // Space is reserved at home now; the size becomes durable with the next persist.
+  Status grow(std::uint64_t size_bytes);
+
+  Status touch(const void* address, std::uint64_t bytes);
+
+  // One frame with everything stored to the regions since their last persist; durable on ok. All of one store.
+  // On `full` and `no_space` nothing was written and everything stays captured for the next try.
+  static Status persist(std::span<Region* const> regions);
+
+ private:
+  Region(Store& store, const ObjectInfo& info)
+      : store_(store),
+        object_(info.id),
+        name_(info.name),
+        base_(reinterpret_cast<std::byte*>(info.address)),
+        reserve_bytes_(info.reserve_bytes) {}
+
+  Status map(const ObjectInfo& info);
+  Status map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date);
+  Status collect();  // under capture_mutex_
+  void append_extents(std::vector<Extent>& extents) const;
+
+  Store& store_;
+  ObjectId object_;
+  std::string name_;
+  std::byte* base_;
+  std::uint64_t size_bytes_ = 0;
+  std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
+  std::uint64_t reserve_bytes_;
+  bool reserved_ = false;           // the address space is ours
+  std::unique_ptr<Tracker> tracker_;
+
+  std::mutex capture_mutex_;
+  std::vector<Range> stored_;         // collected, not committed yet
+  bool size_changed_ = false;         // since the last commit
+  Lsn last_lsn_;                      // of the last commit that carried bytes of this region
+};
+
+}  // namespace memlith::core

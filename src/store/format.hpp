@@ -1,0 +1,73 @@
+// What a store adds to the medium: commits as frames, the directory of objects, and its part of the superblock.
+// Floor: store. Told in docs/format.md; a test holds the two together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "log/format.hpp"
+
+namespace memlith::core {
+
+inline constexpr std::uint32_t kFrameKindCommit = 1;
+
+// The payload of a commit: this header, `extent_count` extent records, then the bytes of the extents in their order.
+struct CommitHeader {  // docs/format.md#commit
+  std::uint32_t extent_count;
+  std::uint32_t reserved;  // zero
+};
+static_assert(sizeof(CommitHeader) == 8 && std::has_unique_object_representations_v<CommitHeader>);
+
+struct ExtentRecord {  // docs/format.md#extent
+  std::uint32_t object;
+  std::uint32_t bytes;
+  std::uint64_t offset;
+};
+static_assert(sizeof(ExtentRecord) == 16 && std::has_unique_object_representations_v<ExtentRecord>);
+
+// One object. In a folder store it is part of a directory entry; a one-file store keeps it in the superblock.
+struct ObjectRecord {  // docs/format.md#object
+  std::uint32_t id;
+  std::uint32_t live;  // 1, or 0 for an empty entry
+  std::uint64_t size_bytes;
+  std::uint64_t address;
+  std::uint64_t reserve_bytes;  // of address space, from `address` on
+};
+static_assert(sizeof(ObjectRecord) == 32 && std::has_unique_object_representations_v<ObjectRecord>);
+
+inline constexpr std::uint64_t kDirectoryMagic = 0x0a5249444c4d454dU;  // "MEMLDIR\n"
+inline constexpr std::uint64_t kDirectoryEntryBytes = 256;
+inline constexpr std::size_t kNameBytesMax = 199;
+
+// Entry 0 of the directory, which is the content of object 0.
+struct DirectoryHeader {  // docs/format.md#directory-header
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t next_id;  // no object had this number or a higher one
+  std::uint8_t reserved[232];
+  std::uint64_t checksum;  // of everything before it, seeded with log_id
+};
+static_assert(sizeof(DirectoryHeader) == kDirectoryEntryBytes);
+static_assert(std::has_unique_object_representations_v<DirectoryHeader>);
+
+struct DirectoryEntry {  // docs/format.md#directory-entry
+  ObjectRecord object;
+  char name[216];          // ended and filled with zeros
+  std::uint64_t checksum;  // of everything before it, seeded with log_id; an empty entry is all zeros
+};
+static_assert(sizeof(DirectoryEntry) == kDirectoryEntryBytes);
+static_assert(std::has_unique_object_representations_v<DirectoryEntry>);
+
+enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
+
+// The store's part of the superblock.
+struct StoreHeader {  // docs/format.md#store-header
+  std::uint32_t kind;
+  std::uint32_t reserved;
+  ObjectRecord file;  // one-file store: the file as of the tail of the log
+};
+static_assert(sizeof(StoreHeader) == 40 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(std::has_unique_object_representations_v<StoreHeader>);
+
+}  // namespace memlith::core

@@ -1,0 +1,396 @@
+// Opening, creating and recovering a store.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/random.hpp"
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kLogBytesDefault = 64 * kMiB;
+constexpr std::uint64_t kFileLogBytesDefault = 16 * kMiB;
+constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
+constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
+constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
+constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
+constexpr ObjectId kDirectory{0};
+constexpr ObjectId kFile{1};
+
+bool is_all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+// ---- names -----------------------------------------------------------------------------------------------------
+
+std::string Store::log_name() const { return one_file() ? options_.file_name + ".memlith" : "log"; }
+
+std::string Store::home_name(ObjectId id) const {
+  return one_file() ? options_.file_name : fmt::format("objects/{}", id.value);
+}
+
+ClientBytes Store::client_bytes() const {
+  StoreHeader header{};
+  header.kind = static_cast<std::uint32_t>(options_.kind);
+  header.file = home_file_record_;
+  ClientBytes client{};
+  std::memcpy(client.data(), &header, sizeof header);
+  return client;
+}
+
+LogFormat Store::log_format(std::uint32_t block_bytes) const {
+  LogFormat format;
+  format.block_bytes = std::max<std::uint32_t>(512, block_bytes);
+  const std::uint64_t log_bytes = options_.log_bytes != 0 ? options_.log_bytes
+                                  : one_file()            ? kFileLogBytesDefault
+                                                          : kLogBytesDefault;
+  // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
+  format.slot_bytes = options_.slot_bytes != 0
+                          ? options_.slot_bytes
+                          : std::clamp(round_down(log_bytes / 4, kPageBytes), 64 * kKiB, kSlotBytesDefault);
+  format.slot_count = std::max<std::uint64_t>(2, (log_bytes + format.slot_bytes - 1) / format.slot_bytes);
+  return format;
+}
+
+// ---- open ------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options) {
+  if (options.create && options.read_only) {
+    return fail(Errc::invalid, Detail::argument, "a store cannot be created read-only");
+  }
+  auto store = std::unique_ptr<Store>(new Store(volume, std::move(options)));
+  MEMLITH_TRY(store->open_or_create());
+  MEMLITH_TRY(store->recover());
+  if (store->read_only()) return store;
+  store->leave_holder_note();
+  Store* const self = store.get();
+  if (store->options_.manual_checkpoint) {
+    store->log_->set_relieve([self] { return self->checkpoint(); });
+    return store;
+  }
+  store->log_->set_relieve([self]() -> Status {
+    {
+      const std::lock_guard lock(self->wake_mutex_);
+      self->wanted_ = true;
+    }
+    self->wake_.notify_one();
+    return kOk;
+  });
+  store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2, std::memory_order_relaxed);
+  store->checkpointer_ = std::thread([self] { self->checkpoint_loop(); });
+  return store;
+}
+
+Status Store::open_or_create() {
+  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
+  if (there && options_.exclusive && options_.create) {
+    return fail(Errc::exists, Detail::open, "{}: there is a store already", path());
+  }
+  if (!there && !options_.create) {
+    return fail(Errc::not_found, Detail::open, "{}: there is no memlith store ({} is missing); create one, or check the path",
+                path(), volume_.path_of(log_name()));
+  }
+  if (!there) MEMLITH_TRY(create_files());
+  if (lock_ == nullptr) MEMLITH_TRY(lock_log(log_name()));
+  const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
+  MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, Caching::direct));
+
+  MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, options_.log));
+  const Superblock& superblock = log_->superblock();
+  // The limit is told in bytes, and how large a slot is only the log knows.
+  LogOptions log_options = options_.log;
+  const std::uint64_t log_max_bytes =
+      options_.log_max_bytes != 0 ? options_.log_max_bytes : std::max(kLogMaxBytesDefault, options_.log_bytes);
+  log_options.slot_count_max = std::max<std::uint64_t>(superblock.slot_count, log_max_bytes / superblock.slot_bytes);
+  MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, log_options));
+  return read_store_header();
+}
+
+Status Store::read_store_header() {
+  StoreHeader header;
+  std::memcpy(&header, log_->superblock().client, sizeof header);
+  const auto wanted = static_cast<std::uint32_t>(options_.kind);
+  if (header.kind != wanted) {
+    const bool known = header.kind == static_cast<std::uint32_t>(StoreKind::folder) ||
+                       header.kind == static_cast<std::uint32_t>(StoreKind::one_file);
+    return fail(known ? Errc::invalid : Errc::incompatible, Detail::superblock,
+                "{}: this log belongs to {} (kind {}), not to {} (kind {})", log_device_->path(),
+                known ? (one_file() ? "a folder store" : "a one-file store") : "something else", header.kind,
+                one_file() ? "a one-file store" : "a folder store", wanted);
+  }
+  home_file_record_ = header.file;
+  return kOk;
+}
+
+Status Store::lock_log(const std::string& name) {
+  auto lock = volume_.lock(name, !read_only());
+  if (!lock.ok()) return lock.error().category == Errc::busy ? who_holds_it(lock.error()) : lock.error();
+  lock_ = std::move(*lock);
+  return kOk;
+}
+
+// ---- who has it open -------------------------------------------------------------------------------------------
+
+// Advisory: it tells a person whom to ask. The lock itself is the kernel's.
+void Store::leave_holder_note() {
+  auto block = AlignedBuffer::allocate(kPageBytes);
+  if (!block.ok()) return;
+  std::memset(block->data(), 0, block->size());
+  char host[65] = "?";
+  (void)::gethostname(host, sizeof host - 1);
+  fmt::format_to_n(reinterpret_cast<char*>(block->data()), 500, "process {} ({}) on {}", ::getpid(),
+                   program_invocation_short_name, host);
+  (void)log_device_->write(kHolderOffset, block->span().first(log_->superblock().block_bytes));
+}
+
+Status Store::who_holds_it(Status status) {
+  std::string holder = "another process";
+  auto device = volume_.open(log_name(), OpenMode::read_only, Caching::buffered);
+  char note[512] = "";
+  if (device.ok() && (*device)->read(kHolderOffset, std::as_writable_bytes(std::span(note))).ok()) {
+    note[sizeof note - 1] = 0;
+    const std::string_view text = note;
+    const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    if (!text.empty() && printable) holder = text;
+  }
+  return fail(status.category, Detail::lock, "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}",
+              path(), read_only() ? "a writer" : "a writer or readers", holder);
+}
+
+// ---- create ----------------------------------------------------------------------------------------------------
+
+// A new store appears with the rename of its finished log, so that a crash in the middle leaves no half store.
+Status Store::create_files() {
+  MEMLITH_TRY(check_before_create());
+  const std::string fresh_name = log_name() + ".new";
+  MEMLITH_TRY_ASSIGN(const bool left_over, volume_.exists(fresh_name));
+  if (!left_over) {
+    auto made = volume_.open(fresh_name, OpenMode::create, Caching::buffered);
+    if (!made.ok() && made.error().category != Errc::exists) return made.error();
+  }
+  MEMLITH_TRY(lock_log(fresh_name));
+  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
+  if (there) {  // somebody else was faster
+    lock_ = nullptr;
+    return kOk;
+  }
+  MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, Caching::direct));
+  MEMLITH_TRY(device->truncate(0));
+  const std::uint64_t log_id = random_identity();
+  if (one_file()) {
+    MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+    home_file_record_ = {kFile.value, 1, size, 0, 0};
+  } else {
+    MEMLITH_TRY(volume_.make_folder("objects"));
+    DirectoryHeader header{};
+    header.magic = kDirectoryMagic;
+    header.version = kFormatVersion;
+    header.next_id = 1;
+    header.checksum = header_checksum(header, log_id);
+    MEMLITH_TRY(volume_.remove("objects/0"));
+    MEMLITH_TRY_ASSIGN(auto directory, volume_.open("objects/0", OpenMode::create, Caching::buffered));
+    MEMLITH_TRY(directory->reserve(kDirectoryBytesFirst));
+    MEMLITH_TRY(directory->write(0, std::as_bytes(std::span(&header, 1))));
+    MEMLITH_TRY(directory->flush());
+    MEMLITH_TRY(volume_.sync_folder("objects"));
+  }
+  MEMLITH_TRY(Log::format(*device, log_format(device->caps().block_bytes), client_bytes(), log_id));
+  MEMLITH_TRY(volume_.rename(fresh_name, log_name()));
+  return volume_.sync_folder("");
+}
+
+Status Store::check_before_create() {
+  if (one_file()) {
+    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
+    if (there && options_.exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", path());
+    if (there) return kOk;
+    MEMLITH_TRY_ASSIGN(auto made, volume_.open(options_.file_name, OpenMode::create, Caching::buffered));
+    return volume_.sync_folder("");
+  }
+  MEMLITH_TRY(volume_.make_folder(""));
+  MEMLITH_TRY_ASSIGN(const auto names, volume_.list(""));
+  for (const std::string& name : names) {
+    if (name == "log.new" || name == "objects" || name == "lost+found") continue;
+    return fail(Errc::invalid, Detail::open,
+                "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new store",
+                path(), name);
+  }
+  auto objects = volume_.list("objects");
+  for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
+    if (name == "0") continue;  // left by a creation that was interrupted
+    return fail(Errc::corrupt, Detail::open,
+                "{}: there are objects (\"objects/{}\") but no log; the log was removed, and with it the newest commits. Nothing "
+                "was changed",
+                path(), name);
+  }
+  return kOk;
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------
+
+Status Store::recover() {
+  was_clean_ = log_->superblock().clean == 1;
+  if (one_file()) {
+    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
+    if (!there && !was_clean_) {
+      return fail(Errc::corrupt, Detail::object, "{}: the file is gone, but its log {} still holds commits for it. Nothing was changed",
+                  path(), log_device_->path());
+    }
+    if (!there) {
+      if (!options_.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", path());
+      MEMLITH_TRY(check_before_create());
+      home_file_record_ = {kFile.value, 1, 0, 0, 0};
+    }
+  }
+  const std::uint64_t total = log_->mapped_bytes();
+  std::uint64_t frames_bytes = 0;
+  MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
+    MEMLITH_TRY(gather(frame));
+    ++counters_.replayed_frames;
+    frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
+    if (options_.progress) options_.progress(frames_bytes, total);
+    if (!read_only() && overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
+    return kOk;
+  }));
+  counters_.replayed_bytes = frames_bytes;
+  if (!read_only()) {
+    MEMLITH_TRY(write_home());
+    MEMLITH_TRY(flush_homes());
+  } else if (one_file()) {
+    MEMLITH_TRY(write_object_home(kDirectory));  // into memory
+  }
+  MEMLITH_TRY(load_directory());
+  MEMLITH_TRY(check_homes());
+  if (read_only()) return kOk;
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
+  MEMLITH_TRY(log_->start(log_->recovered(), client_bytes()));
+  return remove_orphans();
+}
+
+Status Store::load_directory() { return one_file() ? load_file_directory() : load_folder_directory(); }
+
+Status Store::load_file_directory() {
+  ObjectRecord& record = home_file_record_;
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  if (record.id != kFile.value || record.live != 1 || record.address % kPageBytes != 0) {
+    return fail(Errc::corrupt, Detail::directory, "{}: the record of the file makes no sense (id {}, live {}, address {:#x})",
+                log_device_->path(), record.id, record.live, record.address);
+  }
+  if (was_clean_) {
+    record.size_bytes = size;  // between two uses the file is the user's own, and so is its length
+  } else if (size < record.size_bytes) {
+    return fail(Errc::corrupt, Detail::object, "{}: expected {} bytes, found {}; the file was cut short by another program",
+                path(), record.size_bytes, size);
+  } else if (size > record.size_bytes && !read_only()) {
+    // A growth that no persist made part of the file's state.
+    MEMLITH_TRY(file->truncate(record.size_bytes));
+    MEMLITH_TRY(file->flush());
+  }
+  if (record.reserve_bytes < record.size_bytes) record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
+  file_record_ = record;
+  entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
+  return kOk;
+}
+
+Status Store::load_folder_directory() {
+  MEMLITH_TRY_ASSIGN(Device* const device, home(kDirectory));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+  if (size < kDirectoryEntryBytes || size > kDirectoryBytesMax) {
+    return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(), size,
+                kDirectoryEntryBytes, kDirectoryBytesMax);
+  }
+  directory_size_bytes_ = round_down(size, kDirectoryEntryBytes);
+  std::vector<std::byte> bytes(directory_size_bytes_);
+  MEMLITH_TRY(device->read(0, bytes));
+  MEMLITH_TRY(overlay_.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
+    if (offset + piece.size() <= bytes.size()) std::memcpy(bytes.data() + offset, piece.data(), piece.size());
+    return kOk;
+  }));
+
+  const std::uint64_t log_id = log_->superblock().log_id;
+  DirectoryHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kDirectoryMagic || header.checksum != header_checksum(header, log_id)) {
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the directory's header is damaged or belongs to another store (offset 0, expected magic {:#018x}, found "
+                "{:#018x})",
+                device->path(), kDirectoryMagic, header.magic);
+  }
+  if (header.version != kFormatVersion) {
+    return fail(Errc::incompatible, Detail::version, "{}: the directory is of version {}; this memlith reads version {}",
+                device->path(), header.version, kFormatVersion);
+  }
+  next_id_ = header.next_id;
+  for (std::uint64_t slot = 1; slot * kDirectoryEntryBytes < bytes.size(); ++slot) {
+    const std::span<const std::byte> raw(bytes.data() + slot * kDirectoryEntryBytes, kDirectoryEntryBytes);
+    if (is_all_zero(raw)) continue;
+    DirectoryEntry entry;
+    std::memcpy(&entry, raw.data(), sizeof entry);
+    const ObjectRecord& object = entry.object;
+    const bool sane = entry.checksum == header_checksum(entry, log_id) && object.live == 1 && object.id != 0 &&
+                      object.id < next_id_ && object.address % kPageBytes == 0 && object.size_bytes % kPageBytes == 0 &&
+                      object.size_bytes <= object.reserve_bytes && std::memchr(entry.name, 0, sizeof entry.name) != nullptr;
+    if (!sane) {
+      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})",
+                  device->path(), slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
+    }
+    entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes}, slot});
+  }
+  return kOk;
+}
+
+// Every object in the directory must have its home, and every frame's home must exist unless its object was removed.
+Status Store::check_homes() {
+  for (const Entry& entry : entries_) {
+    if (one_file()) break;
+    const std::string name = home_name(entry.info.id);
+    auto device = home(entry.info.id);
+    if (!device.ok() && device.error().category == Errc::not_found) {
+      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" is missing", volume_.path_of(name), entry.info.name);
+    }
+    MEMLITH_TRY(device.status());
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, (*device)->size());
+    if (size < entry.info.size_bytes) {
+      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" was cut short: expected {} bytes, found {}",
+                  volume_.path_of(name), entry.info.name, entry.info.size_bytes, size);
+    }
+  }
+  for (const auto& [object, end] : unreachable_) {
+    const bool live = object == kDirectory || find_entry(object) != nullptr;
+    if (live) {
+      return fail(Errc::corrupt, Detail::object, "{}: the log has bytes up to offset {} for it, but the file is shorter or missing",
+                  volume_.path_of(home_name(object)), end);
+    }
+  }
+  unreachable_.clear();
+  return kOk;
+}
+
+// Homes that no entry names: of a creation that was interrupted, or a removal that was.
+Status Store::remove_orphans() {
+  if (one_file()) return kOk;
+  MEMLITH_TRY_ASSIGN(const auto names, volume_.list("objects"));
+  for (const std::string& name : names) {
+    std::uint32_t id = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (error != std::errc{} || end != name.data() + name.size()) continue;  // not ours
+    if (id == 0 || find_entry(ObjectId{id}) != nullptr) continue;
+    {
+      const std::lock_guard lock(homes_mutex_);
+      homes_.erase(ObjectId{id});
+    }
+    MEMLITH_TRY(volume_.remove("objects/" + name));
+  }
+  return kOk;
+}
+
+}  // namespace memlith::core

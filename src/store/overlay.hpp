@@ -1,0 +1,50 @@
+// What a stretch of the log changes, with every byte in its last version. Floor: store.
+//
+// Checkpoint and recovery fill an overlay from frames and write it home, so that what was committed a thousand times
+// is written once. A read-only open keeps its overlay and lays it over the home files in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+class Overlay {
+ public:
+  // Copies the bytes. They win over whatever was applied there before.
+  void apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
+
+  // The pieces of an object in order of their offset, none overlapping.
+  using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
+  Status for_each(ObjectId object, const Visit& visit) const;
+  [[nodiscard]] std::vector<ObjectId> objects() const;
+
+  [[nodiscard]] std::uint64_t bytes_held() const { return bytes_held_; }  // memory in use, roughly
+  void clear();
+
+ private:
+  struct Piece {
+    std::uint64_t bytes;
+    std::byte* data;  // in an arena
+  };
+  using Pieces = std::map<std::uint64_t, Piece>;
+
+  std::byte* allocate(std::uint64_t bytes);
+  static void cut_out(Pieces& pieces, std::uint64_t begin, std::uint64_t end);
+
+  std::map<ObjectId, Pieces> pieces_;
+  std::vector<std::unique_ptr<std::byte[]>> arenas_;
+  std::byte* arena_next_ = nullptr;
+  std::uint64_t arena_left_ = 0;
+  std::uint64_t bytes_held_ = 0;
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,107 @@
+// Replay: the only code that writes home files. Used by checkpoints and by recovery, which is the same thing at open.
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kWriteBytesMax = 1 * kMiB;  // one write of neighbouring pieces
+constexpr std::size_t kWritePiecesMax = 256;
+
+Status bad_commit(const Log& log, const Frame& frame, const char* what) {
+  return fail(Errc::corrupt, Detail::frame, "{}: the commit at LSN {} makes no sense although its checksum is right: {}",
+              log.device().path(), frame.lsn.value, what);
+}
+}  // namespace
+
+// Lays one commit into the overlay.
+Status Store::gather(const Frame& frame) {
+  if (frame.kind != kFrameKindCommit) return bad_commit(*log_, frame, "unknown kind");
+  std::span<const std::byte> rest = frame.payload;
+  CommitHeader header;
+  if (rest.size() < sizeof header) return bad_commit(*log_, frame, "too short");
+  std::memcpy(&header, rest.data(), sizeof header);
+  rest = rest.subspan(sizeof header);
+  if (header.extent_count > rest.size() / sizeof(ExtentRecord)) return bad_commit(*log_, frame, "too many extents");
+  std::span<const std::byte> bytes = rest.subspan(header.extent_count * sizeof(ExtentRecord));
+  for (std::uint32_t i = 0; i < header.extent_count; ++i) {
+    ExtentRecord extent;
+    std::memcpy(&extent, rest.data() + i * sizeof extent, sizeof extent);
+    if (extent.bytes > bytes.size()) return bad_commit(*log_, frame, "its extents hold more bytes than it has");
+    if (extent.offset > (1ull << 62)) return bad_commit(*log_, frame, "an extent lies beyond all files");
+    overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.first(extent.bytes));
+    bytes = bytes.subspan(extent.bytes);
+  }
+  if (!bytes.empty()) return bad_commit(*log_, frame, "bytes are left over");
+  return kOk;
+}
+
+// Writes the overlay into the home files, not flushed yet, and empties it.
+Status Store::write_home() {
+  for (const ObjectId object : overlay_.objects()) MEMLITH_TRY(write_object_home(object));
+  overlay_.clear();
+  return kOk;
+}
+
+Status Store::write_object_home(ObjectId object) {
+  if (one_file() && object.value == 0) {
+    return overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+      if (offset > sizeof home_file_record_ || bytes.size() > sizeof home_file_record_ - offset) {
+        return fail(Errc::corrupt, Detail::directory, "{}: a commit changes the file's record at offset {}, beyond its end",
+                    log_device_->path(), offset);
+      }
+      std::memcpy(reinterpret_cast<std::byte*>(&home_file_record_) + offset, bytes.data(), bytes.size());
+      return kOk;
+    });
+  }
+  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(home_name(object)));
+  if (!there) {
+    unreachable_.emplace(object, 0);
+    return kOk;
+  }
+  MEMLITH_TRY_ASSIGN(Device* const device, home(object));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+  if (std::find(written_homes_.begin(), written_homes_.end(), object) == written_homes_.end()) {
+    written_homes_.push_back(object);
+  }
+  iovec pieces[kWritePiecesMax];
+  std::size_t count = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t bytes_held = 0;
+  const auto write_out = [&]() -> Status {
+    if (count == 0) return kOk;
+    counters_.home_bytes.fetch_add(bytes_held, std::memory_order_relaxed);
+    MEMLITH_TRY(device->write_pieces(begin, {pieces, count}));
+    count = 0;
+    bytes_held = 0;
+    return kOk;
+  };
+  MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset + bytes.size() > size) {
+      unreachable_.emplace(object, offset + bytes.size());  // check_homes() says whether it matters
+      return kOk;
+    }
+    if (count == kWritePiecesMax || bytes_held >= kWriteBytesMax || (count > 0 && offset != begin + bytes_held)) {
+      MEMLITH_TRY(write_out());
+    }
+    if (count == 0) begin = offset;
+    pieces[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    bytes_held += bytes.size();
+    return kOk;
+  }));
+  return write_out();
+}
+
+Status Store::flush_homes() {
+  for (const ObjectId object : written_homes_) {
+    MEMLITH_TRY_ASSIGN(Device* const device, home(object));
+    MEMLITH_TRY(device->flush());
+  }
+  written_homes_.clear();
+  return kOk;
+}
+
+}  // namespace memlith::core

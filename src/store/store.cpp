@@ -1,0 +1,324 @@
+// Commit, directory and checkpoint of a store. Opening is in open.cpp, replay in replay.cpp.
+#include "store/store.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace memlith::core {
+
+namespace {
+constexpr ObjectId kDirectory{0};
+constexpr ObjectId kFile{1};
+}  // namespace
+
+Store::~Store() {
+  if (!checkpointer_.joinable()) return;
+  {
+    const std::lock_guard lock(wake_mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  checkpointer_.join();
+}
+
+Status Store::close() {
+  MEMLITH_ASSERT(!closed_);
+  closed_ = true;
+  if (checkpointer_.joinable()) {
+    {
+      const std::lock_guard lock(wake_mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    checkpointer_.join();
+  }
+  if (read_only()) return kOk;
+  MEMLITH_TRY(log_->sync(log_->head()));
+  MEMLITH_TRY(checkpoint());
+  if (one_file()) {
+    MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+    if (size != home_file_record_.size_bytes) {  // grown, and never persisted
+      MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+      MEMLITH_TRY(file->flush());
+    }
+  }
+  MEMLITH_TRY(log_->close(client_bytes()));
+  lock_ = nullptr;
+  return kOk;
+}
+
+// ---- homes -----------------------------------------------------------------------------------------------------
+
+Result<Device*> Store::home(ObjectId id) {
+  const std::lock_guard lock(homes_mutex_);
+  if (const auto found = homes_.find(id); found != homes_.end()) return found->second.get();
+  const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
+  MEMLITH_TRY_ASSIGN(auto device, volume_.open(home_name(id), mode, Caching::buffered));
+  return (homes_[id] = std::move(device)).get();
+}
+
+Result<int> Store::home_descriptor(ObjectId id, bool up_to_date) {
+  if (up_to_date && !read_only()) MEMLITH_TRY(checkpoint());
+  MEMLITH_TRY_ASSIGN(Device* const device, home(id));
+  return device->mapping_descriptor();
+}
+
+Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
+  std::uint64_t size = 0;
+  {
+    const std::lock_guard lock(directory_mutex_);
+    const Entry* const entry = find_entry(id);
+    if (entry == nullptr) return fail(Errc::not_found, Detail::object, "{}: there is no object {}", path(), id.value);
+    size = entry->info.size_bytes;
+  }
+  MEMLITH_TRY_ASSIGN(Device* const device, home(id));
+  std::vector<std::byte> bytes(size);
+  MEMLITH_TRY(device->read(0, bytes));
+  return bytes;
+}
+
+// ---- directory -------------------------------------------------------------------------------------------------
+
+std::vector<ObjectInfo> Store::objects() const {
+  const std::lock_guard lock(directory_mutex_);
+  std::vector<ObjectInfo> result;
+  for (const Entry& entry : entries_) result.push_back(entry.info);
+  return result;
+}
+
+std::optional<ObjectInfo> Store::find(std::string_view name) const {
+  const std::lock_guard lock(directory_mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.info.name == name) return entry.info;
+  }
+  return std::nullopt;
+}
+
+Store::Entry* Store::find_entry(ObjectId id) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [id](const Entry& e) { return e.info.id == id; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+DirectoryEntry Store::entry_bytes(const ObjectInfo& info) const {
+  DirectoryEntry entry{};
+  entry.object = {info.id.value, 1, info.size_bytes, info.address, info.reserve_bytes};
+  MEMLITH_ASSERT(info.name.size() <= kNameBytesMax);
+  std::memcpy(entry.name, info.name.data(), info.name.size());
+  entry.checksum = header_checksum(entry, log_->log_id());
+  return entry;
+}
+
+DirectoryHeader Store::header_bytes() const {
+  DirectoryHeader header{};
+  header.magic = kDirectoryMagic;
+  header.version = kFormatVersion;
+  header.next_id = next_id_;
+  header.checksum = header_checksum(header, log_->log_id());
+  return header;
+}
+
+// Commits bytes of object 0, and waits until they are durable.
+Status Store::commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes) {
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin_commit(extents, {}));
+  writer.put(bytes.data(), bytes.size());
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  finished(end);
+  return sync(end);
+}
+
+Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
+                                 std::uint64_t reserve_bytes) {
+  const std::lock_guard create_lock(create_mutex_);
+  ObjectInfo info{kFile, std::string(name), size_bytes, address, reserve_bytes};
+  if (one_file()) {
+    MEMLITH_TRY(reserve_home(kFile, size_bytes));
+    ObjectRecord record{kFile.value, 1, size_bytes, address, reserve_bytes};
+    const Extent extent{kDirectory, 0, sizeof record};
+    MEMLITH_TRY(commit_directory({&extent, 1}, std::as_bytes(std::span(&record, 1))));
+    const std::lock_guard lock(directory_mutex_);
+    file_record_ = record;
+    entries_ = {{info, 0}};
+    return info;
+  }
+  std::uint64_t slot = 1;
+  {
+    const std::lock_guard lock(directory_mutex_);
+    while (std::any_of(entries_.begin(), entries_.end(), [slot](const Entry& e) { return e.slot == slot; })) ++slot;
+    info.id = ObjectId{next_id_};
+  }
+  if ((slot + 1) * kDirectoryEntryBytes > directory_size_bytes_) {
+    MEMLITH_TRY(reserve_home(kDirectory, 2 * directory_size_bytes_));
+    directory_size_bytes_ *= 2;
+  }
+  // ORDER growth-before-name: the home is there, whole and durable, before the directory or any frame names it.
+  // [crash/create]
+  MEMLITH_TRY(volume_.remove(home_name(info.id)));  // of a creation that failed
+  {
+    MEMLITH_TRY_ASSIGN(auto device, volume_.open(home_name(info.id), OpenMode::create, Caching::buffered));
+    Status status = device->reserve(size_bytes);
+    if (status.ok()) status = device->flush();
+    if (status.ok()) status = volume_.sync_folder("objects");
+    if (!status.ok()) {
+      (void)volume_.remove(home_name(info.id));
+      return status;
+    }
+  }
+  DirectoryHeader header;
+  {
+    const std::lock_guard lock(directory_mutex_);
+    ++next_id_;
+    header = header_bytes();
+  }
+  const DirectoryEntry entry = entry_bytes(info);
+  std::byte bytes[2 * kDirectoryEntryBytes];
+  std::memcpy(bytes, &header, sizeof header);
+  std::memcpy(bytes + kDirectoryEntryBytes, &entry, sizeof entry);
+  const Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes},
+                             {kDirectory, slot * kDirectoryEntryBytes, kDirectoryEntryBytes}};
+  MEMLITH_TRY(commit_directory(extents, bytes));
+  const std::lock_guard lock(directory_mutex_);
+  entries_.push_back({info, slot});
+  return info;
+}
+
+Status Store::remove(ObjectId id) {
+  const std::lock_guard create_lock(create_mutex_);
+  if (one_file()) {
+    return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead", path());
+  }
+  Extent extent{kDirectory, 0, kDirectoryEntryBytes};
+  {
+    const std::lock_guard lock(directory_mutex_);
+    const Entry* const entry = find_entry(id);
+    if (entry == nullptr) return fail(Errc::not_found, Detail::object, "{}: there is no object {}", path(), id.value);
+    extent.offset = entry->slot * kDirectoryEntryBytes;
+  }
+  const std::byte zeros[kDirectoryEntryBytes] = {};
+  MEMLITH_TRY(commit_directory({&extent, 1}, zeros));
+  {
+    const std::lock_guard lock(directory_mutex_);
+    std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
+  }
+  // ORDER replay-before-unlink: while the log still has frames for the object, its home stays. [crash/remove]
+  MEMLITH_TRY(checkpoint());
+  {
+    const std::lock_guard lock(homes_mutex_);
+    homes_.erase(id);
+  }
+  return volume_.remove(home_name(id));
+}
+
+Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
+  MEMLITH_TRY_ASSIGN(Device* const device, home(id));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
+  if (present >= size_bytes) return kOk;
+  MEMLITH_TRY(device->reserve(size_bytes));
+  return device->flush();
+}
+
+// ---- commit ----------------------------------------------------------------------------------------------------
+
+Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes) {
+  const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
+  std::uint64_t data_bytes = sizes.size() * size_record_bytes;
+  std::uint64_t captured = 0;
+  for (const Extent& extent : extents) captured += extent.bytes;
+  data_bytes += captured;
+  const std::uint64_t count = extents.size() + sizes.size();
+  const std::uint64_t payload = sizeof(CommitHeader) + count * sizeof(ExtentRecord) + data_bytes;
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(payload, kFrameKindCommit));
+  counters_.captured_bytes.fetch_add(captured, std::memory_order_relaxed);
+
+  // The sizes go first, so that the caller's bytes follow everything that is written here.
+  const CommitHeader header{static_cast<std::uint32_t>(count), 0};
+  writer.put(&header, sizeof header);
+  std::unique_lock<std::mutex> directory_lock(directory_mutex_, std::defer_lock);
+  if (!sizes.empty()) directory_lock.lock();
+  for (const SizeChange& change : sizes) {
+    const Entry* const entry = find_entry(change.object);
+    MEMLITH_ASSERT(entry != nullptr);
+    const ExtentRecord record{kDirectory.value, static_cast<std::uint32_t>(size_record_bytes),
+                              one_file() ? 0 : entry->slot * kDirectoryEntryBytes};
+    writer.put(&record, sizeof record);
+  }
+  for (const Extent& extent : extents) {
+    MEMLITH_ASSERT(extent.bytes <= ~std::uint32_t{0});
+    const ExtentRecord record{extent.object.value, static_cast<std::uint32_t>(extent.bytes), extent.offset};
+    writer.put(&record, sizeof record);
+  }
+  for (const SizeChange& change : sizes) {
+    Entry* const entry = find_entry(change.object);
+    entry->info.size_bytes = change.size_bytes;
+    if (one_file()) {
+      file_record_.size_bytes = change.size_bytes;
+      writer.put(&file_record_, sizeof file_record_);
+    } else {
+      const DirectoryEntry bytes = entry_bytes(entry->info);
+      writer.put(&bytes, sizeof bytes);
+    }
+  }
+  return writer;
+}
+
+void Store::finished(Lsn end) {
+  if (end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
+  trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
+  {
+    const std::lock_guard lock(wake_mutex_);
+    wanted_ = true;
+  }
+  wake_.notify_one();
+}
+
+// ---- checkpoint ------------------------------------------------------------------------------------------------
+
+Status Store::checkpoint() {
+  if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
+  const std::lock_guard lock(checkpoint_mutex_);
+  const Status status = checkpoint_locked();
+  if (!status.ok() && !log_->poisoned()) log_->poison(status);
+  return status;
+}
+
+Status Store::checkpoint_locked() {
+  const LogPosition from = log_->tail();
+  const LogPosition to = log_->durable();
+  if (from == to) return kOk;
+  LogReader reader = log_->reader(from, to.lsn);
+  while (reader.position().lsn < to.lsn) {
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    if (!frame.has_value()) {
+      return fail(Errc::corrupt, Detail::frame, "{}: the log cannot be read back at LSN {}, which was durable: {}",
+                  log_device_->path(), reader.position().lsn.value, reader.why());
+    }
+    MEMLITH_TRY(gather(*frame));
+    if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
+  }
+  MEMLITH_ASSERT(reader.position() == to);
+  MEMLITH_TRY(write_home());
+  if (!unreachable_.empty()) {
+    return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
+                volume_.path_of(home_name(unreachable_.begin()->first)));
+  }
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/checkpoint]
+  MEMLITH_TRY(flush_homes());
+  MEMLITH_TRY(log_->trim(to, client_bytes()));
+  counters_.checkpoints.fetch_add(1, std::memory_order_relaxed);
+  trigger_lsn_.store(to.lsn.value + log_->capacity_bytes() / 2, std::memory_order_relaxed);
+  return kOk;
+}
+
+void Store::checkpoint_loop() {
+  std::unique_lock lock(wake_mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return wanted_ || stopping_; });
+    if (stopping_) return;
+    wanted_ = false;
+    lock.unlock();
+    (void)checkpoint();  // a failure poisons the log, which tells everybody
+    lock.lock();
+  }
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,199 @@
+// A store: named objects whose changes are committed through the redo log. Floor: store. docs/architecture.md.
+//
+// INVARIANT 1: only replay writes a home file. A commit appends one frame to the log; a checkpoint reads frames from the
+// tail of the log, writes their extents home, flushes those, and moves the tail; recovery is the same at open.
+// Growing a home file with zeros is the one thing done ahead of the log, durable before any frame refers to it.
+//
+// A folder store has its log in "log" and object n in "objects/n"; object 0 is the directory. A one-file store has one
+// object, 1, which is the user's file; its directory is one record in the superblock.
+//
+// Threads: any number may commit; the directory is changed by one at a time; open and close alone.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "device/volume.hpp"
+#include "log/log.hpp"
+#include "store/format.hpp"
+#include "store/overlay.hpp"
+
+namespace memlith::core {
+
+struct StoreOptions {
+  StoreKind kind = StoreKind::folder;
+  std::string file_name;  // one_file: the file, in the volume; its log is file_name + ".memlith"
+  bool create = false;
+  bool exclusive = false;  // with create: fail where there is one
+  bool read_only = false;
+  bool manual_checkpoint = false;  // no thread
+  std::uint64_t log_bytes = 0;     // 0 = the default
+  std::uint64_t log_max_bytes = 0;
+  std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
+  LogOptions log;                // slot_count_max is set from log_max_bytes
+  std::uint64_t replay_bytes_max = 64 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
+  std::function<void(std::uint64_t done, std::uint64_t total)> progress;
+};
+
+struct ObjectInfo {
+  ObjectId id;
+  std::string name;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t address = 0;
+  std::uint64_t reserve_bytes = 0;
+};
+
+struct Extent {
+  ObjectId object;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct SizeChange {
+  ObjectId object;
+  std::uint64_t size_bytes = 0;
+};
+
+struct StoreCounters {
+  std::atomic<std::uint64_t> captured_bytes{0};
+  std::atomic<std::uint64_t> checkpoints{0};
+  std::atomic<std::uint64_t> home_bytes{0};
+  std::uint64_t replayed_frames = 0;  // constant after open
+  std::uint64_t replayed_bytes = 0;
+};
+
+class Store {
+ public:
+  // Opens and recovers. The volume outlives the store.
+  static Result<std::unique_ptr<Store>> open(Volume& volume, StoreOptions options);
+  ~Store();  // as a crash would leave it; close() is the clean way
+
+  // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
+  Status close();
+
+  // ---- directory
+  [[nodiscard]] std::vector<ObjectInfo> objects() const;
+  [[nodiscard]] std::optional<ObjectInfo> find(std::string_view name) const;
+  // A new object of zeros, durable on ok. In a one-file store: gives the file its address.
+  Result<ObjectInfo> create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
+                            std::uint64_t reserve_bytes);
+  // Durable on ok.
+  Status remove(ObjectId id);
+  // Makes the home file long enough for `size_bytes` and its space reserved, durably. The object's size is unchanged
+  // until a commit carries a SizeChange.
+  Status reserve_home(ObjectId id, std::uint64_t size_bytes);
+
+  // ---- commit
+  // Reserves one frame for the extents and size changes, in that order, and writes all but the extents' bytes. The
+  // caller puts those, in order, and finishes the writer; the commit is durable when sync(lsn) returns ok.
+  // Errors: full (nothing happened), no_space (likewise), poisoned.
+  Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes);
+  void finished(Lsn end);  // after writer.finish(): wakes the checkpoint when the log has filled up
+  Status sync(Lsn lsn) { return log_->sync(lsn); }
+
+  // Writes everything that is durable home.
+  Status checkpoint();
+
+  // A descriptor to map an object's home from, with everything committed up to now written home (read-only stores: with
+  // the overlay still to be laid over it).
+  Result<int> home_descriptor(ObjectId id, bool up_to_date);
+  [[nodiscard]] const Overlay& overlay() const { return overlay_; }
+
+  [[nodiscard]] bool read_only() const { return options_.read_only; }
+  [[nodiscard]] bool one_file() const { return options_.kind == StoreKind::one_file; }
+  [[nodiscard]] const Log& log() const { return *log_; }
+  [[nodiscard]] bool was_clean() const { return was_clean_; }
+  [[nodiscard]] const StoreCounters& counters() const { return counters_; }
+  [[nodiscard]] std::string path() const { return volume_.path_of(one_file() ? options_.file_name : ""); }
+
+  // The bytes of an object as they are at home, for tests and verification.
+  Result<std::vector<std::byte>> read_home(ObjectId id);
+
+ private:
+  struct Entry {
+    ObjectInfo info;
+    std::uint64_t slot = 0;  // in the directory
+  };
+
+  Store(Volume& volume, StoreOptions options) : volume_(volume), options_(std::move(options)) {}
+
+  // open.cpp
+  [[nodiscard]] std::string log_name() const;
+  [[nodiscard]] std::string home_name(ObjectId id) const;
+  Status open_or_create();
+  Status check_before_create();
+  Status create_files();
+  Status lock_log(const std::string& name);
+  Status who_holds_it(Status status);
+  void leave_holder_note();
+  Status recover();
+  Status read_store_header();
+  Status load_directory();
+  Status load_folder_directory();
+  Status load_file_directory();
+  Status check_homes();
+  Status remove_orphans();
+  [[nodiscard]] ClientBytes client_bytes() const;
+  LogFormat log_format(std::uint32_t block_bytes) const;
+
+  // store.cpp
+  Result<Device*> home(ObjectId id);
+  [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
+  [[nodiscard]] DirectoryHeader header_bytes() const;
+  Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);
+  Entry* find_entry(ObjectId id);
+  void checkpoint_loop();
+  Status checkpoint_locked();
+
+  // replay.cpp
+  Status gather(const Frame& frame);
+  Status write_home();
+  Status write_object_home(ObjectId object);
+  Status flush_homes();
+
+  Volume& volume_;
+  StoreOptions options_;
+  std::unique_ptr<VolumeLock> lock_;
+  std::unique_ptr<Device> log_device_;
+  std::unique_ptr<Log> log_;
+  bool was_clean_ = false;
+  bool closed_ = false;
+
+  std::mutex homes_mutex_;
+  std::map<ObjectId, std::unique_ptr<Device>> homes_;
+
+  mutable std::mutex directory_mutex_;  // the directory in memory; held across the append of its changes, not the sync
+  std::vector<Entry> entries_;
+  std::uint32_t next_id_ = 1;
+  std::uint64_t directory_size_bytes_ = 0;  // of the home file
+  ObjectRecord file_record_{};              // one_file: as committed
+  std::mutex create_mutex_;                 // one create, remove or growth at a time, I/O included
+
+  std::mutex checkpoint_mutex_;       // one replay at a time
+  Overlay overlay_;                   // under checkpoint_mutex_; constant in a read-only store
+  ObjectRecord home_file_record_{};   // one_file: as of the tail, under checkpoint_mutex_
+  std::map<ObjectId, std::uint64_t> unreachable_;  // objects that frames named but that have no home: must be removed ones
+  std::vector<ObjectId> written_homes_;            // to be flushed
+
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool wanted_ = false;
+  bool stopping_ = false;
+  std::thread checkpointer_;
+  std::atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
+
+  StoreCounters counters_;
+};
+
+}  // namespace memlith::core
