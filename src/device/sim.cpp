@@ -255,6 +255,7 @@ class SimDevice final : public Device {
   }
 
   Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    if (volume_.before_transfer) volume_.before_transfer();
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(writable_);
     SimRecord record;
@@ -282,6 +283,7 @@ class SimDevice final : public Device {
   }
 
   Status do_flush() override {
+    if (volume_.before_transfer) volume_.before_transfer();
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(writable_);
     if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
@@ -365,7 +367,6 @@ SimImage SimVolume::image() const {
 
 void SimVolume::record(SimRecord&& record) {
   if (recording_) trace_.records.push_back(std::move(record));
-  if (on_operation) on_operation();
 }
 
 Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode mode, Caching caching) {

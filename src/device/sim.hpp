@@ -137,8 +137,8 @@ class SimVolume final : public Volume {
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }
 
-  // Called after every recorded operation, with the lock of the volume held.
-  std::function<void()> on_operation;
+  // Called before every write and flush, without any lock: a place to sleep, so that threads meet.
+  std::function<void()> before_transfer;
 
  private:
   friend class SimDevice;

@@ -1,0 +1,215 @@
+// docs/guarantees.md, "persist": plain stores to mapped memory, captured by each tracker, come back whole after a crash at
+// any device operation; a one-file store's file is the user's, byte for byte, until a persist is acknowledged.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "region/region.hpp"
+#include "support/crash_world.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+class RegionCrash : public ::testing::TestWithParam<TrackerKind> {
+ protected:
+  static void SetUpTestSuite() { seed_ = seed_for_this_run(); }
+  static ExploreOptions sampled() {
+    ExploreOptions options;
+    options.exhaustive_items_max = 6;
+    options.samples = scaled(32);
+    options.recovery_every = 16;
+    return options;
+  }
+  static std::uint64_t seed_;
+};
+std::uint64_t RegionCrash::seed_ = 0;
+
+// Regions on a recording disk; persist() reports what the memory held at that moment.
+class Memory {
+ public:
+  Memory(CrashWorld& world, TrackerKind tracker) : world_(world), tracker_(tracker) {}
+
+  void open_store() {
+    const bool fresh = !*world_.volume().exists(log_name());
+    std::size_t commit = 0;
+    if (fresh) commit = world_.started([](Content& content) { content.exists = true; });
+    auto store = Store::open(world_.volume(), world_.options());
+    ASSERT_TRUE(store.ok()) << last_error_text();
+    store_ = std::move(*store);
+    if (fresh) world_.acknowledged(commit);
+  }
+  void open(const std::string& name, std::uint64_t size) {
+    RegionOptions options;
+    options.create = store_->find(name) == std::nullopt;
+    options.tracker = tracker_;
+    options.size_bytes = size;
+    options.reserve_bytes = 1 * kMiB;
+    std::size_t commit = 0;
+    const bool fresh = options.create;
+    if (fresh) commit = world_.started([name, size](Content& c) { c.objects[name].resize(size); });
+    auto region = Region::open(*store_, name, options);
+    ASSERT_TRUE(region.ok()) << last_error_text();
+    if (fresh) {
+      world_.placed(commit, store_->log().head());
+      world_.acknowledged(commit);
+    }
+    regions_[name] = std::move(*region);
+  }
+  // A plain store; the tracker finds out by itself, or is told.
+  void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes, std::uint8_t fill) {
+    Region& region = *regions_.at(name);
+    std::memset(region.address() + offset, fill, bytes);
+    ASSERT_TRUE(region.touch(region.address() + offset, bytes).ok());
+  }
+  void grow(const std::string& name, std::uint64_t size) { ASSERT_TRUE(regions_.at(name)->grow(size).ok()); }
+
+  void persist(const std::vector<std::string>& names) {
+    std::vector<Region*> regions;
+    std::map<std::string, std::vector<std::byte>> now;
+    for (const std::string& name : names) {
+      Region* const region = regions_.at(name).get();
+      regions.push_back(region);
+      now[name].assign(region->address(), region->address() + region->size());
+    }
+    const std::size_t commit = world_.started([now](Content& content) {
+      for (const auto& [name, bytes] : now) content.objects[name] = bytes;
+    });
+    ASSERT_TRUE(Region::persist(regions).ok()) << last_error_text();
+    world_.placed(commit, store_->log().head());
+    world_.acknowledged(commit);
+  }
+  void close() {
+    regions_.clear();
+    ASSERT_TRUE(store_->close().ok()) << last_error_text();
+    store_ = nullptr;
+  }
+  void abandon() {
+    regions_.clear();
+    store_ = nullptr;
+  }
+  void close_region(const std::string& name) { regions_.erase(name); }
+  [[nodiscard]] Store& underlying() { return *store_; }
+
+ private:
+  [[nodiscard]] std::string log_name() const {
+    return world_.options().kind == StoreKind::one_file ? world_.options().file_name + ".memlith" : "log";
+  }
+
+  CrashWorld& world_;
+  TrackerKind tracker_;
+  std::unique_ptr<Store> store_;
+  std::map<std::string, std::unique_ptr<Region>> regions_;
+};
+
+StoreOptions options_for_pages() {
+  StoreOptions options = small_store_options();
+  options.slot_bytes = 16384;
+  options.log_bytes = 4 * 16384;
+  options.log_max_bytes = 16 * 16384;
+  options.log.batch_bytes = 16384;
+  options.log.stream_chunk_bytes = 8192;
+  return options;
+}
+
+// Two regions, persisted alone and together, with a checkpoint, a reopened region, and a reopened store in between.
+TEST_P(RegionCrash, StoresComeBackInWholePersists) {
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 8192);
+  memory.open("b", 8192);
+  memory.store("a", 100, 50, 1);
+  memory.store("b", 4000, 200, 2);
+  memory.persist({"a", "b"});
+  memory.store("a", 4090, 20, 3);
+  memory.store("b", 0, 1, 4);  // not persisted with a
+  memory.persist({"a"});
+  ASSERT_TRUE(memory.underlying().checkpoint().ok());
+  memory.persist({"b"});
+  memory.close_region("a");
+  memory.open("a", 8192);  // its last bytes are home now, or in the log
+  memory.store("a", 120, 5, 5);
+  memory.persist({"a"});
+  memory.abandon();
+  memory.open_store();
+  memory.open("a", 8192);
+  memory.open("b", 8192);
+  memory.store("a", 130, 5, 6);
+  memory.store("b", 130, 5, 6);
+  memory.persist({"a", "b"});
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
+// [crash/grow] Memory that grew is there with its bytes, or not at all.
+TEST_P(RegionCrash, GrowthComesWithItsPersist) {
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 4096);
+  memory.store("a", 0, 10, 1);
+  memory.persist({"a"});
+  memory.grow("a", 12288);
+  memory.store("a", 4000, 5000, 2);
+  memory.persist({"a"});
+  memory.grow("a", 16384);  // with nothing stored
+  memory.persist({"a"});
+  memory.grow("a", 20480);  // never persisted
+  memory.abandon();
+  memory.open_store();
+  memory.open("a", 0);
+  memory.store("a", 16383, 1, 9);
+  memory.persist({"a"});
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
+// A file that was there before, of a length that is no multiple of anything, adopted, changed, grown, closed, reopened.
+TEST_P(RegionCrash, AnOrdinaryFileChangesOnlyByPersists) {
+  std::vector<std::byte> bytes(5003);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  SimImage start;
+  start.files["data"] = std::make_shared<const std::vector<std::byte>>(bytes);
+  Content before;
+  before.objects["file"] = bytes;
+  StoreOptions options = options_for_pages();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  CrashWorld world(options, start, before);
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("file", 0);
+  memory.store("file", 5000, 3, 1);
+  memory.persist({"file"});
+  memory.grow("file", 9001);
+  memory.store("file", 4999, 4000, 2);
+  memory.persist({"file"});
+  memory.close();
+  memory.open_store();
+  memory.open("file", 0);
+  memory.store("file", 1, 1, 3);
+  memory.persist({"file"});
+  memory.grow("file", 20000);
+  memory.abandon();
+  memory.open_store();
+  memory.open("file", 0);
+  memory.store("file", 9000, 1, 4);
+  memory.persist({"file"});
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
+std::string tracker_name(const ::testing::TestParamInfo<TrackerKind>& test) {
+  switch (test.param) {
+    case TrackerKind::touched: return "explicit";
+    case TrackerKind::mprotect: return "mprotect";
+    default: return "scan";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(EveryTracker, RegionCrash,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect), tracker_name);
+
+}  // namespace
+}  // namespace memlith::test

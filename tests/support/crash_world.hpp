@@ -1,0 +1,108 @@
+// The crash explorer: runs a workload on a simulated disk that writes everything down, then cuts the power after every
+// operation, in every way that device.hpp allows, recovers, and holds what comes back against the exact oracle:
+//
+//   the recovered state equals the state after exactly one commit P, in all objects together, and
+//   last acknowledged <= P <= last started;
+//   recovering again changes nothing; a crash at any operation of the recovery, and a recovery after that, gives P again.
+//
+// Small numbers of unflushed items are cut in every subset, larger ones by seed. MEMLITH_SEED=n replays a seed; a failure
+// prints its seed, the operation, and what was kept.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.hpp"
+#include "device/sim.hpp"
+#include "store/store.hpp"
+
+namespace memlith::test {
+
+// What a store holds, as a user sees it: the bytes of every object by name. A store that is not there holds nothing.
+struct Content {
+  bool exists = false;
+  std::map<std::string, std::vector<std::byte>> objects;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+using Change = std::function<void(Content&)>;
+
+struct ExploreOptions {
+  std::size_t exhaustive_items_max = 10;  // every subset up to so many unflushed items
+  std::size_t samples = 24;               // seeded subsets a crash point beyond that
+  std::size_t recovery_samples = 3;       // crashes at each operation of a recovery, beyond "all lost" and "all kept"
+  std::uint64_t recovery_every = 1;       // explore the recovery of every n-th distinct state
+};
+
+struct ExploreResult {
+  std::uint64_t crash_points = 0;
+  std::uint64_t states = 0;    // cuts made
+  std::uint64_t distinct = 0;  // by content of the medium
+  std::uint64_t recoveries = 0;
+};
+
+class CrashWorld {
+ public:
+  explicit CrashWorld(core::StoreOptions options, core::SimImage start = {}, Content before = {});
+
+  [[nodiscard]] core::SimVolume& volume() { return volume_; }
+  [[nodiscard]] const core::StoreOptions& options() const { return options_; }
+
+  // ---- what the workload reports; any thread
+  // A commit begins: `change` is what it does to the content. Returns its number, for the two below.
+  std::size_t started(Change change);
+  // Its place in the log, where several are under way at once; without it the order of started() counts.
+  void placed(std::size_t commit, core::Lsn lsn);
+  // It was acknowledged as durable.
+  void acknowledged(std::size_t commit);
+
+  // Explores everything that was recorded; failures are reported to GoogleTest. Adds to the total that the program prints.
+  ExploreResult explore(const ExploreOptions& options, std::uint64_t seed);
+
+  // Opens the store on the volume as it is and reads what it holds.
+  static core::Result<Content> recover(core::SimVolume& volume, const core::StoreOptions& options);
+
+ private:
+  struct Commit {
+    Change change;
+    std::size_t started_at = 0;
+    std::size_t acknowledged_at = ~std::size_t{0};
+    core::Lsn lsn;
+    std::size_t number = 0;
+  };
+
+  void compute_contents();
+  // The commit that the content shows, or -1.
+  [[nodiscard]] std::int64_t match(const Content& content, std::size_t first, std::size_t last) const;
+  std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last, const ExploreOptions& options,
+                           core::Random& random, const std::string& where);
+  void check_recovery_crashes(const core::SimTrace& trace, std::int64_t expected, const ExploreOptions& options,
+                              core::Random& random, const std::string& where);
+
+  core::StoreOptions options_;
+  Content before_;
+  core::SimVolume volume_;
+  std::mutex mutex_;
+  std::vector<Commit> commits_;
+  std::vector<Content> contents_;  // [0] before any commit, [n] after n
+  std::unordered_map<std::uint64_t, std::int64_t> seen_;  // content of a medium -> the commit it recovers to
+  ExploreResult result_;
+  std::uint64_t failures_ = 0;
+};
+
+// MEMLITH_SEED, or a random one; printed either way.
+std::uint64_t seed_for_this_run();
+
+// Fewer samples under sanitizers, which are ten times slower.
+std::size_t scaled(std::size_t samples);
+
+// A store small enough that its states can be enumerated.
+core::StoreOptions small_store_options();
+
+}  // namespace memlith::test
