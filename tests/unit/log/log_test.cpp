@@ -1,0 +1,227 @@
+// The log by itself: what was synced is read back, in order, whole, and damage is told from a torn end.
+#include "log/log.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/random.hpp"
+#include "log_fixture.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::uint64_t kBlock = 512;
+constexpr std::uint64_t kHeader = sizeof(FrameHeader);
+constexpr std::uint64_t kSegment = 4096 - kBlock;
+
+// Frames of every length around the borders of blocks and segments come back as they were appended.
+TEST(Log, ReadsBackEveryLengthAroundTheBorders) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, std::uint64_t{1}, kBlock - kHeader - 1, kBlock - kHeader, kBlock - kHeader + 1, kSegment - kHeader - 1,
+        kSegment - kHeader, kSegment - kHeader + 1, 2 * kSegment - kHeader, 2 * kSegment - kHeader + 1}) {
+    LogWorld world;
+    ASSERT_TRUE(world.open().ok());
+    world.append(payload_of(bytes, 1));
+    world.append(payload_of(3, 2));
+    world.crash();
+    ASSERT_TRUE(world.open().ok()) << last_error_text();
+    EXPECT_EQ(world.frames(), (Frames{payload_of(bytes, 1), payload_of(3, 2)})) << bytes;
+  }
+}
+
+// Appending, trimming, crashing and reopening at random for many laps never loses, repeats or reorders a frame.
+TEST(Log, KeepsEverythingSinceTheTrimOverManyLaps) {
+  Random random(7);
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  std::vector<std::vector<std::byte>> kept;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    if (kept.size() > 5 || random.one_in(20)) {
+      ASSERT_TRUE(world.log().trim(world.log().durable(), {}).ok());
+      kept.clear();
+    }
+    kept.push_back(payload_of(random.below(1500), i));
+    world.append(kept.back());
+    if (random.one_in(10)) {
+      if (random.one_in(2)) {
+        ASSERT_TRUE(world.log().close({}).ok());
+      }
+      world.crash();
+      ASSERT_TRUE(world.open().ok()) << last_error_text();
+      ASSERT_EQ(world.frames(), kept) << i;
+    }
+  }
+}
+
+// Frames completed but not synced share one write and one flush with the next sync.
+TEST(Log, SharesOneWriteAmongFramesOfABatch) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const std::uint64_t batches = world.log().counters().batches;
+  world.add(payload_of(10, 1));
+  world.add(payload_of(10, 2));
+  ASSERT_TRUE(world.log().sync(world.add(payload_of(10, 3))).ok());
+  EXPECT_EQ(world.log().counters().batches, batches + 1);
+  world.crash();
+  ASSERT_TRUE(world.open().ok());
+  EXPECT_EQ(world.frames().size(), 3u);
+}
+
+// Threads that append side by side, small and streamed frames mixed: each finds its own frames, in its own order.
+TEST(Log, TakesFramesFromManyThreads) {
+  LogOptions options = LogWorld::small_options();
+  options.slot_count_max = 1024;
+  LogWorld world({512, 16384, 1024}, options);
+  ASSERT_TRUE(world.open().ok());
+  constexpr std::uint64_t kThreads = 6;
+  constexpr std::uint64_t kFrames = 100;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&world, t] {
+      for (std::uint64_t i = 0; i < kFrames; ++i) {
+        auto payload = payload_of(i % 17 == 0 ? 9000 : 16 + i, t);
+        payload[0] = static_cast<std::byte>(t);
+        payload[1] = static_cast<std::byte>(i);
+        ASSERT_TRUE(world.log().append(payload, 1).ok()) << last_error_text();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  world.crash();
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  ASSERT_EQ(world.frames().size(), kThreads * kFrames);
+  std::vector<std::uint64_t> next(kThreads, 0);
+  for (const auto& frame : world.frames()) {
+    EXPECT_EQ(static_cast<std::uint64_t>(frame[1]), next[static_cast<std::uint64_t>(frame[0])]++);
+  }
+}
+
+// A frame larger than the log makes it grow, once and durably; one beyond the limit is refused and changes nothing.
+TEST(Log, GrowsForALargeFrameUpToItsLimit) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  world.append(payload_of(8 * kSegment, 1));
+  EXPECT_GT(world.log().capacity_bytes(), 4 * kSegment);
+  const auto refused = world.log().append(payload_of(17 * kSegment, 2), 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().category, Errc::full);
+  ASSERT_TRUE(world.log().trim(world.log().durable(), {}).ok());
+  world.append(payload_of(100, 3));
+  world.crash();
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames(), (Frames{payload_of(100, 3)}));
+}
+
+// A full log asks its owner to trim, and goes on when that was done.
+TEST(Log, AsksForRelieveWhenFull) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  int asked = 0;
+  world.log().set_relieve([&] {
+    ++asked;
+    return world.log().trim(world.log().durable(), {});
+  });
+  for (std::uint64_t i = 0; i < 100; ++i) world.append(payload_of(1000, i));
+  EXPECT_GT(asked, 3);
+}
+
+// Rot in a frame that a later one vouches for is damage, and is said with its place, not taken for the end.
+TEST(Log, TellsDamageFromATornEnd) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  world.append(payload_of(600, 1));
+  const Lsn second = world.log().head();
+  world.append(payload_of(600, 2));
+  world.append(payload_of(600, 3));
+  world.append(payload_of(600, 4));
+  const std::uint64_t at = world.file_offset(second) + 300;
+  world.crash([at](std::vector<std::byte>& disk) { disk[at] ^= std::byte{4}; });
+  const Status status = world.open_to_read();
+  EXPECT_EQ(status.category, Errc::corrupt);
+  EXPECT_NE(last_error_text().find("LSN " + std::to_string(second.value)), std::string_view::npos) << last_error_text();
+}
+
+// A torn last frame is the normal end of a crashed log.
+TEST(Log, DropsATornLastFrame) {
+  for (const bool header : {true, false}) {
+    LogWorld world;
+    ASSERT_TRUE(world.open().ok());
+    world.append(payload_of(600, 1));
+    const Lsn last = world.log().head();
+    world.append(payload_of(600, 2));
+    const std::uint64_t at = world.file_offset(last) + (header ? 0 : kBlock);
+    world.crash([at](std::vector<std::byte>& disk) { std::memset(disk.data() + at, 0, kBlock); });
+    ASSERT_TRUE(world.open_to_read().ok()) << last_error_text();
+    EXPECT_EQ(world.frames(), (Frames{payload_of(600, 1)}));
+  }
+}
+
+// Either copy of the superblock may be lost; not both.
+TEST(Log, SurvivesTheLossOfOneSuperblock) {
+  for (const std::uint64_t copy : {0, 1}) {
+    LogWorld world;
+    ASSERT_TRUE(world.open().ok());
+    world.append(payload_of(10, 1));
+    world.crash([copy](std::vector<std::byte>& disk) { disk[copy * kSuperblockStrideBytes + 40] ^= std::byte{1}; });
+    ASSERT_TRUE(world.open().ok()) << last_error_text();
+    EXPECT_EQ(world.frames(), (Frames{payload_of(10, 1)}));
+  }
+  LogWorld world;
+  world.crash([](std::vector<std::byte>& disk) { disk[40] = disk[4096 + 40] = std::byte{0xee}; });
+  EXPECT_EQ(world.open().category, Errc::corrupt);
+}
+
+// The newest superblock rots away and the one left is the mark of an earlier clean close: what was committed since is found.
+TEST(Log, DoesNotBelieveAnOldCleanMark) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  ASSERT_TRUE(world.log().close({}).ok());
+  world.crash();
+  ASSERT_TRUE(world.open().ok());
+  world.append(payload_of(10, 1));
+  const std::uint64_t newest = world.log().superblock().sequence % 2;
+  world.crash([newest](std::vector<std::byte>& disk) { disk[newest * kSuperblockStrideBytes + 40] ^= std::byte{1}; });
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames(), (Frames{payload_of(10, 1)}));
+}
+
+// After a failed write or flush nothing is acknowledged any more, and reopening finds what was.
+TEST(Log, IsPoisonedByTheFirstFailure) {
+  for (const auto kind : {SimFaults::Kind::fail_write, SimFaults::Kind::short_write, SimFaults::Kind::fail_flush}) {
+    for (const std::uint64_t bytes : {std::uint64_t{100}, std::uint64_t{6000}}) {  // batched and streamed
+      LogWorld world;
+      ASSERT_TRUE(world.open().ok());
+      world.append(payload_of(10, 1));
+      world.volume().faults().plan(kind, 0);
+      EXPECT_EQ(world.log().append(payload_of(bytes, 2), 1).status().category, Errc::io);
+      EXPECT_EQ(world.volume().faults().fired(kind), 1u);
+      EXPECT_EQ(world.log().append(payload_of(10, 3), 1).status().category, Errc::poisoned);
+      EXPECT_EQ(world.log().trim(world.log().durable(), {}).category, Errc::poisoned);
+      world.crash();
+      ASSERT_TRUE(world.open().ok()) << last_error_text();
+      ASSERT_GE(world.frames().size(), 1u);
+      EXPECT_LE(world.frames().size(), 2u);
+      EXPECT_EQ(world.frames()[0], payload_of(10, 1));
+    }
+  }
+}
+
+// A frame of another log in the right place, even with a right checksum of its own, is not ours.
+TEST(Log, RefusesFramesOfAnotherLog) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const std::uint64_t at = world.file_offset(Lsn{0});
+  world.append(payload_of(10, 1));
+  world.crash([at](std::vector<std::byte>& disk) {
+    FrameHeader header;
+    std::memcpy(&header, disk.data() + at, sizeof header);
+    header.checksum = header_checksum(header, 0x9999);
+    std::memcpy(disk.data() + at, &header, sizeof header);
+  });
+  ASSERT_TRUE(world.open_to_read().ok());
+  EXPECT_TRUE(world.frames().empty());
+}
+
+}  // namespace
+}  // namespace memlith::test
