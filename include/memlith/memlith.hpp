@@ -58,7 +58,12 @@ class [[nodiscard]] Result {
     assert(ok());
     return *std::get_if<0>(&content_);
   }
+  const T& operator*() const {
+    assert(ok());
+    return *std::get_if<0>(&content_);
+  }
   T* operator->() { return &**this; }
+  const T* operator->() const { return &**this; }
   [[nodiscard]] const Error& error() const {
     assert(!ok());
     return *std::get_if<1>(&content_);
@@ -167,6 +172,7 @@ class Region {
     auto* header = static_cast<RootHeader*>(address());
     auto* object = reinterpret_cast<T*>(header + 1);
     if (header->magic == 0) {
+      if (info().tracker == 0) return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and is open read-only");
       new (object) T(std::forward<Arguments>(arguments)...);
       *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
       // Only explicit regions need to be told; on others this has no effect.

@@ -1,0 +1,381 @@
+// docs/guarantees.md, "what is assumed of the disk", and the contract at the head of device/device.hpp: a transfer is whole
+// or an error; after the first failure nothing more is written; names are where they were put.
+#include "device/posix.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <vector>
+
+#include "base/buffer.hpp"
+#include "base/random.hpp"
+#include "base/units.hpp"
+#include "support/expect.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+std::vector<std::byte> noise(std::uint64_t count, std::uint64_t seed = 1) {
+  Random random(seed);
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+  return bytes;
+}
+
+class PosixDeviceTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Device> create(const std::string& name, Caching caching = Caching::buffered) {
+    return must(volume_->open(name, OpenMode::create, caching));
+  }
+  std::unique_ptr<Device> reopen(const std::string& name, OpenMode mode, Caching caching = Caching::buffered) {
+    return must(volume_->open(name, mode, caching));
+  }
+  static std::vector<std::byte> content(Device& device) {
+    std::vector<std::byte> bytes(must(device.size()));
+    EXPECT_OK(device.read(0, bytes));
+    return bytes;
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Volume> volume_ = make_posix_volume(folder_.path());
+};
+
+// What was written is read back, at any offset and of any length, in buffered mode.
+TEST_F(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
+  auto device = create("a");
+  EXPECT_EQ(device->caps().block_bytes, 1u);
+  EXPECT_FALSE(device->caps().direct);
+  for (const auto& [offset, count] : {std::pair{0u, 1u}, {1u, 511u}, {513u, 4097u}, {100'001u, 70'001u}}) {
+    const auto bytes = noise(count, offset);
+    ASSERT_OK(device->write(offset, bytes));
+    std::vector<std::byte> back(count);
+    ASSERT_OK(device->read(offset, back));
+    EXPECT_EQ(back, bytes);
+  }
+  EXPECT_EQ(must(device->size()), 170'002u);
+  EXPECT_OK(device->flush());
+}
+
+// A write of more pieces than the kernel takes at once, empty ones among them, lands whole and in order.
+TEST_F(PosixDeviceTest, WritesMorePiecesThanTheKernelTakes) {
+  auto device = create("a");
+  const auto bytes = noise(3 * IOV_MAX + 17);
+  std::vector<iovec> pieces;
+  for (std::uint64_t at = 0; at < bytes.size();) {
+    const std::uint64_t step = std::min<std::uint64_t>(pieces.size() % 3, bytes.size() - at);  // 0, 1, 2, 0, ...
+    pieces.push_back({const_cast<std::byte*>(bytes.data()) + at, step});
+    at += step;
+  }
+  pieces.push_back({nullptr, 0});
+  ASSERT_GT(pieces.size(), static_cast<std::size_t>(2 * IOV_MAX));
+  ASSERT_OK(device->write_pieces(7, pieces));
+  std::vector<std::byte> back(bytes.size());
+  ASSERT_OK(device->read(7, back));
+  EXPECT_EQ(back, bytes);
+  EXPECT_EQ(must(device->size()), bytes.size() + 7);
+}
+
+// Nothing to write and nothing to read are ok and change nothing.
+TEST_F(PosixDeviceTest, EmptyTransfersAreOk) {
+  auto device = create("a");
+  EXPECT_OK(device->write(100, {}));
+  EXPECT_OK(device->write_pieces(100, {}));
+  EXPECT_OK(device->read(100, {}));
+  EXPECT_EQ(must(device->size()), 0u);
+}
+
+// A read that reaches past the end is `corrupt` and says how much there was; it does not latch.
+TEST_F(PosixDeviceTest, ReadPastTheEndIsCorrupt) {
+  auto device = create("a");
+  ASSERT_OK(device->write(0, noise(1000)));
+  std::vector<std::byte> target(600);
+  EXPECT_ERROR(Errc::corrupt, device->read(500, target));
+  EXPECT_NE(last_error_text().find(folder_ / "a"), std::string::npos) << last_error_text();
+  EXPECT_NE(last_error_text().find("ends after 500"), std::string::npos) << last_error_text();
+  EXPECT_ERROR(Errc::corrupt, device->read(5000, target));
+  EXPECT_FALSE(device->latched());
+  EXPECT_OK(device->write(0, noise(10)));
+}
+
+// reserve() appends zeros with their space, never shrinks, and leaves what was there.
+TEST_F(PosixDeviceTest, ReserveZeroFillsAndNeverShrinks) {
+  auto device = create("a");
+  const auto bytes = noise(5000);
+  ASSERT_OK(device->write(0, bytes));
+  ASSERT_OK(device->reserve(100'000));
+  const auto after = content(*device);
+  ASSERT_EQ(after.size(), 100'000u);
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), after.begin()));
+  EXPECT_TRUE(std::all_of(after.begin() + 5000, after.end(), [](std::byte b) { return b == std::byte{0}; }));
+  struct stat info {};
+  ASSERT_EQ(::stat((folder_ / "a").c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 100'000);
+  ASSERT_OK(device->reserve(10));
+  EXPECT_EQ(must(device->size()), 100'000u);
+}
+
+// truncate() sets the exact length both ways; what comes back after a cut is zeros.
+TEST_F(PosixDeviceTest, TruncateSetsTheLength) {
+  auto device = create("a");
+  ASSERT_OK(device->write(0, noise(1000)));
+  ASSERT_OK(device->truncate(10));
+  EXPECT_EQ(must(device->size()), 10u);
+  ASSERT_OK(device->truncate(100));
+  EXPECT_EQ(content(*device)[50], std::byte{0});
+}
+
+// A failed write latches: later writes, flushes and resizes say `poisoned` and touch nothing, reads go on.
+TEST_F(PosixDeviceTest, FirstFailureLatches) {
+  ASSERT_OK(create("a")->write(0, noise(1000, 3)));
+  auto device = reopen("a", OpenMode::read_only);
+  EXPECT_ERROR(Errc::io, device->write(0, noise(10)));  // EBADF
+  EXPECT_TRUE(device->latched());
+  EXPECT_ERROR(Errc::poisoned, device->write(0, noise(10)));
+  EXPECT_ERROR(Errc::poisoned, device->flush());
+  EXPECT_ERROR(Errc::poisoned, device->reserve(5000));
+  EXPECT_ERROR(Errc::poisoned, device->truncate(5));
+  EXPECT_EQ(content(*device), noise(1000, 3));
+}
+
+// So does the write of a queue, and a queue writes nothing more on a latched device.
+TEST_F(PosixDeviceTest, QueuesKeepToTheLatch) {
+  ASSERT_OK(create("a")->write(0, noise(4096, 3)));
+  auto device = reopen("a", OpenMode::read_only);
+  auto queue = device->make_queue(2);
+  const auto bytes = noise(512);
+  const Status started = queue->write(0, 0, bytes);
+  EXPECT_FALSE(started.ok() && queue->wait(0).ok());
+  EXPECT_TRUE(device->latched());
+
+  auto writable = reopen("a", OpenMode::read_write);
+  auto writer = writable->make_queue(2);
+  (void)writable->latch(Status{Errc::io, Detail::flush, 0, 0});  // as a failed flush does
+  const Status late = writer->write(0, 0, bytes);
+  EXPECT_ERROR(Errc::poisoned, late.ok() ? writer->wait(0) : late);
+  EXPECT_EQ(content(*writable), noise(4096, 3)) << "a latched device was written to";
+}
+
+// A limit on the length of files makes the kernel write a part and then refuse: an error, never a silent short write.
+TEST_F(PosixDeviceTest, ShortWriteIsAnError) {
+  auto device = create("a");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = before;
+  limit.rlim_cur = 10'000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto bytes = noise(6000);
+  const iovec pieces[3] = {{const_cast<std::byte*>(bytes.data()), 6000}, {const_cast<std::byte*>(bytes.data()), 6000}, {}};
+  const Status status = device->write_pieces(0, pieces);
+  auto other = create("b");
+  const Status reserved = other->reserve(20'000);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, ignored);
+
+  EXPECT_FALSE(status.ok());
+  EXPECT_TRUE(device->latched());
+  EXPECT_ERROR(Errc::poisoned, device->flush());
+  EXPECT_ERROR(Errc::no_space, reserved);
+  EXPECT_FALSE(other->latched()) << "no_space from reserve() promises nothing and loses nothing";
+  EXPECT_OK(other->reserve(20'000));
+}
+
+// Several transfers at once: every slot's bytes go to their place, and a slot is free again when it was waited for.
+TEST_F(PosixDeviceTest, QueueTransfersInParallel) {
+  auto device = create("a");
+  constexpr std::uint64_t kPiece = 10'007;
+  constexpr std::uint32_t kDepth = 4;
+  constexpr std::uint32_t kCount = 50;  // more than there are slots: each is used again
+  const auto bytes = noise(kCount * kPiece);
+  auto queue = device->make_queue(kDepth);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    ASSERT_OK(queue->write(i % kDepth, i * kPiece, std::span(bytes).subspan(i * kPiece, kPiece)));
+  }
+  ASSERT_OK(queue->wait_all());
+  EXPECT_EQ(content(*device), bytes);
+  std::vector<std::byte> back(bytes.size());
+  for (std::uint32_t i = kCount; i-- > 0;) {
+    ASSERT_OK(queue->read(i % kDepth, i * kPiece, std::span(back).subspan(i * kPiece, kPiece)));
+  }
+  for (std::uint32_t slot = 0; slot < kDepth; ++slot) ASSERT_OK(queue->wait(slot));
+  EXPECT_EQ(back, bytes);
+  EXPECT_OK(queue->wait(0)) << "a slot already waited for";
+}
+
+// A read of a queue that reaches past the end is `corrupt`, and its neighbours are whole.
+TEST_F(PosixDeviceTest, QueueReportsTheSlotThatFailed) {
+  auto device = create("a");
+  const auto bytes = noise(1000);
+  ASSERT_OK(device->write(0, bytes));
+  auto queue = device->make_queue(3);
+  std::vector<std::byte> good(1000);
+  std::vector<std::byte> bad(1000);
+  ASSERT_OK(queue->read(0, 0, good));
+  ASSERT_OK(queue->read(1, 600, bad));
+  EXPECT_ERROR(Errc::corrupt, queue->wait(1));
+  EXPECT_OK(queue->wait(0));
+  EXPECT_OK(queue->wait(2)) << "never used";
+  EXPECT_EQ(good, bytes);
+  ASSERT_OK(queue->read(1, 600, bad));
+  EXPECT_ERROR(Errc::corrupt, queue->wait_all());
+  EXPECT_FALSE(device->latched());
+}
+
+// A queue that goes away waits for what it started: the memory is the caller's again.
+TEST_F(PosixDeviceTest, QueueFinishesBeforeItGoes) {
+  auto device = create("a");
+  const auto bytes = noise(4 * kMiB);
+  {
+    auto queue = device->make_queue(4);
+    for (std::uint32_t i = 0; i < 4; ++i) ASSERT_OK(queue->write(i, i * kMiB, std::span(bytes).subspan(i * kMiB, kMiB)));
+  }
+  EXPECT_EQ(content(*device), bytes);
+}
+
+// Direct transfers, where the file system has them, need whole blocks and give the same bytes.
+TEST_F(PosixDeviceTest, DirectTransfers) {
+  (void)create("a");
+  auto device = reopen("a", OpenMode::read_write, Caching::direct);
+  if (!device->caps().direct) GTEST_SKIP() << "no O_DIRECT on " << folder_.path();
+  const std::uint32_t block = device->caps().block_bytes;
+  EXPECT_TRUE(block == 512 || block == 4096) << block;
+  const AlignedBuffer buffer = must(AlignedBuffer::allocate(64 * kKiB));
+  const auto bytes = noise(64 * kKiB);
+  std::memcpy(buffer.data(), bytes.data(), bytes.size());
+  ASSERT_OK(device->write(block, buffer.span()));
+  ASSERT_OK(device->flush());
+  std::memset(buffer.data(), 0, buffer.size());
+  ASSERT_OK(device->read(block, buffer.span()));
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), buffer.data()));
+  auto queue = device->make_queue(2);
+  std::memset(buffer.data(), 0, buffer.size());
+  ASSERT_OK(queue->read(0, block, buffer.span().first(32 * kKiB)));
+  ASSERT_OK(queue->read(1, block + 32 * kKiB, buffer.span().subspan(32 * kKiB)));
+  ASSERT_OK(queue->wait_all());
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), buffer.data()));
+}
+
+// A file system without O_DIRECT works through the page cache, and says so; memory-backed ones differ from kernel to kernel.
+TEST(PosixDeviceOnTmpfs, WorksWithOrWithoutDirect) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
+  const TempFolder folder("/dev/shm");
+  auto volume = make_posix_volume(folder.path());
+  (void)must(volume->open("a", OpenMode::create, Caching::direct));
+  auto device = must(volume->open("a", OpenMode::read_write, Caching::direct));
+  EXPECT_EQ(device->caps().direct, device->caps().block_bytes > 1);
+  const AlignedBuffer buffer = must(AlignedBuffer::allocate(8192));
+  std::memset(buffer.data(), 0x5a, buffer.size());
+  ASSERT_OK(device->write(4096, buffer.span().first(8192)));
+  ASSERT_OK(device->flush());
+  const AlignedBuffer back = must(AlignedBuffer::allocate(8192));
+  ASSERT_OK(device->read(4096, back.span().first(8192)));
+  EXPECT_EQ(std::memcmp(buffer.data(), back.data(), 8192), 0);
+}
+
+class PosixVolumeTest : public PosixDeviceTest {};
+
+// create refuses a name that is there, and open one that is not; the messages name the file.
+TEST_F(PosixVolumeTest, OpenModes) {
+  EXPECT_ERROR(Errc::not_found, volume_->open("a", OpenMode::read_write, Caching::buffered));
+  EXPECT_NE(last_error_text().find(folder_ / "a"), std::string::npos);
+  (void)create("a");
+  EXPECT_ERROR(Errc::exists, volume_->open("a", OpenMode::create, Caching::buffered));
+  EXPECT_OK(volume_->open("a", OpenMode::read_only, Caching::direct));
+  EXPECT_TRUE(must(volume_->exists("a")));
+  EXPECT_FALSE(must(volume_->exists("b")));
+  EXPECT_FALSE(must(volume_->exists("a/b"))) << "below a file there is nothing";
+}
+
+// What is no ordinary file is refused, whoever put it there.
+TEST_F(PosixVolumeTest, OnlyOrdinaryFiles) {
+  ASSERT_OK(volume_->make_folder("sub"));
+  EXPECT_ERROR(Errc::invalid, volume_->open("sub", OpenMode::read_only, Caching::buffered));
+  EXPECT_ERROR(Errc::invalid, volume_->open("sub", OpenMode::read_write, Caching::buffered));
+}
+
+// make_folder is content with a folder that is there, and not with a file in its place.
+TEST_F(PosixVolumeTest, MakeFolder) {
+  EXPECT_OK(volume_->make_folder("sub"));
+  EXPECT_OK(volume_->make_folder("sub"));
+  EXPECT_OK(volume_->make_folder(""));
+  (void)create("file");
+  EXPECT_ERROR(Errc::exists, volume_->make_folder("file"));
+  EXPECT_ERROR(Errc::not_found, volume_->make_folder("no/such"));
+  const auto inner = make_posix_volume(folder_ / "fresh");
+  EXPECT_OK(inner->make_folder(""));
+  EXPECT_TRUE(must(volume_->exists("fresh")));
+}
+
+// list, rename, remove and sync_folder do what their names say; removing what is not there is ok.
+TEST_F(PosixVolumeTest, Names) {
+  ASSERT_OK(volume_->make_folder("sub"));
+  (void)create("sub/a");
+  (void)create("sub/b");
+  auto names = must(volume_->list("sub"));
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_OK(volume_->rename("sub/a", "c"));
+  EXPECT_ERROR(Errc::not_found, volume_->rename("sub/a", "c"));
+  EXPECT_OK(volume_->remove("sub/b"));
+  EXPECT_OK(volume_->remove("sub/b"));
+  EXPECT_TRUE(must(volume_->list("sub")).empty());
+  EXPECT_TRUE(must(volume_->exists("c")));
+  EXPECT_OK(volume_->sync_folder("sub"));
+  EXPECT_OK(volume_->sync_folder(""));
+  EXPECT_ERROR(Errc::not_found, volume_->sync_folder("nowhere"));
+  EXPECT_ERROR(Errc::not_found, volume_->list("nowhere"));
+}
+
+// Paths in messages are the folder's and the name's, without doubled slashes.
+TEST_F(PosixVolumeTest, PathsForMessages) {
+  EXPECT_EQ(volume_->path_of("a/b"), folder_ / "a/b");
+  EXPECT_EQ(volume_->path_of(""), folder_.path());
+  EXPECT_EQ(make_posix_volume("x/")->path_of("a"), "x/a");
+}
+
+// One writer or many readers, in one process as between processes; a lock ends with its object.
+TEST_F(PosixVolumeTest, LocksConflict) {
+  EXPECT_ERROR(Errc::not_found, volume_->lock("a", true));
+  (void)create("a");
+  {
+    auto writer = must(volume_->lock("a", true));
+    EXPECT_ERROR(Errc::busy, volume_->lock("a", true));
+    EXPECT_ERROR(Errc::busy, volume_->lock("a", false));
+  }
+  auto one = must(volume_->lock("a", false));
+  auto two = must(volume_->lock("a", false));
+  EXPECT_ERROR(Errc::busy, volume_->lock("a", true));
+  one = nullptr;
+  EXPECT_ERROR(Errc::busy, volume_->lock("a", true));
+  two = nullptr;
+  EXPECT_OK(volume_->lock("a", true));
+}
+
+// A pipe in the place of a file is an error, at once, not a wait for somebody at its other end.
+TEST_F(PosixVolumeTest, PipesDoNotHang) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(5);  // a hang ends here, by signal
+    const bool refused = !volume_->lock("pipe", true).ok() && !volume_->open("pipe", OpenMode::read_only, Caching::buffered).ok();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "hung: killed by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace memlith::test
