@@ -124,7 +124,7 @@ Status Log::read_superblock() {
                 device_.path());
   }
   superblock_ = copies[newest];
-  other_copy_valid_ = valid[0] && valid[1];
+  found_clean_ = superblock_.clean == 1 && valid[0] && valid[1];
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,
@@ -174,9 +174,7 @@ Status Log::read_slots() {
 
 Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   LogPosition end = tail_;
-  // The clean mark is believed only while the copy written before it is whole too: if the newest copy rotted away, the
-  // one that is left may be the mark of an earlier close, with commits behind it.
-  if (superblock_.clean == 1 && other_copy_valid_ && superblock_.head_lsn == superblock_.tail_lsn) {
+  if (found_clean_ && superblock_.head_lsn == superblock_.tail_lsn) {
     end = {Lsn{superblock_.head_lsn}, superblock_.head_previous};
   } else {
     LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.window_bytes);

@@ -237,7 +237,7 @@ Status Store::check_before_create() {
 // ---- recovery --------------------------------------------------------------------------------------------------
 
 Status Store::recover() {
-  was_clean_ = log_->superblock().clean == 1;
+  was_clean_ = log_->closed_cleanly();
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (!there && !was_clean_) {
