@@ -1,0 +1,59 @@
+// Building the index: one life of the process that is killed again and again, and the same work undisturbed in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common.hpp"
+#include "corpus.hpp"
+#include "index.hpp"
+#include "memlith/memlith.hpp"
+
+namespace demo {
+
+// What the demo keeps in its folder.
+std::string store_path(const std::string& folder);   // the memlith store
+std::string corpus_path(const std::string& folder);  // the list of files
+
+// The index in its store. The region is closed before the store.
+struct OpenIndex {
+  memlith::Store store;
+  memlith::Region region;
+  Index* index = nullptr;
+};
+
+enum class Access { build, read };
+
+// Build: creates or resumes. Read: the last durable state; an error if there is none.
+Result<OpenIndex> open_index(const std::string& folder, Access access);
+
+struct BuildOptions {
+  std::string folder;
+  std::uint64_t batch_bytes = 64 * kKiB;  // of text, between two persists
+  int report_descriptor = -1;
+  bool verbose = false;
+};
+
+// Opens or resumes the index, checks it, and goes on to the end of the list of files. Durable at each persist.
+Result<void> build(const BuildOptions& options);
+
+// The index built in one go in anonymous memory, out of memlith's reach.
+class MemoryIndex {
+ public:
+  static Result<MemoryIndex> build(const Corpus& corpus);
+  [[nodiscard]] const Index& index() const { return *index_; }
+
+ private:
+  struct Unmap {
+    std::uint64_t bytes = 0;
+    void operator()(std::byte* begin) const;
+  };
+  using Mapping = std::unique_ptr<std::byte, Unmap>;
+  MemoryIndex(Mapping mapping, Index* index) : mapping_(std::move(mapping)), index_(index) {}
+
+  Mapping mapping_;
+  Index* index_;  // in the mapping, and gone with it: nothing in it needs a destructor
+};
+
+}  // namespace demo
