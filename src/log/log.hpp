@@ -10,7 +10,8 @@
 //     sync(lsn)              returns when everything before the LSN is durable
 // The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
-// (group commit). Batches are acknowledged in order. A frame too large for a batch is streamed: its first pieces are
+// (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs a
+// lone committer nothing. Batches are acknowledged in order. A frame too large for a batch is streamed: its first pieces are
 // on their way to the device while the rest is still being copied.
 //
 // Errors: the first failed write or flush poisons the log. Everything that was not acknowledged by then gets that
@@ -21,6 +22,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,8 +53,8 @@ struct LogFormat {
 struct LogOptions {
   std::uint64_t slot_count_max = 128;  // the log grows up to this for one large frame
   std::uint32_t in_flight_max = 2;     // batches being written at a time
-  std::uint64_t batch_bytes = 512 * kKiB;
-  std::uint64_t stream_chunk_bytes = 256 * kKiB;
+  std::uint64_t batch_bytes = 1280 * kKiB;
+  std::uint64_t stream_chunk_bytes = 1 * kMiB;
   std::uint64_t window_bytes = 4 * kMiB;  // read at a time
 };
 
@@ -170,6 +172,7 @@ class Log {
     std::byte* buffer = nullptr;
     Lsn begin;
     std::uint64_t used = 0;
+    std::uint32_t frames = 0;
     std::uint64_t after_checksum = 0;
     std::atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
     std::atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
@@ -211,11 +214,12 @@ class Log {
   // append.cpp: batches and streams
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
   [[nodiscard]] std::uint32_t in_flight() const { return open_sequence_ - done_sequence_.load(std::memory_order_relaxed); }
+  void gather(Lock& lock);
   void lead(Lock& lock);
   void wait_for(Lock& lock, std::uint32_t sequence);
   void seal(Batch& batch, std::uint32_t sequence);
   Status write_batch(Batch& batch);
-  void complete(Lock& lock, std::uint32_t sequence, Status status);
+  void complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time);
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
@@ -250,6 +254,10 @@ class Log {
   Lsn head_;
   std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
   bool started_ = false;
+  bool gathering_ = false;               // somebody leads the open batch and waits for more frames
+  bool room_wanted_ = false;             // somebody waits until the open batch is sealed
+  std::uint32_t returning_frames_ = 0;   // of the last batch that was acknowledged: its committers may be back soon
+  std::chrono::nanoseconds io_time_{0};  // of a batch, smoothed
   Stream stream_;
   Status failure_ = kOk;
   std::string failure_text_;
