@@ -1,0 +1,59 @@
+// The commands of the tool: what each takes, and one function each.
+//
+// A command prints its results itself, in the format it was asked for, and returns its failure to main(), which shows
+// it and turns it into an exit code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "failure.hpp"
+#include "output.hpp"
+
+namespace memlith::tool {
+
+struct StoreArguments {
+  std::string path;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_info(const StoreArguments& arguments);
+[[nodiscard]] MaybeFailure run_verify(const StoreArguments& arguments);
+[[nodiscard]] MaybeFailure run_recover(const StoreArguments& arguments);
+
+// What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
+// stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
+enum class Scope : std::uint8_t { usual, stores, touch, persist };
+
+struct BenchPersistArguments {
+  std::vector<std::string> trackers{"explicit"};
+  std::vector<std::uint64_t> pages{1, 16, 256};
+  std::uint64_t bytes_per_page = 4096;
+  std::uint64_t region_mib = 64;
+  std::uint64_t threads = 1;
+  std::string folder = ".";
+  double seconds = 2;
+  std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
+  Scope scope = Scope::usual;
+  Format format = Format::text;
+};
+
+struct BenchRecoveryArguments {
+  std::string folder = ".";
+  std::uint64_t log_mib = 256;
+  Format format = Format::text;
+};
+
+struct BenchOpenArguments {
+  std::string folder = ".";
+  std::uint64_t region_mib = 4096;
+  std::string tracker = "auto";
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
+[[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
+[[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);
+
+}  // namespace memlith::tool

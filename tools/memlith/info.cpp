@@ -1,0 +1,127 @@
+// memlith info STORE: what a store holds, whether it was closed, and how memlith would work with it on this machine.
+//
+// Changes nothing: the store is opened read-only. Whether it is clean and what waits in its log is what the check of
+// the closed store says, since opening is what would use that up.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "store_path.hpp"
+#include "trackers.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+struct StoreFacts {
+  StorePath path;
+  memlith_report report{};
+  memlith_store_info info{};
+  std::vector<memlith_region_info> regions;
+};
+
+std::string name_of(const memlith_region_info& region) {
+  return {region.name, ::strnlen(region.name, sizeof region.name)};
+}
+
+MaybeFailure list_regions(memlith_store* store, std::vector<memlith_region_info>& regions) {
+  for (std::uint64_t index = 0;; ++index) {
+    memlith_region_info region{};
+    region.struct_size = sizeof region;
+    const std::int32_t code = memlith_store_region_at(store, index, &region);
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return {};
+    if (code != MEMLITH_OK) return library_failure(code, fmt::format("region number {}", index));
+    regions.push_back(region);
+  }
+}
+
+Result<StoreFacts> gather(const std::string& path) {
+  Result<StorePath> resolved = resolve_store_path(path);
+  if (!resolved.ok()) return std::move(resolved.failure());
+  StoreFacts facts;
+  facts.path = *resolved;
+  facts.report.struct_size = sizeof facts.report;
+  const std::int32_t code = memlith_verify(path.c_str(), &facts.report);
+  if (code != MEMLITH_OK) return library_failure(code, {});
+
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_READ_ONLY;
+  Result<StoreHandle> store = open_store(facts.path, options);
+  if (!store.ok()) return std::move(store.failure());
+  Result<memlith_store_info> info = info_of(store->get());
+  if (!info.ok()) return std::move(info.failure());
+  facts.info = *info;
+  if (MaybeFailure failure = list_regions(store->get(), facts.regions)) return *failure;
+  if (MaybeFailure failure = close_store(std::move(*store))) return *failure;
+  return facts;
+}
+
+void print_json(const StoreFacts& facts) {
+  Json regions = Json::array();
+  for (const memlith_region_info& region : facts.regions) {
+    regions.push_back({{"name", name_of(region)},
+                       {"address", fmt::format("{:#x}", region.address)},
+                       {"size", region.size},
+                       {"max_size", region.max_size}});
+  }
+  Json trackers = Json::object();
+  for (const TrackerName& tracker : kTrackers) {
+    if (tracker.tracker != MEMLITH_TRACKER_AUTO)
+      trackers[std::string(tracker.name)] = describe_tracker(tracker.tracker);
+  }
+  write_json({{"path", facts.path.path},
+              {"kind", name_of(facts.path.kind)},
+              {"clean", facts.report.clean != 0},
+              {"incarnation", facts.report.incarnation},
+              {"regions", regions},
+              {"log",
+               {{"bytes", facts.info.log_bytes},
+                {"used_bytes", facts.info.log_used_bytes},
+                {"frames_waiting", facts.report.frames},
+                {"frame_bytes", facts.report.frame_bytes}}},
+              {"durable_lsn", facts.info.durable_lsn},
+              {"direct_io", facts.info.direct_io != 0},
+              {"trackers", trackers}});
+}
+
+void print_text(const StoreFacts& facts) {
+  const bool clean = facts.report.clean != 0;
+  write_line(fmt::format("store     {} ({})", printable(facts.path.path),
+                         facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it"));
+  write_line(fmt::format("state     {}", clean ? "clean: its last user closed it"
+                                               : "not closed by its last user: the next open for writing recovers it"));
+  write_line(fmt::format("openings  {} for writing so far", facts.report.incarnation));
+  write_line(fmt::format("log       {}, {} in use, {} frames waiting ({})", human_bytes(facts.info.log_bytes),
+                         human_bytes(facts.info.log_used_bytes), facts.report.frames,
+                         human_bytes(facts.report.frame_bytes)));
+  write_line(fmt::format("log I/O   {}", facts.info.direct_io != 0 ? "direct" : "buffered"));
+  write_line(fmt::format("regions   {}", facts.regions.size()));
+  for (const memlith_region_info& region : facts.regions) {
+    write_line(fmt::format("  {:<24} at {:#x}  size {:>10}  max {:>10}", printable(name_of(region)), region.address,
+                           human_bytes(region.size), human_bytes(region.max_size)));
+  }
+  write_line("trackers  on this kernel, " + kernel_release());
+  for (const TrackerName& tracker : kTrackers) {
+    if (tracker.tracker == MEMLITH_TRACKER_AUTO) continue;
+    write_line("  " + describe_tracker(tracker.tracker));  // the line begins with its name
+  }
+}
+
+}  // namespace
+
+MaybeFailure run_info(const StoreArguments& arguments) {
+  Result<StoreFacts> facts = gather(arguments.path);
+  if (!facts.ok()) return std::move(facts.failure());
+  if (arguments.format == Format::json) {
+    print_json(*facts);
+  } else {
+    print_text(*facts);
+  }
+  return {};
+}
+
+}  // namespace memlith::tool

@@ -1,0 +1,14 @@
+// Stopping in good order on SIGINT, SIGTERM and SIGHUP.
+//
+// The benchmarks own a temporary folder that must not stay behind, so a signal only sets a flag; the loops look at it
+// between rounds and return interrupted_failure(), and destructors remove the folder. A second signal kills at once.
+#pragma once
+
+namespace memlith::tool {
+
+// Also ignores SIGPIPE: a reader that went away shows as output_failed(), not as a death that leaves files behind.
+void catch_interrupts();
+
+[[nodiscard]] bool interrupted();
+
+}  // namespace memlith::tool

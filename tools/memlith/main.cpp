@@ -1,0 +1,203 @@
+// The memlith command line: what may be typed, and exit codes.
+//
+// 0: done. 1: failed, or typed wrong. 2: `verify` found damage. 130: stopped by a signal. The tool uses only the public
+// C interface, so whatever it can do a program of yours can do too.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.hpp"
+#include "memlith/memlith.h"
+#include "trackers.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr std::uint64_t kRegionMibMax = 256 * 1024;
+constexpr std::uint64_t kLogMibMin = 16;
+constexpr std::uint64_t kLogMibMax = 64 * 1024;
+
+// Everything that may be typed lands here; `run` is the command that was.
+struct CommandLine {
+  StoreArguments store;
+  BenchPersistArguments persist;
+  BenchRecoveryArguments recovery;
+  BenchOpenArguments open;
+  std::vector<std::string> help_words;
+  Format format = Format::text;
+  std::function<MaybeFailure()> run;
+};
+
+CLI::Range between(std::uint64_t low, std::uint64_t high) { return {low, high}; }
+
+std::vector<std::string> tracker_names() {
+  std::vector<std::string> names;
+  for (const TrackerName& tracker : kTrackers) names.emplace_back(tracker.name);
+  return names;
+}
+
+template <class Arguments>
+void add_command(CLI::App* command, CommandLine& line, Arguments& arguments,
+                 MaybeFailure (*function)(const Arguments&)) {
+  command->add_flag_callback("--json", [&line] { line.format = Format::json; }, "One JSON object a line");
+  command->callback([&line, &arguments, function] {
+    line.run = [&line, &arguments, function] {
+      arguments.format = line.format;
+      return function(arguments);
+    };
+  });
+}
+
+void add_store_command(CLI::App& app, CommandLine& line, const char* name, const char* what,
+                       MaybeFailure (*function)(const StoreArguments&)) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->add_option("STORE", line.store.path, "A store's folder, or a file with its log FILE.memlith beside it")
+      ->required();
+  add_command(command, line, line.store, function);
+}
+
+void add_bench_persist(CLI::App* bench, CommandLine& line) {
+  BenchPersistArguments& arguments = line.persist;
+  CLI::App* command =
+      bench->add_subcommand("persist",
+                            "Time durable persists against raw writes and flushes of as many bytes, interleaved");
+  command->add_option("--tracker", arguments.trackers, "auto, scan, explicit, mprotect; or several: a,b")
+      ->delimiter(',')
+      ->check(CLI::IsMember(tracker_names()))
+      ->capture_default_str();
+  command->add_option("--pages", arguments.pages, "Pages changed in a round; or several: 1,16,256")
+      ->delimiter(',')
+      ->check(between(1, kRegionMibMax * 256))
+      ->capture_default_str();
+  command->add_option("--bytes-per-page", arguments.bytes_per_page, "Bytes changed in each of them")
+      ->check(between(1, 4096))
+      ->capture_default_str();
+  command->add_option("--region-mib", arguments.region_mib, "Size of a thread's region")
+      ->check(between(1, kRegionMibMax))
+      ->capture_default_str();
+  command->add_option("--threads", arguments.threads, "Threads, each with its own region and its own raw file")
+      ->check(between(1, 64))
+      ->capture_default_str();
+  command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
+  CLI::Option* seconds =
+      command->add_option("--seconds", arguments.seconds,
+                          "Time for a line; at least 300 rounds, or 20 phases of each side, are done");
+  seconds->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+  command->add_option("--rounds", arguments.rounds, "Rounds for a line; with threads, phases of 100 ms of each side")
+      ->check(between(1, 1'000'000'000))
+      ->excludes(seconds);
+  command
+      ->add_option_function<std::string>(
+          "--scope",
+          [&arguments](const std::string& name) {
+            arguments.scope = name == "stores" ? Scope::stores : Scope::persist;
+          },
+          "What a latency contains: stores (stores + persist) or persist (the call alone). "
+          "Default: stores; for explicit, touch + persist")
+      ->check(CLI::IsMember({"stores", "persist"}));
+  add_command(command, line, arguments, run_bench_persist);
+}
+
+void add_bench_recovery(CLI::App* bench, CommandLine& line) {
+  CLI::App* command =
+      bench->add_subcommand("recovery", "Time recovery after a crash against a sequential write of as many bytes");
+  command->add_option("--dir", line.recovery.folder, "Where the temporary store and raw file go")
+      ->capture_default_str();
+  command->add_option("--log-mib", line.recovery.log_mib, "Size of the log, which is filled to about 90 %")
+      ->check(between(kLogMibMin, kLogMibMax))
+      ->capture_default_str();
+  add_command(command, line, line.recovery, run_bench_recovery);
+}
+
+void add_bench_open(CLI::App* bench, CommandLine& line) {
+  CLI::App* command = bench->add_subcommand("open", "Time opening a clean store with a large region");
+  command->add_option("--dir", line.open.folder, "Where the temporary store goes")->capture_default_str();
+  command->add_option("--region-mib", line.open.region_mib, "Size of the region; its disk space is reserved")
+      ->check(between(1, kRegionMibMax))
+      ->capture_default_str();
+  command->add_option("--tracker", line.open.tracker, "auto, scan, explicit or mprotect")
+      ->check(CLI::IsMember(tracker_names()))
+      ->capture_default_str();
+  add_command(command, line, line.open, run_bench_open);
+}
+
+MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
+  app.clear();  // or it would take `help` for the command whose help is wanted
+  const CLI::App* command = &app;
+  std::string parents;
+  for (const std::string& word : words) {
+    const auto found = command->get_subcommands([&word](const CLI::App* each) { return each->get_name() == word; });
+    if (found.empty()) {
+      Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("there is no command {} to help with", word));
+      failure.advice = "memlith help lists what there is.";
+      return failure;
+    }
+    parents += (parents.empty() ? "" : " ") + command->get_name();
+    command = found.front();
+  }
+  std::string text = command->help(parents);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  write_line(text);
+  return {};
+}
+
+void describe(CLI::App& app, CommandLine& line) {
+  app.set_version_flag("--version", fmt::format("memlith {}", memlith_version()));
+  app.require_subcommand(1);
+  add_store_command(app, line, "info", "Show what a store holds; changes nothing", run_info);
+  add_store_command(app, line, "verify", "Check every structure of a store; changes nothing. Exit code 2: damaged",
+                    run_verify);
+  add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
+  CLI::App* bench = app.add_subcommand("bench", "Measure memlith on this machine");
+  bench->require_subcommand(1);
+  add_bench_persist(bench, line);
+  add_bench_recovery(bench, line);
+  add_bench_open(bench, line);
+  CLI::App* help = app.add_subcommand("help", "Show this, or what a command takes");
+  help->add_option("COMMAND", line.help_words, "For example: bench persist");
+  help->callback([&app, &line] { line.run = [&app, &line] { return print_help(app, line.help_words); }; });
+}
+
+int run_command_line(int argument_count, char** arguments) {
+  CLI::App app{"memlith: plain memory that survives crashes", "memlith"};
+  CommandLine line;
+  describe(app, line);
+  try {
+    app.parse(argument_count, arguments);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version come this way
+    // Parsing stopped somewhere; what was asked for may lie behind that.
+    const bool json = std::any_of(arguments, arguments + argument_count,
+                                  [](const char* argument) { return std::string_view(argument) == "--json"; });
+    Failure failure = tool_failure(MEMLITH_INVALID, error.what());
+    failure.advice = "memlith help says what may be typed; memlith help COMMAND says it of one command.";
+    return report_failure(failure, json ? Format::json : Format::text);
+  }
+  if (const MaybeFailure failure = line.run()) return report_failure(*failure, line.format);
+  if (output_failed()) {
+    return report_failure(tool_failure(MEMLITH_IO, "standard output did not take everything"), Format::text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace memlith::tool
+
+int main(int argument_count, char** arguments) {
+  try {
+    return memlith::tool::run_command_line(argument_count, arguments);
+  } catch (const std::exception& error) {
+    // What the standard library throws, no memory above all; nothing in the tool throws.
+    std::fprintf(stderr, "memlith: %s\n", error.what());
+    return memlith::tool::kExitFailed;
+  }
+}

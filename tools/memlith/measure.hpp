@@ -1,0 +1,42 @@
+// The two ways of measuring sides against each other, so that whatever else the machine does strikes all of them.
+//
+// One thread: strictly in turn, one round of each side. Several threads: in phases, since rounds of several threads
+// cannot take turns one by one; a barrier starts and ends each phase, so the threads of one side never run beside
+// those of another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "failure.hpp"
+
+namespace memlith::tool {
+
+// One of the things compared. `round` does one round as thread number `thread` and says how long it took.
+struct Side {
+  std::function<MaybeFailure(std::size_t thread, std::uint64_t& elapsed_ns)> round;
+  std::vector<std::uint64_t> samples_ns;
+  std::uint64_t wall_ns = 0;  // one thread: the sum of the samples; several: of the phases, start to last end
+
+  [[nodiscard]] double rounds_per_second() const;
+  void clear();
+};
+
+// Until both are reached: so many rounds of each side, and so much time.
+struct TurnLimits {
+  std::uint64_t rounds_min = 0;
+  std::uint64_t duration_ns_min = 0;
+};
+[[nodiscard]] MaybeFailure measure_in_turns(std::span<Side> sides, const TurnLimits& limits);
+
+struct PhaseLimits {
+  std::size_t threads = 1;
+  std::uint64_t alternations = 1;
+  std::uint64_t phase_ns = 0;
+};
+[[nodiscard]] MaybeFailure measure_in_phases(std::span<Side> sides, const PhaseLimits& limits);
+
+}  // namespace memlith::tool

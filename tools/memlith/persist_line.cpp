@@ -1,0 +1,161 @@
+// Making a store in its steady state, and measuring rounds of it.
+#include "persist_line.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "clock.hpp"
+#include "measure.hpp"
+#include "store_path.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr std::uint64_t kTurnsMin = 300;  // or a 99.9th percentile means nothing at all
+constexpr std::uint64_t kWarmUpTurns = 20;
+constexpr std::uint64_t kAloneNsMin = kNsPerSecond / 4;
+constexpr std::uint64_t kPhaseNs = kNsPerSecond / 10;
+constexpr std::uint64_t kAlternationsMin = 20;
+constexpr std::uint64_t kAlonePhases = 5;
+constexpr std::uint64_t kSeed = 20240427;
+
+// Which of the two ways of measuring.
+struct Limits {
+  std::size_t threads = 1;
+  TurnLimits turns;
+  std::uint64_t alternations = 0;
+};
+
+MaybeFailure measure(std::span<Side> sides, const Limits& limits) {
+  if (limits.threads == 1) return measure_in_turns(sides, limits.turns);
+  return measure_in_phases(sides, {limits.threads, limits.alternations, kPhaseNs});
+}
+
+Limits limits_of(const BenchPersistArguments& arguments) {
+  Limits limits;
+  limits.threads = arguments.threads;
+  if (arguments.rounds > 0) {
+    limits.turns = {arguments.rounds, 0};
+    limits.alternations = arguments.rounds;
+    return limits;
+  }
+  const auto duration_ns = static_cast<std::uint64_t>(arguments.seconds * static_cast<double>(kNsPerSecond));
+  limits.turns = {kTurnsMin, duration_ns};
+  limits.alternations = std::max(kAlternationsMin, duration_ns / (2 * kPhaseNs));
+  return limits;
+}
+
+Limits alone_limits(std::size_t threads) { return {threads, {kTurnsMin, kAloneNsMin}, kAlonePhases}; }
+Limits warm_up_limits(std::size_t threads) { return {threads, {kWarmUpTurns, 0}, 1}; }
+
+SideResult result_of(const Side& side) { return {percentiles_of(side.samples_ns), side.rounds_per_second()}; }
+
+Side raw_side(std::vector<RawWriter>& raws) {
+  Side side;
+  side.round = [&raws](std::size_t thread, std::uint64_t& elapsed_ns) { return raws[thread].round(elapsed_ns); };
+  return side;
+}
+
+Side memlith_side(std::vector<Workload>& workloads) {
+  Side side;
+  side.round = [&workloads](std::size_t thread, std::uint64_t& ns) { return workloads[thread].round(ns); };
+  return side;
+}
+
+Result<StoreHandle> make_store(const std::string& path) {
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
+  return open_store({path, StoreKind::folder}, options);
+}
+
+// One region a thread, each of them written all over, persisted and checkpointed.
+MaybeFailure make_workloads(memlith_store* store, const BenchPersistArguments& arguments, const RoundShape& shape,
+                            std::vector<Workload>& workloads, std::string& tracker_detail) {
+  for (std::uint64_t thread = 0; thread < arguments.threads; ++thread) {
+    memlith_region_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
+    options.tracker = shape.tracker;
+    options.size = arguments.region_mib * kMiB;
+    memlith_region* region = nullptr;
+    std::int32_t code = memlith_region_open(store, fmt::format("bench-{}", thread).c_str(), &options, &region);
+    if (code != MEMLITH_OK) return library_failure(code, "opening a region");
+    memlith_region_info info{};
+    info.struct_size = sizeof info;
+    code = memlith_region_get_info(region, &info);
+    if (code != MEMLITH_OK) return library_failure(code, "examining a region");
+    tracker_detail.assign(info.tracker_detail, ::strnlen(info.tracker_detail, sizeof info.tracker_detail));
+    workloads.emplace_back(region, shape, kSeed + thread);
+    if (MaybeFailure failure = workloads.back().fill()) return failure;
+  }
+  const std::int32_t code = memlith_store_checkpoint(store);
+  if (code != MEMLITH_OK) return library_failure(code, "checkpointing the new store");
+  return {};
+}
+
+// The comparison: memlith and raw interleaved, after a warm-up that does not count.
+MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std::vector<Workload>& workloads,
+                                 std::vector<RawWriter>& raws, PersistLine& line) {
+  std::array<Side, 2> sides{memlith_side(workloads), raw_side(raws)};
+  if (MaybeFailure failure = measure(sides, warm_up_limits(limits.threads))) return failure;
+  for (Side& side : sides) side.clear();
+
+  Result<memlith_store_info> before = info_of(store);
+  if (!before.ok()) return std::move(before.failure());
+  if (MaybeFailure failure = measure(sides, limits)) return failure;
+  Result<memlith_store_info> after = info_of(store);
+  if (!after.ok()) return std::move(after.failure());
+
+  line.memlith = result_of(sides[0]);
+  line.raw = result_of(sides[1]);
+  line.rounds = sides[0].samples_ns.size();
+  line.alternations = limits.threads == 1 ? 0 : limits.alternations;
+  line.bytes_logged =
+      ratio_of(static_cast<double>(after->logged_bytes - before->logged_bytes), static_cast<double>(line.rounds));
+  line.checkpoints = after->checkpoints - before->checkpoints;
+  line.home_bytes = after->home_bytes - before->home_bytes;
+  line.direct_io = after->direct_io != 0;
+  return {};
+}
+
+}  // namespace
+
+Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments, const RoundShape& shape,
+                                         const ScratchFolder& scratch, std::vector<RawWriter>& raws) {
+  PersistLine line;
+  line.shape = shape;
+  for (RawWriter& raw : raws) raw.set_round_bytes(shape.bytes());
+  line.raw_bytes = raws.front().round_bytes();
+  line.raw_direct_io = raws.front().file().direct();
+
+  // Before the store exists, so that nothing of memlith's can slow it.
+  std::array<Side, 1> alone{raw_side(raws)};
+  if (MaybeFailure failure = measure(alone, warm_up_limits(arguments.threads))) return *failure;
+  alone[0].clear();
+  if (MaybeFailure failure = measure(alone, alone_limits(arguments.threads))) return *failure;
+  line.raw_alone = result_of(alone[0]);
+
+  constexpr std::string_view kStoreName = "store";
+  Result<StoreHandle> store = make_store(scratch.path_of(kStoreName));
+  if (!store.ok()) return std::move(store.failure());
+  std::vector<Workload> workloads;
+  workloads.reserve(arguments.threads);
+  if (MaybeFailure failure = make_workloads(store->get(), arguments, shape, workloads, line.tracker_detail)) {
+    return *failure;
+  }
+  if (MaybeFailure failure = measure_interleaved(store->get(), limits_of(arguments), workloads, raws, line)) {
+    return *failure;
+  }
+  if (MaybeFailure failure = close_store(std::move(*store))) return *failure;
+  scratch.remove(kStoreName);
+  return line;
+}
+
+}  // namespace memlith::tool

@@ -1,0 +1,46 @@
+// One line of `memlith bench persist`: one tracker and one number of pages, measured against the raw device.
+//
+// Three measurements make a line. The raw rounds alone, before there is a store. Then memlith and raw interleaved,
+// which is the comparison. Both raw numbers are shown, since memlith's checkpoint works in the background: what it
+// writes home during a raw round slows that round, and the interleaved ratio alone would flatter memlith.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "raw_device.hpp"
+#include "scratch.hpp"
+#include "stats.hpp"
+#include "workload.hpp"
+
+namespace memlith::tool {
+
+struct SideResult {
+  Percentiles latency;
+  double commits_per_s = 0;  // one thread: of the timed parts; several: of the phases' wall time, stores and all
+};
+
+struct PersistLine {
+  RoundShape shape;
+  SideResult memlith;
+  SideResult raw;
+  SideResult raw_alone;
+  std::uint64_t rounds = 0;        // persists measured, by all threads together
+  std::uint64_t alternations = 0;  // of phases; 0 with one thread
+  std::uint64_t raw_bytes = 0;     // of a raw round
+  double bytes_logged = 0;         // written to memlith's log for a persist, on average
+  std::uint64_t checkpoints = 0;   // during the measurement,
+  std::uint64_t home_bytes = 0;    // and what they wrote
+  bool direct_io = false;
+  bool raw_direct_io = false;
+  std::string tracker_detail;
+};
+
+// `raws` has one writer a thread. The store is made in the scratch folder and removed again.
+Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments, const RoundShape& shape,
+                                         const ScratchFolder& scratch, std::vector<RawWriter>& raws);
+
+}  // namespace memlith::tool

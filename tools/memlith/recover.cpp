@@ -1,0 +1,84 @@
+// memlith recover STORE: opens it for writing, which replays its log, and closes it, which marks it clean.
+//
+// Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it.
+#include <fmt/format.h>
+
+#include "clock.hpp"
+#include "commands.hpp"
+#include "progress.hpp"
+#include "store_path.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+struct Recovery {
+  std::uint64_t frames = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t open_ns = 0;
+  std::uint64_t close_ns = 0;
+};
+
+Result<Recovery> recover(const StorePath& path) {
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.manual_checkpoint = 1;  // nothing will be persisted, so no thread is needed for it
+  Recovery recovery;
+  const std::uint64_t open_start = now_ns();
+  Result<StoreHandle> store = [&path, &options] {
+    ProgressBar bar;
+    options.progress = &ProgressBar::update;
+    options.progress_context = &bar;
+    return open_store(path, options);
+  }();
+  recovery.open_ns = now_ns() - open_start;
+  if (!store.ok()) return std::move(store.failure());
+
+  Result<memlith_store_info> info = info_of(store->get());
+  if (!info.ok()) return std::move(info.failure());
+  recovery.frames = info->replayed_frames;
+  recovery.bytes = info->replayed_bytes;
+  const std::uint64_t close_start = now_ns();
+  if (MaybeFailure failure = close_store(std::move(*store))) return *failure;
+  recovery.close_ns = now_ns() - close_start;
+  return recovery;
+}
+
+void print_text(const StorePath& path, const Recovery& recovery) {
+  if (recovery.frames == 0) {
+    write_line(fmt::format("{}: nothing to replay; opened and closed cleanly in {:.3f} s", printable(path.path),
+                           seconds_of(recovery.open_ns + recovery.close_ns)));
+    return;
+  }
+  write_line(fmt::format("{}: recovered; {} frames, {} replayed in {:.3f} s; closed cleanly", printable(path.path),
+                         recovery.frames, human_bytes(recovery.bytes), seconds_of(recovery.open_ns)));
+}
+
+}  // namespace
+
+MaybeFailure run_recover(const StoreArguments& arguments) {
+  Result<StorePath> path = resolve_store_path(arguments.path);
+  if (!path.ok()) return std::move(path.failure());
+  if (!path->has_log) {
+    // Opening it for writing would make a log beside what may be any file at all.
+    Failure failure = tool_failure(MEMLITH_NOT_FOUND, fmt::format("{0} has no log {0}.memlith beside it", path->path));
+    failure.advice = "There is nothing to recover. Check the path; without a log the file stands by itself.";
+    return failure;
+  }
+  Result<Recovery> recovery = recover(*path);
+  if (!recovery.ok()) return std::move(recovery.failure());
+  if (arguments.format == Format::json) {
+    write_json({{"path", path->path},
+                {"kind", name_of(path->kind)},
+                {"replayed_frames", recovery->frames},
+                {"replayed_bytes", recovery->bytes},
+                {"open_s", seconds_of(recovery->open_ns)},
+                {"close_s", seconds_of(recovery->close_ns)},
+                {"clean", true}});
+  } else {
+    print_text(*path, *recovery);
+  }
+  return {};
+}
+
+}  // namespace memlith::tool

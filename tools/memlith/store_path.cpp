@@ -1,0 +1,90 @@
+// Finding, opening and closing stores.
+#include "store_path.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr std::string_view kLogSuffix = ".memlith";
+
+bool exists(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+bool is_regular_file(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// FILE where `path` is FILE.memlith and FILE is there: the user named the log and means the file.
+std::string file_of_log(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.size() <= kLogSuffix.size() || !path.ends_with(kLogSuffix)) return {};
+  path.resize(path.size() - kLogSuffix.size());
+  return is_regular_file(path) ? path : std::string{};
+}
+
+Failure nothing_there(const std::string& path, int os_errno) {
+  if (os_errno != ENOENT && os_errno != ENOTDIR) {
+    Failure failure = errno_failure(os_errno, fmt::format("cannot examine {}", path));
+    failure.advice = advice_for(failure.code);
+    return failure;
+  }
+  Failure failure = tool_failure(MEMLITH_NOT_FOUND, fmt::format("there is no store at {}", path));
+  failure.advice = advice_for(MEMLITH_NOT_FOUND);
+  return failure;
+}
+
+}  // namespace
+
+std::string_view name_of(StoreKind kind) { return kind == StoreKind::folder ? "folder" : "file"; }
+
+Result<StorePath> resolve_store_path(const std::string& path) {
+  const std::string log_path = path + std::string(kLogSuffix);
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    const int os_errno = errno;
+    if (os_errno == ENOENT && exists(log_path)) return StorePath{path, StoreKind::one_file, true};
+    return nothing_there(path, os_errno);
+  }
+  if (const std::string file = file_of_log(path); !file.empty()) {
+    Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("{} is the log of {}", path, file));
+    failure.advice = fmt::format("Name the file itself: {}", file);
+    return failure;
+  }
+  if (S_ISDIR(status.st_mode)) return StorePath{path, StoreKind::folder, true};
+  if (S_ISREG(status.st_mode)) return StorePath{path, StoreKind::one_file, exists(log_path)};
+  Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("{} is neither a folder nor a regular file", path));
+  failure.advice = advice_for(MEMLITH_NOT_FOUND);
+  return failure;
+}
+
+Result<StoreHandle> open_store(const StorePath& path, const memlith_store_options& options) {
+  memlith_store* store = nullptr;
+  const std::int32_t code = path.kind == StoreKind::folder ? memlith_store_open(path.path.c_str(), &options, &store)
+                                                           : memlith_file_open(path.path.c_str(), &options, &store);
+  if (code != MEMLITH_OK) return library_failure(code, {});
+  return StoreHandle(store);
+}
+
+MaybeFailure close_store(StoreHandle store) {
+  const std::int32_t code = memlith_store_close(store.release());
+  if (code != MEMLITH_OK) return library_failure(code, "closing the store");
+  return {};
+}
+
+Result<memlith_store_info> info_of(memlith_store* store) {
+  memlith_store_info info{};
+  info.struct_size = sizeof info;
+  const std::int32_t code = memlith_store_get_info(store, &info);
+  if (code != MEMLITH_OK) return library_failure(code, "examining the store");
+  return info;
+}
+
+}  // namespace memlith::tool

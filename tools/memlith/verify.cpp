@@ -1,0 +1,59 @@
+// memlith verify STORE: checks every structure on disk and changes nothing.
+//
+// Exit code 0: sound. 2: damaged, which a caller's script must tell from 1: could not be examined.
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "store_path.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+Failure verify_failure(std::int32_t code) {
+  Failure failure = library_failure(code, {});
+  const std::int32_t category = memlith_category(code);
+  if (category == MEMLITH_CORRUPT || category == MEMLITH_INCOMPATIBLE) failure.exit_code = kExitDamaged;
+  return failure;
+}
+
+void print_json(const StorePath& path, const memlith_report& report) {
+  write_json({{"path", path.path},
+              {"ok", true},
+              {"kind", name_of(path.kind)},
+              {"clean", report.clean != 0},
+              {"regions", report.regions},
+              {"region_bytes", report.region_bytes},
+              {"log_bytes", report.log_bytes},
+              {"frames", report.frames},
+              {"frame_bytes", report.frame_bytes},
+              {"incarnation", report.incarnation}});
+}
+
+void print_text(const StorePath& path, const memlith_report& report) {
+  write_line(fmt::format("{}: sound", printable(path.path)));
+  write_line(fmt::format("  {} regions, {}", report.regions, human_bytes(report.region_bytes)));
+  write_line(fmt::format("  log of {}: {} whole frames, {}", human_bytes(report.log_bytes), report.frames,
+                         human_bytes(report.frame_bytes)));
+  write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,
+                         report.clean != 0 ? "closed cleanly" : "not closed: the next open for writing recovers it"));
+}
+
+}  // namespace
+
+MaybeFailure run_verify(const StoreArguments& arguments) {
+  Result<StorePath> path = resolve_store_path(arguments.path);
+  if (!path.ok()) return std::move(path.failure());
+  memlith_report report{};
+  report.struct_size = sizeof report;
+  const std::int32_t code = memlith_verify(arguments.path.c_str(), &report);
+  if (code != MEMLITH_OK) return verify_failure(code);
+  if (arguments.format == Format::json) {
+    print_json(*path, report);
+  } else {
+    print_text(*path, report);
+  }
+  return {};
+}
+
+}  // namespace memlith::tool

@@ -1,0 +1,111 @@
+// Choosing pages, changing them, and persisting that.
+#include "workload.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "clock.hpp"
+#include "interrupt.hpp"
+#include "raw_device.hpp"
+
+namespace memlith::tool {
+
+namespace {
+// Small enough to stay in a core's cache: the stores are measured, not the reading of what is stored.
+constexpr std::uint64_t kSourceBytes = 64 * kKiB;
+// Filling goes through the log, so it goes in pieces that any log takes.
+constexpr std::uint64_t kFillBytes = kMiB;
+constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
+}  // namespace
+
+Scope resolve_scope(Scope scope, std::uint32_t tracker) {
+  if (scope != Scope::usual) return scope;
+  return tracker == MEMLITH_TRACKER_EXPLICIT ? Scope::touch : Scope::stores;
+}
+
+const char* name_of(Scope scope) {
+  switch (scope) {
+    case Scope::stores: return "stores";
+    case Scope::touch: return "touch";
+    case Scope::persist: return "persist";
+    case Scope::usual: break;
+  }
+  return "usual";
+}
+
+Workload::Workload(memlith_region* region, const RoundShape& shape, std::uint64_t seed)
+    : region_(region),
+      base_(static_cast<std::byte*>(memlith_region_address(region))),
+      shape_(shape),
+      random_(seed),
+      source_(kSourceBytes),
+      page_order_(memlith_region_size(region) / kPageBytes),
+      changes_(shape.pages) {
+  random_.fill(source_);
+  std::iota(page_order_.begin(), page_order_.end(), 0u);
+}
+
+MaybeFailure Workload::fill() {
+  const std::uint64_t region_bytes = page_order_.size() * kPageBytes;
+  for (std::uint64_t begin = 0; begin < region_bytes; begin += kFillBytes) {
+    if (interrupted()) return interrupted_failure();
+    const std::uint64_t end = std::min(begin + kFillBytes, region_bytes);
+    for (std::uint64_t at = begin; at < end; at += kPageBytes) {
+      const std::uint64_t from = random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
+      std::memcpy(base_ + at, source_.data() + from, kPageBytes);
+    }
+    std::int32_t code = MEMLITH_OK;
+    if (shape_.tracker == MEMLITH_TRACKER_EXPLICIT) code = memlith_touch(region_, base_ + begin, end - begin);
+    if (code != MEMLITH_OK) return library_failure(code, "touching the region");
+    code = memlith_persist(&region_, 1);
+    if (code != MEMLITH_OK) return library_failure(code, "filling the region");
+  }
+  return {};
+}
+
+// The first shape_.pages steps of a Fisher-Yates shuffle: distinct pages, every set of them equally likely.
+void Workload::choose() {
+  const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
+  for (std::uint64_t i = 0; i < shape_.pages; ++i) {
+    const std::uint64_t j = i + random_.below(page_order_.size() - i);
+    std::swap(page_order_[i], page_order_[j]);
+    const std::uint64_t in_page = random_.below(slack_words + 1) * kWordBytes;
+    const std::uint64_t from = random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
+    changes_[i] = {base_ + page_order_[i] * kPageBytes + in_page, source_.data() + from};
+  }
+}
+
+void Workload::store() const {
+  for (const Change& change : changes_) std::memcpy(change.target, change.source, shape_.bytes_per_page);
+}
+
+std::int32_t Workload::touch() const {
+  if (shape_.tracker != MEMLITH_TRACKER_EXPLICIT) return MEMLITH_OK;
+  std::int32_t code = MEMLITH_OK;
+  for (const Change& change : changes_) {
+    const std::int32_t touched = memlith_touch(region_, change.target, shape_.bytes_per_page);
+    if (touched != MEMLITH_OK) code = touched;
+  }
+  return code;
+}
+
+MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
+  choose();
+  std::int32_t touched = MEMLITH_OK;
+  if (shape_.scope != Scope::stores) store();
+  if (shape_.scope == Scope::persist) touched = touch();
+
+  const std::uint64_t start = now_ns();
+  if (shape_.scope == Scope::stores) store();
+  if (shape_.scope != Scope::persist) touched = touch();
+  const std::int32_t persisted = memlith_persist(&region_, 1);
+  elapsed_ns = now_ns() - start;
+
+  if (touched != MEMLITH_OK) return library_failure(touched, "touching the region");
+  if (persisted != MEMLITH_OK) return library_failure(persisted, "persisting the region");
+  return {};
+}
+
+}  // namespace memlith::tool

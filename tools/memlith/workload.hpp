@@ -1,0 +1,62 @@
+// The work that is measured on memlith's side: random pages of a region change, and one call makes that durable.
+//
+// One Workload belongs to one thread and one region. Choosing pages, and the bytes that go into them, is never part
+// of a measured time; what is besides the call to memlith_persist() is what its Scope says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "memlith/memlith.h"
+#include "random.hpp"
+
+namespace memlith::tool {
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+
+// What Scope::usual stands for with this tracker; any other scope is itself.
+[[nodiscard]] Scope resolve_scope(Scope scope, std::uint32_t tracker);
+[[nodiscard]] const char* name_of(Scope scope);
+
+// What a round changes: `bytes_per_page` bytes, at most a page, in each of `pages` distinct pages.
+struct RoundShape {
+  std::uint64_t pages = 1;
+  std::uint64_t bytes_per_page = kPageBytes;
+  std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
+  Scope scope = Scope::touch;  // not `usual`
+  [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
+};
+
+class Workload {
+ public:
+  // Precondition: the region has at least shape.pages pages.
+  Workload(memlith_region* region, const RoundShape& shape, std::uint64_t seed);
+
+  // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
+  [[nodiscard]] MaybeFailure fill();
+
+  // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.
+  [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
+
+ private:
+  struct Change {
+    std::byte* target;
+    const std::byte* source;
+  };
+  void choose();
+  void store() const;
+  [[nodiscard]] std::int32_t touch() const;
+
+  memlith_region* region_;
+  std::byte* base_;
+  RoundShape shape_;
+  Random random_;
+  std::vector<std::byte> source_;          // random content that changes are cut from, each time elsewhere
+  std::vector<std::uint32_t> page_order_;  // every page once; its start is shuffled anew each round
+  std::vector<Change> changes_;
+};
+
+}  // namespace memlith::tool
