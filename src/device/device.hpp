@@ -98,6 +98,8 @@ class Device {
 
   // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable.
   Status latch(Status status);
+  // `poisoned` once latched.
+  Status check_latch() const;
 
  protected:
   Device(DeviceCaps caps, std::string path) : caps_(caps), path_(std::move(path)) {}
@@ -107,8 +109,6 @@ class Device {
   virtual Status do_flush() = 0;
   virtual Status do_reserve(std::uint64_t bytes) = 0;
   virtual Status do_truncate(std::uint64_t bytes) = 0;
-
-  Status check_latch() const;
 
   DeviceCaps caps_;
   std::string path_;

@@ -116,6 +116,7 @@ class UringQueue final : public IoQueue {
 
   Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
     MEMLITH_TRY(wait(slot));
+    if (writes) MEMLITH_TRY(device_.check_latch());
     transfers_[slot] = Transfer{offset, memory, writes, true, kOk};
     return submit(slot);
   }
@@ -322,7 +323,8 @@ class PosixVolume final : public Volume {
 
   Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
     const std::string path = path_of(name);
-    int flags = O_CLOEXEC | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
+    // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
+    int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
     Descriptor descriptor(::open(path.c_str(), flags, 0644));
     if (descriptor.get() < 0) {
@@ -383,7 +385,7 @@ class PosixVolume final : public Volume {
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
     const std::string path = path_of(name);
-    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
     int result = 0;
     do {

@@ -190,6 +190,7 @@ struct SimVolume::File {
   SimBytes content;  // copied before the first write when an image shares it
   std::shared_ptr<std::vector<std::byte>> own;
   SimBytes flushed;
+  int holders = 0;      // of locks: -1 exclusive, else the number of readers
   int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
 
   ~File() {
@@ -473,15 +474,16 @@ class SimLock final : public VolumeLock {
 
 Result<std::unique_ptr<VolumeLock>> SimVolume::lock(std::string_view name, bool exclusive) {
   const std::lock_guard lock(mutex_);
-  int& holders = locks_[std::string(name)];
+  const auto found = names_.find(name);
+  if (found == names_.end()) return fail_errno(ENOENT, Detail::lock, "{}: cannot open it to lock it", path_of(name));
+  int& holders = found->second->holders;
   if (holders < 0 || (exclusive && holders > 0)) {
     return fail(Errc::busy, Detail::lock, "{}: cannot lock it: it is held", path_of(name));
   }
   holders = exclusive ? -1 : holders + 1;
-  auto release = [this, key = std::string(name), exclusive] {
+  auto release = [this, file = found->second, exclusive] {
     const std::lock_guard relock(mutex_);
-    int& held = locks_[key];
-    held = exclusive ? 0 : held - 1;
+    file->holders = exclusive ? 0 : file->holders - 1;
   };
   return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
 }

@@ -148,7 +148,6 @@ class SimVolume final : public Volume {
 
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<File>, std::less<>> names_;
-  std::map<std::string, int, std::less<>> locks_;  // -1 exclusive, else the number of readers
   std::uint32_t next_file_ = 0;
   bool recording_;
   SimTrace trace_;

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "base/random.hpp"
@@ -22,13 +21,17 @@ constexpr Arena kArenas[] = {{0x550000000000, 0x555000000000}, {0x200000000000, 
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 
-bool claimed(std::uint64_t begin, std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
-  return std::any_of(objects.begin(), objects.end(), [&](const ObjectInfo& object) {
-    return begin < object.address + object.reserve_bytes && object.address < begin + bytes;
-  });
-}
 
 }  // namespace
+
+Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
+  for (const ObjectInfo& object : objects) {
+    if (address >= object.address + object.reserve_bytes || object.address >= address + bytes) continue;
+    return fail(Errc::address_taken, Detail::mapping, "{} bytes at {:#x} overlap region \"{}\", which lies at {:#x} and may grow to {} bytes",
+                bytes, address, object.name, object.address, object.reserve_bytes);
+  }
+  return kOk;
+}
 
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   void* const wanted = reinterpret_cast<void*>(address);
@@ -55,8 +58,7 @@ Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<Ob
     if (bytes > (arena.end - arena.begin) / 2) continue;
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const std::uint64_t address = arena.begin + random.below((arena.end - arena.begin - bytes) / kGrain + 1) * kGrain;
-      if (claimed(address, bytes, objects)) continue;
-      if (const Status status = reserve_addresses(address, bytes); status.ok()) return address;
+      if (check_unclaimed(address, bytes, objects).ok() && reserve_addresses(address, bytes).ok()) return address;
     }
   }
   return fail(Errc::address_taken, Detail::mapping, "found no free range of {} bytes of addresses; ask for a smaller max_size", bytes);

@@ -39,10 +39,12 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
     return fail(Errc::invalid, Detail::argument, "region \"{}\": max_size {} is below its size {}", name, reserve, size_bytes);
   }
   std::uint64_t address = options.address;
-  if (address != 0) {
-    MEMLITH_TRY(reserve_addresses(address, reserve));
+  const std::vector<ObjectInfo> others = store.one_file() ? std::vector<ObjectInfo>{} : store.objects();
+  if (address == 0) {
+    MEMLITH_TRY_ASSIGN(address, choose_addresses(reserve, others));
   } else {
-    MEMLITH_TRY_ASSIGN(address, choose_addresses(reserve, store.one_file() ? std::vector<ObjectInfo>{} : store.objects()));
+    MEMLITH_TRY(check_unclaimed(address, reserve, others));
+    MEMLITH_TRY(reserve_addresses(address, reserve));
   }
   auto info = store.create(name, size_bytes, address, reserve);
   if (!info.ok()) release_addresses(address, reserve);
@@ -56,8 +58,10 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
 Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name, const RegionOptions& options) {
   MEMLITH_TRY(check_options(name, options));
   std::optional<ObjectInfo> info = store.find(name);
-  // The region of a one-file store is always there, but lies nowhere until it was opened for the first time.
-  const bool unplaced = info.has_value() && store.one_file() && info->address == 0;
+  // The region of a one-file store is always there, but lies nowhere until it was opened for the first time, and has no
+  // size until it was given one.
+  const bool unplaced = info.has_value() && store.one_file() &&
+                        (info->address == 0 || (info->size_bytes == 0 && options.size_bytes > 0));
   if (info.has_value() && options.create && options.exclusive && !unplaced) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store.path(), name);
   }

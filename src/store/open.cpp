@@ -19,6 +19,7 @@ constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
+constexpr int kOpenTries = 100;
 constexpr ObjectId kDirectory{0};
 constexpr ObjectId kFile{1};
 
@@ -89,16 +90,19 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
 }
 
 Status Store::open_or_create() {
-  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
-  if (there && options_.exclusive && options_.create) {
-    return fail(Errc::exists, Detail::open, "{}: there is a store already", path());
+  // Between looking and locking, somebody else may have created the store, or given up creating it: then look again.
+  for (int attempt = 0; lock_ == nullptr; ++attempt) {
+    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
+    if (there && options_.exclusive && options_.create) {
+      return fail(Errc::exists, Detail::open, "{}: there is a store already", path());
+    }
+    if (!there && !options_.create) {
+      return fail(Errc::not_found, Detail::open, "{}: there is no memlith store ({} is missing); create one, or check the path",
+                  path(), volume_.path_of(log_name()));
+    }
+    const Status status = there ? lock_log(log_name()) : create_files();
+    if (!status.ok() && (status.category != Errc::not_found || attempt == kOpenTries)) return status;
   }
-  if (!there && !options_.create) {
-    return fail(Errc::not_found, Detail::open, "{}: there is no memlith store ({} is missing); create one, or check the path",
-                path(), volume_.path_of(log_name()));
-  }
-  if (!there) MEMLITH_TRY(create_files());
-  if (lock_ == nullptr) MEMLITH_TRY(lock_log(log_name()));
   const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
   MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, Caching::direct));
 
@@ -166,7 +170,8 @@ Status Store::who_holds_it(Status status) {
 
 // ---- create ----------------------------------------------------------------------------------------------------
 
-// A new store appears with the rename of its finished log, so that a crash in the middle leaves no half store.
+// A new store appears with the rename of its finished log, so that a crash in the middle leaves no half store. Returns ok
+// without the lock when somebody else was faster.
 Status Store::create_files() {
   MEMLITH_TRY(check_before_create());
   const std::string fresh_name = log_name() + ".new";
@@ -177,9 +182,10 @@ Status Store::create_files() {
   }
   MEMLITH_TRY(lock_log(fresh_name));
   MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
-  if (there) {  // somebody else was faster
+  if (there) {
+    const Status removed = volume_.remove(fresh_name);
     lock_ = nullptr;
-    return kOk;
+    return removed;
   }
   MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, Caching::direct));
   MEMLITH_TRY(device->truncate(0));
@@ -218,11 +224,12 @@ Status Store::check_before_create() {
   MEMLITH_TRY(volume_.make_folder(""));
   MEMLITH_TRY_ASSIGN(const auto names, volume_.list(""));
   for (const std::string& name : names) {
-    if (name == "log.new" || name == "objects" || name == "lost+found") continue;
+    if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found") continue;
     return fail(Errc::invalid, Detail::open,
                 "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new store",
                 path(), name);
   }
+  if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // somebody was faster
   auto objects = volume_.list("objects");
   for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
     if (name == "0") continue;  // left by a creation that was interrupted

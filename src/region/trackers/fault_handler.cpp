@@ -45,8 +45,17 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
       if (end == 0 || address < begin || address >= end) continue;
       acquire(region);
       const std::uintptr_t page = address & ~(kPageBytes - 1);
-      const bool made = ::mprotect(reinterpret_cast<void*>(page), kPageBytes, PROT_READ | PROT_WRITE) == 0;
-      if (made) region.dirty[(page - begin) / kPageBytes].store(1, std::memory_order_relaxed);
+      bool made = ::mprotect(reinterpret_cast<void*>(page), kPageBytes, PROT_READ | PROT_WRITE) == 0;
+      if (made) {
+        region.dirty[(page - begin) / kPageBytes].store(1, std::memory_order_relaxed);
+      } else {
+        // Too many separate stretches for the kernel (vm.max_map_count). The whole region in one needs none of its own;
+        // the next persist then captures all of it, which is slow, and right.
+        made = ::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) == 0;
+        for (std::uintptr_t i = 0; made && i < (end - begin) / kPageBytes; ++i) {
+          region.dirty[i].store(1, std::memory_order_relaxed);
+        }
+      }
       release(region);
       if (!made) break;
       errno = saved_errno;
