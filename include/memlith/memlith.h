@@ -238,6 +238,8 @@ typedef struct memlith_report {
   uint32_t one_file;
   uint64_t log_bytes;
   uint64_t incarnation;      /* how often it was opened for writing */
+  uint32_t superblock_copies; /* whole ones, 1 or 2. A crash can leave 1; the next open for writing mends it */
+  uint32_t reserved;
 } memlith_report;
 
 /* Checks every structure on disk: both superblocks, slots, every frame in the log, the directory, and that each object's

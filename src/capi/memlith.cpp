@@ -426,6 +426,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     report.clean = inner.was_clean() ? 1 : 0;
     report.one_file = inner.one_file() ? 1 : 0;
     report.log_bytes = inner.log().capacity_bytes();
+    report.superblock_copies = inner.log().superblock_copies();
     report.incarnation = inner.log().superblock().incarnation;
     return write_info(target, report);
   });

@@ -330,11 +330,7 @@ class PosixVolume final : public Volume {
     if (descriptor.get() < 0) {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
-    struct stat info {};
-    if (::fstat(descriptor.get(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
-    if (!S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
-      return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
-    }
+    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     DeviceCaps caps;
     if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
     return std::unique_ptr<Device>(std::make_unique<PosixDevice>(std::move(descriptor), caps, path));
@@ -387,6 +383,7 @@ class PosixVolume final : public Volume {
     const std::string path = path_of(name);
     Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
+    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     int result = 0;
     do {
       result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
@@ -396,6 +393,13 @@ class PosixVolume final : public Volume {
   }
 
  private:
+  static Status check_ordinary(int fd, const std::string& path) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
+    if (S_ISREG(info.st_mode)) return kOk;
+    return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
+  }
+
   // Reopens with O_DIRECT; leaves everything as it is where the file system refuses.
   static void make_direct(const std::string& path, OpenMode mode, Descriptor& descriptor, DeviceCaps& caps) {
     const int access = mode == OpenMode::read_only ? O_RDONLY : O_RDWR;

@@ -124,7 +124,8 @@ Status Log::read_superblock() {
                 device_.path());
   }
   superblock_ = copies[newest];
-  found_clean_ = superblock_.clean == 1 && valid[0] && valid[1];
+  superblock_copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
+  found_clean_ = superblock_.clean == 1 && superblock_copies_ == 2;
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,

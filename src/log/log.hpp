@@ -147,6 +147,7 @@ class Log {
   // As found by open(). The clean mark is believed only while the copy written before it is whole too: if the newest copy
   // rotted away, the one that is left may be the mark of an earlier close, with commits behind it.
   [[nodiscard]] bool closed_cleanly() const { return found_clean_; }
+  [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // whole ones found by open()
   [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
   [[nodiscard]] std::uint64_t mapped_bytes() const;    // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
@@ -235,7 +236,8 @@ class Log {
   LogOptions options_;
   LogGeometry geometry_;
   Superblock superblock_{};      // as last read or written; under superblock_mutex_ once started
-  bool found_clean_ = false;     // constant after open()
+  std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
+  bool found_clean_ = false;       // constant after open()
   std::uint64_t log_id_ = 0;       // constant after open()
   std::uint64_t incarnation_ = 0;  // constant after start()
   LogPosition recovered_;          // constant after recover()

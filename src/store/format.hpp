@@ -44,8 +44,9 @@ inline constexpr std::size_t kNameBytesMax = 199;
 struct DirectoryHeader {  // docs/format.md#directory-header
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t next_id;  // no object had this number or a higher one
-  std::uint8_t reserved[232];
+  std::uint32_t next_id;     // no object had this number or a higher one
+  std::uint32_t live_count;  // of the entries; an entry lost to zeros would else look like one that was never there
+  std::uint8_t reserved[228];
   std::uint64_t checksum;  // of everything before it, seeded with log_id
 };
 static_assert(sizeof(DirectoryHeader) == kDirectoryEntryBytes);

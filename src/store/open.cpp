@@ -218,7 +218,8 @@ Status Store::check_before_create() {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (there && options_.exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", path());
     if (there) return kOk;
-    MEMLITH_TRY_ASSIGN(auto made, volume_.open(options_.file_name, OpenMode::create, Caching::buffered));
+    auto made = volume_.open(options_.file_name, OpenMode::create, Caching::buffered);
+    if (!made.ok() && (made.error().category != Errc::exists || options_.exclusive)) return made.error();
     return volume_.sync_folder("");
   }
   MEMLITH_TRY(volume_.make_folder(""));
@@ -309,7 +310,13 @@ Status Store::load_file_directory() {
 }
 
 Status Store::load_folder_directory() {
-  MEMLITH_TRY_ASSIGN(Device* const device, home(kDirectory));
+  auto opened = home(kDirectory);
+  if (!opened.ok() && opened.error().category == Errc::not_found) {
+    return fail(Errc::corrupt, Detail::directory, "{}: the directory of regions is missing, but there is a log; restore the file",
+                volume_.path_of(home_name(kDirectory)));
+  }
+  MEMLITH_TRY(opened.status());
+  Device* const device = *opened;
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   if (size < kDirectoryEntryBytes || size > kDirectoryBytesMax) {
     return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(), size,
@@ -351,6 +358,10 @@ Status Store::load_folder_directory() {
                   device->path(), slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
     }
     entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes}, slot});
+  }
+  if (entries_.size() != header.live_count) {
+    return fail(Errc::corrupt, Detail::directory, "{}: expected {} regions, found the entries of {}; the file was damaged or cut short",
+                device->path(), header.live_count, entries_.size());
   }
   return kOk;
 }

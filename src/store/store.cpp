@@ -109,11 +109,12 @@ DirectoryEntry Store::entry_bytes(const ObjectInfo& info) const {
   return entry;
 }
 
-DirectoryHeader Store::header_bytes() const {
+DirectoryHeader Store::header_bytes(std::uint64_t live_count) const {
   DirectoryHeader header{};
   header.magic = kDirectoryMagic;
   header.version = kFormatVersion;
   header.next_id = next_id_;
+  header.live_count = static_cast<std::uint32_t>(live_count);
   header.checksum = header_checksum(header, log_->log_id());
   return header;
 }
@@ -168,7 +169,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   {
     const std::lock_guard lock(directory_mutex_);
     ++next_id_;
-    header = header_bytes();
+    header = header_bytes(entries_.size() + 1);
   }
   const DirectoryEntry entry = entry_bytes(info);
   std::byte bytes[2 * kDirectoryEntryBytes];
@@ -187,15 +188,17 @@ Status Store::remove(ObjectId id) {
   if (one_file()) {
     return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead", path());
   }
-  Extent extent{kDirectory, 0, kDirectoryEntryBytes};
+  Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes}, {kDirectory, 0, kDirectoryEntryBytes}};
+  std::byte bytes[2 * kDirectoryEntryBytes] = {};  // the header, and an empty entry
   {
     const std::lock_guard lock(directory_mutex_);
     const Entry* const entry = find_entry(id);
     if (entry == nullptr) return fail(Errc::not_found, Detail::object, "{}: there is no object {}", path(), id.value);
-    extent.offset = entry->slot * kDirectoryEntryBytes;
+    extents[1].offset = entry->slot * kDirectoryEntryBytes;
+    const DirectoryHeader header = header_bytes(entries_.size() - 1);
+    std::memcpy(bytes, &header, sizeof header);
   }
-  const std::byte zeros[kDirectoryEntryBytes] = {};
-  MEMLITH_TRY(commit_directory({&extent, 1}, zeros));
+  MEMLITH_TRY(commit_directory(extents, bytes));
   {
     const std::lock_guard lock(directory_mutex_);
     std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });

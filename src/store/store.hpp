@@ -150,7 +150,7 @@ class Store {
   // store.cpp
   Result<Device*> home(ObjectId id);
   [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
-  [[nodiscard]] DirectoryHeader header_bytes() const;
+  [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const;
   Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);
   Entry* find_entry(ObjectId id);
   void checkpoint_loop();

@@ -87,7 +87,7 @@ TEST(FormatDocument, MatchesTheStructs) {
       {"directory header",
        {sizeof(DirectoryHeader),
         {FIELD(DirectoryHeader, magic), FIELD(DirectoryHeader, version), FIELD(DirectoryHeader, next_id),
-         FIELD(DirectoryHeader, reserved), FIELD(DirectoryHeader, checksum)}}},
+         FIELD(DirectoryHeader, live_count),         FIELD(DirectoryHeader, reserved), FIELD(DirectoryHeader, checksum)}}},
       {"directory entry",
        {sizeof(DirectoryEntry),
         {FIELD(DirectoryEntry, object), FIELD(DirectoryEntry, name), FIELD(DirectoryEntry, checksum)}}},
