@@ -106,7 +106,7 @@ struct StoreOptions {
   bool exclusive = false;
   bool read_only = false;
   bool manual_checkpoint = false;
-  std::uint64_t log_bytes = 0;      // 0 = 64 MiB
+  std::uint64_t log_bytes = 0;      // 0 = 128 MiB, 16 MiB for one file
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
 };

@@ -23,6 +23,7 @@ FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinish
 
 void FrameWriter::put(const void* bytes, std::uint64_t count) {
   MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
+  if (count == 0) return;  // `bytes` may be null then
   if (streamed_) {
     log_->stream_put(static_cast<const std::byte*>(bytes), count);
   } else {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kSlotBytesMax = 1 * kGiB;
 constexpr std::uint64_t kSlotCountMax = 1u << 20;
-constexpr std::uint64_t kZeroBytes = 1 * kMiB;
+constexpr std::uint64_t kZeroBytes = 2 * kMiB;  // large enough for huge pages
 
 // Zeros really written, so that a later flush has no metadata of the file system to move.
 Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end) {

@@ -13,7 +13,7 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kLogBytesDefault = 64 * kMiB;
+constexpr std::uint64_t kLogBytesDefault = 128 * kMiB;
 constexpr std::uint64_t kFileLogBytesDefault = 16 * kMiB;
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   MEMLITH_TRY(store->open_or_create());
   MEMLITH_TRY(store->recover());
   if (store->read_only()) return store;
-  store->leave_holder_note();
+  MEMLITH_TRY(store->leave_holder_note());
   Store* const self = store.get();
   if (store->options_.manual_checkpoint) {
     store->log_->set_relieve([self] { return self->checkpoint(); });
@@ -143,15 +143,14 @@ Status Store::lock_log(const std::string& name) {
 // ---- who has it open -------------------------------------------------------------------------------------------
 
 // Advisory: it tells a person whom to ask. The lock itself is the kernel's.
-void Store::leave_holder_note() {
-  auto block = AlignedBuffer::allocate(kPageBytes);
-  if (!block.ok()) return;
-  std::memset(block->data(), 0, block->size());
+Status Store::leave_holder_note() {
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer block, AlignedBuffer::allocate(kPageBytes));
+  std::memset(block.data(), 0, block.size());
   char host[65] = "?";
   (void)::gethostname(host, sizeof host - 1);
-  fmt::format_to_n(reinterpret_cast<char*>(block->data()), 500, "process {} ({}) on {}", ::getpid(),
+  fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "process {} ({}) on {}", ::getpid(),
                    program_invocation_short_name, host);
-  (void)log_device_->write(kHolderOffset, block->span().first(log_->superblock().block_bytes));
+  return log_device_->write(kHolderOffset, block.span().first(log_->superblock().block_bytes));
 }
 
 Status Store::who_holds_it(Status status) {
@@ -272,8 +271,8 @@ Status Store::recover() {
   if (!read_only()) {
     MEMLITH_TRY(write_home());
     MEMLITH_TRY(flush_homes());
-  } else if (one_file()) {
-    MEMLITH_TRY(write_object_home(kDirectory));  // into memory
+  } else {
+    MEMLITH_TRY(check_overlay());
   }
   MEMLITH_TRY(load_directory());
   MEMLITH_TRY(check_homes());
@@ -281,6 +280,27 @@ Status Store::recover() {
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
   MEMLITH_TRY(log_->start(log_->recovered(), client_bytes()));
   return remove_orphans();
+}
+
+// What write_home() would find out while writing, for a store that is only read.
+Status Store::check_overlay() {
+  for (const ObjectId object : overlay_.objects()) {
+    if (one_file() && object == kDirectory) {
+      MEMLITH_TRY(write_object_home(object));  // into memory
+      continue;
+    }
+    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(home_name(object)));
+    std::uint64_t size = 0;
+    if (there) {
+      MEMLITH_TRY_ASSIGN(Device* const device, home(object));
+      MEMLITH_TRY_ASSIGN(size, device->size());
+    }
+    MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+      if (offset + bytes.size() > size) unreachable_[object] = offset + bytes.size();
+      return kOk;
+    }));
+  }
+  return kOk;
 }
 
 Status Store::load_directory() { return one_file() ? load_file_directory() : load_folder_directory(); }
@@ -318,9 +338,9 @@ Status Store::load_folder_directory() {
   MEMLITH_TRY(opened.status());
   Device* const device = *opened;
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
-  if (size < kDirectoryEntryBytes || size > kDirectoryBytesMax) {
+  if (size < kDirectoryBytesFirst || size > kDirectoryBytesMax) {
     return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(), size,
-                kDirectoryEntryBytes, kDirectoryBytesMax);
+                kDirectoryBytesFirst, kDirectoryBytesMax);
   }
   directory_size_bytes_ = round_down(size, kDirectoryEntryBytes);
   std::vector<std::byte> bytes(directory_size_bytes_);

@@ -42,7 +42,7 @@ struct StoreOptions {
   std::uint64_t log_max_bytes = 0;
   std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
   LogOptions log;                // slot_count_max is set from log_max_bytes
-  std::uint64_t replay_bytes_max = 64 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
+  std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
@@ -136,8 +136,9 @@ class Store {
   Status create_files();
   Status lock_log(const std::string& name);
   Status who_holds_it(Status status);
-  void leave_holder_note();
+  Status leave_holder_note();
   Status recover();
+  Status check_overlay();
   Status read_store_header();
   Status load_directory();
   Status load_folder_directory();

@@ -27,6 +27,7 @@ void print_json(const StorePath& path, const memlith_report& report) {
               {"log_bytes", report.log_bytes},
               {"frames", report.frames},
               {"frame_bytes", report.frame_bytes},
+              {"superblock_copies", report.superblock_copies},
               {"incarnation", report.incarnation}});
 }
 
@@ -37,6 +38,9 @@ void print_text(const StorePath& path, const memlith_report& report) {
                          human_bytes(report.frame_bytes)));
   write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,
                          report.clean != 0 ? "closed cleanly" : "not closed: the next open for writing recovers it"));
+  if (report.superblock_copies < 2) {
+    write_line("  one of the two superblocks is not whole; a crash can do that, and the next open for writing mends it");
+  }
 }
 
 }  // namespace

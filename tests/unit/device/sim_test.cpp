@@ -350,6 +350,18 @@ TEST_F(Sim, LocksConflict) {
   EXPECT_OK(volume_.lock("a", true));
 }
 
+// A lock is on the file, not on its name: it follows a rename, as flock does.
+TEST_F(Sim, LocksFollowRenames) {
+  (void)create("a");
+  auto lock = must(volume_.lock("a", true));
+  ASSERT_OK(volume_.rename("a", "b"));
+  EXPECT_ERROR(Errc::busy, volume_.lock("b", true));
+  (void)create("a");
+  EXPECT_OK(volume_.lock("a", true)) << "another file under the old name";
+  lock = nullptr;
+  EXPECT_OK(volume_.lock("b", true));
+}
+
 // Names list by folder, folders once each.
 TEST_F(Sim, Lists) {
   for (const char* name : {"log", "objects/0", "objects/1"}) (void)create(name);

@@ -1,0 +1,217 @@
+// docs/guarantees.md, the C++ interface: the same promises with handles that close themselves, in any order, and a typed
+// root that is found again or refused, never guessed at.
+#include "memlith/memlith.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+template <class T>
+::testing::AssertionResult fine(const T& result) {
+  return result.ok() ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << result.error().message();
+}
+template <class T>
+::testing::AssertionResult refused(const T& result, std::int32_t category) {
+  if (result.ok()) return ::testing::AssertionFailure() << "ok";
+  if (result.error().category() == category && !result.error().message().empty()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << result.error().code() << ": " << result.error().message();
+}
+
+struct Notes {
+  std::uint64_t count = 100;
+  std::uint64_t extra = 7;
+};
+struct LargerNotes : Notes {
+  std::uint64_t more = 1;
+};
+
+class CppInterface : public ::testing::Test {
+ protected:
+  Store open() {
+    StoreOptions options;
+    options.create = true;
+    options.log_bytes = 1 << 20;
+    auto store = Store::open(folder_ / "store", options);
+    EXPECT_TRUE(fine(store));
+    return std::move(*store);
+  }
+  static Region open(const Store& store, const std::string& name = "main", Tracker tracker = Tracker::automatic) {
+    RegionOptions options;
+    options.create = true;
+    options.size = 1 << 16;
+    options.tracker = tracker;
+    auto region = store.region(name, options);
+    EXPECT_TRUE(fine(region));
+    return std::move(*region);
+  }
+  TempFolder folder_;
+};
+
+// A root is constructed once, found again with what was persisted, and is at the same address.
+TEST_F(CppInterface, RootIsFoundAgain) {
+  for (const Tracker tracker : {Tracker::automatic, Tracker::touched, Tracker::mprotect}) {
+    const std::string name = std::to_string(static_cast<int>(tracker));
+    const Notes* address = nullptr;
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      Store store = open();
+      Region region = open(store, name, tracker);
+      Notes* const notes = *region.root<Notes>();
+      if (round == 0) address = notes;
+      EXPECT_EQ(notes, address);
+      EXPECT_EQ(notes->count, 100 + round);
+      EXPECT_EQ(notes->extra, 7u);
+      ++notes->count;
+      EXPECT_TRUE(fine(region.touch(notes)));
+      EXPECT_TRUE(fine(region.persist()));
+      ++notes->extra;  // not persisted
+    }
+  }
+}
+
+// The first construction takes arguments, and is not durable before a persist.
+TEST_F(CppInterface, RootIsConstructedUntilPersisted) {
+  for (const std::uint64_t value : {5u, 6u, 7u}) {
+    Store store = open();
+    Region region = open(store);
+    EXPECT_EQ(**region.root<std::uint64_t>(1, value), value == 7 ? 6 : value);
+    if (value == 6) {
+      EXPECT_TRUE(fine(region.persist()));
+    }
+  }
+}
+
+// A root of another version or size is refused with both in the sentence; a region too small for it too.
+TEST_F(CppInterface, RootOfAnotherTypeIsRefused) {
+  Store store = open();
+  Region region = open(store);
+  ASSERT_TRUE(fine(region.root<Notes>(3)));
+  EXPECT_TRUE(fine(region.root<Notes>(3)));
+  EXPECT_TRUE(refused(region.root<Notes>(4), MEMLITH_INCOMPATIBLE));
+  const auto larger = region.root<LargerNotes>(3);
+  EXPECT_TRUE(refused(larger, MEMLITH_INCOMPATIBLE));
+  EXPECT_NE(larger.error().message().find("found version 3 with 16 bytes"), std::string::npos) << larger.error().message();
+  struct Huge {
+    char bytes[1 << 20];
+  };
+  EXPECT_TRUE(refused(region.root<Huge>(), MEMLITH_INVALID));
+  Region other = open(store, "other");
+  static_cast<char*>(other.address())[0] = 'x';  // something that is no root
+  EXPECT_TRUE(refused(other.root<Notes>(), MEMLITH_INCOMPATIBLE));
+}
+
+// A region that outlives its store, closed or destroyed, is harmless.
+TEST_F(CppInterface, RegionMayOutliveItsStore) {
+  {
+    Store store = open();
+    Region region = open(store);
+    EXPECT_TRUE(fine(store.close()));
+    EXPECT_TRUE(fine(store.close())) << "again";
+    EXPECT_TRUE(fine(region.close()));
+  }
+  auto store = std::make_unique<Store>(open());
+  Region region = open(*store);
+  Region moved(std::move(region));
+  store = nullptr;
+  EXPECT_TRUE(fine(moved.close()));
+}
+
+// Closing a region twice, or one that was moved from, is nothing.
+TEST_F(CppInterface, ClosingTwiceIsNothing) {
+  Store store = open();
+  Region region = open(store);
+  Region moved(std::move(region));
+  EXPECT_TRUE(fine(region.close()));
+  EXPECT_TRUE(fine(moved.close()));
+  EXPECT_TRUE(fine(moved.close()));
+  EXPECT_TRUE(fine(store.region("main"))) << "it was really closed";
+}
+
+// Handles move: the new one works, the old one closes nothing, assignment closes what was there in the end.
+TEST_F(CppInterface, HandlesMove) {
+  Store first = open();
+  Store store(std::move(first));
+  Region a = open(store, "a");
+  Region b = open(store, "b");
+  static_cast<char*>(b.address())[0] = 'b';
+  void* const address = b.address();
+  {
+    Region target = std::move(a);
+    target = std::move(b);
+    EXPECT_EQ(target.address(), address);
+    EXPECT_TRUE(fine(target.persist()));
+    EXPECT_EQ(target.info().name, std::string("b"));
+    EXPECT_TRUE(refused(store.region("b"), MEMLITH_BUSY));
+  }
+  EXPECT_TRUE(fine(store.region("b")));
+  Store other = std::move(store);
+  EXPECT_EQ(other.regions().size(), 2u);
+}
+
+// Several regions in one, all regions, and one, with growth.
+TEST_F(CppInterface, Persists) {
+  {
+    Store store = open();
+    Region a = open(store, "a");
+    Region b = open(store, "b");
+    auto* const in_a = static_cast<char*>(a.address());
+    auto* const in_b = static_cast<char*>(b.address());
+    const std::uint64_t frames = store.info().frames;
+    in_a[0] = in_b[0] = 1;
+    EXPECT_TRUE(fine(Store::persist({&a, &b})));
+    EXPECT_EQ(store.info().frames, frames + 1);
+    EXPECT_TRUE(fine(b.grow(1 << 17)));
+    in_a[1] = in_b[1 << 16] = 2;
+    EXPECT_TRUE(fine(store.persist()));
+    EXPECT_EQ(store.info().frames, frames + 2);
+    EXPECT_TRUE(fine(Store::persist({})));
+    EXPECT_TRUE(fine(store.checkpoint()));
+    EXPECT_TRUE(refused(a.grow(1), MEMLITH_INVALID));
+  }
+  Store store = open();
+  Region b = open(store, "b");
+  EXPECT_EQ(b.size(), 1u << 17);
+  EXPECT_EQ(static_cast<char*>(b.address())[1 << 16], 2);
+  ASSERT_EQ(store.regions().size(), 2u);
+  EXPECT_EQ(store.regions()[0].name, std::string("a"));
+  EXPECT_TRUE(fine(store.remove("a")));
+  EXPECT_TRUE(refused(store.remove("b"), MEMLITH_BUSY));
+  EXPECT_EQ(store.regions().size(), 1u);
+}
+
+// Errors carry their code and the sentence of their own call, not of a later one.
+TEST_F(CppInterface, ErrorsKeepTheirSentence) {
+  const auto missing = Store::open(folder_ / "missing");
+  const auto other = Store::open(folder_ / "other");
+  EXPECT_TRUE(refused(missing, MEMLITH_NOT_FOUND));
+  EXPECT_NE(missing.error().message().find("missing"), std::string::npos);
+  EXPECT_NE(other.error().message().find("other"), std::string::npos);
+  StoreOptions options;
+  options.create = options.read_only = true;
+  EXPECT_TRUE(refused(Store::open(folder_ / "store", options), MEMLITH_INVALID));
+  Store store = open();
+  EXPECT_TRUE(refused(store.region("none"), MEMLITH_NOT_FOUND));
+}
+
+// One ordinary file.
+TEST_F(CppInterface, OpensFiles) {
+  write_file(folder_ / "file", "0123456789");
+  StoreOptions options;
+  options.create = true;
+  {
+    auto store = Store::open_file(folder_ / "file", options);
+    ASSERT_TRUE(fine(store));
+    auto region = store->region("file");
+    ASSERT_TRUE(fine(region));
+    EXPECT_EQ(region->size(), 10u);
+    static_cast<char*>(region->address())[9] = 'X';
+    EXPECT_TRUE(fine(region->persist()));
+    EXPECT_EQ(store->info().one_file, 1u);
+  }
+  EXPECT_EQ(read_file(folder_ / "file"), "012345678X");
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,291 @@
+// docs/guarantees.md, "errors": what the machine refuses (permission, a read-only file system, space) is told as such, names
+// the file, changes nothing, and the store goes on as soon as it can.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+// Runs `body` in a child, where it may change user or mounts. The body returns what went wrong, or nothing; "skip: why"
+// where the machine does not let it.
+std::string in_child(const std::function<std::string()>& body) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    const std::string text = body();
+    if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char buffer[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) text += "the child ended with status " + std::to_string(status);
+  return text;
+}
+
+#define EXPECT_IN_CHILD(body)                                         \
+  do {                                                                \
+    const std::string outcome = in_child(body);                       \
+    if (outcome.starts_with("skip: ")) GTEST_SKIP() << outcome.substr(6); \
+    EXPECT_EQ(outcome, "");                                           \
+  } while (false)
+
+// "" where the outcome is this error and its text names `path`.
+template <class T>
+std::string unless_error(const char* what, const T& outcome, Errc category, const std::string& path) {
+  const Status status = status_of(outcome);
+  if (status.category != category) return std::string(what) + ": " + (status.ok() ? "ok" : told(status)) + "\n";
+  if (last_error_text().find(path) == std::string_view::npos) return std::string(what) + " names no file: " + told(status) + "\n";
+  return "";
+}
+template <class T>
+std::string unless_ok(const char* what, const T& outcome) {
+  const Status status = status_of(outcome);
+  return status.ok() ? "" : std::string(what) + ": " + told(status) + "\n";
+}
+
+// A mount namespace of the child's own, so that nothing mounted outlives it.
+std::string own_mounts() {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return std::string("skip: no mount namespace: ") + std::strerror(errno);
+  }
+  return "";
+}
+std::string become_nobody() {
+  if (::setegid(65534) != 0 || ::seteuid(65534) != 0) return std::string("skip: cannot change user: ") + std::strerror(errno);
+  return "";
+}
+
+StoreOptions opening(bool create = false, bool read_only = false) {
+  StoreOptions options = tiny_options();
+  options.create = create;
+  options.read_only = read_only;
+  return options;
+}
+
+class Environment : public ::testing::Test {
+ protected:
+  Environment() { ::chmod(folder_.path().c_str(), 0755); }
+  // A store with object "a" that holds 7s, left with its commit in the log.
+  void make_store() {
+    auto store = must(Store::open(*volume_, opening(true)));
+    const ObjectId a = create_object(*store, "a", 8192);
+    EXPECT_OK(commit(*store, {{a, 0, filled(8192, 7)}}));
+  }
+  static std::string unless_sevens(Store& store) {
+    return content_of(store, store.find("a")->id) == filled(8192, 7) ? "" : "the content is not what was committed\n";
+  }
+
+  TempFolder folder_;
+  std::string path_ = folder_ / "store";
+  std::unique_ptr<Volume> volume_ = make_posix_volume(path_);
+};
+
+// On a read-only file system a store can be read, not written, and the error says so.
+TEST_F(Environment, ReadOnlyFileSystem) {
+  make_store();
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    if (::mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+        ::mount(nullptr, path_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
+      return "skip: no bind mount";
+    }
+    std::string wrong = unless_error("open", Store::open(*volume_, opening()), Errc::read_only, path_);
+    auto reader = Store::open(*volume_, opening(false, true));
+    wrong += unless_ok("read", reader);
+    if (reader.ok()) wrong += unless_sevens(**reader);
+    return wrong;
+  });
+  EXPECT_OK(Store::open(*volume_, opening()));
+}
+
+// Nor can one be made there.
+TEST_F(Environment, CreatingOnAReadOnlyFileSystem) {
+  ASSERT_OK(volume_->make_folder(""));
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    if (::mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
+        ::mount(nullptr, path_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
+      return "skip: no bind mount";
+    }
+    const auto below = make_posix_volume(path_ + "/below");
+    return unless_error("create in it", Store::open(*volume_, opening(true)), Errc::read_only, path_) +
+           unless_error("create below it", Store::open(*below, opening(true)), Errc::read_only, path_ + "/below");
+  });
+}
+
+// Without write permission a store can be read; without read permission it cannot; each error names what it could not open.
+TEST_F(Environment, MissingPermission) {
+  make_store();
+  EXPECT_IN_CHILD([&]() -> std::string {
+    ::chmod((path_ + "/objects/1").c_str(), 0600);
+    if (auto reason = become_nobody(); !reason.empty()) return reason;
+    std::string wrong = unless_error("write", Store::open(*volume_, opening()), Errc::permission, path_ + "/log");
+    wrong += unless_error("read without a home", Store::open(*volume_, opening(false, true)), Errc::permission, path_ + "/objects/1");
+    if (::seteuid(0) != 0) return "cannot go back";
+    ::chmod((path_ + "/objects/1").c_str(), 0644);
+    if (auto reason = become_nobody(); !reason.empty()) return reason;
+    {
+      auto reader = Store::open(*volume_, opening(false, true));
+      wrong += unless_ok("read", reader);
+      if (reader.ok()) wrong += unless_sevens(**reader);
+    }
+    if (::seteuid(0) != 0) return "cannot go back";
+    ::chmod((path_ + "/log").c_str(), 0600);
+    if (auto reason = become_nobody(); !reason.empty()) return reason;
+    return wrong + unless_error("read without the log", Store::open(*volume_, opening(false, true)), Errc::permission, path_ + "/log");
+  });
+}
+
+// A folder that one may not write to gets no store, and keeps nothing of the attempt.
+TEST_F(Environment, NoPermissionToCreate) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = become_nobody(); !reason.empty()) return reason;
+    StoreOptions file = opening(true);
+    file.kind = StoreKind::one_file;
+    file.file_name = "data";
+    const auto here = make_posix_volume(folder_.path());
+    return unless_error("create", Store::open(*volume_, opening(true)), Errc::permission, path_) +
+           unless_error("create a file", Store::open(*here, file), Errc::permission, folder_.path());
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+// What a full disk does to a store on the volume, whose folder is there already: every step says no_space, nothing that
+// was committed is lost, and with space again everything goes on.
+std::string live_on_a_full_disk(const std::string& path) {
+  const auto volume = make_posix_volume(path + "/store");
+  StoreOptions options = tiny_options();
+  options.log_max_bytes = 64 * kMiB;
+  auto opened = Store::open(*volume, options);
+  if (!opened.ok()) return unless_ok("create", opened);
+  RegionOptions wanted;
+  wanted.create = true;
+  wanted.size_bytes = 1 * kMiB;
+  auto region = Region::open(**opened, "a", wanted);
+  if (!region.ok()) return unless_ok("region", region);
+  Region& a = **region;
+  put(a, 0, 1);
+  std::string wrong = unless_ok("persist", persist(a));
+
+  // Fill the disk to the last block.
+  const int filler = ::open((path + "/filler").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  const std::string chunk(4096, 'f');
+  while (::write(filler, chunk.data(), chunk.size()) > 0) continue;
+  ::fsync(filler);
+
+  wanted.size_bytes = 32 * kMiB;
+  wrong += unless_error("create on a full disk", Region::open(**opened, "b", wanted), Errc::no_space, path);
+  wrong += unless_error("grow on a full disk", a.grow(32 * kMiB), Errc::no_space, path);
+  if (a.size() != 1 * kMiB) wrong += "the size changed\n";
+  put(a, 8, 2);
+  wrong += unless_ok("a small persist needs no space", persist(a));
+  for (std::uint64_t offset = 0; offset < kMiB; offset += 8) put(a, offset, 3);
+  wrong += unless_error("a persist that needs a larger log", persist(a), Errc::no_space, path);
+  wrong += unless_error("again", persist(a), Errc::no_space, path);
+  if ((*opened)->log().poisoned()) wrong += "poisoned by a full disk\n";
+  wrong += unless_ok("checkpoint", (*opened)->checkpoint());
+  if (get(a, 16) != 3) wrong += "memory lost a store\n";
+
+  ::close(filler);
+  ::unlink((path + "/filler").c_str());
+  wrong += unless_ok("persist with space again", persist(a));
+  region->reset();
+  wrong += unless_ok("close", (*opened)->close());
+  *opened = nullptr;
+  auto again = Store::open(*volume, options);
+  if (!again.ok()) return wrong + unless_ok("open again", again);
+  auto found = Region::open(**again, "a", {});
+  if (!found.ok()) return wrong + unless_ok("region again", found);
+  for (std::uint64_t offset = 0; offset < kMiB; offset += 8) {
+    if (get(**found, offset) != 3) return wrong + "a committed store is lost\n";
+  }
+  return wrong;
+}
+
+// A full tmpfs.
+TEST_F(Environment, FullTmpfs) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=8m") != 0) return "skip: cannot mount a tmpfs";
+    return live_on_a_full_disk(folder_.path());
+  });
+}
+
+// A full ext4.
+TEST_F(Environment, FullExt4) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    const std::string image = folder_ / "image";
+    const std::string mount = folder_ / "disk";
+    std::filesystem::create_directory(mount);
+    write_file(image, std::string(24 << 20, '\0'));
+    const std::string command = "(mkfs.ext4 -q -F -m 0 " + image + " && mount -o loop " + image + " " + mount + ") >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) return "skip: cannot mount an ext4 image";
+    const std::string wrong = live_on_a_full_disk(mount);
+    (void)::umount(mount.c_str());
+    return wrong;
+  });
+}
+
+// A disk too small for the store's log: no_space, and what was begun does not keep the space.
+TEST_F(Environment, DiskTooSmallForTheStore) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=8m") != 0) return "skip: cannot mount a tmpfs";
+    StoreOptions options;
+    options.create = true;  // 64 MiB of log
+    std::string wrong = unless_error("create", Store::open(*volume_, options), Errc::no_space, path_);
+    return wrong + unless_ok("create a small one instead", Store::open(*volume_, tiny_options()));
+  });
+}
+
+// On a file system without O_DIRECT, or with, everything works the same.
+TEST(EnvironmentShm, StoreOnDevShm) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
+  const TempFolder folder("/dev/shm");
+  const auto volume = make_posix_volume(folder / "store");
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    auto store = must(Store::open(*volume, tiny_options()));
+    RegionOptions options;
+    options.create = true;
+    options.size_bytes = 1 * kMiB;
+    auto region = must(Region::open(*store, "a", options));
+    EXPECT_EQ(get(*region, 0), round - 1);
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      put(*region, i * 8192, round);
+      ASSERT_OK(persist(*region));
+    }
+  }
+}
+
+// Paths in folders that are not there, or that are files, are told by name.
+TEST_F(Environment, BadPaths) {
+  const auto nowhere = make_posix_volume(folder_ / "no/such/store");
+  EXPECT_EQ(unless_error("open", Store::open(*nowhere, opening()), Errc::not_found, "no/such/store"), "");
+  EXPECT_EQ(unless_error("create", Store::open(*nowhere, opening(true)), Errc::not_found, "no/such/store"), "");
+  write_file(folder_ / "plain", "x");
+  const auto file = make_posix_volume(folder_ / "plain");
+  EXPECT_EQ(unless_error("open", Store::open(*file, opening()), Errc::not_found, "plain"), "");
+  EXPECT_EQ(unless_error("create", Store::open(*file, opening(true)), Errc::exists, "plain"), "");
+}
+
+}  // namespace
+}  // namespace memlith::test

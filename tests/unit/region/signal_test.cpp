@@ -1,0 +1,144 @@
+// docs/guarantees.md, "the mprotect tracker": it catches its own faults and hands every other on; a program's own handlers
+// and a program's own crashes are what they would be without it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+// Each death test runs in a process of its own, where no other test has installed anything.
+class MprotectSignalsDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    ::setenv("MEMLITH_TEST_DIR", folder_.path().c_str(), 1);  // what the dead leave behind goes with this folder
+  }
+  TempFolder folder_;
+  static volatile char* forbidden_page() {
+    return static_cast<volatile char*>(::mmap(nullptr, kPageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+};
+
+void with_info(int, siginfo_t* info, void*) { ::_exit(info->si_addr != nullptr ? 42 : 1); }
+void without_info(int) { ::_exit(43); }
+
+// A handler that the program installed before still gets faults outside all regions, in either form.
+TEST_F(MprotectSignalsDeathTest, EarlierHandlersGetTheirFaults) {
+  for (const bool info : {true, false}) {
+    EXPECT_EXIT(
+        {
+          struct sigaction action {};
+          if (info) {
+            action.sa_sigaction = with_info;
+            action.sa_flags = SA_SIGINFO;
+          } else {
+            action.sa_handler = without_info;
+          }
+          ::sigaction(SIGSEGV, &action, nullptr);
+          RegionWorld world(TrackerKind::mprotect, tiny_options());
+          put(world.open("a", 64 * kKiB), 0, 1);
+          if (!persist(world["a"]).ok()) ::_exit(1);
+          put(world["a"], 0, 2);
+          *forbidden_page() = 1;
+          ::_exit(2);
+        },
+        ::testing::ExitedWithCode(info ? 42 : 43), "");
+  }
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // the sanitizer's own handler reports the fault and exits
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// A wild store with nobody to catch it ends the program by SIGSEGV, and does not loop.
+TEST_F(MprotectSignalsDeathTest, WildStoresStillEndTheProgram) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
+  EXPECT_EXIT(
+      {
+        RegionWorld world(TrackerKind::mprotect, tiny_options());
+        put(world.open("a", 64 * kKiB), 0, 1);
+        *forbidden_page() = 1;
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+// So does a store behind the end of a region, in the addresses set aside for its growth.
+TEST_F(MprotectSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
+  for (const TrackerKind kind : {TrackerKind::mprotect, TrackerKind::scan}) {
+    EXPECT_EXIT(
+        {
+          RegionWorld world(kind, tiny_options());
+          Region& region = world.open("a", 64 * kKiB);
+          *reinterpret_cast<volatile char*>(region.address() + region.size()) = 1;
+        },
+        ::testing::KilledBySignal(SIGSEGV), "");
+  }
+}
+
+// errno is what it was, whatever the handler did between two instructions of the program.
+TEST(MprotectSignals, KeepErrno) {
+  RegionWorld world(TrackerKind::mprotect, tiny_options());
+  Region& region = world.open("a", 64 * kKiB);
+  errno = 1234;
+  *reinterpret_cast<volatile char*>(region.address()) = 1;
+  EXPECT_EQ(errno, 1234);
+}
+
+// A store from within another signal's handler is seen like any other.
+TEST(MprotectSignals, StoresFromHandlers) {
+  static RegionWorld* world = nullptr;
+  RegionWorld here(TrackerKind::mprotect, tiny_options());
+  world = &here;
+  here.open("a", 64 * kKiB);
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { *reinterpret_cast<volatile std::uint64_t*>((*world)["a"].address() + 8192) = 77; };
+  ::sigemptyset(&action.sa_mask);  // a handler that blocks SIGSEGV itself cannot store to the region
+  ::sigaction(SIGUSR1, &action, &before);
+  ::raise(SIGUSR1);
+  ::sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_OK(persist(here["a"]));
+  here.crash();
+  EXPECT_EQ(get(here.open("a"), 8192), 77u);
+}
+
+// Stores to every other page of a large region: more separate page ranges than the kernel keeps for a process
+// (vm.max_map_count, 65,530). They are stores like any other, not the end of the program.
+TEST_F(MprotectSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
+  EXPECT_EXIT(
+      {
+        StoreOptions options = tiny_options();
+        options.log_max_bytes = 1 * kGiB;
+        RegionWorld world(TrackerKind::mprotect, options);
+        constexpr std::uint64_t kPages = 150'000;
+        Region& region = world.open("a", kPages * kPageBytes);
+        for (std::uint64_t page = 0; page < kPages; page += 2) {
+          *reinterpret_cast<volatile char*>(region.address() + page * kPageBytes) = 1;
+        }
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+// Regions come and go, more of them over time than there are places in the handler's table, which are used again.
+TEST(MprotectSignals, PlacesAreUsedAgain) {
+  RegionWorld world(TrackerKind::mprotect, tiny_options());
+  for (std::uint64_t i = 1; i <= 300; ++i) {
+    put(world.open("a", 8 * kKiB), 0, i);
+    ASSERT_OK(persist(world["a"]));
+    world.close("a");
+  }
+  EXPECT_EQ(get(world.open("a"), 0), 300u);
+}
+
+}  // namespace
+}  // namespace memlith::test

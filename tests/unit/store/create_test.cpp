@@ -1,0 +1,199 @@
+// docs/guarantees.md, "creating": a store or an object is there whole or not at all; a full disk is an error that changes
+// nothing; of several who create at once one wins and the others hear that it is in use.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <thread>
+
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using Kind = SimFaults::Kind;
+
+class CreateStore : public ::testing::Test {
+ protected:
+  std::unique_ptr<Store> open() { return must(Store::open(volume_, tiny_options())); }
+  SimVolume volume_;
+};
+
+// A disk that is full at any step of an object's creation: no_space, the store goes on, and later there is room again.
+TEST_F(CreateStore, FullDiskLeavesTheStoreUsable) {
+  auto store = open();
+  const ObjectId first = create_object(*store, "first", 4096);
+  std::uint64_t fired = 0;
+  for (std::uint64_t nth = 0; nth < 10; ++nth) {
+    volume_.faults().plan(Kind::no_space, nth);
+    const auto made = store->create("n" + std::to_string(nth), 4096, 0x510000000000, 1 * kGiB);
+    volume_.faults().clear();
+    if (volume_.faults().fired(Kind::no_space) == fired) break;  // beyond the last step
+    fired = volume_.faults().fired(Kind::no_space);
+    EXPECT_ERROR(Errc::no_space, made);
+    EXPECT_EQ(store->objects().size(), 1u);
+    EXPECT_EQ(volume_.image().files.size(), 3u) << "the file of the failed creation is still there";
+    ASSERT_OK(commit(*store, {{first, 0, filled(10, static_cast<int>(nth) + 1)}}));
+  }
+  EXPECT_GE(fired, 2u);
+  EXPECT_OK(store->create("later", 4096, 0x510000000000, 1 * kGiB));
+  store = nullptr;
+  store = open();
+  EXPECT_EQ(content_of(*store, first)[0], static_cast<std::byte>(fired));
+}
+
+// The same where the directory itself has to grow.
+TEST_F(CreateStore, FullDiskWhenTheDirectoryGrows) {
+  auto store = open();
+  for (int i = 0; i < 63; ++i) (void)create_object(*store, std::to_string(i), 4096);
+  volume_.faults().plan(Kind::no_space, 0);
+  EXPECT_ERROR(Errc::no_space, store->create("64th", 4096, 0x510000000000, 1 * kGiB));
+  EXPECT_EQ(volume_.faults().fired(Kind::no_space), 1u);
+  EXPECT_OK(store->create("64th", 4096, 0x510000000000, 1 * kGiB));
+  store = nullptr;
+  EXPECT_EQ(open()->objects().size(), 64u);
+}
+
+// A full disk while the store itself is created, at any step: no_space, and the next attempt succeeds.
+TEST_F(CreateStore, FullDiskWhileTheStoreIsMade) {
+  std::uint64_t nth = 0;
+  for (;; ++nth) {
+    SimVolume volume;
+    volume.faults().plan(Kind::no_space, nth);
+    const auto store = Store::open(volume, tiny_options());
+    if (volume.faults().fired(Kind::no_space) == 0) break;
+    EXPECT_ERROR(Errc::no_space, store) << nth;
+    EXPECT_OK(Store::open(volume, tiny_options())) << nth;
+  }
+  EXPECT_GE(nth, 4u);
+}
+
+// A log that cannot grow because the disk is full: no_space, nothing changed, smaller commits go on.
+TEST_F(CreateStore, FullDiskWhenTheLogGrows) {
+  auto store = open();
+  const ObjectId a = create_object(*store, "a", 1 * kMiB);
+  volume_.faults().plan(Kind::no_space, 0);
+  EXPECT_ERROR(Errc::no_space, commit(*store, {{a, 0, filled(150 * kKiB, 1)}}));
+  EXPECT_EQ(volume_.faults().fired(Kind::no_space), 1u);
+  EXPECT_FALSE(store->log().poisoned());
+  ASSERT_OK(commit(*store, {{a, 0, filled(1000, 2)}}));
+  ASSERT_OK(commit(*store, {{a, 2000, filled(150 * kKiB, 3)}}));
+  store = nullptr;
+  store = open();
+  EXPECT_EQ(content_of(*store, a)[999], std::byte{2});
+  EXPECT_EQ(content_of(*store, a)[2000], std::byte{3});
+}
+
+// A folder with something else in it is not taken for a store's.
+TEST(CreateStoreInFolder, NotAmongOtherFiles) {
+  const TempFolder folder;
+  write_file(folder / "precious", "x");
+  auto volume = make_posix_volume(folder.path());
+  EXPECT_ERROR(Errc::invalid, Store::open(*volume, tiny_options()));
+  EXPECT_NE(last_error_text().find("precious"), std::string_view::npos) << last_error_text();
+  EXPECT_EQ(read_folder(folder.path()).size(), 1u);
+}
+
+// A volume on which somebody else gets in between: before its n-th call it runs `intrusion`, once.
+class IntrudedVolume final : public Volume {
+ public:
+  IntrudedVolume(std::string path, std::uint64_t nth, std::function<void()> intrusion)
+      : inner_(make_posix_volume(std::move(path))), left_(nth), intrusion_(std::move(intrusion)) {}
+  Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
+    return step().open(name, mode, caching);
+  }
+  Result<bool> exists(std::string_view name) override { return step().exists(name); }
+  Result<std::vector<std::string>> list(std::string_view folder) override { return step().list(folder); }
+  Status make_folder(std::string_view name) override { return step().make_folder(name); }
+  Status rename(std::string_view from, std::string_view to) override { return step().rename(from, to); }
+  Status remove(std::string_view name) override { return step().remove(name); }
+  Status sync_folder(std::string_view name) override { return step().sync_folder(name); }
+  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override { return step().lock(name, exclusive); }
+  std::string path_of(std::string_view name) const override { return inner_->path_of(name); }
+  bool intruded() const { return intruded_; }
+
+ private:
+  Volume& step() {
+    if (!intruded_ && left_-- == 0) {
+      intruded_ = true;
+      intrusion_();
+    }
+    return *inner_;
+  }
+  std::unique_ptr<Volume> inner_;
+  std::uint64_t left_;
+  std::function<void()> intrusion_;
+  bool intruded_ = false;
+};
+
+// Two create one store, the second in between any two steps of the first, keeping it or closing it at once: each has it
+// or hears `busy`, never anything else, and no scaffolding is left.
+TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
+  for (const StoreKind kind : {StoreKind::folder, StoreKind::one_file}) {
+    for (const bool keeps : {true, false}) {
+      StoreOptions options = tiny_options();
+      options.kind = kind;
+      options.file_name = "data";
+      for (std::uint64_t nth = 0;; ++nth) {
+        const TempFolder folder;
+        SCOPED_TRACE("before call " + std::to_string(nth) + (keeps ? ", kept" : ", closed") + ", kind " + std::to_string(static_cast<int>(kind)));
+        auto other_volume = make_posix_volume(folder.path());
+        std::unique_ptr<Store> kept;
+        IntrudedVolume volume(folder.path(), nth, [&] {
+          auto other = Store::open(*other_volume, options);
+          if (other.ok()) {
+            kept = std::move(*other);
+          } else {
+            EXPECT_ERROR(Errc::busy, other) << "the second";
+          }
+          if (!keeps) kept = nullptr;
+        });
+        {
+          auto store = Store::open(volume, options);
+          if (!volume.intruded()) break;
+          EXPECT_TRUE(store.ok() || is_error(store, Errc::busy)) << "the first: " << told(store.status());
+          EXPECT_TRUE(store.ok() || kept != nullptr) << "nobody has it: " << last_error_text();
+          EXPECT_FALSE(store.ok() && kept != nullptr) << "both have it";
+        }
+        kept = nullptr;
+        EXPECT_OK(Store::open(*other_volume, options));
+        EXPECT_FALSE(std::filesystem::exists(folder / "log.new") || std::filesystem::exists(folder / "data.memlith.new"));
+      }
+    }
+  }
+}
+
+// Eight openers create one store at the same moment, again and again: one of them has it, the others hear `busy`, and no
+// scaffolding is left.
+TEST(CreateStoreInFolder, ManyAtOnce) {
+  for (int round = 0; round < 40; ++round) {
+    const TempFolder folder;
+    constexpr int kOpeners = 8;
+    std::barrier together(kOpeners);
+    std::barrier done(kOpeners);
+    std::atomic<int> opened{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kOpeners; ++i) {
+      threads.emplace_back([&] {
+        auto volume = make_posix_volume(folder / "store");
+        together.arrive_and_wait();
+        auto store = Store::open(*volume, tiny_options());
+        if (store.ok()) {
+          ++opened;
+        } else {
+          EXPECT_ERROR(Errc::busy, store) << "round " << round;
+        }
+        done.arrive_and_wait();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LE(opened.load(), 1);
+    auto volume = make_posix_volume(folder / "store");
+    EXPECT_OK(Store::open(*volume, tiny_options()));
+    EXPECT_FALSE(std::filesystem::exists(folder / "store/log.new")) << "round " << round;
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,163 @@
+// docs/guarantees.md, "one-file stores": the file is the user's. Its length and bytes follow commits only; after a clean
+// close it is complete without its log; a crash undoes what was not committed.
+#include <gtest/gtest.h>
+
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr ObjectId kFile{1};
+
+class OneFileStore : public ::testing::Test {
+ protected:
+  static StoreOptions options() {
+    StoreOptions result = tiny_options();
+    result.kind = StoreKind::one_file;
+    result.file_name = "data";
+    return result;
+  }
+  void open() { store_ = must(Store::open(*volume_, options())); }
+  void drop() { store_ = nullptr; }
+  void close() {
+    EXPECT_OK(store_->close());
+    store_ = nullptr;
+  }
+  void place(std::uint64_t bytes) { EXPECT_OK(store_->create("file", bytes, 0x510000000000, 1 * kGiB)); }
+  std::string file() const { return read_file(folder_ / "data"); }
+  std::uint64_t size() const { return store_->find("file")->size_bytes; }
+
+  TempFolder folder_;
+  std::unique_ptr<Volume> volume_ = make_posix_volume(folder_.path());
+  std::unique_ptr<Store> store_;
+};
+
+// A file that is there is adopted as it is, with a length that is no multiple of anything.
+TEST_F(OneFileStore, AdoptsAFile) {
+  write_file(folder_ / "data", std::string(10'001, 'u'));
+  open();
+  EXPECT_EQ(size(), 10'001u);
+  EXPECT_EQ(content_of(*store_, kFile), filled(10'001, 'u'));
+  place(10'001);
+  ASSERT_OK(commit(*store_, {{kFile, 10'000, filled(1, 'v')}}));
+  EXPECT_EQ(file(), std::string(10'001, 'u')) << "only replay writes the file";
+  close();
+  EXPECT_EQ(file(), std::string(10'000, 'u') + "v");
+}
+
+// A missing file is made, empty, when asked to create, and not otherwise.
+TEST_F(OneFileStore, MakesAMissingFile) {
+  StoreOptions plain = options();
+  plain.create = false;
+  EXPECT_ERROR(Errc::not_found, Store::open(*volume_, plain));
+  EXPECT_TRUE(read_folder(folder_.path()).empty());
+  open();
+  EXPECT_EQ(size(), 0u);
+  close();
+  EXPECT_EQ(file(), "");
+  EXPECT_OK(Store::open(*volume_, plain));
+}
+
+// After a clean close the file alone holds everything: its log may be deleted.
+TEST_F(OneFileStore, FileAloneIsCompleteAfterClose) {
+  open();
+  place(5000);
+  ASSERT_OK(commit(*store_, {{kFile, 0, filled(5000, 'a')}}));
+  close();
+  EXPECT_EQ(file(), std::string(5000, 'a'));
+  std::filesystem::remove(folder_ / "data.memlith");
+  open();
+  EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
+}
+
+// What was committed survives a drop; the home gets it at the next open.
+TEST_F(OneFileStore, CommitsSurviveACrash) {
+  open();
+  place(5000);
+  ASSERT_OK(commit(*store_, {{kFile, 4000, filled(1000, 'a')}}));
+  drop();
+  open();
+  EXPECT_EQ(file(), std::string(4000, '\0') + std::string(1000, 'a'));
+  EXPECT_EQ(store_->find("file")->address, 0x510000000000u);
+}
+
+// Growth that was committed stays; growth that was only reserved is undone by a crash, and by a clean close.
+TEST_F(OneFileStore, OnlyCommittedGrowthStays) {
+  open();
+  place(5000);
+  ASSERT_OK(store_->reserve_home(kFile, 7001));
+  ASSERT_OK(commit(*store_, {{kFile, 7000, filled(1, 'z')}}, {{kFile, 7001}}));
+  ASSERT_OK(store_->reserve_home(kFile, 20'000));
+  EXPECT_EQ(file().size(), 20'000u);
+  drop();
+  open();
+  EXPECT_EQ(size(), 7001u);
+  EXPECT_EQ(file().size(), 7001u);
+  EXPECT_EQ(file().back(), 'z');
+  ASSERT_OK(store_->reserve_home(kFile, 20'000));
+  close();
+  EXPECT_EQ(file().size(), 7001u);
+}
+
+// Between two uses the file is the user's own: a longer or shorter one is taken as it is.
+TEST_F(OneFileStore, LengthBetweenUsesIsTheUsers) {
+  open();
+  place(5000);
+  close();
+  for (const std::size_t length : {std::size_t{100}, std::size_t{0}, std::size_t{9000}}) {
+    write_file(folder_ / "data", std::string(length, 'x'));
+    open();
+    EXPECT_EQ(size(), length);
+    EXPECT_EQ(content_of(*store_, kFile), filled(length, 'x'));
+    close();
+    EXPECT_EQ(file(), std::string(length, 'x'));
+  }
+}
+
+// A file cut short by somebody else while commits wait for it is corrupt, with both lengths in the message; a missing one
+// too. Nothing is changed, so that it can be put back.
+TEST_F(OneFileStore, FileDamagedBehindOurBack) {
+  open();
+  place(5000);
+  ASSERT_OK(commit(*store_, {{kFile, 0, filled(5000, 'a')}}));
+  drop();
+  const std::string whole = file();
+  const std::string log = read_file(folder_ / "data.memlith");
+  std::filesystem::resize_file(folder_ / "data", 4000);
+  EXPECT_ERROR(Errc::corrupt, Store::open(*volume_, options()));
+  EXPECT_NE(last_error_text().find("5000"), std::string_view::npos) << last_error_text();
+  EXPECT_NE(last_error_text().find("4000"), std::string_view::npos) << last_error_text();
+  EXPECT_NE(last_error_text().find(folder_ / "data"), std::string_view::npos) << last_error_text();
+  std::filesystem::remove(folder_ / "data");
+  EXPECT_ERROR(Errc::corrupt, Store::open(*volume_, options()));
+  EXPECT_EQ(read_file(folder_ / "data.memlith"), log);
+  write_file(folder_ / "data", whole);
+  open();
+  EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
+}
+
+// The file may be replaced by a longer one than its addresses hold: it gets new ones.
+TEST_F(OneFileStore, OutgrownAddressesAreGivenUp) {
+  open();
+  EXPECT_OK(store_->create("file", 5000, 0x510000000000, 8192));
+  close();
+  write_file(folder_ / "data", std::string(10'000, 'x'));
+  open();
+  EXPECT_EQ(store_->find("file")->address, 0u);
+}
+
+// There is nothing to remove in it, and a folder store's log is not one of it.
+TEST_F(OneFileStore, KindsDoNotMix) {
+  open();
+  EXPECT_ERROR(Errc::invalid, store_->remove(kFile));
+  close();
+  (void)must(Store::open(*make_posix_volume(folder_ / "folder"), tiny_options()));
+  std::filesystem::copy_file(folder_ / "folder/log", folder_ / "data.memlith", std::filesystem::copy_options::overwrite_existing);
+  EXPECT_ERROR(Errc::invalid, Store::open(*volume_, options()));
+  EXPECT_NE(last_error_text().find("folder store"), std::string_view::npos) << last_error_text();
+}
+
+}  // namespace
+}  // namespace memlith::test
