@@ -103,6 +103,7 @@ StoreOptions store_options(const memlith_store_options& given) {
 Status check_store_options(const memlith_store_options& given) {
   constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE;
   if ((given.flags & ~kKnown) != 0) return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
+  if (given.reserved != 0) return fail(Errc::invalid, Detail::argument, "the reserved option is not zero");
   if (given.in_flight_max > 3) {
     return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default", given.in_flight_max);
   }
@@ -170,6 +171,13 @@ void add_tracker(const memlith_region& region, memlith_region_info& info) {
   const Tracker* const tracker = region.region->tracker();
   info.tracker = tracker != nullptr ? static_cast<std::uint32_t>(tracker->kind()) : 0;
   copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
+}
+
+// An empty list, kept per thread so that persisting allocates nothing once it has grown.
+std::vector<Region*>& region_list() {
+  thread_local std::vector<Region*> list;
+  list.clear();
+  return list;
 }
 
 memlith_region* find_open(memlith_store& store, ObjectId id) {
@@ -381,8 +389,7 @@ int32_t memlith_persist(memlith_region* const* regions, uint64_t count) {
       Region* const only = regions[0]->region.get();
       return Region::persist({&only, 1});
     }
-    std::vector<Region*> all;
-    all.reserve(count);
+    std::vector<Region*>& all = region_list();
     for (std::uint64_t i = 0; i < count; ++i) {
       MEMLITH_TRY(need(regions[i], "region"));
       all.push_back(regions[i]->region.get());
@@ -394,7 +401,7 @@ int32_t memlith_persist(memlith_region* const* regions, uint64_t count) {
 int32_t memlith_persist_all(memlith_store* store) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(store, "store"));
-    std::vector<Region*> all;
+    std::vector<Region*>& all = region_list();
     {
       const std::lock_guard lock(store->mutex);
       for (const auto& each : store->regions) all.push_back(each->region.get());
