@@ -28,7 +28,9 @@ inline core::SimImage parse(std::span<const std::byte> bytes, bool one_file) {
     std::memcpy(&length, bytes.data(), sizeof length);
     bytes = bytes.subspan(sizeof length);
     const std::size_t taken = std::min<std::size_t>(length, bytes.size());
-    image.files[name] = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(taken));
+    image.files[name] =
+        std::make_shared<const std::vector<std::byte>>(bytes.begin(),
+                                                       bytes.begin() + static_cast<std::ptrdiff_t>(taken));
     bytes = bytes.subspan(taken);
   }
   return image;

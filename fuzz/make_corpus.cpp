@@ -54,7 +54,8 @@ int main(int argc, char** argv) {
         return 1;
       }
       const auto bytes = memlith::fuzz::serialize(volume.image(), static_cast<std::byte>(options), one_file);
-      std::ofstream out(std::string(argv[1]) + "/store_" + std::to_string(options) + (close ? "_clean" : "_crashed"), std::ios::binary);
+      std::ofstream out(std::string(argv[1]) + "/store_" + std::to_string(options) + (close ? "_clean" : "_crashed"),
+                        std::ios::binary);
       out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     }
   }

@@ -56,7 +56,8 @@ SimImage mended(const SimImage& image, bool one_file) {
   if (const auto directory = image.files.find("objects/0"); directory != image.files.end()) {
     auto entries = *directory->second;
     mend<DirectoryHeader>(entries, 0, log_id);
-    for (std::uint64_t at = kDirectoryEntryBytes; at + kDirectoryEntryBytes <= entries.size(); at += kDirectoryEntryBytes) {
+    for (std::uint64_t at = kDirectoryEntryBytes; at + kDirectoryEntryBytes <= entries.size();
+         at += kDirectoryEntryBytes) {
       if (entries[at] != std::byte{0}) mend<DirectoryEntry>(entries, at, log_id);
     }
     result.files["objects/0"] = std::make_shared<const std::vector<std::byte>>(std::move(entries));

@@ -40,16 +40,16 @@ extern "C" {
 /* Categories. Numbers are only ever appended. */
 enum {
   MEMLITH_OK = 0,
-  MEMLITH_INVALID = 1,       /* an argument or a precondition of the call */
-  MEMLITH_NOT_FOUND = 2,     /* no such store, file or region */
-  MEMLITH_EXISTS = 3,        /* it is there already */
-  MEMLITH_BUSY = 4,          /* another process, or this one, has it open; the message says who */
-  MEMLITH_IO = 5,            /* a read, write or flush failed; after a write or flush the store is poisoned */
-  MEMLITH_CORRUPT = 6,       /* bytes on the medium are not what was written; the message says where */
-  MEMLITH_INCOMPATIBLE = 7,  /* a later format, or not a memlith file */
-  MEMLITH_FULL = 8,          /* the transaction is larger than the log may grow; nothing changed, split it */
-  MEMLITH_NO_SPACE = 9,      /* the file system is full */
-  MEMLITH_POISONED = 10,     /* an earlier write or flush failed; close and reopen */
+  MEMLITH_INVALID = 1,      /* an argument or a precondition of the call */
+  MEMLITH_NOT_FOUND = 2,    /* no such store, file or region */
+  MEMLITH_EXISTS = 3,       /* it is there already */
+  MEMLITH_BUSY = 4,         /* another process, or this one, has it open; the message says who */
+  MEMLITH_IO = 5,           /* a read, write or flush failed; after a write or flush the store is poisoned */
+  MEMLITH_CORRUPT = 6,      /* bytes on the medium are not what was written; the message says where */
+  MEMLITH_INCOMPATIBLE = 7, /* a later format, or not a memlith file */
+  MEMLITH_FULL = 8,         /* the transaction is larger than the log may grow; nothing changed, split it */
+  MEMLITH_NO_SPACE = 9,     /* the file system is full */
+  MEMLITH_POISONED = 10,    /* an earlier write or flush failed; close and reopen */
   MEMLITH_PERMISSION = 11,
   MEMLITH_READ_ONLY = 12,
   MEMLITH_ADDRESS_TAKEN = 13, /* the region's addresses are in use in this process */
@@ -83,13 +83,15 @@ enum {
 
 typedef struct memlith_store_options {
   uint64_t struct_size;
-  uint32_t flags;              /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
-  uint32_t reserved;           /* zero */
-  uint64_t log_bytes;          /* size of a new store's log; 0 = 128 MiB, 16 MiB for one file. A checkpoint runs when half of it is used */
-  uint64_t log_max_bytes;      /* what the log may grow to for one large transaction; 0 = the larger of 1 GiB and log_bytes */
-  uint32_t manual_checkpoint;  /* 1: no background thread; checkpoints run in persist when the log is full, in
+  uint32_t flags;    /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
+  uint32_t reserved; /* zero */
+  uint64_t
+      log_bytes; /* size of a new store's log; 0 = 128 MiB, 16 MiB for one file. A checkpoint runs when half of it is used */
+  uint64_t
+      log_max_bytes; /* what the log may grow to for one large transaction; 0 = the larger of 1 GiB and log_bytes */
+  uint32_t manual_checkpoint; /* 1: no background thread; checkpoints run in persist when the log is full, in
                                   memlith_store_checkpoint and at close */
-  uint32_t in_flight_max;      /* log writes under way at a time, 1 to 3; 0 = 2 */
+  uint32_t in_flight_max;     /* log writes under way at a time, 1 to 3; 0 = 2 */
   /* Called while opening replays a long log, at most some times a second, from the opening thread. May be null. */
   void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
   void* progress_context;
@@ -116,23 +118,23 @@ MEMLITH_API int32_t memlith_store_close(memlith_store* store);
 MEMLITH_API int32_t memlith_store_checkpoint(memlith_store* store);
 
 typedef struct memlith_store_info {
-  uint64_t struct_size;       /* set by the caller */
-  uint64_t region_count;      /* in the store, open or not */
-  uint64_t log_bytes;         /* capacity now */
-  uint64_t log_used_bytes;    /* not yet checkpointed */
+  uint64_t struct_size;    /* set by the caller */
+  uint64_t region_count;   /* in the store, open or not */
+  uint64_t log_bytes;      /* capacity now */
+  uint64_t log_used_bytes; /* not yet checkpointed */
   uint64_t durable_lsn;
-  uint64_t frames;            /* since opening: commits that reached the log, */
-  uint64_t batches;           /* the writes + flushes they took, */
-  uint64_t logged_bytes;      /* the bytes written to the log for them, */
-  uint64_t captured_bytes;    /* the bytes of memory captured in them, */
+  uint64_t frames;         /* since opening: commits that reached the log, */
+  uint64_t batches;        /* the writes + flushes they took, */
+  uint64_t logged_bytes;   /* the bytes written to the log for them, */
+  uint64_t captured_bytes; /* the bytes of memory captured in them, */
   uint64_t checkpoints;
-  uint64_t home_bytes;        /* the bytes checkpoints wrote home */
-  uint64_t replayed_frames;   /* by opening */
+  uint64_t home_bytes;      /* the bytes checkpoints wrote home */
+  uint64_t replayed_frames; /* by opening */
   uint64_t replayed_bytes;
   uint32_t read_only;
   uint32_t poisoned;
-  uint32_t one_file;          /* 1 for memlith_file_open */
-  uint32_t direct_io;         /* 1: the log bypasses the page cache */
+  uint32_t one_file;  /* 1 for memlith_file_open */
+  uint32_t direct_io; /* 1: the log bypasses the page cache */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);
@@ -157,11 +159,11 @@ enum {
 
 typedef struct memlith_region_options {
   uint64_t struct_size;
-  uint32_t flags;         /* MEMLITH_REGION_* */
-  uint32_t tracker;       /* MEMLITH_TRACKER_* */
-  uint64_t size;          /* of a new region; rounded up to 4096 (for memlith_file_open: of a new or empty file, exact) */
-  uint64_t max_size;      /* address space kept free behind it for growth; 0 = 4 times size, at least 1 GiB */
-  uint64_t address;       /* where a new region lies, a multiple of 4096; 0 = memlith chooses */
+  uint32_t flags;    /* MEMLITH_REGION_* */
+  uint32_t tracker;  /* MEMLITH_TRACKER_* */
+  uint64_t size;     /* of a new region; rounded up to 4096 (for memlith_file_open: of a new or empty file, exact) */
+  uint64_t max_size; /* address space kept free behind it for growth; 0 = 4 times size, at least 1 GiB */
+  uint64_t address;  /* where a new region lies, a multiple of 4096; 0 = memlith chooses */
 } memlith_region_options;
 
 /* Maps region `name` at the address it was created at, so that pointers into it stay valid.
@@ -193,7 +195,7 @@ typedef struct memlith_region_info {
   uint64_t address;
   uint64_t size;
   uint64_t max_size;
-  uint32_t tracker;     /* MEMLITH_TRACKER_*; 0 while not open */
+  uint32_t tracker; /* MEMLITH_TRACKER_*; 0 while not open */
   uint32_t reserved;
   char tracker_detail[120]; /* how it works here and, where that was not the first choice, why */
 } memlith_region_info;
@@ -229,15 +231,15 @@ MEMLITH_API int32_t memlith_persist_all(memlith_store* store);
 /* ---- looking at a store from outside --------------------------------------------------------------------------- */
 
 typedef struct memlith_report {
-  uint64_t struct_size;      /* set by the caller */
-  uint64_t frames;           /* whole frames found in the log */
+  uint64_t struct_size; /* set by the caller */
+  uint64_t frames;      /* whole frames found in the log */
   uint64_t frame_bytes;
   uint64_t regions;
   uint64_t region_bytes;
-  uint32_t clean;            /* 1: its last user closed it */
+  uint32_t clean; /* 1: its last user closed it */
   uint32_t one_file;
   uint64_t log_bytes;
-  uint64_t incarnation;      /* how often it was opened for writing */
+  uint64_t incarnation;       /* how often it was opened for writing */
   uint32_t superblock_copies; /* whole ones, 1 or 2. A crash can leave 1; the next open for writing mends it */
   uint32_t reserved;
 } memlith_report;

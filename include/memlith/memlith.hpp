@@ -172,7 +172,8 @@ class Region {
     auto* header = static_cast<RootHeader*>(address());
     auto* object = reinterpret_cast<T*>(header + 1);
     if (header->magic == 0) {
-      if (info().tracker == 0) return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and is open read-only");
+      if (info().tracker == 0)
+        return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and is open read-only");
       new (object) T(std::forward<Arguments>(arguments)...);
       *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
       // Only explicit regions need to be told; on others this has no effect.
@@ -181,9 +182,9 @@ class Region {
     }
     if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
       return Error(MEMLITH_INCOMPATIBLE, "the region's root object is of another type: found version " +
-                                             std::to_string(header->version) + " with " + std::to_string(header->bytes) +
-                                             " bytes, expected version " + std::to_string(version) + " with " +
-                                             std::to_string(sizeof(T)) + " bytes");
+                                             std::to_string(header->version) + " with " +
+                                             std::to_string(header->bytes) + " bytes, expected version " +
+                                             std::to_string(version) + " with " + std::to_string(sizeof(T)) + " bytes");
     }
     return object;
   }

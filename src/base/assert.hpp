@@ -9,9 +9,9 @@ namespace memlith::core::detail {
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
 }
 
-#define MEMLITH_ASSERT(expression)                                                              \
-  (__builtin_expect(static_cast<bool>(expression), 1)                                           \
-       ? static_cast<void>(0)                                                                   \
+#define MEMLITH_ASSERT(expression)                    \
+  (__builtin_expect(static_cast<bool>(expression), 1) \
+       ? static_cast<void>(0)                         \
        : ::memlith::core::detail::assertion_failed(#expression, __FILE__, __LINE__))
 
 #ifdef NDEBUG

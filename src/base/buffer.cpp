@@ -20,7 +20,8 @@ Result<AlignedBuffer> AlignedBuffer::allocate(std::uint64_t bytes) {
   buffer.bytes_ = round_up(bytes, kPageBytes);
   if (buffer.bytes_ < kHugeBytes) {
     buffer.data_ = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, buffer.bytes_));
-    if (buffer.data_ == nullptr) return fail(Errc::no_memory, Detail::none, "no memory for a buffer of {} bytes", bytes);
+    if (buffer.data_ == nullptr)
+      return fail(Errc::no_memory, Detail::none, "no memory for a buffer of {} bytes", bytes);
     return buffer;
   }
   buffer.bytes_ = round_up(bytes, kHugeBytes);

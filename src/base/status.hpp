@@ -22,20 +22,20 @@ namespace memlith::core {
 // What went wrong. The numbers are the C ABI's (memlith.h) and are only ever appended to.
 enum class Errc : std::uint8_t {
   ok = 0,
-  invalid = 1,        // an argument or a precondition of the caller
-  not_found = 2,      // the named store, object or file is not there
-  exists = 3,         // it is there already
-  busy = 4,           // another opener holds it
-  io = 5,             // the operating system reported a failed read, write or flush
-  corrupt = 6,        // bytes on the medium are not what was written
-  incompatible = 7,   // a format of a later version, or not a memlith file at all
-  full = 8,           // the transaction does not fit the log, even at its limit
-  no_space = 9,       // the file system is full
-  poisoned = 10,      // an earlier write or flush failed; close and reopen
-  permission = 11,    // the operating system refused
-  read_only = 12,     // the store or the file system is read-only
-  address_taken = 13, // the addresses of the region are in use in this process
-  unsupported = 14,   // this kernel or file system cannot do it
+  invalid = 1,         // an argument or a precondition of the caller
+  not_found = 2,       // the named store, object or file is not there
+  exists = 3,          // it is there already
+  busy = 4,            // another opener holds it
+  io = 5,              // the operating system reported a failed read, write or flush
+  corrupt = 6,         // bytes on the medium are not what was written
+  incompatible = 7,    // a format of a later version, or not a memlith file at all
+  full = 8,            // the transaction does not fit the log, even at its limit
+  no_space = 9,        // the file system is full
+  poisoned = 10,       // an earlier write or flush failed; close and reopen
+  permission = 11,     // the operating system refused
+  read_only = 12,      // the store or the file system is read-only
+  address_taken = 13,  // the addresses of the region are in use in this process
+  unsupported = 14,    // this kernel or file system cannot do it
   no_memory = 15,
 };
 
@@ -107,8 +107,8 @@ template <class... Args>
 Status fail_errno(int os_errno, Detail what, fmt::format_string<Args...> format, Args&&... args) {
   Status status = fail(detail::category_of_errno(os_errno), what, format, std::forward<Args>(args)...);
   auto& text = detail::error_text();
-  const auto result = fmt::format_to_n(text.text + text.used, sizeof text.text - text.used, ": {}",
-                                       detail::text_of_errno(os_errno));
+  const auto result =
+      fmt::format_to_n(text.text + text.used, sizeof text.text - text.used, ": {}", detail::text_of_errno(os_errno));
   text.used = std::min(text.used + result.size, sizeof text.text);
   status.os_errno = os_errno;
   return status;
@@ -170,8 +170,8 @@ class [[nodiscard]] Result {
 
 // Returns the Status upward when it is an error.
 #define MEMLITH_TRY(expression) MEMLITH_TRY_(MEMLITH_CONCAT(try_status_, __LINE__), expression)
-#define MEMLITH_TRY_(status, expression)                                       \
-  do {                                                                         \
+#define MEMLITH_TRY_(status, expression)                                            \
+  do {                                                                              \
     if (::memlith::core::Status status = (expression); !status.ok()) return status; \
   } while (false)
 

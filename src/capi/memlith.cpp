@@ -53,7 +53,8 @@ Status read_options(const Options* given, Options& options) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (std::size_t i = known; i < given->struct_size; ++i) {
     if (bytes[i] != 0) {
-      return fail(Errc::unsupported, Detail::argument, "an option at byte {} of the struct is unknown to this version", i);
+      return fail(Errc::unsupported, Detail::argument, "an option at byte {} of the struct is unknown to this version",
+                  i);
     }
   }
   std::memcpy(&options, given, known);
@@ -90,7 +91,8 @@ StoreOptions store_options(const memlith_store_options& given) {
   if (given.in_flight_max != 0) options.log.in_flight_max = given.in_flight_max;
   if (given.progress != nullptr) {
     options.progress = [progress = given.progress, context = given.progress_context,
-                        last = std::chrono::steady_clock::time_point{}](std::uint64_t done, std::uint64_t total) mutable {
+                        last = std::chrono::steady_clock::time_point{}](std::uint64_t done,
+                                                                        std::uint64_t total) mutable {
       const auto now = std::chrono::steady_clock::now();
       if (now - last < kProgressInterval) return;
       last = now;
@@ -102,21 +104,24 @@ StoreOptions store_options(const memlith_store_options& given) {
 
 Status check_store_options(const memlith_store_options& given) {
   constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE;
-  if ((given.flags & ~kKnown) != 0) return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
+  if ((given.flags & ~kKnown) != 0)
+    return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
   if (given.reserved != 0) return fail(Errc::invalid, Detail::argument, "the reserved option is not zero");
   if (given.in_flight_max > 3) {
-    return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default", given.in_flight_max);
+    return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default",
+                given.in_flight_max);
   }
   constexpr std::uint64_t kLogBytesLeast = 128 * kKiB;
   constexpr std::uint64_t kLogBytesMost = 1ull << 40;
   for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {
     if (bytes != 0 && (bytes < kLogBytesLeast || bytes > kLogBytesMost)) {
-      return fail(Errc::invalid, Detail::argument, "a log of {} bytes; it can have {} to {}, or 0 for the default", bytes,
-                  kLogBytesLeast, kLogBytesMost);
+      return fail(Errc::invalid, Detail::argument, "a log of {} bytes; it can have {} to {}, or 0 for the default",
+                  bytes, kLogBytesLeast, kLogBytesMost);
     }
   }
   if (given.log_max_bytes != 0 && given.log_max_bytes < given.log_bytes) {
-    return fail(Errc::invalid, Detail::argument, "log_max_bytes {} is below log_bytes {}", given.log_max_bytes, given.log_bytes);
+    return fail(Errc::invalid, Detail::argument, "log_max_bytes {} is below log_bytes {}", given.log_max_bytes,
+                given.log_bytes);
   }
   return kOk;
 }
@@ -143,7 +148,8 @@ Status open_store(const char* path, StoreKind kind, StoreOptions options, std::u
   return kOk;
 }
 
-std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_options* options, memlith_store** result) {
+std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_options* options,
+                        memlith_store** result) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(result, "store"));
     memlith_store_options given;
@@ -351,8 +357,8 @@ int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_re
     MEMLITH_TRY(need(store, "store"));
     const std::vector<ObjectInfo> objects = store->store->objects();
     if (index >= objects.size()) {
-      return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}", store->store->path(),
-                  objects.size(), index);
+      return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}",
+                  store->store->path(), objects.size(), index);
     }
     memlith_region_info info = region_info(objects[index]);
     const std::lock_guard lock(store->mutex);
@@ -368,7 +374,8 @@ int32_t memlith_touch(memlith_region* region, const void* address, uint64_t byte
 
 int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
   return guarded([&]() -> Status {
-    if (tracker > MEMLITH_TRACKER_MPROTECT) return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
+    if (tracker > MEMLITH_TRACKER_MPROTECT)
+      return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
     const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
     if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");
     const std::size_t count = std::min(text.size(), bytes - 1);

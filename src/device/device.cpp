@@ -42,8 +42,6 @@ class SerialQueue final : public IoQueue {
 
 }  // namespace
 
-std::unique_ptr<IoQueue> Device::make_queue(std::uint32_t depth) {
-  return std::make_unique<SerialQueue>(*this, depth);
-}
+std::unique_ptr<IoQueue> Device::make_queue(std::uint32_t depth) { return std::make_unique<SerialQueue>(*this, depth); }
 
 }  // namespace memlith::core

@@ -25,9 +25,9 @@
 namespace memlith::core {
 
 struct DeviceCaps {
-  std::uint32_t block_bytes = 1;    // offsets, lengths and memory of transfers are multiples of this; 1 = anything
-  std::uint32_t atomic_bytes = 512; // a crash keeps or loses this much of an unflushed write as a whole
-  bool direct = false;              // transfers bypass the page cache
+  std::uint32_t block_bytes = 1;     // offsets, lengths and memory of transfers are multiples of this; 1 = anything
+  std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
+  bool direct = false;               // transfers bypass the page cache
 };
 
 // Several transfers in flight at once against one device. Not for use by two threads at a time.

@@ -43,12 +43,12 @@ class Descriptor {
 // The alignment that O_DIRECT needs here, or 0 where it does not work. Asks by reading: some file systems accept
 // the flag and then refuse the transfer.
 std::uint32_t direct_block_bytes(int fd) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) return 0;
   auto buffer = AlignedBuffer::allocate(kPageBytes);
   if (!buffer.ok()) return 0;
 #ifdef STATX_DIOALIGN
-  struct statx extended {};
+  struct statx extended{};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) == 0 && (extended.stx_mask & STATX_DIOALIGN) != 0) {
     const std::uint32_t block = extended.stx_dio_offset_align;
     return is_power_of_two(block) && block <= kPageBytes && extended.stx_dio_mem_align <= kPageBytes
@@ -193,7 +193,7 @@ class PosixDevice final : public Device {
       : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {}
 
   Result<std::uint64_t> size() override {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot tell its size", path_);
     return static_cast<std::uint64_t>(info.st_size);
   }
@@ -337,7 +337,7 @@ class PosixVolume final : public Volume {
   }
 
   Result<bool> exists(std::string_view name) override {
-    struct stat info {};
+    struct stat info{};
     if (::stat(path_of(name).c_str(), &info) == 0) return true;
     if (errno == ENOENT || errno == ENOTDIR) return false;
     return fail_errno(errno, Detail::open, "{}: cannot look at it", path_of(name));
@@ -394,7 +394,7 @@ class PosixVolume final : public Volume {
 
  private:
   static Status check_ordinary(int fd, const std::string& path) {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
     if (S_ISREG(info.st_mode)) return kOk;
     return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);

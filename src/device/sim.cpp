@@ -245,8 +245,9 @@ class SimDevice final : public Device {
     }
     const auto& content = file_->bytes();
     if (offset > content.size() || target.size() > content.size() - offset) {
-      return fail(Errc::corrupt, Detail::read, "{}: wanted {} bytes at offset {}, but the file has {}; it was cut short",
-                  path_, target.size(), offset, content.size());
+      return fail(Errc::corrupt, Detail::read,
+                  "{}: wanted {} bytes at offset {}, but the file has {}; it was cut short", path_, target.size(),
+                  offset, content.size());
     }
     if (!target.empty()) std::memcpy(target.data(), content.data() + offset, target.size());
     if (!target.empty() && volume_.faults_.strikes(SimFaults::Kind::flip_bit)) {
@@ -395,8 +396,8 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
   DeviceCaps caps;
   caps.direct = caching == Caching::direct;
   caps.block_bytes = caps.direct ? static_cast<std::uint32_t>(kSimSectorBytes) : 1;
-  return std::unique_ptr<Device>(
-      std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), mode != OpenMode::read_only));
+  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name),
+                                                             mode != OpenMode::read_only));
 }
 
 Result<bool> SimVolume::exists(std::string_view name) {

@@ -89,13 +89,13 @@ class SimMedium {
 // What goes wrong, and when. Counted per kind over the life of the volume.
 struct SimFaults {
   enum class Kind : std::uint8_t {
-    fail_write,    // EIO, nothing written
-    short_write,   // EIO after half of it was written
-    fail_flush,    // EIO; everything unflushed is lost at once, as Linux may do
-    fail_read,     // EIO
-    flip_bit,      // one bit of what a read returns
-    no_space,      // reserve and create say ENOSPC
-    fail_resize,   // EIO
+    fail_write,   // EIO, nothing written
+    short_write,  // EIO after half of it was written
+    fail_flush,   // EIO; everything unflushed is lost at once, as Linux may do
+    fail_read,    // EIO
+    flip_bit,     // one bit of what a read returns
+    no_space,     // reserve and create say ENOSPC
+    fail_resize,  // EIO
   };
   static constexpr std::size_t kKinds = 7;
 

@@ -382,7 +382,8 @@ Status Log::stream_write(std::uint64_t chunk, std::uint64_t bytes) {
       MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
                                 {stream_.slot_header.data(), geometry_.block_bytes}));
     }
-    MEMLITH_TRY(stream_.queue->write(queue_slot, piece.device_offset, {stream_buffer(chunk) + piece.begin, piece.bytes}));
+    MEMLITH_TRY(stream_.queue->write(queue_slot, piece.device_offset,
+                                     {stream_buffer(chunk) + piece.begin, piece.bytes}));
   }
   return kOk;
 }

@@ -32,24 +32,24 @@ inline constexpr std::size_t kClientBytes = 256;
 inline constexpr std::uint64_t kSuperblockSeed = 0x6d656d6c697468u;  // known before the log's identity is
 
 // Which segments are live and where the log stood when it was last trimmed, opened or closed.
-struct Superblock {               // docs/format.md#superblock
-  std::uint64_t magic;            // kSuperblockMagic
-  std::uint32_t version;          // kFormatVersion
-  std::uint32_t block_bytes;      // frames start on multiples of it: 512 or 4096
-  std::uint64_t log_id;           // random; seeds every checksum in the log
-  std::uint64_t sequence;         // raised by each write; copy number = sequence % 2
-  std::uint64_t incarnation;      // raised by each open that writes
+struct Superblock {           // docs/format.md#superblock
+  std::uint64_t magic;        // kSuperblockMagic
+  std::uint32_t version;      // kFormatVersion
+  std::uint32_t block_bytes;  // frames start on multiples of it: 512 or 4096
+  std::uint64_t log_id;       // random; seeds every checksum in the log
+  std::uint64_t sequence;     // raised by each write; copy number = sequence % 2
+  std::uint64_t incarnation;  // raised by each open that writes
   std::uint64_t slot_bytes;
   std::uint64_t slot_count;
-  std::uint64_t tail_lsn;         // the oldest frame that may still be needed
-  std::uint64_t tail_previous;    // the checksum that the frame at the tail carries in `previous`
-  std::uint64_t head_lsn;         // where the log ends, if clean
-  std::uint64_t head_previous;    // checksum of the last frame, if clean
-  std::uint32_t clean;            // 1: closed in good order, nothing follows head_lsn
-  std::uint32_t client_bytes;     // how much of `client` the owner of the log uses
+  std::uint64_t tail_lsn;       // the oldest frame that may still be needed
+  std::uint64_t tail_previous;  // the checksum that the frame at the tail carries in `previous`
+  std::uint64_t head_lsn;       // where the log ends, if clean
+  std::uint64_t head_previous;  // checksum of the last frame, if clean
+  std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
+  std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
-  std::uint8_t reserved[152];     // zeros
-  std::uint64_t checksum;         // of everything before it, seeded with kSuperblockSeed
+  std::uint8_t reserved[152];  // zeros
+  std::uint64_t checksum;      // of everything before it, seeded with kSuperblockSeed
 };
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);
 static_assert(std::has_unique_object_representations_v<Superblock>);
@@ -57,24 +57,24 @@ static_assert(std::has_unique_object_representations_v<Superblock>);
 inline constexpr std::uint32_t kSlotMagic = 0x544f4c53u;  // "SLOT"
 
 // Says which segment the slot holds. Written together with the segment's first frame.
-struct SlotHeader {            // docs/format.md#slot-header
-  std::uint32_t magic;         // kSlotMagic
-  std::uint32_t reserved;      // zero
+struct SlotHeader {        // docs/format.md#slot-header
+  std::uint32_t magic;     // kSlotMagic
+  std::uint32_t reserved;  // zero
   std::uint64_t segment;
-  std::uint64_t incarnation;   // of two slots that claim one segment, the later wins
-  std::uint64_t checksum;      // of everything before it, seeded with log_id
+  std::uint64_t incarnation;  // of two slots that claim one segment, the later wins
+  std::uint64_t checksum;     // of everything before it, seeded with log_id
 };
 static_assert(sizeof(SlotHeader) == 32 && std::has_unique_object_representations_v<SlotHeader>);
 
 inline constexpr std::uint32_t kFrameMagic = 0x4d415246u;  // "FRAM"
 
 // Followed by the payload, then zeros up to the next block boundary.
-struct FrameHeader {               // docs/format.md#frame
-  std::uint32_t magic;             // kFrameMagic
-  std::uint32_t kind;              // of the owner's choice
-  std::uint64_t lsn;               // where this frame starts
-  std::uint64_t previous;          // `checksum` of the frame before it: the chain
-  std::uint64_t durable_lsn;       // everything before this LSN was durable when the frame was sealed
+struct FrameHeader {          // docs/format.md#frame
+  std::uint32_t magic;        // kFrameMagic
+  std::uint32_t kind;         // of the owner's choice
+  std::uint64_t lsn;          // where this frame starts
+  std::uint64_t previous;     // `checksum` of the frame before it: the chain
+  std::uint64_t durable_lsn;  // everything before this LSN was durable when the frame was sealed
   std::uint64_t payload_bytes;
   std::uint64_t incarnation;       // makes a rewritten frame differ from the lost one even if the payload is the same
   std::uint64_t payload_checksum;  // of the payload, seeded with log_id

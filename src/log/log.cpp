@@ -56,7 +56,8 @@ const char* describe(Verdict verdict) {
 // ---- format and open -------------------------------------------------------------------------------------------
 
 Status Log::format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id) {
-  if ((format.block_bytes != 512 && format.block_bytes != 4096) || format.block_bytes % device.caps().block_bytes != 0) {
+  if ((format.block_bytes != 512 && format.block_bytes != 4096) ||
+      format.block_bytes % device.caps().block_bytes != 0) {
     return fail(Errc::invalid, Detail::argument, "{}: a log block of {} bytes does not suit this device", device.path(),
                 format.block_bytes);
   }
@@ -105,15 +106,16 @@ Status Log::read_superblock() {
     verdicts[i] = judge(copies[i]);
     if (verdicts[i] == Verdict::later_version) {
       return fail(Errc::incompatible, Detail::version,
-                  "{}: written in format version {}; this memlith reads version {}. Use a later memlith", device_.path(),
-                  copies[i].version, kFormatVersion);
+                  "{}: written in format version {}; this memlith reads version {}. Use a later memlith",
+                  device_.path(), copies[i].version, kFormatVersion);
     }
   }
   const bool valid[2] = {verdicts[0] == Verdict::valid, verdicts[1] == Verdict::valid};
   if (!valid[0] && !valid[1]) {
     const bool foreign = verdicts[0] == Verdict::foreign && verdicts[1] == Verdict::foreign;
     return fail(foreign ? Errc::incompatible : Errc::corrupt, Detail::superblock,
-                "{}: neither copy of the superblock is usable: at offset 0 {} (expected magic {:#018x}, found {:#018x}), "
+                "{}: neither copy of the superblock is usable: at offset 0 {} (expected magic {:#018x}, found "
+                "{:#018x}), "
                 "at offset {} {} (found {:#018x}){}",
                 device_.path(), describe(verdicts[0]), kSuperblockMagic, copies[0].magic, kSuperblockStrideBytes,
                 describe(verdicts[1]), copies[1].magic, foreign ? "; this is not a memlith log" : "");
@@ -129,13 +131,14 @@ Status Log::read_superblock() {
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,
-                "{}: its blocks are {} bytes, but this disk needs transfers of {}; copy the store to a disk like the old one",
+                "{}: its blocks are {} bytes, but this disk needs transfers of {}; copy the store to a disk like the "
+                "old one",
                 device_.path(), superblock_.block_bytes, device_.caps().block_bytes);
   }
   const std::uint64_t needed = kSlotsOffset + superblock_.slot_count * superblock_.slot_bytes;
   if (size < needed) {
-    return fail(Errc::corrupt, Detail::slot, "{}: expected at least {} bytes, found {}; it was cut short", device_.path(),
-                needed, size);
+    return fail(Errc::corrupt, Detail::slot, "{}: expected at least {} bytes, found {}; it was cut short",
+                device_.path(), needed, size);
   }
   return kOk;
 }
@@ -165,7 +168,8 @@ Status Log::read_slots() {
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
   }
   slots_.reset(tail_segment, static_cast<std::uint32_t>(options_.slot_count_max));
-  for (std::uint64_t segment = tail_segment; claims.contains(segment) && slots_.end() - slots_.first() < count; ++segment) {
+  for (std::uint64_t segment = tail_segment; claims.contains(segment) && slots_.end() - slots_.first() < count;
+       ++segment) {
     slots_.append(claims.at(segment).slot);
   }
   return kOk;
@@ -221,7 +225,8 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
         if (header.durable_lsn <= end.lsn.value || header.lsn < end.lsn.value) continue;
         if (header.checksum != header_checksum(header, log_id_)) continue;
         return fail(Errc::corrupt, Detail::frame,
-                    "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that everything "
+                    "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that "
+                    "everything "
                     "up to LSN {} had been durable. Commits from there on are lost; `memlith verify` tells more",
                     device_.path(), end.lsn.value, why, header.lsn, slot_offset + block_bytes + at + block,
                     header.durable_lsn);
@@ -359,7 +364,8 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
     const std::uint64_t more = needed - free_at_best;
     if (slot_count_ + more > options_.slot_count_max) {
       return fail(Errc::full, Detail::frame,
-                  "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. Split "
+                  "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. "
+                  "Split "
                   "it, or open the store with a larger log limit",
                   device_.path(), bytes_between(head_, end), options_.slot_count_max * geometry_.segment_bytes());
     }
@@ -374,7 +380,8 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
   const Lsn head = head_;
   lock.unlock();
   Status status = sync(head);
-  if (status.ok()) status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
+  if (status.ok())
+    status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
   if (status.ok()) await(space_word_, word);
   lock.lock();
   MEMLITH_TRY(status);
@@ -428,7 +435,8 @@ void Log::poison(Status cause) {
 
 Status Log::failure_for_late_comer() const {
   return fail(Errc::poisoned, Detail::frame,
-              "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get back the "
+              "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
+              "back the "
               "last durable state",
               device_.path(), failure_text_);
 }

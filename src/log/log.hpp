@@ -148,8 +148,8 @@ class Log {
   // rotted away, the one that is left may be the mark of an earlier close, with commits behind it.
   [[nodiscard]] bool closed_cleanly() const { return found_clean_; }
   [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // whole ones found by open()
-  [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
-  [[nodiscard]] std::uint64_t mapped_bytes() const;    // from the tail to the end of the last segment found
+  [[nodiscard]] std::uint64_t capacity_bytes() const;                                   // as it is now
+  [[nodiscard]] std::uint64_t mapped_bytes() const;  // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
   [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload) const { return geometry_.frame_bytes(payload); }
   [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
@@ -185,8 +185,8 @@ class Log {
   struct Stream {
     std::unique_ptr<IoQueue> queue;
     StreamingChecksum payload_checksum;
-    std::byte* memory = nullptr;   // kStreamChunks buffers; chunk 0 stays in the first until it is written, last
-    std::uint64_t chunk = 0;       // being filled, counted from the start of the frame
+    std::byte* memory = nullptr;  // kStreamChunks buffers; chunk 0 stays in the first until it is written, last
+    std::uint64_t chunk = 0;      // being filled, counted from the start of the frame
     std::uint64_t chunk_used = 0;
     std::uint32_t sequence = 0;
     Lsn begin;
@@ -214,7 +214,9 @@ class Log {
 
   // append.cpp: batches and streams
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
-  [[nodiscard]] std::uint32_t in_flight() const { return open_sequence_ - done_sequence_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t in_flight() const {
+    return open_sequence_ - done_sequence_.load(std::memory_order_relaxed);
+  }
   void gather(Lock& lock);
   void lead(Lock& lock);
   void wait_for(Lock& lock, std::uint32_t sequence);
@@ -229,18 +231,19 @@ class Log {
   [[nodiscard]] std::byte* stream_buffer(std::uint64_t chunk) const;
   Status stream_write(std::uint64_t chunk, std::uint64_t bytes);
   Result<Lsn> finish_stream(const FrameWriter& writer);
-  FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes, std::uint64_t payload_checksum) const;
+  FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes,
+                             std::uint64_t payload_checksum) const;
   static void await(const std::atomic<std::uint32_t>& word, std::uint32_t value);
 
   Device& device_;
   LogOptions options_;
   LogGeometry geometry_;
-  Superblock superblock_{};      // as last read or written; under superblock_mutex_ once started
+  Superblock superblock_{};              // as last read or written; under superblock_mutex_ once started
   std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
-  bool found_clean_ = false;       // constant after open()
-  std::uint64_t log_id_ = 0;       // constant after open()
-  std::uint64_t incarnation_ = 0;  // constant after start()
-  LogPosition recovered_;          // constant after recover()
+  bool found_clean_ = false;             // constant after open()
+  std::uint64_t log_id_ = 0;             // constant after open()
+  std::uint64_t incarnation_ = 0;        // constant after start()
+  LogPosition recovered_;                // constant after recover()
   std::function<Status()> relieve_;
   LogCounters counters_;
 
@@ -265,12 +268,12 @@ class Log {
   std::string failure_text_;
 
   std::vector<std::unique_ptr<Batch>> batches_;
-  AlignedBuffer memory_;  // of the batches and the stream
-  std::uint64_t last_checksum_ = 0;               // owned by whoever seals; handed on through sealed_sequence_
-  std::atomic<std::uint32_t> sealed_sequence_{0}; // batches before it have their headers; release/acquire
-  std::atomic<std::uint32_t> done_sequence_{0};   // batches before it are durable or failed
-  std::atomic<std::uint32_t> space_word_{0};      // changes when space came free or the log failed
-  std::atomic<std::uint64_t> durable_lsn_{0};     // release in complete(), acquire in sync()
+  AlignedBuffer memory_;                           // of the batches and the stream
+  std::uint64_t last_checksum_ = 0;                // owned by whoever seals; handed on through sealed_sequence_
+  std::atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
+  std::atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
+  std::atomic<std::uint32_t> space_word_{0};       // changes when space came free or the log failed
+  std::atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
   std::atomic<bool> failed_{false};
 };
 

@@ -11,8 +11,8 @@ constexpr std::uint64_t kTransferBytes = 1 * kMiB;  // one read; several of them
 constexpr std::uint32_t kTransfers = 4;
 }  // namespace
 
-LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id,
-                     LogPosition from, Lsn limit, std::uint64_t window_bytes)
+LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
+                     Lsn limit, std::uint64_t window_bytes)
     : device_(device),
       geometry_(geometry),
       slots_(std::move(slots)),
@@ -61,8 +61,7 @@ Result<bool> LogReader::fill(std::uint64_t bytes) {
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t step =
         std::min({bytes_between(at, end), geometry_.left_in_segment(at), queued ? kTransferBytes : ~std::uint64_t{0}});
-    const std::uint64_t offset =
-        geometry_.slot_offset(slot) + geometry_.block_bytes + geometry_.offset_in_segment(at);
+    const std::uint64_t offset = geometry_.slot_offset(slot) + geometry_.block_bytes + geometry_.offset_in_segment(at);
     const std::span<std::byte> target{buffer_.data() + bytes_between(begin, at), step};
     if (queued) {
       MEMLITH_TRY(queue_->read(slot_index++ % kTransfers, offset, target));

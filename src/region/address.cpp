@@ -21,28 +21,30 @@ constexpr Arena kArenas[] = {{0x550000000000, 0x555000000000}, {0x200000000000, 
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 
-
 }  // namespace
 
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
   for (const ObjectInfo& object : objects) {
     if (address >= object.address + object.reserve_bytes || object.address >= address + bytes) continue;
-    return fail(Errc::address_taken, Detail::mapping, "{} bytes at {:#x} overlap region \"{}\", which lies at {:#x} and may grow to {} bytes",
-                bytes, address, object.name, object.address, object.reserve_bytes);
+    return fail(Errc::address_taken, Detail::mapping,
+                "{} bytes at {:#x} overlap region \"{}\", which lies at {:#x} and may grow to {} bytes", bytes, address,
+                object.name, object.address, object.reserve_bytes);
   }
   return kOk;
 }
 
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   void* const wanted = reinterpret_cast<void*>(address);
-  void* const got = ::mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const got =
+      ::mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == wanted) return kOk;
   if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 takes the address for a hint
   if (got == MAP_FAILED && errno != EEXIST) {
     return fail_errno(errno, Detail::mapping, "cannot reserve the addresses {:#x} to {:#x}", address, address + bytes);
   }
   return fail(Errc::address_taken, Detail::mapping,
-              "something else of this process lies between {:#x} and {:#x}, where the region belongs; open it earlier, or create "
+              "something else of this process lies between {:#x} and {:#x}, where the region belongs; open it earlier, "
+              "or create "
               "regions at other addresses",
               address, address + bytes);
 }
@@ -61,7 +63,8 @@ Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<Ob
       if (check_unclaimed(address, bytes, objects).ok() && reserve_addresses(address, bytes).ok()) return address;
     }
   }
-  return fail(Errc::address_taken, Detail::mapping, "found no free range of {} bytes of addresses; ask for a smaller max_size", bytes);
+  return fail(Errc::address_taken, Detail::mapping,
+              "found no free range of {} bytes of addresses; ask for a smaller max_size", bytes);
 }
 
 }  // namespace memlith::core

@@ -24,19 +24,21 @@ Status check_options(std::string_view name, const RegionOptions& options) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\": at most {} bytes", name, kRegionBytesMax);
   }
   if (options.address % kPageBytes != 0) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\": address {:#x} is not a multiple of {}", name, options.address,
-                kPageBytes);
+    return fail(Errc::invalid, Detail::argument, "region \"{}\": address {:#x} is not a multiple of {}", name,
+                options.address, kPageBytes);
   }
   return kOk;
 }
 
 // Makes the object, at an address that is taken in this process on ok.
-Result<ObjectInfo> create_object(Store& store, std::string_view name, const RegionOptions& options, std::uint64_t size_bytes) {
+Result<ObjectInfo> create_object(Store& store, std::string_view name, const RegionOptions& options,
+                                 std::uint64_t size_bytes) {
   const std::uint64_t least = round_up(std::max(size_bytes, kPageBytes), kPageBytes);
   const std::uint64_t reserve =
       options.reserve_bytes != 0 ? round_up(options.reserve_bytes, kPageBytes) : std::max(4 * least, kReserveBytesMin);
   if (reserve < least) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\": max_size {} is below its size {}", name, reserve, size_bytes);
+    return fail(Errc::invalid, Detail::argument, "region \"{}\": max_size {} is below its size {}", name, reserve,
+                size_bytes);
   }
   std::uint64_t address = options.address;
   const std::vector<ObjectInfo> others = store.one_file() ? std::vector<ObjectInfo>{} : store.objects();
@@ -60,8 +62,8 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   std::optional<ObjectInfo> info = store.find(name);
   // The region of a one-file store is always there, but lies nowhere until it was opened for the first time, and has no
   // size until it was given one.
-  const bool unplaced = info.has_value() && store.one_file() &&
-                        (info->address == 0 || (info->size_bytes == 0 && options.size_bytes > 0));
+  const bool unplaced =
+      info.has_value() && store.one_file() && (info->address == 0 || (info->size_bytes == 0 && options.size_bytes > 0));
   if (info.has_value() && options.create && options.exclusive && !unplaced) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store.path(), name);
   }
@@ -74,12 +76,13 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     if (!unplaced && options.size_bytes == 0) {
       return fail(Errc::invalid, Detail::argument, "region \"{}\": a new region needs a size", name);
     }
-    const std::uint64_t size =
-        unplaced ? (info->size_bytes != 0 ? info->size_bytes : options.size_bytes) : round_up(options.size_bytes, kPageBytes);
+    const std::uint64_t size = unplaced ? (info->size_bytes != 0 ? info->size_bytes : options.size_bytes)
+                                        : round_up(options.size_bytes, kPageBytes);
     MEMLITH_TRY_ASSIGN(info, create_object(store, name, options, size));
     reserved = true;
   } else if (!info.has_value()) {
-    return fail(Errc::read_only, Detail::object, "{}: opened read-only, so region \"{}\" cannot be created", store.path(), name);
+    return fail(Errc::read_only, Detail::object, "{}: opened read-only, so region \"{}\" cannot be created",
+                store.path(), name);
   } else if (unplaced) {
     const std::uint64_t reserve = std::max(round_up(info->size_bytes, kPageBytes), kReserveBytesMin);
     MEMLITH_TRY_ASSIGN(info->address, choose_addresses(reserve, {}));
@@ -109,10 +112,12 @@ Status Region::map(const ObjectInfo& info) {
   MEMLITH_TRY(map_pages(0, end, true));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
-  MEMLITH_TRY(store_.overlay().for_each(object_, [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-    if (offset + bytes.size() <= mapped_bytes_) std::memcpy(base_ + offset, bytes.data(), bytes.size());
-    return kOk;
-  }));
+  MEMLITH_TRY(store_.overlay().for_each(object_,
+                                        [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+                                          if (offset + bytes.size() <= mapped_bytes_)
+                                            std::memcpy(base_ + offset, bytes.data(), bytes.size());
+                                          return kOk;
+                                        }));
   if (end > 0 && ::mprotect(base_, end, PROT_READ) != 0) {
     return fail_errno(errno, Detail::mapping, "cannot make region \"{}\" read-only", name_);
   }
@@ -137,11 +142,13 @@ Status Region::grow(std::uint64_t size_bytes) {
   if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
   const std::uint64_t size = store_.one_file() ? size_bytes : round_up(size_bytes, kPageBytes);
   if (size < size_bytes_) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_, size_bytes_, size);
+    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_,
+                size_bytes_, size);
   }
   if (size > reserve_bytes_) {
     return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses were set aside when it was created; copy it to a region "
+                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses were set aside when it was created; copy "
+                "it to a region "
                 "with a larger max_size",
                 name_, size, reserve_bytes_);
   }

@@ -72,13 +72,13 @@ class Region {
   std::uint64_t size_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;
-  bool reserved_ = false;           // the address space is ours
+  bool reserved_ = false;  // the address space is ours
   std::unique_ptr<Tracker> tracker_;
 
   std::mutex capture_mutex_;
-  std::vector<Range> stored_;         // collected, not committed yet
-  bool size_changed_ = false;         // since the last commit
-  Lsn last_lsn_;                      // of the last commit that carried bytes of this region
+  std::vector<Range> stored_;  // collected, not committed yet
+  bool size_changed_ = false;  // since the last commit
+  Lsn last_lsn_;               // of the last commit that carried bytes of this region
 };
 
 }  // namespace memlith::core

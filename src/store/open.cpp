@@ -84,7 +84,8 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     self->wake_.notify_one();
     return kOk;
   });
-  store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2, std::memory_order_relaxed);
+  store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2,
+                            std::memory_order_relaxed);
   store->checkpointer_ = std::thread([self] { self->checkpoint_loop(); });
   return store;
 }
@@ -97,8 +98,9 @@ Status Store::open_or_create() {
       return fail(Errc::exists, Detail::open, "{}: there is a store already", path());
     }
     if (!there && !options_.create) {
-      return fail(Errc::not_found, Detail::open, "{}: there is no memlith store ({} is missing); create one, or check the path",
-                  path(), volume_.path_of(log_name()));
+      return fail(Errc::not_found, Detail::open,
+                  "{}: there is no memlith store ({} is missing); create one, or check the path", path(),
+                  volume_.path_of(log_name()));
     }
     const Status status = there ? lock_log(log_name()) : create_files();
     if (!status.ok() && (status.category != Errc::not_found || attempt == kOpenTries)) return status;
@@ -163,8 +165,9 @@ Status Store::who_holds_it(Status status) {
     const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
     if (!text.empty() && printable) holder = text;
   }
-  return fail(status.category, Detail::lock, "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}",
-              path(), read_only() ? "a writer" : "a writer or readers", holder);
+  return fail(status.category, Detail::lock,
+              "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}", path(),
+              read_only() ? "a writer" : "a writer or readers", holder);
 }
 
 // ---- create ----------------------------------------------------------------------------------------------------
@@ -226,7 +229,8 @@ Status Store::check_before_create() {
   for (const std::string& name : names) {
     if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found") continue;
     return fail(Errc::invalid, Detail::open,
-                "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new store",
+                "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new "
+                "store",
                 path(), name);
   }
   if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // somebody was faster
@@ -234,7 +238,8 @@ Status Store::check_before_create() {
   for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
     if (name == "0") continue;  // left by a creation that was interrupted
     return fail(Errc::corrupt, Detail::open,
-                "{}: there are objects (\"objects/{}\") but no log; the log was removed, and with it the newest commits. Nothing "
+                "{}: there are objects (\"objects/{}\") but no log; the log was removed, and with it the newest "
+                "commits. Nothing "
                 "was changed",
                 path(), name);
   }
@@ -248,8 +253,9 @@ Status Store::recover() {
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (!there && !was_clean_) {
-      return fail(Errc::corrupt, Detail::object, "{}: the file is gone, but its log {} still holds commits for it. Nothing was changed",
-                  path(), log_device_->path());
+      return fail(Errc::corrupt, Detail::object,
+                  "{}: the file is gone, but its log {} still holds commits for it. Nothing was changed", path(),
+                  log_device_->path());
     }
     if (!there) {
       if (!options_.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", path());
@@ -310,20 +316,23 @@ Status Store::load_file_directory() {
   MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (record.id != kFile.value || record.live != 1 || record.address % kPageBytes != 0) {
-    return fail(Errc::corrupt, Detail::directory, "{}: the record of the file makes no sense (id {}, live {}, address {:#x})",
-                log_device_->path(), record.id, record.live, record.address);
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the record of the file makes no sense (id {}, live {}, address {:#x})", log_device_->path(),
+                record.id, record.live, record.address);
   }
   if (was_clean_) {
     record.size_bytes = size;  // between two uses the file is the user's own, and so is its length
   } else if (size < record.size_bytes) {
-    return fail(Errc::corrupt, Detail::object, "{}: expected {} bytes, found {}; the file was cut short by another program",
-                path(), record.size_bytes, size);
+    return fail(Errc::corrupt, Detail::object,
+                "{}: expected {} bytes, found {}; the file was cut short by another program", path(), record.size_bytes,
+                size);
   } else if (size > record.size_bytes && !read_only()) {
     // A growth that no persist made part of the file's state.
     MEMLITH_TRY(file->truncate(record.size_bytes));
     MEMLITH_TRY(file->flush());
   }
-  if (record.reserve_bytes < record.size_bytes) record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
+  if (record.reserve_bytes < record.size_bytes)
+    record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
   file_record_ = record;
   entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
   return kOk;
@@ -332,15 +341,16 @@ Status Store::load_file_directory() {
 Status Store::load_folder_directory() {
   auto opened = home(kDirectory);
   if (!opened.ok() && opened.error().category == Errc::not_found) {
-    return fail(Errc::corrupt, Detail::directory, "{}: the directory of regions is missing, but there is a log; restore the file",
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the directory of regions is missing, but there is a log; restore the file",
                 volume_.path_of(home_name(kDirectory)));
   }
   MEMLITH_TRY(opened.status());
   Device* const device = *opened;
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   if (size < kDirectoryBytesFirst || size > kDirectoryBytesMax) {
-    return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(), size,
-                kDirectoryBytesFirst, kDirectoryBytesMax);
+    return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(),
+                size, kDirectoryBytesFirst, kDirectoryBytesMax);
   }
   directory_size_bytes_ = round_down(size, kDirectoryEntryBytes);
   std::vector<std::byte> bytes(directory_size_bytes_);
@@ -355,13 +365,15 @@ Status Store::load_folder_directory() {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != kDirectoryMagic || header.checksum != header_checksum(header, log_id)) {
     return fail(Errc::corrupt, Detail::directory,
-                "{}: the directory's header is damaged or belongs to another store (offset 0, expected magic {:#018x}, found "
+                "{}: the directory's header is damaged or belongs to another store (offset 0, expected magic {:#018x}, "
+                "found "
                 "{:#018x})",
                 device->path(), kDirectoryMagic, header.magic);
   }
   if (header.version != kFormatVersion) {
-    return fail(Errc::incompatible, Detail::version, "{}: the directory is of version {}; this memlith reads version {}",
-                device->path(), header.version, kFormatVersion);
+    return fail(Errc::incompatible, Detail::version,
+                "{}: the directory is of version {}; this memlith reads version {}", device->path(), header.version,
+                kFormatVersion);
   }
   next_id_ = header.next_id;
   for (std::uint64_t slot = 1; slot * kDirectoryEntryBytes < bytes.size(); ++slot) {
@@ -372,16 +384,20 @@ Status Store::load_folder_directory() {
     const ObjectRecord& object = entry.object;
     const bool sane = entry.checksum == header_checksum(entry, log_id) && object.live == 1 && object.id != 0 &&
                       object.id < next_id_ && object.address % kPageBytes == 0 && object.size_bytes % kPageBytes == 0 &&
-                      object.size_bytes <= object.reserve_bytes && std::memchr(entry.name, 0, sizeof entry.name) != nullptr;
+                      object.size_bytes <= object.reserve_bytes &&
+                      std::memchr(entry.name, 0, sizeof entry.name) != nullptr;
     if (!sane) {
-      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})",
-                  device->path(), slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
+      return fail(Errc::corrupt, Detail::directory,
+                  "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})", device->path(),
+                  slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
     }
-    entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes}, slot});
+    entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes},
+                        slot});
   }
   if (entries_.size() != header.live_count) {
-    return fail(Errc::corrupt, Detail::directory, "{}: expected {} regions, found the entries of {}; the file was damaged or cut short",
-                device->path(), header.live_count, entries_.size());
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: expected {} regions, found the entries of {}; the file was damaged or cut short", device->path(),
+                header.live_count, entries_.size());
   }
   return kOk;
 }
@@ -393,19 +409,22 @@ Status Store::check_homes() {
     const std::string name = home_name(entry.info.id);
     auto device = home(entry.info.id);
     if (!device.ok() && device.error().category == Errc::not_found) {
-      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" is missing", volume_.path_of(name), entry.info.name);
+      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" is missing", volume_.path_of(name),
+                  entry.info.name);
     }
     MEMLITH_TRY(device.status());
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, (*device)->size());
     if (size < entry.info.size_bytes) {
-      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" was cut short: expected {} bytes, found {}",
-                  volume_.path_of(name), entry.info.name, entry.info.size_bytes, size);
+      return fail(Errc::corrupt, Detail::object,
+                  "{}: the home of region \"{}\" was cut short: expected {} bytes, found {}", volume_.path_of(name),
+                  entry.info.name, entry.info.size_bytes, size);
     }
   }
   for (const auto& [object, end] : unreachable_) {
     const bool live = object == kDirectory || find_entry(object) != nullptr;
     if (live) {
-      return fail(Errc::corrupt, Detail::object, "{}: the log has bytes up to offset {} for it, but the file is shorter or missing",
+      return fail(Errc::corrupt, Detail::object,
+                  "{}: the log has bytes up to offset {} for it, but the file is shorter or missing",
                   volume_.path_of(home_name(object)), end);
     }
   }

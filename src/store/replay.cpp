@@ -12,8 +12,9 @@ constexpr std::uint64_t kWriteBytesMax = 1 * kMiB;  // one write of neighbouring
 constexpr std::size_t kWritePiecesMax = 256;
 
 Status bad_commit(const Log& log, const Frame& frame, const char* what) {
-  return fail(Errc::corrupt, Detail::frame, "{}: the commit at LSN {} makes no sense although its checksum is right: {}",
-              log.device().path(), frame.lsn.value, what);
+  return fail(Errc::corrupt, Detail::frame,
+              "{}: the commit at LSN {} makes no sense although its checksum is right: {}", log.device().path(),
+              frame.lsn.value, what);
 }
 }  // namespace
 
@@ -50,8 +51,8 @@ Status Store::write_object_home(ObjectId object) {
   if (one_file() && object.value == 0) {
     return overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
       if (offset > sizeof home_file_record_ || bytes.size() > sizeof home_file_record_ - offset) {
-        return fail(Errc::corrupt, Detail::directory, "{}: a commit changes the file's record at offset {}, beyond its end",
-                    log_device_->path(), offset);
+        return fail(Errc::corrupt, Detail::directory,
+                    "{}: a commit changes the file's record at offset {}, beyond its end", log_device_->path(), offset);
       }
       std::memcpy(reinterpret_cast<std::byte*>(&home_file_record_) + offset, bytes.data(), bytes.size());
       return kOk;

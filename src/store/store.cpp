@@ -186,7 +186,8 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
 Status Store::remove(ObjectId id) {
   const std::lock_guard create_lock(create_mutex_);
   if (one_file()) {
-    return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead", path());
+    return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead",
+                path());
   }
   Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes}, {kDirectory, 0, kDirectoryEntryBytes}};
   std::byte bytes[2 * kDirectoryEntryBytes] = {};  // the header, and an empty entry

@@ -40,8 +40,8 @@ struct StoreOptions {
   bool manual_checkpoint = false;  // no thread
   std::uint64_t log_bytes = 0;     // 0 = the default
   std::uint64_t log_max_bytes = 0;
-  std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
-  LogOptions log;                // slot_count_max is set from log_max_bytes
+  std::uint64_t slot_bytes = 0;                 // 0 = chosen from log_bytes
+  LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
@@ -181,11 +181,12 @@ class Store {
   ObjectRecord file_record_{};              // one_file: as committed
   std::mutex create_mutex_;                 // one create, remove or growth at a time, I/O included
 
-  std::mutex checkpoint_mutex_;       // one replay at a time
-  Overlay overlay_;                   // under checkpoint_mutex_; constant in a read-only store
-  ObjectRecord home_file_record_{};   // one_file: as of the tail, under checkpoint_mutex_
-  std::map<ObjectId, std::uint64_t> unreachable_;  // objects that frames named but that have no home: must be removed ones
-  std::vector<ObjectId> written_homes_;            // to be flushed
+  std::mutex checkpoint_mutex_;      // one replay at a time
+  Overlay overlay_;                  // under checkpoint_mutex_; constant in a read-only store
+  ObjectRecord home_file_record_{};  // one_file: as of the tail, under checkpoint_mutex_
+  std::map<ObjectId, std::uint64_t>
+      unreachable_;                      // objects that frames named but that have no home: must be removed ones
+  std::vector<ObjectId> written_homes_;  // to be flushed
 
   std::mutex wake_mutex_;
   std::condition_variable wake_;

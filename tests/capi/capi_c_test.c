@@ -9,24 +9,24 @@
 char capi_c_found[1400];
 
 /* The category that a call returned, told in full when it is another. */
-#define EXPECT_CODE(expected, call)                                                                        \
-  do {                                                                                                     \
-    const int32_t code_ = (call);                                                                          \
-    if (memlith_category(code_) != (expected)) {                                                           \
-      char text_[1024];                                                                                    \
-      memlith_last_error(text_, sizeof text_);                                                             \
-      snprintf(capi_c_found, sizeof capi_c_found, "%s: wanted category %d, got %d (%s) \"%s\"", #call,     \
-               (int)(expected), (int)code_, memlith_category_name(code_), text_);                          \
-      return __LINE__;                                                                                     \
-    }                                                                                                      \
+#define EXPECT_CODE(expected, call)                                                                    \
+  do {                                                                                                 \
+    const int32_t code_ = (call);                                                                      \
+    if (memlith_category(code_) != (expected)) {                                                       \
+      char text_[1024];                                                                                \
+      memlith_last_error(text_, sizeof text_);                                                         \
+      snprintf(capi_c_found, sizeof capi_c_found, "%s: wanted category %d, got %d (%s) \"%s\"", #call, \
+               (int)(expected), (int)code_, memlith_category_name(code_), text_);                      \
+      return __LINE__;                                                                                 \
+    }                                                                                                  \
   } while (0)
 #define EXPECT_OK(call) EXPECT_CODE(MEMLITH_OK, call)
-#define EXPECT(condition)                                                           \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
-      snprintf(capi_c_found, sizeof capi_c_found, "%s does not hold", #condition);  \
-      return __LINE__;                                                              \
-    }                                                                               \
+#define EXPECT(condition)                                                          \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      snprintf(capi_c_found, sizeof capi_c_found, "%s does not hold", #condition); \
+      return __LINE__;                                                             \
+    }                                                                              \
   } while (0)
 
 static char* const kUntouched = "untouched";
@@ -74,10 +74,12 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_OK == 0 && MEMLITH_INVALID == 1 && MEMLITH_NOT_FOUND == 2 && MEMLITH_EXISTS == 3);
   EXPECT(MEMLITH_BUSY == 4 && MEMLITH_IO == 5 && MEMLITH_CORRUPT == 6 && MEMLITH_INCOMPATIBLE == 7);
   EXPECT(MEMLITH_FULL == 8 && MEMLITH_NO_SPACE == 9 && MEMLITH_POISONED == 10 && MEMLITH_PERMISSION == 11);
-  EXPECT(MEMLITH_READ_ONLY == 12 && MEMLITH_ADDRESS_TAKEN == 13 && MEMLITH_UNSUPPORTED == 14 && MEMLITH_NO_MEMORY == 15);
+  EXPECT(MEMLITH_READ_ONLY == 12 && MEMLITH_ADDRESS_TAKEN == 13 && MEMLITH_UNSUPPORTED == 14 &&
+         MEMLITH_NO_MEMORY == 15);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
   EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2);
-  EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 && MEMLITH_TRACKER_MPROTECT == 3);
+  EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
+         MEMLITH_TRACKER_MPROTECT == 3);
   EXPECT(MEMLITH_VERSION_MAJOR == 0 && MEMLITH_VERSION_MINOR == 1 && MEMLITH_VERSION_PATCH == 0);
   EXPECT(strcmp(memlith_version(), "0.1.0") == 0);
   EXPECT(memlith_category(0x0a08) == MEMLITH_FULL);

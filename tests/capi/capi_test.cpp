@@ -10,11 +10,11 @@
 namespace memlith::test {
 namespace {
 
-#define C_TEST(Name, function)                                                 \
-  TEST(CInterface, Name) {                                                     \
-    const TempFolder folder;                                                   \
-    const int line = function(folder.path().c_str());                          \
-    EXPECT_EQ(line, 0) << "capi_c_test.c:" << line << ": " << capi_c_found;    \
+#define C_TEST(Name, function)                                              \
+  TEST(CInterface, Name) {                                                  \
+    const TempFolder folder;                                                \
+    const int line = function(folder.path().c_str());                       \
+    EXPECT_EQ(line, 0) << "capi_c_test.c:" << line << ": " << capi_c_found; \
   }
 
 C_TEST(NumbersArePinned, capi_c_numbers)

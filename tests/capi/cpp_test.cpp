@@ -92,7 +92,8 @@ TEST_F(CppInterface, RootOfAnotherTypeIsRefused) {
   EXPECT_TRUE(refused(region.root<Notes>(4), MEMLITH_INCOMPATIBLE));
   const auto larger = region.root<LargerNotes>(3);
   EXPECT_TRUE(refused(larger, MEMLITH_INCOMPATIBLE));
-  EXPECT_NE(larger.error().message().find("found version 3 with 16 bytes"), std::string::npos) << larger.error().message();
+  EXPECT_NE(larger.error().message().find("found version 3 with 16 bytes"), std::string::npos)
+      << larger.error().message();
   struct Huge {
     char bytes[1 << 20];
   };

@@ -57,9 +57,12 @@ std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(
 }
 
 class Kill : public ::testing::TestWithParam<Tracker> {};
-INSTANTIATE_TEST_SUITE_P(By, Kill, ::testing::Values(Tracker::scan, Tracker::mprotect, Tracker::touched), [](const auto& given) {
-  return given.param == Tracker::scan ? "Scan" : given.param == Tracker::mprotect ? "Mprotect" : "Explicit";
-});
+INSTANTIATE_TEST_SUITE_P(By, Kill, ::testing::Values(Tracker::scan, Tracker::mprotect, Tracker::touched),
+                         [](const auto& given) {
+                           return given.param == Tracker::scan       ? "Scan"
+                                  : given.param == Tracker::mprotect ? "Mprotect"
+                                                                     : "Explicit";
+                         });
 
 // Twenty lives, each ended at a random moment: in opening, persisting, checkpointing or growing older.
 TEST_P(Kill, TwentyTimes) {
@@ -78,7 +81,8 @@ TEST_P(Kill, TwentyTimes) {
     ::close(ends[1]);
     std::uint64_t number = 0;
     const std::uint64_t wanted = life % 4 == 3 ? 0 : random() % 60;  // acknowledgements to wait for
-    for (std::uint64_t i = 0; i < wanted && ::read(ends[0], &number, sizeof number) == sizeof number; ++i) acknowledged = number;
+    for (std::uint64_t i = 0; i < wanted && ::read(ends[0], &number, sizeof number) == sizeof number; ++i)
+      acknowledged = number;
     ::usleep(static_cast<useconds_t>(random() % 3000));
     ::kill(child, SIGKILL);
     int status = 0;

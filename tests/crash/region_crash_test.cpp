@@ -209,7 +209,8 @@ std::string tracker_name(const ::testing::TestParamInfo<TrackerKind>& test) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(EveryTracker, RegionCrash,
-                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect), tracker_name);
+                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect),
+                         tracker_name);
 
 }  // namespace
 }  // namespace memlith::test

@@ -163,7 +163,8 @@ class BadInput : public Damage, public ::testing::WithParamInterface<bool> {
  protected:
   BadInput() : Damage(GetParam()) {}
 };
-INSTANTIATE_TEST_SUITE_P(Of, BadInput, ::testing::Bool(), [](const auto& given) { return given.param ? "CleanStore" : "DroppedStore"; });
+INSTANTIATE_TEST_SUITE_P(Of, BadInput, ::testing::Bool(),
+                         [](const auto& given) { return given.param ? "CleanStore" : "DroppedStore"; });
 
 // The undamaged store opens with the last commit, for writing and for reading: what everything here is compared with.
 TEST_P(BadInput, UndamagedStoresOpen) {
@@ -230,7 +231,8 @@ TEST_P(BadInput, BitsThatMeanNothing) {
 // quietly goes missing.
 TEST_P(BadInput, DirectoryBits) {
   flip("objects/0", 0, kDirectoryEntryBytes, false, 3);
-  for (std::uint64_t slot = 1; slot <= 4; ++slot) flip("objects/0", slot * kDirectoryEntryBytes, kDirectoryEntryBytes, false, 3);
+  for (std::uint64_t slot = 1; slot <= 4; ++slot)
+    flip("objects/0", slot * kDirectoryEntryBytes, kDirectoryEntryBytes, false, 3);
 }
 
 // A directory entry that was wiped is an error, not a region that never was; its bytes must not be deleted for it.
@@ -259,9 +261,11 @@ TEST_P(BadInput, Truncation) {
         const Outcome outcome = open_files(damaged, read_only);
         const std::string what = fmt::format("{} cut from {} to {} bytes", name, content.size(), length);
         expect_data_or_error(outcome, name, false, what);
-        const bool only_room_lost = name == "objects/0" && length >= 4 * kDirectoryEntryBytes;  // all entries are still there
+        const bool only_room_lost =
+            name == "objects/0" && length >= 4 * kDirectoryEntryBytes;  // all entries are still there
         EXPECT_TRUE(only_room_lost || !outcome.status.ok()) << what;
-        for (const auto& [other, bytes] : files_) EXPECT_TRUE(outcome.files.contains(other)) << what << " deleted " << other;
+        for (const auto& [other, bytes] : files_)
+          EXPECT_TRUE(outcome.files.contains(other)) << what << " deleted " << other;
       }
     }
   }
@@ -342,16 +346,26 @@ TEST_P(BadInput, LaterVersions) {
 // Superblocks whose checksum is right and whose numbers are absurd: an error, not an allocation of absurd size.
 TEST_P(BadInput, AbsurdSuperblocks) {
   const std::function<void(Superblock&)> absurdities[] = {
-      [](Superblock& b) { b.slot_count = ~0ull; },        [](Superblock& b) { b.slot_count = 1u << 20; },
-      [](Superblock& b) { b.slot_count = 0; },            [](Superblock& b) { b.slot_bytes = ~0ull; },
-      [](Superblock& b) { b.slot_bytes = 0; },            [](Superblock& b) { b.slot_bytes = 4097; },
-      [](Superblock& b) { b.slot_bytes = 1ull << 30; },   [](Superblock& b) { b.block_bytes = 0; },
-      [](Superblock& b) { b.block_bytes = 1u << 31; },    [](Superblock& b) { b.block_bytes = 4096; },
-      [](Superblock& b) { b.tail_lsn = ~0ull; },          [](Superblock& b) { b.tail_lsn = 1ull << 61; },
-      [](Superblock& b) { b.tail_lsn = 13; },             [](Superblock& b) { b.head_lsn = ~0ull - 511; },
-      [](Superblock& b) { b.log_id = 0; },                [](Superblock& b) { b.client_bytes = ~0u; },
-      [](Superblock& b) { b.clean = 2; },                 [](Superblock& b) { std::memset(b.client, 0xff, sizeof b.client); },
-      [](Superblock& b) { b.sequence = ~0ull; },          [](Superblock& b) { b.incarnation = ~0ull; },
+      [](Superblock& b) { b.slot_count = ~0ull; },
+      [](Superblock& b) { b.slot_count = 1u << 20; },
+      [](Superblock& b) { b.slot_count = 0; },
+      [](Superblock& b) { b.slot_bytes = ~0ull; },
+      [](Superblock& b) { b.slot_bytes = 0; },
+      [](Superblock& b) { b.slot_bytes = 4097; },
+      [](Superblock& b) { b.slot_bytes = 1ull << 30; },
+      [](Superblock& b) { b.block_bytes = 0; },
+      [](Superblock& b) { b.block_bytes = 1u << 31; },
+      [](Superblock& b) { b.block_bytes = 4096; },
+      [](Superblock& b) { b.tail_lsn = ~0ull; },
+      [](Superblock& b) { b.tail_lsn = 1ull << 61; },
+      [](Superblock& b) { b.tail_lsn = 13; },
+      [](Superblock& b) { b.head_lsn = ~0ull - 511; },
+      [](Superblock& b) { b.log_id = 0; },
+      [](Superblock& b) { b.client_bytes = ~0u; },
+      [](Superblock& b) { b.clean = 2; },
+      [](Superblock& b) { std::memset(b.client, 0xff, sizeof b.client); },
+      [](Superblock& b) { b.sequence = ~0ull; },
+      [](Superblock& b) { b.incarnation = ~0ull; },
   };
   int number = 0;
   for (const auto& make_absurd : absurdities) {
@@ -384,9 +398,9 @@ TEST_F(BadFrames, AbsurdCommits) {
     std::uint64_t value;
   };
   const Change changes[] = {
-      {0, 4, ~0ull}, {0, 4, 4}, {0, 4, 2},               // the number of extents
-      {8, 4, 12345}, {8, 4, ~0ull},                      // whose bytes
-      {12, 4, ~0ull}, {12, 4, 1999},                     // how many
+      {0, 4, ~0ull},  {0, 4, 4},           {0, 4, 2},                                       // the number of extents
+      {8, 4, 12345},  {8, 4, ~0ull},                                                        // whose bytes
+      {12, 4, ~0ull}, {12, 4, 1999},                                                        // how many
       {16, 8, ~0ull}, {16, 8, 1ull << 62}, {16, 8, 1ull << 40}, {16, 8, kObjectBytes - 1},  // where
   };
   Superblock superblock;
@@ -413,8 +427,10 @@ TEST_F(BadFrames, AbsurdCommits) {
     std::memcpy(frame, &header, sizeof header);
     for (const bool read_only : {false, true}) {
       const Outcome outcome = open_files(damaged, read_only);
-      const std::string what = fmt::format("payload offset {} = {:#x}, read-only {}", change.offset, change.value, read_only);
-      if (outcome.status.ok() && change.offset == 8) continue;  // bytes for an object that was removed: none of our business
+      const std::string what =
+          fmt::format("payload offset {} = {:#x}, read-only {}", change.offset, change.value, read_only);
+      if (outcome.status.ok() && change.offset == 8)
+        continue;  // bytes for an object that was removed: none of our business
       EXPECT_FALSE(outcome.status.ok()) << what;
       EXPECT_NE(outcome.text.find("sim:"), std::string::npos) << what << ": " << outcome.text;
     }

@@ -32,7 +32,8 @@ std::string in_child(const std::function<std::string()>& body) {
   ::close(ends[1]);
   std::string text;
   char buffer[512];
-  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -40,11 +41,11 @@ std::string in_child(const std::function<std::string()>& body) {
   return text;
 }
 
-#define EXPECT_IN_CHILD(body)                                         \
-  do {                                                                \
-    const std::string outcome = in_child(body);                       \
+#define EXPECT_IN_CHILD(body)                                             \
+  do {                                                                    \
+    const std::string outcome = in_child(body);                           \
     if (outcome.starts_with("skip: ")) GTEST_SKIP() << outcome.substr(6); \
-    EXPECT_EQ(outcome, "");                                           \
+    EXPECT_EQ(outcome, "");                                               \
   } while (false)
 
 // "" where the outcome is this error and its text names `path`.
@@ -52,7 +53,8 @@ template <class T>
 std::string unless_error(const char* what, const T& outcome, Errc category, const std::string& path) {
   const Status status = status_of(outcome);
   if (status.category != category) return std::string(what) + ": " + (status.ok() ? "ok" : told(status)) + "\n";
-  if (last_error_text().find(path) == std::string_view::npos) return std::string(what) + " names no file: " + told(status) + "\n";
+  if (last_error_text().find(path) == std::string_view::npos)
+    return std::string(what) + " names no file: " + told(status) + "\n";
   return "";
 }
 template <class T>
@@ -69,7 +71,8 @@ std::string own_mounts() {
   return "";
 }
 std::string become_nobody() {
-  if (::setegid(65534) != 0 || ::seteuid(65534) != 0) return std::string("skip: cannot change user: ") + std::strerror(errno);
+  if (::setegid(65534) != 0 || ::seteuid(65534) != 0)
+    return std::string("skip: cannot change user: ") + std::strerror(errno);
   return "";
 }
 
@@ -138,7 +141,8 @@ TEST_F(Environment, MissingPermission) {
     ::chmod((path_ + "/objects/1").c_str(), 0600);
     if (auto reason = become_nobody(); !reason.empty()) return reason;
     std::string wrong = unless_error("write", Store::open(*volume_, opening()), Errc::permission, path_ + "/log");
-    wrong += unless_error("read without a home", Store::open(*volume_, opening(false, true)), Errc::permission, path_ + "/objects/1");
+    wrong += unless_error("read without a home", Store::open(*volume_, opening(false, true)), Errc::permission,
+                          path_ + "/objects/1");
     if (::seteuid(0) != 0) return "cannot go back";
     ::chmod((path_ + "/objects/1").c_str(), 0644);
     if (auto reason = become_nobody(); !reason.empty()) return reason;
@@ -150,7 +154,8 @@ TEST_F(Environment, MissingPermission) {
     if (::seteuid(0) != 0) return "cannot go back";
     ::chmod((path_ + "/log").c_str(), 0600);
     if (auto reason = become_nobody(); !reason.empty()) return reason;
-    return wrong + unless_error("read without the log", Store::open(*volume_, opening(false, true)), Errc::permission, path_ + "/log");
+    return wrong + unless_error("read without the log", Store::open(*volume_, opening(false, true)), Errc::permission,
+                                path_ + "/log");
   });
 }
 
@@ -237,7 +242,8 @@ TEST_F(Environment, FullExt4) {
     const std::string mount = folder_ / "disk";
     std::filesystem::create_directory(mount);
     write_file(image, std::string(24 << 20, '\0'));
-    const std::string command = "(mkfs.ext4 -q -F -m 0 " + image + " && mount -o loop " + image + " " + mount + ") >/dev/null 2>&1";
+    const std::string command =
+        "(mkfs.ext4 -q -F -m 0 " + image + " && mount -o loop " + image + " " + mount + ") >/dev/null 2>&1";
     if (std::system(command.c_str()) != 0) return "skip: cannot mount an ext4 image";
     const std::string wrong = live_on_a_full_disk(mount);
     (void)::umount(mount.c_str());

@@ -161,7 +161,8 @@ TEST_P(Poisoning, EveryOperationFailsOnce) {
     EXPECT_EQ(name_of(outcome.first.category), name_of(Errc::io)) << "the call that met the failure";
     expect_recovers(outcome.image, outcome, "after the program");
     for (std::size_t i = 0; i < outcome.power_cut.size(); ++i) {
-      expect_recovers(outcome.power_cut[i], outcome, i == 0 ? "everything unflushed lost" : "everything unflushed kept");
+      expect_recovers(outcome.power_cut[i], outcome,
+                      i == 0 ? "everything unflushed lost" : "everything unflushed kept");
     }
   }
   EXPECT_GT(nth, 3 * kRounds / 2) << "not many operations were made to fail";

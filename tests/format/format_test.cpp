@@ -55,23 +55,24 @@ std::map<std::string, std::vector<Row>> tables() {
   return result;
 }
 
-#define FIELD(type, field) Row{offsetof(type, field), sizeof(type::field), #field}
+#define FIELD(type, field) \
+  Row { offsetof(type, field), sizeof(type::field), #field }
 
 // Every table has exactly the struct's fields, at the struct's offsets, with the struct's sizes, without a gap.
 TEST(FormatDocument, MatchesTheStructs) {
   const std::map<std::string, std::pair<std::size_t, std::vector<Row>>> structs = {
       {"superblock",
        {sizeof(Superblock),
-        {FIELD(Superblock, magic), FIELD(Superblock, version), FIELD(Superblock, block_bytes), FIELD(Superblock, log_id),
-         FIELD(Superblock, sequence), FIELD(Superblock, incarnation), FIELD(Superblock, slot_bytes),
-         FIELD(Superblock, slot_count), FIELD(Superblock, tail_lsn), FIELD(Superblock, tail_previous),
-         FIELD(Superblock, head_lsn), FIELD(Superblock, head_previous), FIELD(Superblock, clean),
-         FIELD(Superblock, client_bytes), FIELD(Superblock, client), FIELD(Superblock, reserved),
-         FIELD(Superblock, checksum)}}},
+        {FIELD(Superblock, magic), FIELD(Superblock, version), FIELD(Superblock, block_bytes),
+         FIELD(Superblock, log_id), FIELD(Superblock, sequence), FIELD(Superblock, incarnation),
+         FIELD(Superblock, slot_bytes), FIELD(Superblock, slot_count), FIELD(Superblock, tail_lsn),
+         FIELD(Superblock, tail_previous), FIELD(Superblock, head_lsn), FIELD(Superblock, head_previous),
+         FIELD(Superblock, clean), FIELD(Superblock, client_bytes), FIELD(Superblock, client),
+         FIELD(Superblock, reserved), FIELD(Superblock, checksum)}}},
       {"slot header",
        {sizeof(SlotHeader),
-        {FIELD(SlotHeader, magic), FIELD(SlotHeader, reserved), FIELD(SlotHeader, segment), FIELD(SlotHeader, incarnation),
-         FIELD(SlotHeader, checksum)}}},
+        {FIELD(SlotHeader, magic), FIELD(SlotHeader, reserved), FIELD(SlotHeader, segment),
+         FIELD(SlotHeader, incarnation), FIELD(SlotHeader, checksum)}}},
       {"frame",
        {sizeof(FrameHeader),
         {FIELD(FrameHeader, magic), FIELD(FrameHeader, kind), FIELD(FrameHeader, lsn), FIELD(FrameHeader, previous),
@@ -82,12 +83,12 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(ExtentRecord), {FIELD(ExtentRecord, object), FIELD(ExtentRecord, bytes), FIELD(ExtentRecord, offset)}}},
       {"object",
        {sizeof(ObjectRecord),
-        {FIELD(ObjectRecord, id), FIELD(ObjectRecord, live), FIELD(ObjectRecord, size_bytes), FIELD(ObjectRecord, address),
-         FIELD(ObjectRecord, reserve_bytes)}}},
+        {FIELD(ObjectRecord, id), FIELD(ObjectRecord, live), FIELD(ObjectRecord, size_bytes),
+         FIELD(ObjectRecord, address), FIELD(ObjectRecord, reserve_bytes)}}},
       {"directory header",
        {sizeof(DirectoryHeader),
         {FIELD(DirectoryHeader, magic), FIELD(DirectoryHeader, version), FIELD(DirectoryHeader, next_id),
-         FIELD(DirectoryHeader, live_count),         FIELD(DirectoryHeader, reserved), FIELD(DirectoryHeader, checksum)}}},
+         FIELD(DirectoryHeader, live_count), FIELD(DirectoryHeader, reserved), FIELD(DirectoryHeader, checksum)}}},
       {"directory entry",
        {sizeof(DirectoryEntry),
         {FIELD(DirectoryEntry, object), FIELD(DirectoryEntry, name), FIELD(DirectoryEntry, checksum)}}},

@@ -99,7 +99,8 @@ void CrashWorld::acknowledged(std::size_t commit) {
 }
 
 void CrashWorld::compute_contents() {
-  std::stable_sort(commits_.begin(), commits_.end(), [](const Commit& a, const Commit& b) { return a.lsn < b.lsn; });
+  std::sort(commits_.begin(), commits_.end(),
+            [](const Commit& a, const Commit& b) { return a.lsn != b.lsn ? a.lsn < b.lsn : a.number < b.number; });
   contents_.assign(1, before_);
   for (const Commit& commit : commits_) {
     contents_.push_back(contents_.back());
@@ -201,9 +202,9 @@ void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expe
       });
       ++result_.states;
       const std::uint64_t hash = image.hash();
-      if (const auto known = seen_.find(hash); known != seen_.end() && known->second >= 0 &&
-                                               contents_[static_cast<std::size_t>(known->second)] ==
-                                                   contents_[static_cast<std::size_t>(expected)]) {
+      if (const auto known = seen_.find(hash);
+          known != seen_.end() && known->second >= 0 &&
+          contents_[static_cast<std::size_t>(known->second)] == contents_[static_cast<std::size_t>(expected)]) {
         continue;
       }
       ++result_.distinct;
@@ -253,8 +254,8 @@ ExploreResult CrashWorld::explore(const ExploreOptions& options, std::uint64_t s
         return coins.below(8) < bias;
       });
       const std::string where =
-          fmt::format("crash after operation {} of {} ({} unflushed items, subset {}{}, seed {})", at, trace.records.size(),
-                      pending, subset, exhaustive ? "" : " by seed", seed);
+          fmt::format("crash after operation {} of {} ({} unflushed items, subset {}{}, seed {})", at,
+                      trace.records.size(), pending, subset, exhaustive ? "" : " by seed", seed);
       check_image(image, first, last, options, random, where);
     }
   }

@@ -80,8 +80,8 @@ class CrashWorld {
   void compute_contents();
   // The commit that the content shows, or -1.
   [[nodiscard]] std::int64_t match(const Content& content, std::size_t first, std::size_t last) const;
-  std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last, const ExploreOptions& options,
-                           core::Random& random, const std::string& where);
+  std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last,
+                           const ExploreOptions& options, core::Random& random, const std::string& where);
   void check_recovery_crashes(const core::SimTrace& trace, std::int64_t expected, const ExploreOptions& options,
                               core::Random& random, const std::string& where);
 
@@ -90,7 +90,7 @@ class CrashWorld {
   core::SimVolume volume_;
   std::mutex mutex_;
   std::vector<Commit> commits_;
-  std::vector<Content> contents_;  // [0] before any commit, [n] after n
+  std::vector<Content> contents_;                         // [0] before any commit, [n] after n
   std::unordered_map<std::uint64_t, std::int64_t> seen_;  // content of a medium -> the commit it recovers to
   ExploreResult result_;
   std::uint64_t failures_ = 0;

@@ -14,7 +14,8 @@ namespace memlith::test {
 // A store of real files with its regions. Leaving it without close() is what a kill -9 does to it.
 class RegionWorld {
  public:
-  explicit RegionWorld(core::TrackerKind tracker, core::StoreOptions options = {}) : tracker_(tracker), options_(std::move(options)) {
+  explicit RegionWorld(core::TrackerKind tracker, core::StoreOptions options = {})
+      : tracker_(tracker), options_(std::move(options)) {
     options_.create = true;
     if (options_.kind == core::StoreKind::folder) {
       volume_ = core::make_posix_volume(folder_ / "store");

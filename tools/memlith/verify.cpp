@@ -39,7 +39,8 @@ void print_text(const StorePath& path, const memlith_report& report) {
   write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,
                          report.clean != 0 ? "closed cleanly" : "not closed: the next open for writing recovers it"));
   if (report.superblock_copies < 2) {
-    write_line("  one of the two superblocks is not whole; a crash can do that, and the next open for writing mends it");
+    write_line(
+        "  one of the two superblocks is not whole; a crash can do that, and the next open for writing mends it");
   }
 }
 

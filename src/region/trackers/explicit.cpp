@@ -63,8 +63,8 @@ class ExplicitTracker final : public Tracker {
   };
 
   std::atomic<bool> busy_{false};
-  std::vector<Range> touched_;              // under busy_
-  std::size_t compact_at_ = kCompactFrom;   // under busy_
+  std::vector<Range> touched_;             // under busy_
+  std::size_t compact_at_ = kCompactFrom;  // under busy_
 };
 
 }  // namespace

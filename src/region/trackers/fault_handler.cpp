@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kRegionsMax = 256;
 ProtectedRegion g_regions[kRegionsMax];
-struct sigaction g_previous {};
+struct sigaction g_previous{};
 
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((g_previous.sa_flags & SA_SIGINFO) != 0 && g_previous.sa_sigaction != nullptr) {
@@ -30,7 +30,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     return;
   }
   // Nobody else wants it: the fault strikes again, now with the default action, and the core dump shows the right place.
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGSEGV, &standard, nullptr);
 }
@@ -70,7 +70,7 @@ Status install_handler() {
   static std::once_flag once;
   static int error = 0;
   std::call_once(once, [] {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = handle_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigfillset(&action.sa_mask);  // a handler of the program's own that stores to the region must not come between
@@ -90,7 +90,8 @@ void acquire(ProtectedRegion& region) {
 
 void release(ProtectedRegion& region) { region.busy.store(false, std::memory_order_release); }
 
-Result<ProtectedRegion*> claim_protected_region(std::byte* base, std::uint64_t bytes, std::atomic<std::uint8_t>* dirty) {
+Result<ProtectedRegion*> claim_protected_region(std::byte* base, std::uint64_t bytes,
+                                                std::atomic<std::uint8_t>* dirty) {
   MEMLITH_TRY(install_handler());
   static std::mutex claiming;
   const std::lock_guard lock(claiming);
@@ -102,7 +103,8 @@ Result<ProtectedRegion*> claim_protected_region(std::byte* base, std::uint64_t b
     region.end.store(begin + bytes, std::memory_order_release);
     return &region;
   }
-  return fail(Errc::unsupported, Detail::tracker, "at most {} regions can be tracked by mprotect at a time", kRegionsMax);
+  return fail(Errc::unsupported, Detail::tracker, "at most {} regions can be tracked by mprotect at a time",
+              kRegionsMax);
 }
 
 void release_protected_region(ProtectedRegion* region) { region->end.store(0, std::memory_order_release); }

@@ -12,7 +12,7 @@ namespace memlith::core {
 // One region whose clean pages are protected. Read by the signal handler.
 struct ProtectedRegion {
   std::atomic<std::uintptr_t> begin{0};
-  std::atomic<std::uintptr_t> end{0};  // 0: the entry is free
+  std::atomic<std::uintptr_t> end{0};          // 0: the entry is free
   std::atomic<std::uint8_t>* dirty = nullptr;  // one a page
   // Held by the handler around "make writable, mark dirty" and by the collector around "take marks, protect": between
   // the two halves of either, another thread must not see a page that is writable but not marked.

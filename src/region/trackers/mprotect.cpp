@@ -26,7 +26,8 @@ class MprotectTracker final : public Tracker {
 
   Status attach() {
     // Untouched marks cost no memory, so there is one for each page the region may ever have.
-    void* const marks = ::mmap(nullptr, dirty_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const marks =
+        ::mmap(nullptr, dirty_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (marks == MAP_FAILED) return fail_errno(errno, Detail::tracker, "no memory for {} page marks", dirty_bytes_);
     dirty_ = static_cast<std::atomic<std::uint8_t>*>(marks);
     static_assert(sizeof(std::atomic<std::uint8_t>) == 1);

@@ -60,7 +60,8 @@ TEST(AlignedBuffer, TooMuchIsNoMemory) {
 
 // Rounding to powers of two, at and around the borders.
 TEST(Units, Rounding) {
-  static_assert(round_up(0, 512) == 0 && round_up(1, 512) == 512 && round_up(512, 512) == 512 && round_up(513, 512) == 1024);
+  static_assert(round_up(0, 512) == 0 && round_up(1, 512) == 512 && round_up(512, 512) == 512 &&
+                round_up(513, 512) == 1024);
   static_assert(round_down(511, 512) == 0 && round_down(512, 512) == 512 && round_down(1023, 512) == 512);
   static_assert(!is_power_of_two(0) && is_power_of_two(1) && is_power_of_two(4096) && !is_power_of_two(4095));
   EXPECT_EQ(round_up(~0ull - 8191, 4096), ~0ull - 8191);

@@ -28,7 +28,8 @@ std::vector<std::byte> noise(std::size_t count, std::uint64_t seed = 7) {
 std::uint64_t streamed(std::span<const std::byte> bytes, std::uint64_t seed, std::size_t step) {
   StreamingChecksum stream;
   stream.reset(seed);
-  for (std::size_t at = 0; at < bytes.size(); at += step) stream.update(bytes.subspan(at, std::min(step, bytes.size() - at)));
+  for (std::size_t at = 0; at < bytes.size(); at += step)
+    stream.update(bytes.subspan(at, std::min(step, bytes.size() - at)));
   return stream.digest();
 }
 
@@ -39,7 +40,8 @@ TEST(Checksum, StreamingEqualsOneShot) {
     for (const std::uint64_t seed : kSeeds) {
       for (const std::size_t step : {1u, 7u, 64u, 255u, 256u, 257u, 4096u, 262144u}) {
         if (length / step > 5000) continue;
-        ASSERT_EQ(streamed(bytes, seed, step), checksum(bytes, seed)) << length << " bytes by " << step << ", seed " << seed;
+        ASSERT_EQ(streamed(bytes, seed, step), checksum(bytes, seed))
+            << length << " bytes by " << step << ", seed " << seed;
       }
     }
   }

@@ -35,11 +35,21 @@ TEST(Status, FailErrnoAddsTheSystemsWords) {
 
 // Every errno that a user can do something about has its own category; the rest is io.
 TEST(Status, CategoryOfErrno) {
-  const std::pair<int, Errc> table[] = {
-      {ENOENT, Errc::not_found},   {EEXIST, Errc::exists},     {EACCES, Errc::permission}, {EPERM, Errc::permission},
-      {EROFS, Errc::read_only},    {ENOSPC, Errc::no_space},   {EDQUOT, Errc::no_space},   {EFBIG, Errc::no_space},
-      {ENOMEM, Errc::no_memory},   {EIO, Errc::io},            {EINVAL, Errc::invalid},    {EWOULDBLOCK, Errc::busy},
-      {ENOSYS, Errc::unsupported}, {EOPNOTSUPP, Errc::unsupported}, {12345, Errc::io}};
+  const std::pair<int, Errc> table[] = {{ENOENT, Errc::not_found},
+                                        {EEXIST, Errc::exists},
+                                        {EACCES, Errc::permission},
+                                        {EPERM, Errc::permission},
+                                        {EROFS, Errc::read_only},
+                                        {ENOSPC, Errc::no_space},
+                                        {EDQUOT, Errc::no_space},
+                                        {EFBIG, Errc::no_space},
+                                        {ENOMEM, Errc::no_memory},
+                                        {EIO, Errc::io},
+                                        {EINVAL, Errc::invalid},
+                                        {EWOULDBLOCK, Errc::busy},
+                                        {ENOSYS, Errc::unsupported},
+                                        {EOPNOTSUPP, Errc::unsupported},
+                                        {12345, Errc::io}};
   for (const auto& [number, category] : table) EXPECT_EQ(detail::category_of_errno(number), category) << number;
 }
 

@@ -118,7 +118,7 @@ TEST_F(PosixDeviceTest, ReserveZeroFillsAndNeverShrinks) {
   ASSERT_EQ(after.size(), 100'000u);
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), after.begin()));
   EXPECT_TRUE(std::all_of(after.begin() + 5000, after.end(), [](std::byte b) { return b == std::byte{0}; }));
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::stat((folder_ / "a").c_str(), &info), 0);
   EXPECT_GE(info.st_blocks * 512, 100'000);
   ASSERT_OK(device->reserve(10));
@@ -176,7 +176,8 @@ TEST_F(PosixDeviceTest, ShortWriteIsAnError) {
   limit.rlim_cur = 10'000;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   const auto bytes = noise(6000);
-  const iovec pieces[3] = {{const_cast<std::byte*>(bytes.data()), 6000}, {const_cast<std::byte*>(bytes.data()), 6000}, {}};
+  const iovec pieces[3] = {
+      {const_cast<std::byte*>(bytes.data()), 6000}, {const_cast<std::byte*>(bytes.data()), 6000}, {}};
   const Status status = device->write_pieces(0, pieces);
   auto other = create("b");
   const Status reserved = other->reserve(20'000);
@@ -238,7 +239,8 @@ TEST_F(PosixDeviceTest, QueueFinishesBeforeItGoes) {
   const auto bytes = noise(4 * kMiB);
   {
     auto queue = device->make_queue(4);
-    for (std::uint32_t i = 0; i < 4; ++i) ASSERT_OK(queue->write(i, i * kMiB, std::span(bytes).subspan(i * kMiB, kMiB)));
+    for (std::uint32_t i = 0; i < 4; ++i)
+      ASSERT_OK(queue->write(i, i * kMiB, std::span(bytes).subspan(i * kMiB, kMiB)));
   }
   EXPECT_EQ(content(*device), bytes);
 }
@@ -368,7 +370,8 @@ TEST_F(PosixVolumeTest, PipesDoNotHang) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(5);  // a hang ends here, by signal
-    const bool refused = !volume_->lock("pipe", true).ok() && !volume_->open("pipe", OpenMode::read_only, Caching::buffered).ok();
+    const bool refused =
+        !volume_->lock("pipe", true).ok() && !volume_->open("pipe", OpenMode::read_only, Caching::buffered).ok();
     ::_exit(refused ? 0 : 1);
   }
   int status = 0;

@@ -19,14 +19,18 @@ namespace {
 using namespace core;
 using Kind = SimFaults::Kind;
 
-std::vector<std::byte> filled(std::size_t count, int value) { return std::vector<std::byte>(count, static_cast<std::byte>(value)); }
+std::vector<std::byte> filled(std::size_t count, int value) {
+  return std::vector<std::byte>(count, static_cast<std::byte>(value));
+}
 
 bool all(std::size_t) { return true; }
 bool none(std::size_t) { return false; }
 
 class Sim : public ::testing::Test {
  protected:
-  std::unique_ptr<Device> create(const std::string& name) { return must(volume_.open(name, OpenMode::create, Caching::buffered)); }
+  std::unique_ptr<Device> create(const std::string& name) {
+    return must(volume_.open(name, OpenMode::create, Caching::buffered));
+  }
   // A file that is durable with its name.
   std::unique_ptr<Device> durable(const std::string& name, std::size_t count, int value) {
     auto device = create(name);
@@ -204,7 +208,9 @@ TEST_F(Sim, CutsAgreeWithTheVolumeAtEveryOperation) {
       case 0: ASSERT_OK(device.flush()); break;
       case 1: ASSERT_OK(device.reserve(random.below(8000))); break;
       case 2: ASSERT_OK(device.truncate(random.below(8000))); break;
-      default: ASSERT_OK(device.write(random.below(6000), filled(1 + random.below(3000), static_cast<int>(random.below(256)))));
+      default:
+        ASSERT_OK(device.write(random.below(6000),
+                               filled(1 + random.below(3000), static_cast<int>(random.below(256)))));
     }
     while (shown.size() < volume_.operations()) shown.push_back(volume_.image());
   }
@@ -256,8 +262,10 @@ TEST_F(Sim, FaultsFireOnceAndAreCounted) {
       {Kind::short_write, [](Device& d, int) { return d.write(0, filled(1024, 2)); }, Errc::io},
       {Kind::fail_flush, [](Device& d, int) { return d.flush(); }, Errc::io},
       {Kind::fail_read, [&](Device& d, int) { return d.read(0, target); }, Errc::io},
-      {Kind::no_space, [](Device& d, int i) { return d.reserve(static_cast<std::uint64_t>(i + 10) * 1024); }, Errc::no_space},
-      {Kind::fail_resize, [](Device& d, int i) { return d.truncate(static_cast<std::uint64_t>(i + 1) * 1024); }, Errc::io},
+      {Kind::no_space, [](Device& d, int i) { return d.reserve(static_cast<std::uint64_t>(i + 10) * 1024); },
+       Errc::no_space},
+      {Kind::fail_resize, [](Device& d, int i) { return d.truncate(static_cast<std::uint64_t>(i + 1) * 1024); },
+       Errc::io},
   };
   int number = 0;
   for (const Row& row : rows) {

@@ -17,9 +17,9 @@ constexpr std::uint64_t kSegment = 4096 - kBlock;
 
 // Frames of every length around the borders of blocks and segments come back as they were appended.
 TEST(Log, ReadsBackEveryLengthAroundTheBorders) {
-  for (const std::uint64_t bytes :
-       {std::uint64_t{0}, std::uint64_t{1}, kBlock - kHeader - 1, kBlock - kHeader, kBlock - kHeader + 1, kSegment - kHeader - 1,
-        kSegment - kHeader, kSegment - kHeader + 1, 2 * kSegment - kHeader, 2 * kSegment - kHeader + 1}) {
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, kBlock - kHeader - 1, kBlock - kHeader,
+                                    kBlock - kHeader + 1, kSegment - kHeader - 1, kSegment - kHeader,
+                                    kSegment - kHeader + 1, 2 * kSegment - kHeader, 2 * kSegment - kHeader + 1}) {
     LogWorld world;
     ASSERT_TRUE(world.open().ok());
     world.append(payload_of(bytes, 1));

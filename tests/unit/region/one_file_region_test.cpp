@@ -20,7 +20,8 @@ class OneFileRegion : public ::testing::TestWithParam<TrackerKind> {
   std::string file() { return read_file(world_.folder() / "data"); }
   RegionWorld world_{GetParam(), options()};
 };
-INSTANTIATE_TEST_SUITE_P(By, OneFileRegion, ::testing::Values(TrackerKind::scan, TrackerKind::mprotect, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, OneFileRegion,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::mprotect, TrackerKind::touched),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // A new file takes the size asked for, exactly, and its last byte can be persisted.

@@ -28,7 +28,8 @@ class RegionTest : public ::testing::TestWithParam<TrackerKind> {
   [[nodiscard]] bool whole_pages() const { return GetParam() != TrackerKind::touched; }
   RegionWorld world_{GetParam(), tiny_options()};
 };
-INSTANTIATE_TEST_SUITE_P(By, RegionTest, ::testing::Values(TrackerKind::scan, TrackerKind::mprotect, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, RegionTest,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::mprotect, TrackerKind::touched),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // A new region is zeros, is tracked as asked, and keeps what was persisted over a crash; what was not is dropped.
@@ -133,7 +134,8 @@ TEST_P(RegionTest, AddressTaken) {
   put(world_["a"], 0, 5);
   ASSERT_OK(persist(world_["a"]));
   world_.close("a");
-  void* const squatter = ::mmap(address + kPageBytes, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const squatter = ::mmap(address + kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   ASSERT_EQ(squatter, address + kPageBytes);
   std::memset(squatter, 0x77, kPageBytes);
   EXPECT_ERROR(Errc::address_taken, world_.try_open("a"));
@@ -513,7 +515,8 @@ TEST(Addresses, ChosenOnesAreFree) {
   std::vector<ObjectInfo> objects;
   for (int i = 0; i < 20; ++i) {
     const std::uint64_t address = must(choose_addresses(1 * kGiB, objects));
-    for (const ObjectInfo& other : objects) EXPECT_TRUE(address + kGiB <= other.address || other.address + kGiB <= address);
+    for (const ObjectInfo& other : objects)
+      EXPECT_TRUE(address + kGiB <= other.address || other.address + kGiB <= address);
     EXPECT_ERROR(Errc::address_taken, reserve_addresses(address + kPageBytes, kPageBytes));
     objects.push_back({ObjectId{1}, "", 0, address, 1 * kGiB});
     release_addresses(address, 1 * kGiB);

@@ -17,9 +17,19 @@ class MprotectSignalsDeathTest : public ::testing::Test {
  protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    ::setenv("MEMLITH_TEST_DIR", folder_.path().c_str(), 1);  // what the dead leave behind goes with this folder
+    // What the dead leave behind goes with this folder.
+    if (const char* const given = std::getenv("MEMLITH_TEST_DIR")) before_ = given;
+    ::setenv("MEMLITH_TEST_DIR", folder_.path().c_str(), 1);
+  }
+  void TearDown() override {
+    if (before_.empty()) {
+      ::unsetenv("MEMLITH_TEST_DIR");
+    } else {
+      ::setenv("MEMLITH_TEST_DIR", before_.c_str(), 1);
+    }
   }
   TempFolder folder_;
+  std::string before_;
   static volatile char* forbidden_page() {
     return static_cast<volatile char*>(::mmap(nullptr, kPageBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
@@ -33,7 +43,7 @@ TEST_F(MprotectSignalsDeathTest, EarlierHandlersGetTheirFaults) {
   for (const bool info : {true, false}) {
     EXPECT_EXIT(
         {
-          struct sigaction action {};
+          struct sigaction action{};
           if (info) {
             action.sa_sigaction = with_info;
             action.sa_flags = SA_SIGINFO;
@@ -99,8 +109,8 @@ TEST(MprotectSignals, StoresFromHandlers) {
   RegionWorld here(TrackerKind::mprotect, tiny_options());
   world = &here;
   here.open("a", 64 * kKiB);
-  struct sigaction action {};
-  struct sigaction before {};
+  struct sigaction action{};
+  struct sigaction before{};
   action.sa_handler = [](int) { *reinterpret_cast<volatile std::uint64_t*>((*world)["a"].address() + 8192) = 77; };
   ::sigemptyset(&action.sa_mask);  // a handler that blocks SIGSEGV itself cannot store to the region
   ::sigaction(SIGUSR1, &action, &before);

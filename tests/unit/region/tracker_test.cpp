@@ -65,7 +65,8 @@ constexpr std::uint64_t kPages = 64;
 class PageTracker : public ::testing::TestWithParam<TrackerKind> {
  protected:
   PageTracker() {
-    base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * kPageBytes, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     tracker_ = must(attach_tracker(GetParam(), base_, kPages * kPageBytes, 2 * kPages * kPageBytes));
   }
   ~PageTracker() override {
@@ -111,7 +112,8 @@ TEST_P(PageTracker, EdgesAndNeighbours) {
   store(kPages - 1);
   store(7);
   store(8);
-  EXPECT_EQ(collect(), (Ranges{{0, kPageBytes}, {7 * kPageBytes, 2 * kPageBytes}, {(kPages - 1) * kPageBytes, kPageBytes}}));
+  EXPECT_EQ(collect(),
+            (Ranges{{0, kPageBytes}, {7 * kPageBytes, 2 * kPageBytes}, {(kPages - 1) * kPageBytes, kPageBytes}}));
   for (std::uint64_t page = 0; page < kPages; ++page) store(page);
   EXPECT_EQ(collect(), pages(0, kPages));
   EXPECT_EQ(collect(), Ranges{});
@@ -136,7 +138,8 @@ TEST_P(PageTracker, AgreesWithASetOfPages) {
     }
     std::vector<bool> seen(kPages, false);
     for (const Range& range : collect()) {
-      std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset / kPageBytes), range.bytes / kPageBytes, true);
+      std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset / kPageBytes), range.bytes / kPageBytes,
+                  true);
     }
     ASSERT_EQ(seen, stored) << round;
   }
@@ -193,14 +196,16 @@ TEST_F(ExplicitTracker, AgreesWithASetOfBytes) {
       std::fill_n(touched.begin() + static_cast<std::ptrdiff_t>(range.offset), range.bytes, true);
     }
     std::vector<bool> seen(kSpace, false);
-    for (const Range& range : collect()) std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset), range.bytes, true);
+    for (const Range& range : collect())
+      std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset), range.bytes, true);
     ASSERT_TRUE(seen == touched) << round;
   }
 }
 
 // Every kind says how it works here, in one line.
 TEST(Trackers, DescribeThemselves) {
-  for (const TrackerKind kind : {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect}) {
+  for (const TrackerKind kind :
+       {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect}) {
     const std::string text = describe_tracker(kind);
     EXPECT_FALSE(text.empty());
     EXPECT_EQ(text.find('\n'), std::string::npos);

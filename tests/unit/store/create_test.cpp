@@ -108,7 +108,9 @@ class IntrudedVolume final : public Volume {
   Status rename(std::string_view from, std::string_view to) override { return step().rename(from, to); }
   Status remove(std::string_view name) override { return step().remove(name); }
   Status sync_folder(std::string_view name) override { return step().sync_folder(name); }
-  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override { return step().lock(name, exclusive); }
+  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
+    return step().lock(name, exclusive);
+  }
   std::string path_of(std::string_view name) const override { return inner_->path_of(name); }
   bool intruded() const { return intruded_; }
 
@@ -136,7 +138,8 @@ TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
       options.file_name = "data";
       for (std::uint64_t nth = 0;; ++nth) {
         const TempFolder folder;
-        SCOPED_TRACE("before call " + std::to_string(nth) + (keeps ? ", kept" : ", closed") + ", kind " + std::to_string(static_cast<int>(kind)));
+        SCOPED_TRACE("before call " + std::to_string(nth) + (keeps ? ", kept" : ", closed") + ", kind " +
+                     std::to_string(static_cast<int>(kind)));
         auto other_volume = make_posix_volume(folder.path());
         std::unique_ptr<Store> kept;
         IntrudedVolume volume(folder.path(), nth, [&] {
@@ -157,7 +160,8 @@ TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
         }
         kept = nullptr;
         EXPECT_OK(Store::open(*other_volume, options));
-        EXPECT_FALSE(std::filesystem::exists(folder / "log.new") || std::filesystem::exists(folder / "data.memlith.new"));
+        EXPECT_FALSE(std::filesystem::exists(folder / "log.new") ||
+                     std::filesystem::exists(folder / "data.memlith.new"));
       }
     }
   }

@@ -154,7 +154,8 @@ TEST_F(OneFileStore, KindsDoNotMix) {
   EXPECT_ERROR(Errc::invalid, store_->remove(kFile));
   close();
   (void)must(Store::open(*make_posix_volume(folder_ / "folder"), tiny_options()));
-  std::filesystem::copy_file(folder_ / "folder/log", folder_ / "data.memlith", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(folder_ / "folder/log", folder_ / "data.memlith",
+                             std::filesystem::copy_options::overwrite_existing);
   EXPECT_ERROR(Errc::invalid, Store::open(*volume_, options()));
   EXPECT_NE(last_error_text().find("folder store"), std::string_view::npos) << last_error_text();
 }

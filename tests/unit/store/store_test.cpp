@@ -195,7 +195,8 @@ TEST_P(StoreTest, LargeCommitsGrowTheLog) {
   EXPECT_EQ(store_->log().capacity_bytes(), after);
   EXPECT_EQ(content_of(*store_, a)[150 * kKiB - 1], std::byte{1});
   ASSERT_OK(commit(*store_, {{a, 0, filled(150 * kKiB, 2)}}));
-  EXPECT_LE(store_->log().capacity_bytes(), after + store_->log().geometry().segment_bytes()) << "it fits now, or nearly";
+  EXPECT_LE(store_->log().capacity_bytes(), after + store_->log().geometry().segment_bytes())
+      << "it fits now, or nearly";
 }
 
 // Past the limit a commit is `full`, in words; nothing changed, and smaller commits go on.
@@ -274,7 +275,8 @@ TEST_P(StoreTest, ThreadsThroughATinyLog) {
     std::vector<ObjectId> objects;
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t) {
-      objects.push_back(create_object(*store_, std::to_string(t) + (manual ? "m" : "t") + std::to_string(in_flight), 64 * kKiB));
+      objects.push_back(create_object(*store_, std::to_string(t) + (manual ? "m" : "t") + std::to_string(in_flight),
+                                      64 * kKiB));
     }
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
@@ -373,7 +375,8 @@ TEST_P(StoreTest, SecondOpenIsBusy) {
   reading.read_only = true;
   for (const StoreOptions& options : {tiny_options(), reading}) {
     EXPECT_ERROR(Errc::busy, Store::open(*volume_, options));
-    EXPECT_NE(last_error_text().find("process " + std::to_string(::getpid()) + " ("), std::string::npos) << last_error_text();
+    EXPECT_NE(last_error_text().find("process " + std::to_string(::getpid()) + " ("), std::string::npos)
+        << last_error_text();
   }
   leave(Leave::dropped);
   EXPECT_OK(Store::open(*volume_, tiny_options()));

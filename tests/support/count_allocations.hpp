@@ -1,0 +1,53 @@
+// Counts this thread's allocations. Replaces the program's operators new and delete, so one file of a program includes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+// ThreadSanitizer's runtime under clang has these operators linked in for good; its own allocator cannot be counted.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MEMLITH_CANNOT_COUNT
+#endif
+#endif
+
+namespace memlith::test {
+#ifdef MEMLITH_CANNOT_COUNT
+inline constexpr bool kCountsAllocations = false;
+#else
+inline constexpr bool kCountsAllocations = true;
+#endif
+inline thread_local std::uint64_t allocations = 0;
+
+inline void* counted(std::size_t bytes, std::size_t alignment) {
+  ++allocations;
+  void* const memory = alignment <= alignof(std::max_align_t)
+                           ? std::malloc(bytes)
+                           : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace memlith::test
+
+#ifndef MEMLITH_CANNOT_COUNT
+// Not inlined, or the compiler sees free() meet operator new and warns.
+#define MEMLITH_REPLACED [[gnu::noinline]]
+MEMLITH_REPLACED void* operator new(std::size_t bytes) { return memlith::test::counted(bytes, 0); }
+MEMLITH_REPLACED void* operator new[](std::size_t bytes) { return memlith::test::counted(bytes, 0); }
+MEMLITH_REPLACED void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return memlith::test::counted(bytes, static_cast<std::size_t>(alignment));
+}
+MEMLITH_REPLACED void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return memlith::test::counted(bytes, static_cast<std::size_t>(alignment));
+}
+MEMLITH_REPLACED void operator delete(void* memory) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete[](void* memory) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+MEMLITH_REPLACED void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#endif
