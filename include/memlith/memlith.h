@@ -205,8 +205,9 @@ MEMLITH_API int32_t memlith_region_get_info(memlith_region* region, memlith_regi
 /* Describes region number `index` (0, 1, ...) of the store, open or not. NOT_FOUND behind the last one. */
 MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* info);
 
-/* Says that [address, address + bytes) was stored to, or is about to be: it is captured by the next persist. For regions
- * with MEMLITH_TRACKER_EXPLICIT; no effect on others. Takes nanoseconds. Durability: none. Errors: INVALID (outside). */
+/* Says that [address, address + bytes) was stored to: it is captured by the next persist. Call it after the stores: a
+ * persist of another thread between an early call and the store would capture the old bytes and forget the range. For
+ * regions with MEMLITH_TRACKER_EXPLICIT; no effect on others. Takes nanoseconds. Durability: none. Errors: INVALID (outside). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
 
 /* Writes one line about how a tracker would work on this kernel into `buffer`, cut to `bytes`, ended with a zero. */

@@ -363,7 +363,8 @@ class PosixVolume final : public Volume {
   Status make_folder(std::string_view name) override {
     const std::string path = path_of(name);
     if (::mkdir(path.c_str(), 0755) == 0) return sync_path(parent_of(path));
-    if (errno == EEXIST && std::filesystem::is_directory(path)) return kOk;
+    // There already: but whoever made it may have been killed before its name was durable.
+    if (errno == EEXIST && std::filesystem::is_directory(path)) return sync_path(parent_of(path));
     return fail_errno(errno, Detail::open, "{}: cannot make this folder", path);
   }
 

@@ -300,7 +300,7 @@ TEST_F(StoreCrash, BackgroundCheckpointsUnderPressure) {
 
 // Long random histories over everything above, by seed.
 TEST_F(StoreCrash, RandomHistories) {
-  for (std::uint64_t round = 0; round < scaled(64); ++round) {
+  for (std::uint64_t round = 0; round < scaled(80); ++round) {
     Random random(seed_ + 1000 + round);
     StoreOptions options = small_store_options();
     options.log.in_flight_max = 1 + static_cast<std::uint32_t>(random.below(3));
