@@ -151,7 +151,6 @@ class Log {
   [[nodiscard]] std::uint64_t capacity_bytes() const;                                   // as it is now
   [[nodiscard]] std::uint64_t mapped_bytes() const;  // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
-  [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload) const { return geometry_.frame_bytes(payload); }
   [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
   [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
@@ -178,7 +177,6 @@ class Log {
     std::atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
     std::atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
     std::vector<Piece> pieces;
-    std::vector<iovec> vectors;
     AlignedBuffer slot_header;
   };
   // The one large frame that may be under way, besides the batches.
