@@ -40,8 +40,9 @@ Result<Lsn> FrameWriter::finish() {
   const std::uint64_t frame_bytes = log.geometry_.frame_bytes(payload_bytes_);
   std::byte* const payload = frame_ + sizeof(FrameHeader);
   std::memset(payload + payload_bytes_, 0, frame_bytes - sizeof(FrameHeader) - payload_bytes_);
-  const FrameHeader header =
-      log.compose_header(begin_, kind_, payload_bytes_, checksum({payload, payload_bytes_}, log.log_id_));
+  const FrameTrailer trailer{checksum({payload, payload_bytes_}, payload_seed(log.log_id_, begin_))};
+  std::memcpy(frame_ + frame_bytes - sizeof trailer, &trailer, sizeof trailer);
+  const FrameHeader header = log.compose_header(begin_, kind_, payload_bytes_);
   std::memcpy(frame_, &header, sizeof header);
   Log::Batch& batch = log.batch(sequence_);
   if (batch.unfinished.fetch_sub(1, std::memory_order_release) == 1) batch.unfinished.notify_all();
@@ -49,16 +50,21 @@ Result<Lsn> FrameWriter::finish() {
 }
 
 // Everything but the chain, which only the one who seals knows.
-FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes,
-                                std::uint64_t payload_checksum) const {
+FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes) const {
   FrameHeader header{};
   header.magic = kFrameMagic;
   header.kind = kind;
   header.lsn = lsn.value;
   header.payload_bytes = payload_bytes;
   header.incarnation = incarnation_;
-  header.payload_checksum = payload_checksum;
   return header;
+}
+
+// Chains the frame behind the one sealed before it. Called in LSN order.
+void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
+  header.previous = last_checksum_;
+  header.durable_lsn = durable_lsn;
+  header.checksum = header_checksum(header, log_id_);
 }
 
 // ---- begin and sync --------------------------------------------------------------------------------------------
@@ -67,10 +73,12 @@ Status Log::allocate_buffers() {
   // Batches are numbered by a counter that wraps, so their count is a power of two.
   const std::size_t count = std::bit_ceil(std::size_t{options_.in_flight_max} + 1);
   options_.batch_bytes = round_up(options_.batch_bytes, kPageBytes);
-  options_.stream_chunk_bytes = std::min(round_up(options_.stream_chunk_bytes, kPageBytes), options_.batch_bytes);
+  options_.stream_chunk_bytes = round_up(options_.stream_chunk_bytes, kPageBytes);
+  stream_.buffer_bytes = round_up(options_.stream_chunk_bytes + options_.stream_chunk_bytes / 4, kPageBytes);
   const std::uint64_t batches_bytes = count * options_.batch_bytes;
-  MEMLITH_TRY_ASSIGN(memory_, AlignedBuffer::allocate(batches_bytes + kStreamChunks * options_.stream_chunk_bytes));
-  const std::size_t pieces_max = 2 + options_.batch_bytes / geometry_.segment_bytes();
+  MEMLITH_TRY_ASSIGN(memory_, AlignedBuffer::allocate(batches_bytes + kStreamChunks * stream_.buffer_bytes));
+  const std::size_t pieces_max =
+      2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
   for (std::size_t i = 0; i < count; ++i) {
     auto batch = std::make_unique<Batch>();
     batch->buffer = memory_.data() + i * options_.batch_bytes;
@@ -89,10 +97,14 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind) 
   Lock lock(mutex_);
   MEMLITH_ASSERT(started_);
   const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
-  const bool streamed = frame_bytes > options_.batch_bytes;
+  bool streamed = false;
   for (;;) {
     if (!failure_.ok()) return failure_for_late_comer();
     Batch& open = batch(open_sequence_);
+    // A lone large frame gains by being written while it is still being copied; where several committers are at work, a
+    // write that they share gains more.
+    streamed = frame_bytes > options_.batch_bytes ||
+               (frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
     const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= options_.batch_bytes;
     if (!room && in_flight() < options_.in_flight_max && !gathering_) {
       lead(lock);
@@ -129,10 +141,16 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind) 
     stream_.busy = true;
     stream_.sequence = sequence;
     stream_.begin = begin;
+    // Chunks of one size, so that the last is not a small one with a transfer of its own.
+    const std::uint64_t wish = options_.stream_chunk_bytes;
+    const std::uint64_t chunks = std::max<std::uint64_t>(2, (frame_bytes + wish / 2) / wish);
+    stream_.chunk_bytes = round_up((frame_bytes + chunks - 1) / chunks, kPageBytes);
+    MEMLITH_ASSERT(stream_.chunk_bytes <= stream_.buffer_bytes);
     stream_.chunk = 0;
     stream_.chunk_used = sizeof(FrameHeader);
     stream_.status = kOk;
-    stream_.payload_checksum.reset(log_id_);
+    stream_.payload_checksum.reset(payload_seed(log_id_, begin));
+    stream_.header = compose_header(begin, kind, payload_bytes);
   } else {
     open.unfinished.fetch_add(1, std::memory_order_relaxed);
   }
@@ -255,28 +273,38 @@ void Log::lead(Lock& lock) {
   complete(lock, sequence, status, std::chrono::steady_clock::now() - begin);
 }
 
+// Until every batch before this one has its headers.
+void Log::await_sealed(std::uint32_t sequence) {
+  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    await(sealed_sequence_, now);
+  }
+}
+
+void Log::publish_sealed(std::uint32_t sequence) {
+  sealed_sequence_.store(sequence + 1, std::memory_order_release);
+  sealed_sequence_.notify_all();
+}
+
 // Waits until every writer of the batch has finished and the batch before it has its headers; then chains the frames.
 void Log::seal(Batch& sealed, std::uint32_t sequence) {
   for (std::uint32_t left = 0; (left = sealed.unfinished.load(std::memory_order_acquire)) != 0;) {
     await(sealed.unfinished, left);
   }
-  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != sequence;) {
-    await(sealed_sequence_, now);
-  }
+  await_sealed(sequence);
   const std::uint64_t durable = durable_lsn_.load(std::memory_order_acquire);
   for (std::uint64_t at = 0; at < sealed.used;) {
     FrameHeader header;
     std::memcpy(&header, sealed.buffer + at, sizeof header);
     MEMLITH_ASSERT(header.magic == kFrameMagic && header.lsn == sealed.begin.value + at);
-    header.previous = last_checksum_;
-    header.durable_lsn = durable;
-    header.checksum = last_checksum_ = header_checksum(header, log_id_);
+    chain(header, durable);
     std::memcpy(sealed.buffer + at, &header, sizeof header);
     at += geometry_.frame_bytes(header.payload_bytes);
+    FrameTrailer trailer;
+    std::memcpy(&trailer, sealed.buffer + at - sizeof trailer, sizeof trailer);
+    last_checksum_ = chain_value(header, trailer, log_id_);
   }
   sealed.after_checksum = last_checksum_;
-  sealed_sequence_.store(sequence + 1, std::memory_order_release);
-  sealed_sequence_.notify_all();
+  publish_sealed(sequence);
 }
 
 Status Log::write_batch(Batch& sealed) {
@@ -337,44 +365,51 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
 // ---- streamed frames -------------------------------------------------------------------------------------------
 
 std::byte* Log::stream_buffer(std::uint64_t chunk) const {
-  const std::uint64_t index = chunk == 0 ? 0 : 1 + (chunk - 1) % (kStreamChunks - 1);
-  return stream_.memory + index * options_.stream_chunk_bytes;
+  return stream_.memory + stream_slot(chunk) * stream_.buffer_bytes;
 }
 
 void Log::stream_put(const std::byte* bytes, std::uint64_t count) {
   while (count > 0) {
-    const std::uint64_t step = std::min(count, options_.stream_chunk_bytes - stream_.chunk_used);
+    if (stream_.chunk_used == stream_.chunk_bytes) {
+      stream_hash(stream_.chunk_used);
+      stream_send();
+    }
+    const std::uint64_t step = std::min(count, stream_.chunk_bytes - stream_.chunk_used);
     std::memcpy(stream_buffer(stream_.chunk) + stream_.chunk_used, bytes, step);
     stream_.chunk_used += step;
     bytes += step;
     count -= step;
-    if (stream_.chunk_used == options_.stream_chunk_bytes) stream_chunk_filled(stream_.chunk_used);
   }
 }
 
-// Sends the chunk on its way, except for the first, which holds the header and goes last. `payload_end` is where the
-// payload ends in it.
-void Log::stream_chunk_filled(std::uint64_t payload_end) {
+void Log::stream_hash(std::uint64_t payload_end) {
   const std::uint64_t payload_begin = stream_.chunk == 0 ? sizeof(FrameHeader) : 0;
-  const std::byte* const buffer = stream_buffer(stream_.chunk);
-  stream_.payload_checksum.update({buffer + payload_begin, payload_end - payload_begin});
-  if (stream_.chunk > 0 && stream_.status.ok()) stream_.status = stream_write(stream_.chunk, stream_.chunk_used);
+  if (payload_end <= payload_begin) return;
+  stream_.payload_checksum.update({stream_buffer(stream_.chunk) + payload_begin, payload_end - payload_begin});
+}
+
+// Sends the chunk on its way and turns to the next buffer.
+void Log::stream_send() {
+  if (stream_.chunk == 0) {
+    // The header goes out first, so everything before the frame has to be sealed by now.
+    await_sealed(stream_.sequence);
+    chain(stream_.header, durable_lsn_.load(std::memory_order_acquire));
+    std::memcpy(stream_buffer(0), &stream_.header, sizeof stream_.header);
+  }
+  if (stream_.status.ok()) stream_.status = stream_write();
   ++stream_.chunk;
   stream_.chunk_used = 0;
   // The buffer that comes next may still be on its way.
   if (stream_.chunk >= kStreamChunks) {
-    const auto queue_slot = static_cast<std::uint32_t>(1 + (stream_.chunk - 1) % (kStreamChunks - 1));
-    const Status status = stream_.queue->wait(queue_slot);
+    const Status status = stream_.queue->wait(stream_slot(stream_.chunk));
     if (stream_.status.ok()) stream_.status = status;
   }
 }
 
-Status Log::stream_write(std::uint64_t chunk, std::uint64_t bytes) {
-  const Lsn begin = stream_.begin.advance(chunk * options_.stream_chunk_bytes);
-  const auto queue_slot = static_cast<std::uint32_t>(chunk == 0 ? 0 : 1 + (chunk - 1) % (kStreamChunks - 1));
+Status Log::stream_write() {
   {
     const Lock lock(mutex_);
-    lay_out(begin, bytes, stream_.pieces);
+    lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.pieces);
   }
   for (const Piece& piece : stream_.pieces) {
     if (piece.with_slot_header) {
@@ -382,38 +417,35 @@ Status Log::stream_write(std::uint64_t chunk, std::uint64_t bytes) {
       MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
                                 {stream_.slot_header.data(), geometry_.block_bytes}));
     }
-    MEMLITH_TRY(stream_.queue->write(queue_slot, piece.device_offset,
-                                     {stream_buffer(chunk) + piece.begin, piece.bytes}));
+    MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), piece.device_offset,
+                                     {stream_buffer(stream_.chunk) + piece.begin, piece.bytes}));
   }
   return kOk;
 }
 
 Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   const std::uint64_t frame_bytes = geometry_.frame_bytes(writer.payload_bytes_);
-  if (stream_.chunk_used > 0) {
-    const std::uint64_t payload_end = stream_.chunk_used;
-    stream_.chunk_used = round_up(payload_end, geometry_.block_bytes);
-    std::memset(stream_buffer(stream_.chunk) + payload_end, 0, stream_.chunk_used - payload_end);
-    stream_chunk_filled(payload_end);
+  stream_hash(stream_.chunk_used);
+  std::uint64_t frame_end = frame_bytes - stream_.chunk * stream_.chunk_bytes;
+  const auto fill_to = [this](std::uint64_t end) {
+    std::memset(stream_buffer(stream_.chunk) + stream_.chunk_used, 0, end - stream_.chunk_used);
+    stream_.chunk_used = end;
+  };
+  if (frame_end > stream_.chunk_bytes) {  // the payload ends in this chunk, the frame in the next
+    fill_to(stream_.chunk_bytes);
+    stream_send();
+    frame_end -= stream_.chunk_bytes;
   }
-  FrameHeader header =
-      compose_header(writer.begin_, writer.kind_, writer.payload_bytes_, stream_.payload_checksum.digest());
-  std::memcpy(stream_buffer(0), &header, sizeof header);
+  fill_to(frame_end);
+  const FrameTrailer trailer{stream_.payload_checksum.digest()};
+  std::memcpy(stream_buffer(stream_.chunk) + frame_end - sizeof trailer, &trailer, sizeof trailer);
+  stream_send();
 
-  // The same steps as for a batch whose buffer is chunk 0: seal, write, flush, acknowledge.
-  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != writer.sequence_;) {
-    await(sealed_sequence_, now);
-  }
-  header.previous = last_checksum_;
-  header.durable_lsn = durable_lsn_.load(std::memory_order_acquire);
-  header.checksum = last_checksum_ = header_checksum(header, log_id_);
-  std::memcpy(stream_buffer(0), &header, sizeof header);
+  // From here on as with a batch: what comes behind may be sealed; wait, flush, acknowledge.
+  last_checksum_ = chain_value(stream_.header, trailer, log_id_);
   batch(writer.sequence_).after_checksum = last_checksum_;
-  sealed_sequence_.store(writer.sequence_ + 1, std::memory_order_release);
-  sealed_sequence_.notify_all();
-
+  publish_sealed(writer.sequence_);
   Status status = stream_.status;
-  if (status.ok()) status = stream_write(0, std::min(frame_bytes, options_.stream_chunk_bytes));
   if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
   if (status.ok()) status = device_.flush();
   Lock lock(mutex_, std::defer_lock);

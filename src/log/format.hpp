@@ -42,9 +42,9 @@ struct Superblock {           // docs/format.md#superblock
   std::uint64_t slot_bytes;
   std::uint64_t slot_count;
   std::uint64_t tail_lsn;       // the oldest frame that may still be needed
-  std::uint64_t tail_previous;  // the checksum that the frame at the tail carries in `previous`
+  std::uint64_t tail_previous;  // what the frame at the tail carries in `previous`
   std::uint64_t head_lsn;       // where the log ends, if clean
-  std::uint64_t head_previous;  // checksum of the last frame, if clean
+  std::uint64_t head_previous;  // chain_value() of the last frame, if clean
   std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
@@ -68,18 +68,23 @@ static_assert(sizeof(SlotHeader) == 32 && std::has_unique_object_representations
 
 inline constexpr std::uint32_t kFrameMagic = 0x4d415246u;  // "FRAM"
 
-// Followed by the payload, then zeros up to the next block boundary.
+// Followed by the payload, then zeros, then the trailer, which ends on a block boundary. What is known only when the whole
+// payload has passed by comes behind it, so that a large frame can be on its way to the device while it is still being made.
 struct FrameHeader {          // docs/format.md#frame
   std::uint32_t magic;        // kFrameMagic
   std::uint32_t kind;         // of the owner's choice
   std::uint64_t lsn;          // where this frame starts
-  std::uint64_t previous;     // `checksum` of the frame before it: the chain
+  std::uint64_t previous;     // chain_value() of the frame before it
   std::uint64_t durable_lsn;  // everything before this LSN was durable when the frame was sealed
   std::uint64_t payload_bytes;
-  std::uint64_t incarnation;       // makes a rewritten frame differ from the lost one even if the payload is the same
-  std::uint64_t payload_checksum;  // of the payload, seeded with log_id
-  std::uint64_t checksum;          // of everything before it, seeded with log_id
+  std::uint64_t incarnation;  // makes a rewritten frame differ from the lost one even if the payload is the same
+  std::uint64_t checksum;     // of everything before it, seeded with log_id
 };
-static_assert(sizeof(FrameHeader) == 64 && std::has_unique_object_representations_v<FrameHeader>);
+static_assert(sizeof(FrameHeader) == 56 && std::has_unique_object_representations_v<FrameHeader>);
+
+struct FrameTrailer {              // docs/format.md#frame-trailer
+  std::uint64_t payload_checksum;  // of the payload, seeded with log_id + lsn
+};
+static_assert(sizeof(FrameTrailer) == 8 && std::has_unique_object_representations_v<FrameTrailer>);
 
 }  // namespace memlith::core

@@ -19,6 +19,15 @@ std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
   return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
 }
 
+// Bound to its place, so that a payload that strayed is not taken for the one that belongs here.
+inline std::uint64_t payload_seed(std::uint64_t log_id, Lsn lsn) { return log_id + lsn.value; }
+
+// What the next frame carries in `previous`: it stands for the whole frame, header and payload.
+inline std::uint64_t chain_value(const FrameHeader& header, const FrameTrailer& trailer, std::uint64_t log_id) {
+  const std::uint64_t both[2] = {header.checksum, trailer.payload_checksum};
+  return checksum(std::as_bytes(std::span(both)), log_id);
+}
+
 struct LogGeometry {
   std::uint32_t block_bytes = 512;
   std::uint64_t slot_bytes = 0;
@@ -29,7 +38,7 @@ struct LogGeometry {
   [[nodiscard]] std::uint64_t left_in_segment(Lsn lsn) const { return segment_bytes() - offset_in_segment(lsn); }
   [[nodiscard]] std::uint64_t slot_offset(std::uint32_t slot) const { return kSlotsOffset + slot * slot_bytes; }
   [[nodiscard]] std::uint64_t frame_bytes(std::uint64_t payload_bytes) const {
-    return round_up(sizeof(FrameHeader) + payload_bytes, block_bytes);
+    return round_up(sizeof(FrameHeader) + payload_bytes + sizeof(FrameTrailer), block_bytes);
   }
 };
 

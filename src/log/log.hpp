@@ -11,8 +11,8 @@
 // The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
 // (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs a
-// lone committer nothing. Batches are acknowledged in order. A frame too large for a batch is streamed: its first pieces are
-// on their way to the device while the rest is still being copied.
+// lone committer nothing. Batches are acknowledged in order. A frame too large for a batch, or a large one of a lone
+// committer, is streamed: its first pieces are on their way to the device while the rest is still being copied.
 //
 // Errors: the first failed write or flush poisons the log. Everything that was not acknowledged by then gets that
 // error (whether it is durable is unknown until reopening), everything after it gets `poisoned`.
@@ -54,7 +54,8 @@ struct LogOptions {
   std::uint64_t slot_count_max = 128;  // the log grows up to this for one large frame
   std::uint32_t in_flight_max = 2;     // batches being written at a time
   std::uint64_t batch_bytes = 1280 * kKiB;
-  std::uint64_t stream_chunk_bytes = 1 * kMiB;
+  std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
+  std::uint64_t stream_chunk_bytes = 256 * kKiB;
   std::uint64_t window_bytes = 4 * kMiB;  // read at a time
 };
 
@@ -183,8 +184,11 @@ class Log {
   struct Stream {
     std::unique_ptr<IoQueue> queue;
     StreamingChecksum payload_checksum;
-    std::byte* memory = nullptr;  // kStreamChunks buffers; chunk 0 stays in the first until it is written, last
-    std::uint64_t chunk = 0;      // being filled, counted from the start of the frame
+    FrameHeader header{};
+    std::byte* memory = nullptr;  // kStreamChunks buffers
+    std::uint64_t buffer_bytes = 0;
+    std::uint64_t chunk_bytes = 0;  // of this frame; at most buffer_bytes
+    std::uint64_t chunk = 0;        // being filled, counted from the start of the frame
     std::uint64_t chunk_used = 0;
     std::uint32_t sequence = 0;
     Lsn begin;
@@ -219,18 +223,22 @@ class Log {
   void lead(Lock& lock);
   void wait_for(Lock& lock, std::uint32_t sequence);
   void seal(Batch& batch, std::uint32_t sequence);
+  void await_sealed(std::uint32_t sequence);
+  void publish_sealed(std::uint32_t sequence);
+  void chain(FrameHeader& header, std::uint64_t durable_lsn);
   Status write_batch(Batch& batch);
   void complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time);
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
   void stream_put(const std::byte* bytes, std::uint64_t count);
-  void stream_chunk_filled(std::uint64_t payload_end);
+  void stream_hash(std::uint64_t payload_end);
+  void stream_send();
   [[nodiscard]] std::byte* stream_buffer(std::uint64_t chunk) const;
-  Status stream_write(std::uint64_t chunk, std::uint64_t bytes);
+  static std::uint32_t stream_slot(std::uint64_t chunk) { return static_cast<std::uint32_t>(chunk % kStreamChunks); }
+  Status stream_write();
   Result<Lsn> finish_stream(const FrameWriter& writer);
-  FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes,
-                             std::uint64_t payload_checksum) const;
+  FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes) const;
   static void await(const std::atomic<std::uint32_t>& word, std::uint32_t value);
 
   Device& device_;
@@ -267,7 +275,7 @@ class Log {
 
   std::vector<std::unique_ptr<Batch>> batches_;
   AlignedBuffer memory_;                           // of the batches and the stream
-  std::uint64_t last_checksum_ = 0;                // owned by whoever seals; handed on through sealed_sequence_
+  std::uint64_t last_checksum_ = 0;                // the chain; owned by whoever seals, handed on by sealed_sequence_
   std::atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   std::atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
   std::atomic<std::uint32_t> space_word_{0};       // changes when space came free or the log failed

@@ -88,21 +88,25 @@ Result<std::optional<Frame>> LogReader::next() {
   // not the one it was written after. [log/stale_frame]
   if (header.previous != position_.previous) return stop("the frame follows another one than the last (stale)");
   const std::uint64_t readable = readable_from(position_.lsn);
-  if (header.payload_bytes > readable - sizeof header) return stop("the frame is longer than the log");
+  if (header.payload_bytes > readable) return stop("the frame is longer than the log");
 
   const std::uint64_t frame_bytes = geometry_.frame_bytes(header.payload_bytes);
   MEMLITH_TRY_ASSIGN(const bool all_here, fill(frame_bytes));
   if (!all_here) return stop("the frame is longer than the log");
   const std::byte* start = buffer_.data() + bytes_between(buffered_begin_, position_.lsn);
   const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};
-  if (checksum(payload, log_id_) != header.payload_checksum) return stop("the checksum of the payload is wrong");
+  FrameTrailer trailer;
+  std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
+  if (checksum(payload, payload_seed(log_id_, position_.lsn)) != trailer.payload_checksum) {
+    return stop("the checksum of the payload is wrong");
+  }
 
   Frame frame;
   frame.lsn = position_.lsn;
   frame.kind = header.kind;
   frame.incarnation = header.incarnation;
   frame.payload = payload;
-  frame.after = {position_.lsn.advance(frame_bytes), header.checksum};
+  frame.after = {position_.lsn.advance(frame_bytes), chain_value(header, trailer, log_id_)};
   position_ = frame.after;
   return std::optional(frame);
 }

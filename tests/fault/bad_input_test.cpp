@@ -405,15 +405,22 @@ TEST_F(BadFrames, AbsurdCommits) {
   };
   Superblock superblock;
   std::memcpy(&superblock, files_["log"].data(), sizeof superblock);
-  const auto payload_checksum = [&](const char* frame, const FrameHeader& header) {
-    return checksum(std::as_bytes(std::span(frame + sizeof header, header.payload_bytes)), superblock.log_id);
+  const auto trailer_of = [&](const char* frame, const FrameHeader& header) {
+    const auto payload = std::as_bytes(std::span(frame + sizeof header, header.payload_bytes));
+    return FrameTrailer{checksum(payload, payload_seed(superblock.log_id, Lsn{header.lsn}))};
+  };
+  const auto trailer_at = [&](const FrameHeader& header) {
+    return LogGeometry{superblock.block_bytes, superblock.slot_bytes}.frame_bytes(header.payload_bytes) -
+           sizeof(FrameTrailer);
   };
   // The newest frame that does not run on into the next slot.
   std::uint64_t at = 0;
   for (const std::uint64_t each : frames()) {
     FrameHeader header;
     std::memcpy(&header, files_["log"].data() + each, sizeof header);
-    if (payload_checksum(files_["log"].data() + each, header) == header.payload_checksum) at = each;
+    const char* const frame = files_["log"].data() + each;
+    const FrameTrailer trailer = trailer_of(frame, header);
+    if (std::memcmp(frame + trailer_at(header), &trailer, sizeof trailer) == 0) at = each;
   }
   ASSERT_NE(at, 0u);
   for (const Change& change : changes) {
@@ -422,9 +429,8 @@ TEST_F(BadFrames, AbsurdCommits) {
     FrameHeader header;
     std::memcpy(&header, frame, sizeof header);
     std::memcpy(frame + sizeof header + change.offset, &change.value, change.bytes);
-    header.payload_checksum = payload_checksum(frame, header);
-    header.checksum = header_checksum(header, superblock.log_id);
-    std::memcpy(frame, &header, sizeof header);
+    const FrameTrailer trailer = trailer_of(frame, header);
+    std::memcpy(frame + trailer_at(header), &trailer, sizeof trailer);
     for (const bool read_only : {false, true}) {
       const Outcome outcome = open_files(damaged, read_only);
       const std::string what =
