@@ -96,6 +96,7 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
           {"pages", line.shape.pages},
           {"bytes_per_page", line.shape.bytes_per_page},
           {"region_mib", arguments.region_mib},
+          {"log_mib", arguments.log_mib},
           {"threads", arguments.threads},
           {"p50_us", rounded(ours.p50_us)},
           {"p99_us", rounded(ours.p99_us)},
@@ -142,7 +143,8 @@ Result<std::vector<RawWriter>> make_raws(const BenchPersistArguments& arguments,
   const std::uint64_t round_bytes_max = pages_max * arguments.bytes_per_page;
   const std::uint64_t raw_bytes = std::max(kRawFileBytes, 5 * round_bytes_max);
   const std::uint64_t thread_bytes = arguments.region_mib * kMiB + raw_bytes;
-  if (MaybeFailure failure = require_space(scratch.path(), arguments.threads * thread_bytes + kStoreSlackBytes)) {
+  const std::uint64_t store_bytes = kStoreSlackBytes + arguments.log_mib * kMiB;
+  if (MaybeFailure failure = require_space(scratch.path(), arguments.threads * thread_bytes + store_bytes)) {
     return *failure;
   }
   std::vector<RawWriter> raws;

@@ -31,6 +31,7 @@ struct BenchPersistArguments {
   std::vector<std::uint64_t> pages{1, 16, 256};
   std::uint64_t bytes_per_page = 4096;
   std::uint64_t region_mib = 64;
+  std::uint64_t log_mib = 0;  // 0: the library's own choice
   std::uint64_t threads = 1;
   std::string folder = ".";
   double seconds = 2;

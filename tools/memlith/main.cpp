@@ -83,6 +83,11 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   command->add_option("--region-mib", arguments.region_mib, "Size of a thread's region")
       ->check(between(1, kRegionMibMax))
       ->capture_default_str();
+  command
+      ->add_option("--log-mib", arguments.log_mib,
+                   "Size of the store's log; one that holds the whole run keeps checkpoints out of it. 0: as usual")
+      ->check(CLI::Range(std::uint64_t{0}, kLogMibMax))
+      ->capture_default_str();
   command->add_option("--threads", arguments.threads, "Threads, each with its own region and its own raw file")
       ->check(between(1, 64))
       ->capture_default_str();

@@ -68,10 +68,11 @@ Side memlith_side(std::vector<Workload>& workloads) {
   return side;
 }
 
-Result<StoreHandle> make_store(const std::string& path) {
+Result<StoreHandle> make_store(const std::string& path, std::uint64_t log_mib) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
+  options.log_bytes = log_mib * kMiB;
   return open_store({path, StoreKind::folder}, options);
 }
 
@@ -143,7 +144,7 @@ Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments,
   line.raw_alone = result_of(alone[0]);
 
   constexpr std::string_view kStoreName = "store";
-  Result<StoreHandle> store = make_store(scratch.path_of(kStoreName));
+  Result<StoreHandle> store = make_store(scratch.path_of(kStoreName), arguments.log_mib);
   if (!store.ok()) return std::move(store.failure());
   std::vector<Workload> workloads;
   workloads.reserve(arguments.threads);
