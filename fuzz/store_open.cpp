@@ -39,8 +39,8 @@ void mend_log(std::vector<std::byte>& log, std::uint64_t& log_id) {
     const std::uint64_t rest = log.size() - at;
     const LogGeometry geometry{superblock.block_bytes == 4096 ? 4096u : 512u, superblock.slot_bytes};
     if (header.payload_bytes <= rest && geometry.frame_bytes(header.payload_bytes) <= rest) {
-      const FrameTrailer trailer{checksum({log.data() + at + sizeof header, header.payload_bytes},
-                                          payload_seed(log_id, Lsn{header.lsn}))};
+      const FrameTrailer trailer{
+          checksum({log.data() + at + sizeof header, header.payload_bytes}, payload_seed(log_id, Lsn{header.lsn}))};
       const std::uint64_t frame_end = at + geometry.frame_bytes(header.payload_bytes);
       std::memcpy(log.data() + frame_end - sizeof trailer, &trailer, sizeof trailer);
     }

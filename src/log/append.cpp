@@ -77,8 +77,7 @@ Status Log::allocate_buffers() {
   stream_.buffer_bytes = round_up(options_.stream_chunk_bytes + options_.stream_chunk_bytes / 4, kPageBytes);
   const std::uint64_t batches_bytes = count * options_.batch_bytes;
   MEMLITH_TRY_ASSIGN(memory_, AlignedBuffer::allocate(batches_bytes + kStreamChunks * stream_.buffer_bytes));
-  const std::size_t pieces_max =
-      2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
+  const std::size_t pieces_max = 2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
   for (std::size_t i = 0; i < count; ++i) {
     auto batch = std::make_unique<Batch>();
     batch->buffer = memory_.data() + i * options_.batch_bytes;

@@ -182,7 +182,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   if (found_clean_ && superblock_.head_lsn == superblock_.tail_lsn) {
     end = {Lsn{superblock_.head_lsn}, superblock_.head_previous};
   } else {
-    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.window_bytes);
+    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.recovery_window_bytes);
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;

@@ -56,7 +56,8 @@ struct LogOptions {
   std::uint64_t batch_bytes = 1280 * kKiB;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
-  std::uint64_t window_bytes = 4 * kMiB;  // read at a time
+  std::uint64_t window_bytes = 4 * kMiB;            // read ahead by a checkpoint
+  std::uint64_t recovery_window_bytes = 32 * kMiB;  // and by recovery
 };
 
 // What a log has done since it was opened. All monotonic.
@@ -145,6 +146,7 @@ class Log {
   [[nodiscard]] LogPosition durable() const;
   [[nodiscard]] Lsn head() const;
   [[nodiscard]] LogPosition recovered() const { return recovered_; }
+  [[nodiscard]] bool started() const { return started_; }  // while nobody calls start()
   // As found by open(). The clean mark is believed only while the copy written before it is whole too: if the newest copy
   // rotted away, the one that is left may be the mark of an earlier close, with commits behind it.
   [[nodiscard]] bool closed_cleanly() const { return found_clean_; }

@@ -7,8 +7,7 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::uint64_t kTransferBytes = 1 * kMiB;  // one read; several of them run side by side
-constexpr std::uint32_t kTransfers = 4;
+constexpr std::uint64_t kTransferBytes = 1 * kMiB;  // one read
 }  // namespace
 
 LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
@@ -21,7 +20,9 @@ LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots,
       limit_(limit),
       window_bytes_(round_up(window_bytes, kPageBytes)),
       buffered_begin_(from.lsn),
-      buffered_end_(from.lsn) {}
+      arrived_end_(from.lsn),
+      started_end_(from.lsn),
+      wanted_end_(from.lsn) {}
 
 std::uint64_t LogReader::readable_from(Lsn lsn) const {
   const Lsn mapped_end{slots_.end() * geometry_.segment_bytes()};
@@ -31,15 +32,30 @@ std::uint64_t LogReader::readable_from(Lsn lsn) const {
 }
 
 Result<bool> LogReader::fill(std::uint64_t bytes) {
-  const Lsn begin = position_.lsn;
-  if (begin.advance(bytes) <= buffered_end_) return true;
-  const std::uint64_t readable = readable_from(begin);
-  if (bytes > readable) return false;
+  const Lsn end = position_.lsn.advance(bytes);
+  if (end <= arrived_end_) return true;
+  if (bytes > readable_from(position_.lsn)) return false;
+  if (end > wanted_end_) MEMLITH_TRY(read_ahead(bytes));
+  while (end > arrived_end_) {
+    MEMLITH_TRY(start_transfers());
+    const auto index = static_cast<std::uint32_t>(transfers_arrived_++ % kTransfers);
+    MEMLITH_TRY(queue_->wait(index));
+    arrived_end_ = transfer_ends_[index];
+  }
+  MEMLITH_TRY(start_transfers());
+  return true;
+}
 
-  // Keep what is already here, then read on to the end of the window.
-  const std::uint64_t kept = begin < buffered_end_ ? bytes_between(begin, buffered_end_) : 0;
-  const std::uint64_t wanted = std::min(std::max(round_up(bytes, kPageBytes), window_bytes_), readable);
-  const std::byte* kept_at = kept > 0 ? buffer_.data() + bytes_between(buffered_begin_, begin) : nullptr;
+// Moves the window to the position: keeps what is already here, and wants everything up to the window's end.
+Status LogReader::read_ahead(std::uint64_t bytes) {
+  if (queue_ == nullptr) queue_ = device_.make_queue(kTransfers);
+  MEMLITH_TRY(queue_->wait_all());
+  arrived_end_ = started_end_;
+  transfers_arrived_ = transfers_started_;
+  const Lsn begin = position_.lsn;
+  const std::uint64_t wanted = std::min(std::max(round_up(bytes, kPageBytes), window_bytes_), readable_from(begin));
+  const std::uint64_t kept = begin < arrived_end_ ? bytes_between(begin, arrived_end_) : 0;
+  const std::byte* const kept_at = kept > 0 ? buffer_.data() + bytes_between(buffered_begin_, begin) : nullptr;
   if (buffer_.size() < wanted) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer bigger, AlignedBuffer::allocate(wanted));
     if (kept > 0) std::memcpy(bigger.data(), kept_at, kept);
@@ -48,31 +64,26 @@ Result<bool> LogReader::fill(std::uint64_t bytes) {
     std::memmove(buffer_.data(), kept_at, kept);
   }
   buffered_begin_ = begin;
-  buffered_end_ = begin.advance(kept);
+  arrived_end_ = started_end_ = begin.advance(kept);
+  wanted_end_ = begin.advance(wanted);
+  return kOk;
+}
 
-  // A small window is one plain read; a queue of transfers pays from several megabytes on.
-  const bool queued = wanted - kept > kTransferBytes;
-  if (queued && queue_ == nullptr) queue_ = device_.make_queue(kTransfers);
-  std::uint32_t slot_index = 0;
-  Lsn at = buffered_end_;
-  const Lsn end = begin.advance(wanted);
-  while (at < end) {
-    const std::uint32_t slot = slots_.at(geometry_.segment_of(at));
+Status LogReader::start_transfers() {
+  while (started_end_ < wanted_end_ && transfers_started_ - transfers_arrived_ < kTransfers) {
+    const std::uint32_t slot = slots_.at(geometry_.segment_of(started_end_));
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t step =
-        std::min({bytes_between(at, end), geometry_.left_in_segment(at), queued ? kTransferBytes : ~std::uint64_t{0}});
-    const std::uint64_t offset = geometry_.slot_offset(slot) + geometry_.block_bytes + geometry_.offset_in_segment(at);
-    const std::span<std::byte> target{buffer_.data() + bytes_between(begin, at), step};
-    if (queued) {
-      MEMLITH_TRY(queue_->read(slot_index++ % kTransfers, offset, target));
-    } else {
-      MEMLITH_TRY(device_.read(offset, target));
-    }
-    at = at.advance(step);
+        std::min({bytes_between(started_end_, wanted_end_), geometry_.left_in_segment(started_end_), kTransferBytes});
+    const std::uint64_t offset =
+        geometry_.slot_offset(slot) + geometry_.block_bytes + geometry_.offset_in_segment(started_end_);
+    const auto index = static_cast<std::uint32_t>(transfers_started_ % kTransfers);
+    MEMLITH_TRY(queue_->read(index, offset, {buffer_.data() + bytes_between(buffered_begin_, started_end_), step}));
+    started_end_ = started_end_.advance(step);
+    transfer_ends_[index] = started_end_;
+    ++transfers_started_;
   }
-  if (queued) MEMLITH_TRY(queue_->wait_all());
-  buffered_end_ = end;
-  return true;
+  return kOk;
 }
 
 Result<std::optional<Frame>> LogReader::next() {

@@ -5,6 +5,7 @@
 // log.cpp decides which.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,7 +36,8 @@ struct Frame {
 class LogReader {
  public:
   // `slots` and `device` outlive the reader; slots of segments below `limit` do not change meanwhile.
-  // `window_bytes` is how much is read ahead at a time; a longer frame makes the buffer grow.
+  // `window_bytes` is how much is read ahead at a time; a longer frame makes the buffer grow. The frames at its beginning
+  // are handed out while the rest is still on its way.
   LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
             Lsn limit, std::uint64_t window_bytes);
 
@@ -47,8 +49,12 @@ class LogReader {
   [[nodiscard]] const char* why() const { return why_; }
 
  private:
+  static constexpr std::uint32_t kTransfers = 4;  // side by side
+
   // Makes [position, position + bytes) stand in the buffer; false where the mapped segments end before that.
   Result<bool> fill(std::uint64_t bytes);
+  Status read_ahead(std::uint64_t bytes);
+  Status start_transfers();
   std::optional<Frame> stop(const char* why) {
     why_ = why;
     return std::nullopt;
@@ -65,7 +71,12 @@ class LogReader {
   AlignedBuffer buffer_;
   std::unique_ptr<IoQueue> queue_;
   Lsn buffered_begin_;
-  Lsn buffered_end_;
+  Lsn arrived_end_;  // the buffer holds [buffered_begin_, arrived_end_)
+  Lsn started_end_;  // transfers up to here are on their way
+  Lsn wanted_end_;   // and will be up to here
+  std::uint64_t transfers_started_ = 0;
+  std::uint64_t transfers_arrived_ = 0;
+  std::array<Lsn, kTransfers> transfer_ends_{};
   const char* why_ = "";
 };
 

@@ -6,17 +6,18 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::uint64_t kArenaBytes = 1 * kMiB;
+// The first is small, because most recoveries have little to replay; the later ones stand in huge pages.
+constexpr std::uint64_t kArenaBytes[] = {16 * kKiB, 2 * kMiB, 16 * kMiB};
 constexpr std::uint64_t kNodeBytes = 64;  // what a piece costs besides its bytes
 }  // namespace
 
-std::byte* Overlay::allocate(std::uint64_t bytes) {
+Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
   if (bytes > arena_left_) {
-    // The first arena is small, because most recoveries have little to replay.
-    const std::uint64_t size = std::max(bytes, arenas_.empty() ? 16 * kKiB : kArenaBytes);
-    arenas_.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
-    arena_next_ = arenas_.back().get();
-    arena_left_ = size;
+    const std::uint64_t usual = kArenaBytes[std::min(arenas_.size(), std::size(kArenaBytes) - 1)];
+    MEMLITH_TRY_ASSIGN(AlignedBuffer arena, AlignedBuffer::allocate(std::max(bytes, usual)));
+    arena_next_ = arena.data();
+    arena_left_ = arena.size();
+    arenas_.push_back(std::move(arena));
   }
   std::byte* const result = arena_next_;
   arena_next_ += bytes;
@@ -48,18 +49,19 @@ void Overlay::cut_out(Pieces& pieces, std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-void Overlay::apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
+Status Overlay::apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return kOk;
   Pieces& pieces = pieces_[object];
   // The common case: the same pages again.
   if (const auto same = pieces.find(offset); same != pieces.end() && same->second.bytes == bytes.size()) {
     std::memcpy(same->second.data, bytes.data(), bytes.size());
-    return;
+    return kOk;
   }
+  MEMLITH_TRY_ASSIGN(std::byte* const data, allocate(bytes.size()));
   cut_out(pieces, offset, offset + bytes.size());
-  std::byte* const data = allocate(bytes.size());
   std::memcpy(data, bytes.data(), bytes.size());
   pieces.emplace(offset, Piece{bytes.size(), data});
+  return kOk;
 }
 
 Status Overlay::for_each(ObjectId object, const Visit& visit) const {

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/buffer.hpp"
 #include "base/status.hpp"
 #include "base/units.hpp"
 
@@ -19,8 +19,8 @@ namespace memlith::core {
 
 class Overlay {
  public:
-  // Copies the bytes. They win over whatever was applied there before.
-  void apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
+  // Copies the bytes. They win over whatever was applied there before. Error: no_memory.
+  Status apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
 
   // The pieces of an object in order of their offset, none overlapping.
   using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
@@ -37,11 +37,11 @@ class Overlay {
   };
   using Pieces = std::map<std::uint64_t, Piece>;
 
-  std::byte* allocate(std::uint64_t bytes);
+  Result<std::byte*> allocate(std::uint64_t bytes);
   static void cut_out(Pieces& pieces, std::uint64_t begin, std::uint64_t end);
 
   std::map<ObjectId, Pieces> pieces_;
-  std::vector<std::unique_ptr<std::byte[]>> arenas_;
+  std::vector<AlignedBuffer> arenas_;
   std::byte* arena_next_ = nullptr;
   std::uint64_t arena_left_ = 0;
   std::uint64_t bytes_held_ = 0;

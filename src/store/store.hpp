@@ -43,6 +43,7 @@ struct StoreOptions {
   std::uint64_t slot_bytes = 0;                 // 0 = chosen from log_bytes
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
+  std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 

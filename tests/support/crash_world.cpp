@@ -70,6 +70,8 @@ StoreOptions small_store_options() {
   options.log.batch_bytes = 4096;
   options.log.stream_chunk_bytes = 4096;
   options.log.window_bytes = 4096;
+  options.log.recovery_window_bytes = 4096;
+  options.direct_replay_bytes_min = 0;
   return options;
 }
 

@@ -28,7 +28,6 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kRegionBytes = 256 * kMiB;
 constexpr std::uint64_t kPagesPerPersist = 64;
 constexpr std::uint64_t kLogLimitBytes = kGiB;
 constexpr std::uint64_t kRepetitions = 3;
@@ -36,6 +35,11 @@ constexpr std::uint64_t kLapsMax = 3;
 constexpr char kRegionName[] = "bench";
 constexpr std::string_view kStoreName = "store";
 constexpr double kMegabyte = 1e6;
+
+struct Sizes {
+  std::uint64_t log_bytes = 0;
+  std::uint64_t region_bytes = 0;
+};
 
 // What the child tells the parent, in memory that both share.
 struct ChildReport {
@@ -64,12 +68,12 @@ std::uint64_t checksum_of(memlith_region* region) {
   return sum;
 }
 
-Result<memlith_region*> open_region(memlith_store* store) {
+Result<memlith_region*> open_region(memlith_store* store, std::uint64_t region_bytes) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_REGION_CREATE;
   options.tracker = MEMLITH_TRACKER_EXPLICIT;
-  options.size = kRegionBytes;
+  options.size = region_bytes;
   memlith_region* region = nullptr;
   const std::int32_t code = memlith_region_open(store, kRegionName, &options, &region);
   if (code != MEMLITH_OK) return library_failure(code, "opening the region");
@@ -104,18 +108,18 @@ Result<memlith_store_info> fill_log(memlith_store* store, Workload& workload) {
 }
 
 // Leaves the store open in every case: closing it is what must not happen.
-MaybeFailure write_without_closing(const std::string& path, std::uint64_t log_bytes, std::uint64_t repetition,
+MaybeFailure write_without_closing(const std::string& path, const Sizes& sizes, std::uint64_t repetition,
                                    ChildReport& report) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
-  options.log_bytes = log_bytes;
-  options.log_max_bytes = std::max(kLogLimitBytes, log_bytes);
+  options.log_bytes = sizes.log_bytes;
+  options.log_max_bytes = std::max(kLogLimitBytes, sizes.log_bytes);
   options.manual_checkpoint = 1;
   memlith_store* store = nullptr;
   const std::int32_t opened = memlith_store_open(path.c_str(), &options, &store);
   if (opened != MEMLITH_OK) return library_failure(opened, {});
-  Result<memlith_region*> region = open_region(store);
+  Result<memlith_region*> region = open_region(store, sizes.region_bytes);
   if (!region.ok()) return std::move(region.failure());
 
   RoundShape shape;
@@ -133,9 +137,9 @@ MaybeFailure write_without_closing(const std::string& path, std::uint64_t log_by
   return {};
 }
 
-[[noreturn]] void run_child(const std::string& path, std::uint64_t log_bytes, std::uint64_t repetition,
+[[noreturn]] void run_child(const std::string& path, const Sizes& sizes, std::uint64_t repetition,
                             ChildReport& report) noexcept {
-  const MaybeFailure failure = write_without_closing(path, log_bytes, repetition, report);
+  const MaybeFailure failure = write_without_closing(path, sizes, repetition, report);
   if (failure) {
     report.code = failure->code;
     put(report.category, sizeof report.category, failure->category);
@@ -163,13 +167,13 @@ class SharedReport {
 };
 
 // Lets a child leave a store behind that was not closed, with its log about 90 % full.
-Result<ChildReport> leave_a_store_open(const std::string& path, std::uint64_t log_bytes, std::uint64_t repetition) {
+Result<ChildReport> leave_a_store_open(const std::string& path, const Sizes& sizes, std::uint64_t repetition) {
   const SharedReport report;
   if (!report.ok()) return errno_failure(errno, "no memory to share with a child");
   std::fflush(nullptr);  // or the child would have what is buffered, too
   const pid_t child = ::fork();
   if (child < 0) return errno_failure(errno, "cannot start a child process");
-  if (child == 0) run_child(path, log_bytes, repetition, *report);
+  if (child == 0) run_child(path, sizes, repetition, *report);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return errno_failure(errno, "cannot wait for the child process");
@@ -189,12 +193,13 @@ struct Repetition {
   std::uint64_t log_used_bytes = 0;
   std::uint64_t recovery_ns = 0;
   std::uint64_t write_ns = 0;
+  std::uint64_t read_ns = 0;  // 0: not measured
   std::uint64_t replayed_frames = 0;
   std::uint64_t replayed_bytes = 0;
   bool direct_io = false;
 };
 
-MaybeFailure time_recovery(const std::string& path, const ChildReport& left, Repetition& result) {
+MaybeFailure time_recovery(const std::string& path, const Sizes& sizes, const ChildReport& left, Repetition& result) {
   if (MaybeFailure failure = drop_page_cache(path)) return failure;
   memlith_store_options options{};
   options.struct_size = sizeof options;
@@ -210,7 +215,7 @@ MaybeFailure time_recovery(const std::string& path, const ChildReport& left, Rep
   result.replayed_bytes = info->replayed_bytes;
   result.direct_io = info->direct_io != 0;
   if (info->replayed_frames == 0) return tool_failure(MEMLITH_CORRUPT, "the recovery replayed nothing");
-  Result<memlith_region*> region = open_region(store->get());
+  Result<memlith_region*> region = open_region(store->get(), sizes.region_bytes);
   if (!region.ok()) return std::move(region.failure());
   if (checksum_of(*region) != left.region_checksum) {
     return tool_failure(MEMLITH_CORRUPT, "the recovered region is not what was last persisted");
@@ -219,9 +224,9 @@ MaybeFailure time_recovery(const std::string& path, const ChildReport& left, Rep
 }
 
 Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw, const HugeBuffer& source,
-                               std::uint64_t log_bytes, std::uint64_t repetition) {
+                               const Sizes& sizes, std::uint64_t repetition) {
   const std::string path = scratch.path_of(kStoreName);
-  Result<ChildReport> left = leave_a_store_open(path, log_bytes, repetition);
+  Result<ChildReport> left = leave_a_store_open(path, sizes, repetition);
   if (!left.ok()) return std::move(left.failure());
   Repetition result;
   result.log_used_bytes = left->log_used_bytes;
@@ -230,9 +235,13 @@ Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw,
   if (write_first) {
     if (MaybeFailure failure = write_sequentially(raw, source, left->log_used_bytes, result.write_ns)) return *failure;
   }
-  if (MaybeFailure failure = time_recovery(path, *left, result)) return *failure;
+  if (MaybeFailure failure = time_recovery(path, sizes, *left, result)) return *failure;
   if (!write_first) {
     if (MaybeFailure failure = write_sequentially(raw, source, left->log_used_bytes, result.write_ns)) return *failure;
+  }
+  // What the raw side wrote, for it is there. A cached file would tell of the cache.
+  if (raw.direct()) {
+    if (MaybeFailure failure = read_sequentially(raw, source, left->log_used_bytes, result.read_ns)) return *failure;
   }
   return result;
 }
@@ -257,14 +266,18 @@ void report(const BenchRecoveryArguments& arguments, const std::vector<Repetitio
   const double write_s = median_over(repetitions, [](const R& r) { return seconds_of(r.write_ns); });
   const double recovery = median_over(repetitions, [](const R& r) { return megabytes_per_second(r, r.recovery_ns); });
   const double write = median_over(repetitions, [](const R& r) { return megabytes_per_second(r, r.write_ns); });
+  const double read = median_over(repetitions, [](const R& r) { return megabytes_per_second(r, r.read_ns); });
   if (arguments.format == Format::json) {
     write_json({{"log_mib", arguments.log_mib},
+                {"region_mib", arguments.region_mib},
                 {"log_bytes", log_bytes},
                 {"recovery_s", recovery_s},
                 {"recovery_mb_per_s", recovery},
                 {"write_s", write_s},
                 {"write_mb_per_s", write},
+                {"read_mb_per_s", read},
                 {"ratio", ratio_of(recovery, write)},
+                {"ratio_read", ratio_of(recovery, read)},
                 {"replayed_frames", median_over(repetitions, [](const R& r) { return r.replayed_frames; })},
                 {"replayed_bytes", median_over(repetitions, [](const R& r) { return r.replayed_bytes; })},
                 {"repetitions", repetitions.size()},
@@ -287,6 +300,7 @@ void report(const BenchRecoveryArguments& arguments, const std::vector<Repetitio
   write_line(fmt::format("log held   {} bytes, {:.0f} % of {} MiB", log_bytes, share * 100, arguments.log_mib));
   write_line(fmt::format("recovery   {:8.3f} s  {:8.1f} MB/s", recovery_s, recovery));
   write_line(fmt::format("raw write  {:8.3f} s  {:8.1f} MB/s", write_s, write));
+  if (raw_direct) write_line(fmt::format("raw read             {:8.1f} MB/s, the least that recovery has to do", read));
   write_line(fmt::format("ratio      {:.2f} (recovery speed over raw write speed)", ratio_of(recovery, write)));
 }
 
@@ -296,17 +310,18 @@ MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments) {
   catch_interrupts();
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
-  const std::uint64_t log_bytes = arguments.log_mib * kMiB;
+  const Sizes sizes{arguments.log_mib * kMiB, arguments.region_mib * kMiB};
   // The log, the raw file, the region, and as much again for what the store needs besides.
-  if (MaybeFailure failure = require_space(scratch->path(), 2 * log_bytes + 2 * kRegionBytes)) return failure;
-  Result<RawFile> raw = RawFile::create(scratch->path_of("raw"), log_bytes);
+  if (MaybeFailure failure = require_space(scratch->path(), 2 * sizes.log_bytes + 2 * sizes.region_bytes))
+    return failure;
+  Result<RawFile> raw = RawFile::create(scratch->path_of("raw"), sizes.log_bytes);
   if (!raw.ok()) return std::move(raw.failure());
-  Result<HugeBuffer> source = HugeBuffer::random(kSequentialWriteBytes);
+  Result<HugeBuffer> source = HugeBuffer::random(kSequentialBytes);
   if (!source.ok()) return std::move(source.failure());
 
   std::vector<Repetition> repetitions;
   for (std::uint64_t i = 0; i < kRepetitions; ++i) {
-    Result<Repetition> repetition = repeat_once(*scratch, *raw, *source, log_bytes, i);
+    Result<Repetition> repetition = repeat_once(*scratch, *raw, *source, sizes, i);
     if (!repetition.ok()) return std::move(repetition.failure());
     repetitions.push_back(*repetition);
   }

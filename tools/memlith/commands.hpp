@@ -43,6 +43,7 @@ struct BenchPersistArguments {
 struct BenchRecoveryArguments {
   std::string folder = ".";
   std::uint64_t log_mib = 256;
+  std::uint64_t region_mib = 256;
   Format format = Format::text;
 };
 

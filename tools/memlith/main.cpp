@@ -119,6 +119,11 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   command->add_option("--log-mib", line.recovery.log_mib, "Size of the log, which is filled to about 90 %")
       ->check(between(kLogMibMin, kLogMibMax))
       ->capture_default_str();
+  command
+      ->add_option("--region-mib", line.recovery.region_mib,
+                   "Size of the region whose pages are committed at random; a small one is committed over and over")
+      ->check(between(1, kRegionMibMax))
+      ->capture_default_str();
   add_command(command, line, line.recovery, run_bench_recovery);
 }
 

@@ -90,6 +90,17 @@ MaybeFailure RawFile::write(std::uint64_t offset, std::span<const std::byte> sou
   return {};
 }
 
+MaybeFailure RawFile::read(std::uint64_t offset, std::span<std::byte> target) const {
+  while (!target.empty()) {
+    const ssize_t done = ::pread(descriptor_, target.data(), target.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return errno_failure(done == 0 ? EIO : errno, fmt::format("cannot read {}", path_));
+    offset += static_cast<std::uint64_t>(done);
+    target = target.subspan(static_cast<std::size_t>(done));
+  }
+  return {};
+}
+
 MaybeFailure RawFile::flush() const {
   if (::fdatasync(descriptor_) == 0) return {};
   return errno_failure(errno, fmt::format("cannot flush {}", path_));
@@ -187,11 +198,23 @@ MaybeFailure write_sequentially(const RawFile& file, const HugeBuffer& source, s
                                 std::uint64_t& elapsed_ns) {
   bytes = round_up(bytes, file.alignment());
   const std::uint64_t start = now_ns();
-  for (std::uint64_t offset = 0; offset < bytes; offset += kSequentialWriteBytes) {
-    const std::uint64_t count = std::min(kSequentialWriteBytes, bytes - offset);
+  for (std::uint64_t offset = 0; offset < bytes; offset += kSequentialBytes) {
+    const std::uint64_t count = std::min(kSequentialBytes, bytes - offset);
     if (MaybeFailure failure = file.write(offset, source.span().first(count))) return failure;
   }
   if (MaybeFailure failure = file.flush()) return failure;
+  elapsed_ns = now_ns() - start;
+  return {};
+}
+
+MaybeFailure read_sequentially(const RawFile& file, const HugeBuffer& target, std::uint64_t bytes,
+                               std::uint64_t& elapsed_ns) {
+  bytes = round_up(bytes, file.alignment());
+  const std::uint64_t start = now_ns();
+  for (std::uint64_t offset = 0; offset < bytes; offset += kSequentialBytes) {
+    const std::uint64_t count = std::min(kSequentialBytes, bytes - offset);
+    if (MaybeFailure failure = file.read(offset, target.span().first(count))) return failure;
+  }
   elapsed_ns = now_ns() - start;
   return {};
 }

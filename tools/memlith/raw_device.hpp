@@ -54,6 +54,8 @@ class RawFile {
 
   // Writes all of `source`, whose address, length and offset are multiples of alignment(). Not durable by itself.
   [[nodiscard]] MaybeFailure write(std::uint64_t offset, std::span<const std::byte> source) const;
+  // Fills all of `target`, under the same conditions.
+  [[nodiscard]] MaybeFailure read(std::uint64_t offset, std::span<std::byte> target) const;
   // On success everything written before survives power loss.
   [[nodiscard]] MaybeFailure flush() const;
 
@@ -100,6 +102,9 @@ class RawWriter {
 // Writes `bytes`, rounded up to the alignment, from the start of the file, 1 MiB a write, with one flush at the end.
 [[nodiscard]] MaybeFailure write_sequentially(const RawFile& file, const HugeBuffer& source, std::uint64_t bytes,
                                               std::uint64_t& elapsed_ns);
-inline constexpr std::uint64_t kSequentialWriteBytes = kMiB;  // and the least `source` must hold
+// Reads as much, 1 MiB a read.
+[[nodiscard]] MaybeFailure read_sequentially(const RawFile& file, const HugeBuffer& target, std::uint64_t bytes,
+                                             std::uint64_t& elapsed_ns);
+inline constexpr std::uint64_t kSequentialBytes = kMiB;  // a transfer, and the least the buffer must hold
 
 }  // namespace memlith::tool

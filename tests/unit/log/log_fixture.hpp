@@ -36,6 +36,7 @@ class LogWorld {
     options.batch_bytes = 4096;
     options.stream_chunk_bytes = 4096;
     options.window_bytes = 4096;
+    options.recovery_window_bytes = 4096;
     return options;
   }
 

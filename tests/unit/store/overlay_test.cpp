@@ -21,7 +21,7 @@ class Model {
 
   void apply(std::uint64_t offset, std::uint64_t count, std::uint8_t fill) {
     const std::vector<std::byte> piece(count, static_cast<std::byte>(fill));
-    overlay_.apply(ObjectId{1}, offset, piece);
+    ASSERT_TRUE(overlay_.apply(ObjectId{1}, offset, piece).ok());
     for (std::uint64_t i = 0; i < count; ++i) bytes_.at(offset + i) = fill;
   }
   void expect_equal() {
@@ -91,14 +91,14 @@ TEST(Overlay, SamePagesStayInPlace) {
 TEST(Overlay, ObjectsAreApart) {
   Overlay overlay;
   const std::byte one[4] = {};
-  overlay.apply(ObjectId{2}, 0, one);
-  overlay.apply(ObjectId{1}, 100, one);
-  overlay.apply(ObjectId{3}, 5, {});
+  ASSERT_TRUE(overlay.apply(ObjectId{2}, 0, one).ok());
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, 100, one).ok());
+  ASSERT_TRUE(overlay.apply(ObjectId{3}, 5, {}).ok());
   EXPECT_EQ(overlay.objects(), (std::vector<ObjectId>{ObjectId{1}, ObjectId{2}}));
   overlay.clear();
   EXPECT_TRUE(overlay.objects().empty());
   EXPECT_EQ(overlay.bytes_held(), 0u);
-  overlay.apply(ObjectId{1}, 0, one);
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, 0, one).ok());
   EXPECT_EQ(overlay.objects().size(), 1u);
 }
 
@@ -106,8 +106,8 @@ TEST(Overlay, ObjectsAreApart) {
 TEST(Overlay, VisitStopsAtAnError) {
   Overlay overlay;
   const std::byte one[1] = {};
-  overlay.apply(ObjectId{1}, 0, one);
-  overlay.apply(ObjectId{1}, 10, one);
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, 0, one).ok());
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, 10, one).ok());
   int visited = 0;
   EXPECT_ERROR(Errc::io, overlay.for_each(ObjectId{1}, [&](std::uint64_t, std::span<const std::byte>) {
     ++visited;
@@ -120,8 +120,8 @@ TEST(Overlay, VisitStopsAtAnError) {
 TEST(Overlay, FarAndLarge) {
   Overlay overlay;
   const std::vector<std::byte> large(3 << 20, std::byte{7});
-  overlay.apply(ObjectId{1}, 1ull << 62, large);
-  overlay.apply(ObjectId{1}, (1ull << 62) + 5, std::span(large).first(10));
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, 1ull << 62, large).ok());
+  ASSERT_TRUE(overlay.apply(ObjectId{1}, (1ull << 62) + 5, std::span(large).first(10)).ok());
   std::uint64_t total = 0;
   EXPECT_OK(overlay.for_each(ObjectId{1}, [&](std::uint64_t, std::span<const std::byte> piece) {
     total += piece.size();
