@@ -95,6 +95,12 @@ typedef struct memlith_store_options {
   /* Called while opening replays a long log, at most some times a second, from the opening thread. May be null. */
   void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
   void* progress_context;
+  uint64_t flush_interval_ms; /* how long an asynchronous persist may wait for its flush; 0 = flushed as soon as the
+                                 flush before it is done. See memlith_store_set_flush_window */
+  uint64_t flush_bytes;       /* and with how much in the log waiting the flush comes at once; 0 = 16 MiB */
+  uint64_t memory_max_bytes;  /* regions may keep about so much memory of what was stored to them; when persists have
+                                 captured half of it, the one that notices gives the memory of clean pages back, after a
+                                 checkpoint. 0 = no limit. Not for explicit regions: see memlith_region_release */
 } memlith_store_options;
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
@@ -112,6 +118,19 @@ MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_opti
  * since the last persist are dropped. Regions still open are closed. Null is ignored.
  * Errors: IO or POISONED; what was acknowledged is safe all the same, and the next open recovers it. */
 MEMLITH_API int32_t memlith_store_close(memlith_store* store);
+
+/* Sets the window of weak durability: an asynchronous persist becomes durable at most `interval_ms` after it was captured, or
+ * as soon as `bytes` of log wait, and always in order: a crash leaves a prefix of the order of persists. 0 ms is the default,
+ * with no waiting at all; 0 bytes = 16 MiB. Synchronous persists are not affected, and take what waits before them along.
+ * Source: AciKV, weak durability. Errors: none but null and POISONED. */
+MEMLITH_API int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes);
+
+/* How far the store is durable: every ticket up to this one is. Only rises. 0 for a null store. */
+MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
+
+/* Adds 1 to the eventfd `fd` whenever more has become durable, or nothing can any more (see memlith_store_info.poisoned).
+ * The caller keeps it open until it is replaced or the store is closed; -1 for none. */
+MEMLITH_API int32_t memlith_store_set_eventfd(memlith_store* store, int fd);
 
 /* Writes everything durable so far to its home now, so that the next open has nothing to replay. Never needed for
  * durability. Errors: IO, POISONED, READ_ONLY. */
@@ -143,13 +162,15 @@ MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_i
 
 /* How memlith learns what was stored. */
 enum {
-  MEMLITH_TRACKER_AUTO = 0,     /* scan */
-  MEMLITH_TRACKER_SCAN = 1,     /* ask the kernel which pages were written: userfaultfd WP_ASYNC + PAGEMAP_SCAN
-                                   (Linux 6.7), else as MPROTECT. Whole pages. Sees every store, system calls
-                                   that write into the region too */
-  MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes */
-  MEMLITH_TRACKER_MPROTECT = 3  /* protect pages and catch SIGSEGV. Whole pages. A system call that writes into a
-                                   page not stored to since the last persist fails with EFAULT */
+  MEMLITH_TRACKER_AUTO = 0, /* scan where the region has up to 128 MiB when it is opened, else fault; info says which
+                                   and why */
+  MEMLITH_TRACKER_SCAN = 1, /* ask the kernel which pages were written: userfaultfd WP_ASYNC + PAGEMAP_SCAN
+                                   (Linux 6.7), else as FAULT. Whole pages; does not tell threads apart. Sees every
+                                   store, system calls that write into the region too */
+  MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
+  MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV, keep each page as it was: bytes, by comparing; by thread
+                                   (of two that store to one page, the first). A system call that writes into a page not
+                                   stored to since the last persist fails with EFAULT: see memlith_prepare */
 };
 
 enum {
@@ -210,24 +231,63 @@ MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index
  * regions with MEMLITH_TRACKER_EXPLICIT; no effect on others. Takes nanoseconds. Durability: none. Errors: INVALID (outside). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
 
+/* Says that a system call of this thread is about to write into [address, address + bytes) (read(2), recv(2)): it will not
+ * meet a protected page, and what it writes is persisted with this thread's stores. Needed for FAULT regions; no effect on
+ * others. Counts until the next persist. Durability: none. Errors: INVALID (outside), READ_ONLY. */
+MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes);
+
+/* Gives back the memory of the region's clean pages, after writing home what was persisted; they are read again when used.
+ * Other threads may go on storing, except to EXPLICIT regions: there no store may lack its touch meanwhile, or it is lost.
+ * Scan regions are read-only for a moment; stores wait, but a system call that writes into the region can fail with EFAULT.
+ * Errors: IO, POISONED. */
+MEMLITH_API int32_t memlith_region_release(memlith_region* region);
+
 /* Writes one line about how a tracker would work on this kernel into `buffer`, cut to `bytes`, ended with a zero. */
 MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes);
 
 /* ---- persist --------------------------------------------------------------------------------------------------- */
 
-/* Makes every store that any thread made to the regions since their last persist durable, all or nothing, in all of
- * them together. Returns when it is durable. Memory is left as it is in every case.
+/* Whose stores a persist or a rollback is about. */
+enum {
+  MEMLITH_SCOPE_USUAL = 0,  /* THREAD for regions opened as FAULT or EXPLICIT, PROCESS for all others */
+  MEMLITH_SCOPE_THREAD = 1, /* of the calling thread. UNSUPPORTED for regions tracked by scan */
+  MEMLITH_SCOPE_PROCESS = 2 /* of every thread, those that ended too */
+};
+
+/* Makes the stores that were made, in that scope, to the regions since they were last persisted durable, all or nothing, in
+ * all of them together. Returns when it is durable. Memory is left as it is in every case. With nothing stored it waits for
+ * what is on its way already.
  * After a crash inside this call, reopening finds either all of it or none.
  * Errors: FULL      - larger than the log may grow; nothing was written and nothing is lost: split the work.
  *         NO_SPACE  - the log could not grow on this file system; as FULL.
  *         IO        - a write or flush failed; whether this persist took is unknown until reopening.
  *         POISONED  - an earlier call returned IO; nothing was tried. Close and reopen.
- * Threads: a store that races with this call may land on either side, and if on the far side is in the next persist.
- * Source: MemSnap (ASPLOS 2024), uCheckpoints across regions. */
-MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t count);
+ *         UNSUPPORTED - thread scope, and the tracker cannot tell whose stores they were; nothing changed.
+ * Threads: a store that races with this call may land on either side, and if on the far side is in the next persist. What is
+ * stored once the bytes were captured, while they are on their way to the disk, is not in it.
+ * Source: MemSnap (ASPLOS 2024), uCheckpoints of a thread, across regions. */
+MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t count, uint32_t scope);
 
 /* The same for all open regions of the store. */
-MEMLITH_API int32_t memlith_persist_all(memlith_store* store);
+MEMLITH_API int32_t memlith_persist_all(memlith_store* store, uint32_t scope);
+
+/* As memlith_persist, but returns once the bytes are captured. `ticket` is what memlith_wait waits for; tickets rise in the
+ * order of the captures, and become durable in that order, within the window of memlith_store_set_flush_window. A persist of
+ * more than 1 MiB waits for its write. A failed flush shows at memlith_wait and at every later persist.
+ * Source: MemSnap, MS_ASYNC; failure-atomic msync (EuroSys 2013), MS_ASYNC with a meaning. */
+MEMLITH_API int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, uint32_t scope,
+                                          uint64_t* ticket);
+
+/* Returns when everything up to `ticket` is durable; at once if it is. Errors: INVALID (no such ticket), IO, POISONED. */
+MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
+
+/* Undoes the stores made, in that scope, since the regions were last persisted (asynchronously counts): memory is as it was
+ * captured then. EXPLICIT: of the ranges that were touched. A growth stays. From the pages kept by FAULT at once; else from
+ * home, after a checkpoint, whose I/O it waits for. No other thread may store to the regions meanwhile with process scope, or to
+ * the pages in question with thread scope. Durability: none, for what it undoes never was.
+ * Errors: UNSUPPORTED as for memlith_persist; IO, POISONED (nothing was undone in that region; FAULT needs no I/O).
+ * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
+MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
 
 /* ---- looking at a store from outside --------------------------------------------------------------------------- */
 

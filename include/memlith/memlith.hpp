@@ -98,8 +98,18 @@ enum class Tracker : std::uint32_t {
   automatic = MEMLITH_TRACKER_AUTO,
   scan = MEMLITH_TRACKER_SCAN,
   touched = MEMLITH_TRACKER_EXPLICIT,
-  mprotect = MEMLITH_TRACKER_MPROTECT,
+  fault = MEMLITH_TRACKER_FAULT,
 };
+
+// Whose stores a persist or a rollback is about.
+enum class Scope : std::uint32_t {
+  usual = MEMLITH_SCOPE_USUAL,
+  thread = MEMLITH_SCOPE_THREAD,
+  process = MEMLITH_SCOPE_PROCESS,
+};
+
+// What an asynchronous persist returns, to be waited for. Rises in the order of the persists.
+using Ticket = std::uint64_t;
 
 struct StoreOptions {
   bool create = false;
@@ -109,6 +119,9 @@ struct StoreOptions {
   std::uint64_t log_bytes = 0;      // 0 = 128 MiB, 16 MiB for one file
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
+  std::uint64_t flush_interval_ms = 0;
+  std::uint64_t flush_bytes = 0;       // 0 = 16 MiB
+  std::uint64_t memory_max_bytes = 0;  // 0 = no limit
 };
 
 struct RegionOptions {
@@ -138,7 +151,26 @@ class Region {
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
   // Durable on ok, all or nothing. See memlith_persist.
-  Result<void> persist() const { return detail::result_of(memlith_persist(&handle_, 1)); }
+  Result<void> persist(Scope scope = Scope::usual) const {
+    return detail::result_of(memlith_persist(&handle_, 1, static_cast<std::uint32_t>(scope)));
+  }
+  // Captured on ok, durable when Store::wait() has returned. See memlith_persist_async.
+  Result<Ticket> persist_async(Scope scope = Scope::usual) const {
+    Ticket ticket = 0;
+    const std::int32_t code = memlith_persist_async(&handle_, 1, static_cast<std::uint32_t>(scope), &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    return ticket;
+  }
+  // Memory is as it was last persisted. See memlith_rollback.
+  Result<void> rollback(Scope scope = Scope::usual) const {
+    return detail::result_of(memlith_rollback(&handle_, 1, static_cast<std::uint32_t>(scope)));
+  }
+  // Before a system call that writes into the region. See memlith_prepare.
+  Result<void> prepare(void* address, std::uint64_t bytes) const {
+    return detail::result_of(memlith_prepare(handle_, address, bytes));
+  }
+  // Gives the memory of clean pages back. See memlith_region_release.
+  Result<void> release_memory() const { return detail::result_of(memlith_region_release(handle_)); }
   // The new size is durable with the next persist. See memlith_region_grow.
   Result<void> grow(std::uint64_t size) const { return detail::result_of(memlith_region_grow(handle_, size)); }
   Result<void> touch(const void* address, std::uint64_t bytes) const {
@@ -249,12 +281,22 @@ class Store {
   }
 
   // All open regions, in one.
-  Result<void> persist() const { return detail::result_of(memlith_persist_all(handle_)); }
+  Result<void> persist(Scope scope = Scope::usual) const {
+    return detail::result_of(memlith_persist_all(handle_, static_cast<std::uint32_t>(scope)));
+  }
   // Several regions, in one.
-  static Result<void> persist(std::initializer_list<const Region*> regions) {
+  static Result<void> persist(std::initializer_list<const Region*> regions, Scope scope = Scope::usual) {
     std::vector<memlith_region*> handles;
     for (const Region* region : regions) handles.push_back(region->handle());
-    return detail::result_of(memlith_persist(handles.data(), handles.size()));
+    return detail::result_of(memlith_persist(handles.data(), handles.size(), static_cast<std::uint32_t>(scope)));
+  }
+  // Returns when everything up to the ticket is durable.
+  Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }
+  // Every ticket up to this one is durable.
+  [[nodiscard]] Ticket durable() const { return memlith_store_durable(handle_); }
+  // How long asynchronous persists may wait. See memlith_store_set_flush_window.
+  Result<void> set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
+    return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
   }
   Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
   [[nodiscard]] memlith_store_info info() const {
@@ -291,6 +333,9 @@ class Store {
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
     plain.in_flight_max = options.in_flight_max;
+    plain.flush_interval_ms = options.flush_interval_ms;
+    plain.flush_bytes = options.flush_bytes;
+    plain.memory_max_bytes = options.memory_max_bytes;
     memlith_store* store = nullptr;
     const std::int32_t code = open(path.c_str(), &plain, &store);
     if (code != MEMLITH_OK) return Error(code);

@@ -2,6 +2,7 @@
 #include "memlith/memlith.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -25,13 +26,16 @@ struct memlith_store {
   std::unique_ptr<Store> store;  // destroyed before the volume
   std::mutex mutex;              // the list of open regions
   std::vector<std::unique_ptr<memlith_region>> regions;
+  std::uint64_t memory_max_bytes = 0;
+  std::atomic<std::uint64_t> released_at{0};  // captured bytes when memory was last given back
 };
 
 namespace {
 
 static_assert(MEMLITH_NO_MEMORY == static_cast<int>(Errc::no_memory), "categories are Errc's numbers");
 static_assert(MEMLITH_POISONED == static_cast<int>(Errc::poisoned));
-static_assert(MEMLITH_TRACKER_MPROTECT == static_cast<int>(TrackerKind::mprotect));
+static_assert(MEMLITH_TRACKER_FAULT == static_cast<int>(TrackerKind::fault));
+static_assert(MEMLITH_SCOPE_PROCESS == static_cast<int>(Scope::process));
 static_assert(MEMLITH_TRACKER_EXPLICIT == static_cast<int>(TrackerKind::touched));
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(50);
@@ -80,8 +84,20 @@ void copy_text(char (&target)[N], std::string_view text) {
   std::memset(target + count, 0, N - count);
 }
 
-StoreOptions store_options(const memlith_store_options& given) {
+Result<FlushWindow> flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
+  constexpr std::uint64_t kIntervalMsMax = 24ull * 60 * 60 * 1000;
+  if (interval_ms > kIntervalMsMax) {
+    return fail(Errc::invalid, Detail::argument, "a flush interval of {} ms; at most a day", interval_ms);
+  }
+  FlushWindow window;
+  window.interval_ms = interval_ms;
+  if (bytes != 0) window.bytes = bytes;
+  return window;
+}
+
+StoreOptions store_options(const memlith_store_options& given, FlushWindow window) {
   StoreOptions options;
+  options.flush_window = window;
   options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
   options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
@@ -156,7 +172,9 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
     MEMLITH_TRY(read_options(options, given));
     MEMLITH_TRY(check_store_options(given));
     std::unique_ptr<memlith_store> store;
-    MEMLITH_TRY(open_store(path, kind, store_options(given), store));
+    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
+    MEMLITH_TRY(open_store(path, kind, store_options(given, window), store));
+    store->memory_max_bytes = given.memory_max_bytes;
     *result = store.release();
     return kOk;
   });
@@ -179,11 +197,53 @@ void add_tracker(const memlith_region& region, memlith_region_info& info) {
   copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
 }
 
+// What was captured since the last time stands in memory twice, here and at home.
+Status keep_to_memory(memlith_store& store) {
+  const std::uint64_t captured = store.store->counters().captured_bytes.load(std::memory_order_relaxed);
+  std::uint64_t released = store.released_at.load(std::memory_order_relaxed);
+  if (captured - released < store.memory_max_bytes / 2) return kOk;
+  if (!store.released_at.compare_exchange_strong(released, captured, std::memory_order_relaxed)) return kOk;
+  const std::lock_guard lock(store.mutex);
+  for (const auto& each : store.regions) {
+    const Tracker* const tracker = each->region->tracker();
+    if (tracker != nullptr && tracker->releases_any_time()) MEMLITH_TRY(each->region->release_clean());
+  }
+  return kOk;
+}
+
 // An empty list, kept per thread so that persisting allocates nothing once it has grown.
 std::vector<Region*>& region_list() {
   thread_local std::vector<Region*> list;
   list.clear();
   return list;
+}
+
+Status check_scope(std::uint32_t scope) {
+  if (scope <= MEMLITH_SCOPE_PROCESS) return kOk;
+  return fail(Errc::invalid, Detail::argument, "there is no scope {}", scope);
+}
+
+Result<std::span<Region* const>> regions_of(memlith_region* const* regions, std::uint64_t count, std::uint32_t scope) {
+  MEMLITH_TRY(check_scope(scope));
+  std::vector<Region*>& all = region_list();
+  if (count > 0) MEMLITH_TRY(need(regions, "regions"));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    MEMLITH_TRY(need(regions[i], "region"));
+    all.push_back(regions[i]->region.get());
+  }
+  return std::span<Region* const>(all);
+}
+
+// Without a ticket to fill, waits.
+Status persist(memlith_store& store, std::span<Region* const> regions, std::uint32_t scope, std::uint64_t* ticket) {
+  if (ticket == nullptr) {
+    MEMLITH_TRY(Region::persist(regions, static_cast<Scope>(scope)));
+  } else {
+    MEMLITH_TRY_ASSIGN(const Lsn end, Region::capture(regions, static_cast<Scope>(scope), false));
+    *ticket = end.value;
+    store.store->flush_soon(end);
+  }
+  return store.memory_max_bytes == 0 ? kOk : keep_to_memory(store);
 }
 
 memlith_region* find_open(memlith_store& store, ObjectId id) {
@@ -234,6 +294,27 @@ int32_t memlith_store_close(memlith_store* store) {
   });
 }
 
+int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(interval_ms, bytes));
+    store->store->set_flush_window(window);
+    return kOk;
+  });
+}
+
+uint64_t memlith_store_durable(const memlith_store* store) {
+  return store == nullptr ? 0 : store->store->log().durable_lsn().value;
+}
+
+int32_t memlith_store_set_eventfd(memlith_store* store, int fd) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    store->store->set_durable_eventfd(fd);
+    return kOk;
+  });
+}
+
 int32_t memlith_store_checkpoint(memlith_store* store) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(store, "store"));
@@ -278,7 +359,7 @@ int32_t memlith_region_open(memlith_store* store, const char* name, const memlit
     memlith_region_options given;
     MEMLITH_TRY(read_options(options, given));
     if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
-        given.tracker > MEMLITH_TRACKER_MPROTECT) {
+        given.tracker > MEMLITH_TRACKER_FAULT) {
       return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
     }
     RegionOptions inner;
@@ -311,9 +392,11 @@ int32_t memlith_region_close(memlith_region* region) {
   });
 }
 
-void* memlith_region_address(const memlith_region* region) { return region->region->address(); }
+void* memlith_region_address(const memlith_region* region) {
+  return region == nullptr ? nullptr : region->region->address();
+}
 
-uint64_t memlith_region_size(const memlith_region* region) { return region->region->size(); }
+uint64_t memlith_region_size(const memlith_region* region) { return region == nullptr ? 0 : region->region->size(); }
 
 int32_t memlith_region_grow(memlith_region* region, uint64_t size) {
   return guarded([&]() -> Status {
@@ -372,9 +455,23 @@ int32_t memlith_touch(memlith_region* region, const void* address, uint64_t byte
   return guarded([&] { return region->region->touch(address, bytes); });
 }
 
+int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(region, "region"));
+    return region->region->prepare(address, bytes);
+  });
+}
+
+int32_t memlith_region_release(memlith_region* region) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(region, "region"));
+    return region->region->release_clean();
+  });
+}
+
 int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
   return guarded([&]() -> Status {
-    if (tracker > MEMLITH_TRACKER_MPROTECT)
+    if (tracker > MEMLITH_TRACKER_FAULT)
       return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
     const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
     if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");
@@ -387,33 +484,52 @@ int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
 
 // ---- persist ---------------------------------------------------------------------------------------------------
 
-int32_t memlith_persist(memlith_region* const* regions, uint64_t count) {
+int32_t memlith_persist(memlith_region* const* regions, uint64_t count, uint32_t scope) {
   return guarded([&]() -> Status {
-    if (count == 0) return kOk;
-    MEMLITH_TRY(need(regions, "regions"));
-    if (count == 1) {
-      MEMLITH_TRY(need(regions[0], "region"));
-      Region* const only = regions[0]->region.get();
-      return Region::persist({&only, 1});
-    }
-    std::vector<Region*>& all = region_list();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      MEMLITH_TRY(need(regions[i], "region"));
-      all.push_back(regions[i]->region.get());
-    }
-    return Region::persist(all);
+    MEMLITH_TRY_ASSIGN(const std::span<Region* const> all, regions_of(regions, count, scope));
+    return all.empty() ? kOk : persist(*regions[0]->owner, all, scope, nullptr);
   });
 }
 
-int32_t memlith_persist_all(memlith_store* store) {
+int32_t memlith_persist_all(memlith_store* store, uint32_t scope) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(check_scope(scope));
     std::vector<Region*>& all = region_list();
     {
       const std::lock_guard lock(store->mutex);
       for (const auto& each : store->regions) all.push_back(each->region.get());
     }
-    return Region::persist(all);
+    if (!all.empty()) return persist(*store, all, scope, nullptr);
+    // Nothing to capture; a store that can persist nothing any more says so all the same.
+    return store->store->log().poisoned() ? store->store->begin_commit({}, {}).status() : kOk;
+  });
+}
+
+int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, uint32_t scope, uint64_t* ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(ticket, "ticket"));
+    MEMLITH_TRY_ASSIGN(const std::span<Region* const> all, regions_of(regions, count, scope));
+    if (!all.empty()) return persist(*regions[0]->owner, all, scope, ticket);
+    *ticket = 0;
+    return kOk;
+  });
+}
+
+int32_t memlith_wait(memlith_store* store, uint64_t ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    if (store->store->read_only() || ticket > store->store->log().head().value) {
+      return fail(Errc::invalid, Detail::argument, "there is no ticket {} in this store", ticket);
+    }
+    return store->store->sync(Lsn{ticket});
+  });
+}
+
+int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(const std::span<Region* const> all, regions_of(regions, count, scope));
+    return Region::rollback(all, static_cast<Scope>(scope));
   });
 }
 

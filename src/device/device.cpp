@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/mutant.hpp"
+
 namespace memlith::core {
 
 Status Device::latch(Status status) {
@@ -10,7 +12,7 @@ Status Device::latch(Status status) {
 }
 
 Status Device::check_latch() const {
-  if (!latched()) return kOk;
+  if (!latched() || MEMLITH_MUTANT(failed_flush_retried) || MEMLITH_MUTANT(poisoned_log_goes_on)) return kOk;
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
               "durable state",

@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/random.hpp"
 
 namespace memlith::core {
 
@@ -23,8 +25,8 @@ std::uint64_t SimImage::hash() const {
 }
 
 std::string_view name_of(SimOp op) {
-  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve", "truncate",
-                                                    "create", "rename", "remove",  "sync_folder"};
+  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve",     "truncate",    "create",
+                                                    "rename", "remove", "sync_folder", "failed_flush"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -33,9 +35,35 @@ std::string SimTrace::describe(std::size_t count) const {
   for (std::size_t i = 0; i < std::min(count, records.size()); ++i) {
     const SimRecord& r = records[i];
     text += fmt::format("  {:4} {} file {} {}{} offset {} bytes {}\n", i, name_of(r.op), r.file, r.name,
-                        r.to.empty() ? "" : " -> " + r.to, r.offset, r.op == SimOp::write ? r.data.size() : r.bytes);
+                        r.to.empty() ? "" : " -> " + r.to, r.offset, r.data.empty() ? r.bytes : r.data.size());
   }
   return text;
+}
+
+SimTrace SimTrace::continued(std::size_t count, const SimTrace& next) const {
+  SimTrace result;
+  result.start = start;
+  result.records.assign(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(count));
+  // The files of the second program by the numbers that they have in this trace.
+  std::map<std::string, std::uint32_t, std::less<>> names;
+  std::uint32_t files = 0;
+  for (const auto& [name, bytes] : start.files) names[name] = files++;
+  for (const SimRecord& record : result.records) {
+    if (record.op == SimOp::create) names[record.name] = files++;
+    if (record.op == SimOp::remove) names.erase(record.name);
+    if (record.op != SimOp::rename) continue;
+    const std::uint32_t file = names.at(record.name);
+    names.erase(record.name);
+    names[record.to] = file;
+  }
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [name, bytes] : next.start.files) numbers.push_back(names.at(name));
+  for (SimRecord record : next.records) {
+    if (record.op == SimOp::create) numbers.push_back(files++);
+    if (record.op != SimOp::sync_folder) record.file = numbers.at(record.file);
+    result.records.push_back(std::move(record));
+  }
+  return result;
 }
 
 // ---- SimMedium -------------------------------------------------------------------------------------------------
@@ -44,6 +72,7 @@ SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
   for (const auto& [name, bytes] : trace.start.files) {
     names_[name] = static_cast<std::uint32_t>(files_.size());
     files_.push_back({bytes});
+    latest_names_.push_back(name);
   }
 }
 
@@ -81,6 +110,7 @@ void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::str
       break;
     }
     case SimOp::flush:
+    case SimOp::failed_flush:
     case SimOp::sync_folder: break;
   }
 }
@@ -102,11 +132,21 @@ void SimMedium::step() {
     case SimOp::create:
       MEMLITH_ASSERT(record.file == files_.size());
       files_.push_back({std::make_shared<std::vector<std::byte>>()});
-      [[fallthrough]];
+      latest_names_.push_back(record.name);
+      pending_.push_back({record.op, record.file, index, 0, 0});
+      break;
+    case SimOp::rename: latest_names_[record.file] = record.to; [[fallthrough]];
     case SimOp::reserve:
-    case SimOp::truncate:
-    case SimOp::rename:
-    case SimOp::remove: pending_.push_back({record.op, record.file, index, 0, 0}); break;
+    case SimOp::truncate: pending_.push_back({record.op, record.file, index, 0, 0}); break;
+    case SimOp::remove:
+      latest_names_[record.file].clear();
+      pending_.push_back({record.op, record.file, index, 0, 0});
+      break;
+    case SimOp::failed_flush:
+      if (record.bytes != 0) break;  // nothing came of it
+      std::erase_if(pending_,
+                    [&](const Item& item) { return item.file == record.file && !is_name_change(item.op); });
+      break;
     case SimOp::flush:
     case SimOp::sync_folder: {
       const bool names = record.op == SimOp::sync_folder;
@@ -135,26 +175,46 @@ void SimMedium::step() {
 }
 
 SimImage SimMedium::cut(const std::function<bool(std::size_t)>& keep) const {
+  std::vector<SimChoice> choices(pending_.size());
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].fate = keep(i) ? SimFate::kept : SimFate::lost;
+  return cut(choices, 0);
+}
+
+SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbage_seed) const {
+  MEMLITH_ASSERT(choices.size() == pending_.size());
   auto names = names_;
   std::vector<std::shared_ptr<std::vector<std::byte>>> changed(files_.size());
   std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
   std::vector<bool> growth_lost(files_.size(), false);
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const Item& item = pending_[i];
+    const SimFate fate = choices[i].fate;
     const bool resizes = item.op == SimOp::reserve || item.op == SimOp::truncate;
-    if (!keep(i)) {
+    if (fate == SimFate::lost) {
       if (resizes) growth_lost[item.file] = true;
       continue;
     }
+    const SimRecord& record = trace_.records[item.record];
+    const std::uint64_t place = record.offset + item.skip;
     if (item.op == SimOp::write && growth_lost[item.file]) {
       const auto& content = contents[item.file] != nullptr ? *contents[item.file] : *files_[item.file].durable;
-      if (trace_.records[item.record].offset + item.skip + item.bytes > content.size()) continue;
+      if (place + item.bytes > content.size()) continue;
     }
     if (!is_name_change(item.op) && contents[item.file] == nullptr) {
       changed[item.file] = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
       contents[item.file] = changed[item.file].get();
     }
-    apply(trace_, item, names, contents);
+    if (fate != SimFate::elsewhere) apply(trace_, item, names, contents);
+    if (item.op != SimOp::write) continue;
+    auto& content = *contents[item.file];
+    if (fate == SimFate::garbage) {
+      Random random(garbage_seed + item.record * 4096 + item.skip);
+      for (std::uint64_t at = 0; at < item.bytes; ++at) content[place + at] = static_cast<std::byte>(random.next());
+    }
+    if ((fate == SimFate::elsewhere || fate == SimFate::elsewhere_too) && choices[i].offset < content.size()) {
+      const std::uint64_t bytes = std::min<std::uint64_t>(item.bytes, content.size() - choices[i].offset);
+      std::memcpy(content.data() + choices[i].offset, record.data.data() + item.skip, bytes);
+    }
   }
   SimImage image;
   for (const auto& [name, file] : names) {
@@ -179,6 +239,12 @@ bool SimFaults::strikes(Kind kind) {
   if (now > plan.nth && !plan.for_ever) return false;
   ++fired_[index];
   return true;
+}
+
+std::uint64_t SimFaults::fired() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : fired_) sum += each;
+  return sum;
 }
 
 void SimFaults::clear() { plans_ = {}; }
@@ -270,7 +336,9 @@ class SimDevice final : public Device {
     }
     check_alignment(offset, record.data.size());
     if (record.data.empty()) return kOk;
-    if (volume_.faults_.strikes(SimFaults::Kind::fail_write)) return failed_write(offset);
+    if (volume_.edit_write) volume_.edit_write(path_, offset, record.data);
+    const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_write);
+    if (failed && !volume_.faults_.done_nevertheless) return failed_write(offset);
     const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
     if (cut_short) record.data.resize(record.data.size() / 2);
     auto& content = file_->mutable_bytes();
@@ -281,7 +349,7 @@ class SimDevice final : public Device {
     std::memcpy(content.data() + offset, record.data.data(), record.data.size());
     file_->mirror(offset, record.data.size());
     volume_.record(std::move(record));
-    return cut_short ? failed_write(offset) : kOk;
+    return cut_short || failed ? failed_write(offset) : kOk;
   }
 
   Status do_flush() override {
@@ -289,10 +357,17 @@ class SimDevice final : public Device {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(writable_);
     if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
-      file_->content = file_->flushed;
-      file_->own = nullptr;
-      file_->mirror_size();
-      if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+      if (!volume_.faults_.done_nevertheless) {
+        file_->content = file_->flushed;
+        file_->own = nullptr;
+        file_->mirror_size();
+        if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+      }
+      SimRecord record;
+      record.op = SimOp::failed_flush;
+      record.file = file_->number;
+      record.bytes = volume_.faults_.done_nevertheless ? 1 : 0;
+      volume_.record(std::move(record));
       return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
     }
     file_->flushed = file_->content;
@@ -455,6 +530,9 @@ Status SimVolume::remove(std::string_view name) {
 
 Status SimVolume::sync_folder(std::string_view name) {
   const std::lock_guard lock(mutex_);
+  if (faults_.strikes(SimFaults::Kind::fail_folder)) {
+    return fail_errno(EIO, Detail::flush, "{}: flush failed", path_of(name));
+  }
   SimRecord entry;
   entry.op = SimOp::sync_folder;
   entry.name = std::string(name);

@@ -3,8 +3,9 @@
 // SimVolume lives in memory and behaves as device.hpp and volume.hpp say. It can write down everything that is done
 // to it (SimTrace). SimMedium plays a trace again, operation by operation, knows what was flushed and what was not,
 // and cuts the power wherever it is asked: it hands out the image in which any chosen subset of the unflushed items
-// was kept. An item is one 512-byte sector of a write, one change of a file's length, or one change of a name.
-// SimFaults makes the k-th operation of a kind fail, and counts which faults really fired.
+// was kept. An item is one 512-byte sector of a write, one change of a file's length, or one change of a name. An item may
+// also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts which
+// faults really fired.
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ struct SimImage {
   [[nodiscard]] std::uint64_t hash() const;
 };
 
-enum class SimOp : std::uint8_t { write, flush, reserve, truncate, create, rename, remove, sync_folder };
-inline constexpr std::size_t kSimOpCount = 8;
+enum class SimOp : std::uint8_t { write, flush, reserve, truncate, create, rename, remove, sync_folder, failed_flush };
+inline constexpr std::size_t kSimOpCount = 9;
 std::string_view name_of(SimOp op);
 
 struct SimRecord {
@@ -50,11 +51,36 @@ struct SimRecord {
 struct SimTrace {
   SimImage start;
   std::vector<SimRecord> records;
+  // What the disk saw when the program was killed after `count` of these operations, and another one, which found the
+  // files as the kernel had them, did those of `next`. No power was cut in between.
+  [[nodiscard]] SimTrace continued(std::size_t count, const SimTrace& next) const;
   [[nodiscard]] std::string describe(std::size_t count) const;  // the first `count` operations, a line each
+};
+
+// What a power cut does with an unflushed item. The last three are for sectors of writes only.
+enum class SimFate : std::uint8_t {
+  kept,
+  lost,            // the medium has what it had before
+  garbage,         // neither the old bytes nor the new ones
+  elsewhere,       // written at SimChoice::offset of the same file instead of its own place
+  elsewhere_too,   // written at both places
+};
+
+struct SimChoice {
+  SimFate fate = SimFate::kept;
+  std::uint64_t offset = 0;
 };
 
 class SimMedium {
  public:
+  struct Item {
+    SimOp op{};
+    std::uint32_t file = 0;
+    std::size_t record = 0;
+    std::uint64_t skip = 0;   // write: offset into the record's data
+    std::uint64_t bytes = 0;  // write: at most a sector
+  };
+
   explicit SimMedium(const SimTrace& trace);
   // Applies the next operation of the trace.
   void step();
@@ -62,17 +88,17 @@ class SimMedium {
 
   // How many items a power cut here may keep or lose.
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
+  [[nodiscard]] const Item& pending(std::size_t index) const { return pending_[index]; }
+  [[nodiscard]] const SimRecord& record_of(const Item& item) const { return trace_.records[item.record]; }
+  // What the file is called, as the running program sees it; empty once it was removed.
+  [[nodiscard]] std::string_view name_of_file(std::uint32_t file) const { return latest_names_[file]; }
+
   // The image after a power cut here; keep(i) says whether pending item i reached the medium.
   [[nodiscard]] SimImage cut(const std::function<bool(std::size_t)>& keep) const;
+  // The same with a fate for each pending item. The garbage follows from the seed.
+  [[nodiscard]] SimImage cut(std::span<const SimChoice> choices, std::uint64_t garbage_seed) const;
 
  private:
-  struct Item {
-    SimOp op{};
-    std::uint32_t file = 0;
-    std::size_t record = 0;
-    std::uint64_t skip = 0;  // write: offset into the record's data
-    std::uint64_t bytes = 0;
-  };
   struct File {
     SimBytes durable;
   };
@@ -83,6 +109,7 @@ class SimMedium {
   std::size_t position_ = 0;
   std::map<std::string, std::uint32_t, std::less<>> names_;  // durable
   std::vector<File> files_;
+  std::vector<std::string> latest_names_;
   std::vector<Item> pending_;
 };
 
@@ -91,19 +118,26 @@ struct SimFaults {
   enum class Kind : std::uint8_t {
     fail_write,   // EIO, nothing written
     short_write,  // EIO after half of it was written
-    fail_flush,   // EIO; everything unflushed is lost at once, as Linux may do
+    fail_flush,   // EIO; everything unflushed is lost at once, as Linux may do, and reads say so
     fail_read,    // EIO
     flip_bit,     // one bit of what a read returns
     no_space,     // reserve and create say ENOSPC
     fail_resize,  // EIO
+    fail_folder,  // sync_folder says EIO
   };
-  static constexpr std::size_t kKinds = 7;
+  static constexpr std::size_t kKinds = 8;
 
   void plan(Kind kind, std::uint64_t nth, bool for_ever = false);  // nth from 0
   [[nodiscard]] std::uint64_t fired(Kind kind) const { return fired_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] std::uint64_t fired() const;  // of all kinds
+  [[nodiscard]] std::uint64_t seen(Kind kind) const { return seen_[static_cast<std::size_t>(kind)]; }  // chances so far
   [[nodiscard]] std::uint64_t planned() const { return planned_; }
   [[nodiscard]] bool strikes(Kind kind);
   void clear();
+
+  // A call that fails did its work nevertheless: a failed write is written, and a failed flush leaves everything as it
+  // was, unflushed.
+  bool done_nevertheless = false;
 
  private:
   struct Plan {
@@ -139,6 +173,8 @@ class SimVolume final : public Volume {
 
   // Called before every write and flush, without any lock: a place to sleep, so that threads meet.
   std::function<void()> before_transfer;
+  // May change the bytes of a write on their way: takes out what differs from run to run, such as process numbers.
+  std::function<void(std::string_view path, std::uint64_t offset, std::span<std::byte> bytes)> edit_write;
 
  private:
   friend class SimDevice;

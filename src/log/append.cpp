@@ -3,6 +3,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/mutant.hpp"
 #include "log/log.hpp"
 
 namespace memlith::core {
@@ -63,7 +64,7 @@ FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t paylo
 // Chains the frame behind the one sealed before it. Called in LSN order.
 void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
   header.previous = last_checksum_;
-  header.durable_lsn = durable_lsn;
+  header.durable_lsn = MEMLITH_MUTANT(durable_lsn_not_told) ? 0 : durable_lsn;
   header.checksum = header_checksum(header, log_id_);
 }
 
@@ -92,7 +93,7 @@ Status Log::allocate_buffers() {
   return kOk;
 }
 
-Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind) {
+Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
   Lock lock(mutex_);
   MEMLITH_ASSERT(started_);
   const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
@@ -103,7 +104,7 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind) 
     // A lone large frame gains by being written while it is still being copied; where several committers are at work, a
     // write that they share gains more.
     streamed = frame_bytes > options_.batch_bytes ||
-               (frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
+               (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
     const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= options_.batch_bytes;
     if (!room && in_flight() < options_.in_flight_max && !gathering_) {
       lead(lock);
@@ -171,6 +172,12 @@ Status Log::sync(Lsn lsn) {
     if (durable_position_.lsn >= lsn) return kOk;
     if (!failure_.ok()) {
       set_error_text(failure_text_);
+#ifdef MEMLITH_MUTANTS
+      if (MEMLITH_MUTANT(poisoned_log_goes_on)) {
+        failed_ = false;
+        return std::exchange(failure_, kOk);
+      }
+#endif
       return failure_;
     }
     MEMLITH_ASSERT(lsn <= head_);
@@ -267,8 +274,24 @@ void Log::lead(Lock& lock) {
   lock.unlock();
   seal(sealed, sequence);
   const auto begin = std::chrono::steady_clock::now();
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(flush_before_write)) (void)device_.flush();
+#endif
   Status status = write_batch(sealed);
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(skip_log_flush) || MEMLITH_MUTANT(flush_before_write) ||
+      MEMLITH_MUTANT(acknowledge_before_flush)) {
+    complete(lock, sequence, status, {});
+    lock.unlock();
+    if (MEMLITH_MUTANT(acknowledge_before_flush)) (void)device_.flush();
+    lock.lock();
+    return;
+  }
+#endif
   if (status.ok()) status = device_.flush();
+#ifdef MEMLITH_MUTANTS
+  if (!status.ok() && MEMLITH_MUTANT(failed_flush_retried)) status = device_.flush();
+#endif
   complete(lock, sequence, status, std::chrono::steady_clock::now() - begin);
 }
 
@@ -307,9 +330,10 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
 }
 
 Status Log::write_batch(Batch& sealed) {
+  if (MEMLITH_MUTANT(skip_log_write)) return kOk;
   for (const Piece& piece : sealed.pieces) {
     iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + piece.begin, piece.bytes}};
-    if (piece.with_slot_header) {
+    if (piece.with_slot_header && !MEMLITH_MUTANT(batch_without_slot_headers)) {
       fill_slot_header(sealed.slot_header, piece.segment);
       MEMLITH_TRY(device_.write_pieces(piece.device_offset - geometry_.block_bytes, vectors));
     } else {
@@ -322,10 +346,12 @@ Status Log::write_batch(Batch& sealed) {
 // Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, which tells nothing of batches. Called without the lock, returns with it.
 void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
   for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    if (MEMLITH_MUTANT(complete_out_of_order)) break;
     await(done_sequence_, now);
   }
   Batch& done = batch(sequence);
   lock.lock();
+  if (MEMLITH_MUTANT(failed_write_acknowledged)) status = kOk;
   if (failure_.ok() && !status.ok()) {
     failure_ = status;
     failure_text_ = last_error_text();
@@ -335,6 +361,12 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
   if (failure_.ok()) {
     // ORDER flush-before-acknowledge: only here does a commit become visible as durable. [crash/acknowledged]
     durable_position_ = {done.begin.advance(done.used), done.after_checksum};
+#ifdef MEMLITH_MUTANTS
+    if (MEMLITH_MUTANT(acknowledge_next_batch) && sealed_sequence_.load() - sequence == 2) {
+      const Batch& next = batch(sequence + 1);
+      durable_position_ = {next.begin.advance(next.used), next.after_checksum};
+    }
+#endif
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
   returning_frames_ = done.frames;
@@ -358,6 +390,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
     }
     space_word_.notify_all();
   }
+  if (on_durable_) on_durable_();
   lock.lock();
 }
 
@@ -411,7 +444,7 @@ Status Log::stream_write() {
     lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.pieces);
   }
   for (const Piece& piece : stream_.pieces) {
-    if (piece.with_slot_header) {
+    if (piece.with_slot_header && !MEMLITH_MUTANT(stream_without_slot_headers)) {
       fill_slot_header(stream_.slot_header, piece.segment);
       MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
                                 {stream_.slot_header.data(), geometry_.block_bytes}));
@@ -438,6 +471,9 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   fill_to(frame_end);
   const FrameTrailer trailer{stream_.payload_checksum.digest()};
   std::memcpy(stream_buffer(stream_.chunk) + frame_end - sizeof trailer, &trailer, sizeof trailer);
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(stream_end_after_flush)) (void)device_.flush();
+#endif
   stream_send();
 
   // From here on as with a batch: what comes behind may be sealed; wait, flush, acknowledge.
@@ -446,7 +482,8 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   publish_sealed(writer.sequence_);
   Status status = stream_.status;
   if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
-  if (status.ok()) status = device_.flush();
+  const bool flush_left_out = MEMLITH_MUTANT(stream_not_flushed) || MEMLITH_MUTANT(stream_end_after_flush);
+  if (status.ok() && !flush_left_out) status = device_.flush();
   Lock lock(mutex_, std::defer_lock);
   complete(lock, writer.sequence_, status, {});
   if (!failure_.ok()) {

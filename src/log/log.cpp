@@ -4,6 +4,8 @@
 #include <cstring>
 #include <map>
 
+#include "base/mutant.hpp"
+
 namespace memlith::core {
 
 namespace {
@@ -29,7 +31,8 @@ enum class Verdict : std::uint8_t { valid, foreign, torn, later_version, nonsens
 
 Verdict judge(const Superblock& copy) {
   if (copy.magic != kSuperblockMagic) return Verdict::foreign;
-  if (copy.checksum != header_checksum(copy, kSuperblockSeed)) return Verdict::torn;
+  const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
+  if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::later_version;
   const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
                     copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
@@ -125,9 +128,9 @@ Status Log::read_superblock() {
     return fail(Errc::corrupt, Detail::superblock, "{}: the two copies of the superblock belong to different logs",
                 device_.path());
   }
-  superblock_ = copies[newest];
+  superblock_ = copies[MEMLITH_MUTANT(older_superblock_chosen) && valid[0] && valid[1] ? 1 - newest : newest];
   superblock_copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
-  found_clean_ = superblock_.clean == 1 && superblock_copies_ == 2;
+  found_clean_ = superblock_.clean == 1 && (superblock_copies_ == 2 || MEMLITH_MUTANT(clean_mark_of_one_copy));
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,
@@ -189,7 +192,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
       MEMLITH_TRY(visit(*frame));
     }
     end = reader.position();
-    MEMLITH_TRY(check_for_damage(end, reader.why()));
+    if (!MEMLITH_MUTANT(no_check_for_damage)) MEMLITH_TRY(check_for_damage(end, reader.why()));
   }
   recovered_ = end;
   head_ = end.lsn;
@@ -240,7 +243,7 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
 Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_ASSERT(!started_ && tail.lsn <= recovered_.lsn);
   MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
-  incarnation_ = ++superblock_.incarnation;
+  incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
   {
     const std::lock_guard lock(superblock_mutex_);
@@ -290,19 +293,22 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const 
   next.head_previous = clean_head != nullptr ? clean_head->previous : 0;
   std::memcpy(next.client, client.data(), client.size());
   next.client_bytes = kClientBytes;
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(tail_too_far) && tail.lsn.value > 0) next.tail_lsn += next.block_bytes;
+#endif
   next.checksum = header_checksum(next, kSuperblockSeed);
   std::memset(superblock_block_.data(), 0, next.block_bytes);
   std::memcpy(superblock_block_.data(), &next, sizeof next);
-  const std::uint64_t offset = (next.sequence % 2) * kSuperblockStrideBytes;
+  const std::uint64_t offset = MEMLITH_MUTANT(one_superblock_copy) ? 0 : (next.sequence % 2) * kSuperblockStrideBytes;
   MEMLITH_TRY(device_.write(offset, {superblock_block_.data(), next.block_bytes}));
-  MEMLITH_TRY(device_.flush());
+  if (!MEMLITH_MUTANT(superblock_not_flushed)) MEMLITH_TRY(device_.flush());
   superblock_ = next;
   return kOk;
 }
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
   if (poisoned()) return failure_for_late_comer();
-  {
+  if (!MEMLITH_MUTANT(trim_not_written)) {
     const std::lock_guard lock(superblock_mutex_);
     // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
     // old tail pointing into overwritten frames. [crash/trim]
@@ -316,6 +322,11 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
     tail_ = tail;
     release_slots_before(geometry_.segment_of(tail.lsn));
+#ifdef MEMLITH_MUTANTS
+    if (MEMLITH_MUTANT(trim_frees_live_slot) && slots_.first() < slots_.end()) {
+      free_slots_.push_back(slots_.at(slots_.first()));
+    }
+#endif
     space_word_.fetch_add(1, std::memory_order_release);
   }
   counters_.trims.fetch_add(1, std::memory_order_relaxed);
@@ -394,6 +405,14 @@ Status Log::grow(std::uint64_t more_slots) {
   const std::uint64_t begin = kSlotsOffset + old_count * geometry_.slot_bytes;
   const std::uint64_t end = begin + more_slots * geometry_.slot_bytes;
   if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(growth_not_durable)) {
+    superblock_.slot_count = old_count + more_slots;
+    ClientBytes early;
+    std::memcpy(early.data(), superblock_.client, early.size());
+    MEMLITH_TRY(write_superblock(tail(), early, nullptr));
+  }
+#endif
   MEMLITH_TRY(device_.reserve(end));
   // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
   Status status = write_zeros(device_, begin, end);
@@ -431,6 +450,7 @@ void Log::poison(Status cause) {
   }
   for (const auto& each : batches_) each->word.notify_all();
   space_word_.notify_all();
+  if (on_durable_) on_durable_();
 }
 
 Status Log::failure_for_late_comer() const {
@@ -453,6 +473,13 @@ LogPosition Log::tail() const {
 
 LogPosition Log::durable() const {
   const Lock lock(mutex_);
+#ifdef MEMLITH_MUTANTS
+  if (const std::uint32_t sealed = sealed_sequence_.load();
+      MEMLITH_MUTANT(checkpoint_beyond_durable) && sealed > done_sequence_.load()) {
+    const Batch& last = *batches_[(sealed - 1) % batches_.size()];
+    return {last.begin.advance(last.used), last.after_checksum};
+  }
+#endif
   return durable_position_;
 }
 

@@ -121,7 +121,8 @@ class Log {
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on ok.
   Status start(LogPosition tail, const ClientBytes& client);
 
-  Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind);
+  // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled.
+  Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync = true);
   Status sync(Lsn lsn);
 
   // begin + put + finish + sync.
@@ -140,10 +141,14 @@ class Log {
   // Called without any lock when begin() finds the log full: makes trim() happen, now or soon.
   void set_relieve(std::function<Status()> relieve) { relieve_ = std::move(relieve); }
 
+  // Called without any lock whenever more has become durable, and when the log is poisoned. Set while nobody else uses the log.
+  void set_on_durable(std::function<void()> on_durable) { on_durable_ = std::move(on_durable); }
+
   [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
 
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;
+  [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;
   [[nodiscard]] LogPosition recovered() const { return recovered_; }
   [[nodiscard]] bool started() const { return started_; }  // while nobody calls start()
@@ -253,6 +258,7 @@ class Log {
   std::uint64_t incarnation_ = 0;        // constant after start()
   LogPosition recovered_;                // constant after recover()
   std::function<Status()> relieve_;
+  std::function<void()> on_durable_;
   LogCounters counters_;
 
   std::mutex superblock_mutex_;  // taken before mutex_, held across the superblock's write

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -97,7 +98,8 @@ Result<std::optional<Frame>> LogReader::next() {
   if (header.lsn != position_.lsn.value) return stop("the frame belongs to another place");
   // CHAIN: a frame that was in flight behind a lost one may be whole; only the chain tells that its predecessor is
   // not the one it was written after. [log/stale_frame]
-  if (header.previous != position_.previous) return stop("the frame follows another one than the last (stale)");
+  if (header.previous != position_.previous && !MEMLITH_MUTANT(skip_chain))
+    return stop("the frame follows another one than the last (stale)");
   const std::uint64_t readable = readable_from(position_.lsn);
   if (header.payload_bytes > readable) return stop("the frame is longer than the log");
 
@@ -108,7 +110,8 @@ Result<std::optional<Frame>> LogReader::next() {
   const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};
   FrameTrailer trailer;
   std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
-  if (checksum(payload, payload_seed(log_id_, position_.lsn)) != trailer.payload_checksum) {
+  const bool unchecked = MEMLITH_MUTANT(skip_payload_checksum);
+  if (checksum(payload, payload_seed(log_id_, position_.lsn)) != trailer.payload_checksum && !unchecked) {
     return stop("the checksum of the payload is wrong");
   }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/mutant.hpp"
 #include "region/address.hpp"
 
 namespace memlith::core {
@@ -95,7 +96,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   MEMLITH_TRY(region->map(*info));
   if (!store.read_only()) {
     MEMLITH_TRY_ASSIGN(region->tracker_,
-                       attach_tracker(options.tracker, region->base_, region->mapped_bytes_, region->reserve_bytes_));
+                       attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_}));
+    // What a tracker chosen by size does must not depend on the size.
+    region->usual_is_thread_ = region->tracker_->knows_threads() && region->tracker_->kind() == options.tracker;
   }
   return region;
 }
@@ -109,7 +112,7 @@ Status Region::map(const ObjectInfo& info) {
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
-  MEMLITH_TRY(map_pages(0, end, true));
+  MEMLITH_TRY(map_pages(0, end, !MEMLITH_MUTANT(region_mapped_out_of_date)));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
   MEMLITH_TRY(store_.overlay().for_each(object_,
@@ -153,6 +156,7 @@ Status Region::grow(std::uint64_t size_bytes) {
                 name_, size, reserve_bytes_);
   }
   if (size == size_bytes_) return kOk;
+  MEMLITH_TRY(store_.check_process());
   if (store_.log().poisoned()) return store_.begin_commit({}, {}).status();  // says why
   // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
   // old one. [crash/grow]
@@ -167,22 +171,38 @@ Status Region::grow(std::uint64_t size_bytes) {
   return kOk;
 }
 
-Status Region::touch(const void* address, std::uint64_t bytes) {
+Result<Range> Region::range_of(const void* address, std::uint64_t bytes) const {
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
-  if (offset > size_bytes_ || bytes > size_bytes_ - offset) {
-    return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
-                address, name_, size_bytes_, static_cast<const void*>(base_));
-  }
-  if (tracker_ != nullptr && bytes > 0) tracker_->touch({offset, bytes});
+  if (offset <= size_bytes_ && bytes <= size_bytes_ - offset) return Range{offset, bytes};
+  return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
+              address, name_, size_bytes_, static_cast<const void*>(base_));
+}
+
+Status Region::touch(const void* address, std::uint64_t bytes) {
+  MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
+  if (tracker_ != nullptr && bytes > 0) tracker_->touch(range);
   return kOk;
 }
 
-// ---- persist ---------------------------------------------------------------------------------------------------
+Status Region::prepare(const void* address, std::uint64_t bytes) {
+  MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
+  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  return bytes > 0 ? tracker_->prepare(range) : kOk;
+}
 
-Status Region::collect() {
-  const Status status = tracker_->collect(stored_);
-  normalize(stored_);
-  // A file's last page reaches beyond its end; those bytes are nobody's.
+Result<ThreadNumber> Region::thread_of(Scope scope) const {
+  if (scope == Scope::process || (scope == Scope::usual && !usual_is_thread_)) return kAllThreads;
+  if (tracker_->knows_threads()) return this_thread_number();
+  return fail(Errc::unsupported, Detail::tracker,
+              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault or the explicit "
+              "tracker, or persist with process scope",
+              name_);
+}
+
+// ---- capture ---------------------------------------------------------------------------------------------------
+
+// A file's last page reaches beyond its end; those bytes are nobody's.
+void Region::cut_to_size() {
   while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size_bytes_) {
     Range& last = stored_.back();
     if (last.offset >= size_bytes_) {
@@ -191,7 +211,15 @@ Status Region::collect() {
       last.bytes = size_bytes_ - last.offset;
     }
   }
-  return status;
+}
+
+Status Region::collect(ThreadNumber thread) {
+  stored_.clear();
+  MEMLITH_TRY(tracker_->collect(thread, stored_));
+  normalize(stored_);
+  if (MEMLITH_MUTANT(last_range_forgotten) && stored_.size() > 1) stored_.pop_back();
+  if (!MEMLITH_MUTANT(bytes_beyond_the_end)) cut_to_size();
+  return kOk;
 }
 
 void Region::append_extents(std::vector<Extent>& extents) const {
@@ -217,68 +245,143 @@ Scratch& scratch() {
   return instance;
 }
 
+// One order for everybody, so that two threads with several regions do not wait for each other.
+Status put_in_order(std::span<Region* const> given, std::vector<Region*>& regions) {
+  regions.assign(given.begin(), given.end());
+  std::sort(regions.begin(), regions.end(), [](const Region* a, const Region* b) { return a->object() < b->object(); });
+  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+  const Store& store = regions.front()->store();
+  for (const Region* region : regions) {
+    if (&region->store() == &store) continue;
+    return fail(Errc::invalid, Detail::argument, "regions of two stores cannot be persisted in one");
+  }
+  if (store.read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", store.path());
+  // First of all: a forked child's scan would reset the parent's marks, for what it inherited is the parent's pagemap.
+  return store.check_process();
+}
+
 }  // namespace
 
-Status Region::persist(std::span<Region* const> given) {
-  if (given.empty()) return kOk;
+Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool will_sync) {
+  MEMLITH_ASSERT(!given.empty());
   Store& store = given.front()->store_;
-  if (store.read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", store.path());
   Scratch& work = scratch();
   std::vector<Region*>& regions = work.regions;
-  regions.assign(given.begin(), given.end());
-  // One order for everybody, so that two threads with several regions do not wait for each other.
-  std::sort(regions.begin(), regions.end(), [](const Region* a, const Region* b) { return a->object_ < b->object_; });
-  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
-  for (const Region* region : regions) {
-    if (&region->store_ != &store) {
-      return fail(Errc::invalid, Detail::argument, "regions of two stores cannot be persisted in one");
-    }
-  }
+  MEMLITH_TRY(put_in_order(given, regions));
+  for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
   work.extents.clear();
   work.sources.clear();
   work.sizes.clear();
 
+  // Holds the regions, and gives back what was taken unless a frame has it.
   struct Capture {
     std::vector<Region*>& regions;
+    std::size_t taken = 0;
     explicit Capture(std::vector<Region*>& all) : regions(all) {
       for (Region* region : regions) region->capture_mutex_.lock();
     }
-    ~Capture() { release(); }
-    void release() {
+    ~Capture() {
+      while (taken > 0 && !MEMLITH_MUTANT(stored_dropped_when_full)) regions[--taken]->tracker_->give_back();
       for (Region* region : regions) region->capture_mutex_.unlock();
-      regions.clear();
     }
-  } capture(regions);
-
+  };
   Lsn end;
-  Status collected = kOk;
-  for (Region* region : regions) {
-    const std::size_t first = work.extents.size();
-    if (const Status status = region->collect(); !status.ok()) collected = status;
-    region->append_extents(work.extents);
-    for (std::size_t i = first; i < work.extents.size(); ++i) {
-      work.sources.push_back(region->base_ + work.extents[i].offset);
-    }
-    if (region->size_changed_) work.sizes.push_back({region->object_, region->size_bytes_});
-    // With nothing stored since, this call still answers for what another thread captured and is writing now.
-    end = std::max(end, region->last_lsn_);
-  }
-  MEMLITH_TRY(collected);
-  if (!work.extents.empty() || !work.sizes.empty()) {
-    MEMLITH_TRY_ASSIGN(FrameWriter writer, store.begin_commit(work.extents, work.sizes));
-    for (std::size_t i = 0; i < work.extents.size(); ++i) writer.put(work.sources[i], work.extents[i].bytes);
-    MEMLITH_TRY_ASSIGN(end, writer.finish());
+  {
+    Capture capture(regions);
     for (Region* region : regions) {
-      region->stored_.clear();
-      region->size_changed_ = false;
-      region->last_lsn_ = end;
+      const std::size_t first = work.extents.size();
+      if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
+      MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
+      MEMLITH_TRY(region->collect(thread));
+      ++capture.taken;
+      region->append_extents(work.extents);
+      for (std::size_t i = first; i < work.extents.size(); ++i) {
+        work.sources.push_back(region->base_ + work.extents[i].offset);
+      }
+      const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
+      if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
+      // With nothing stored since, this call still answers for what another thread captured and is writing now.
+      if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->last_lsn_);
     }
-    store.finished(end);
-  } else if (store.log().poisoned()) {
-    return store.begin_commit({}, {}).status();  // an empty persist of a poisoned store says so too
+    if (!work.extents.empty() || !work.sizes.empty()) {
+      MEMLITH_TRY_ASSIGN(FrameWriter writer, store.begin_commit(work.extents, work.sizes, will_sync));
+      for (std::size_t i = 0; i < work.extents.size(); ++i) writer.put(work.sources[i], work.extents[i].bytes);
+      MEMLITH_TRY_ASSIGN(end, writer.finish());
+      for (Region* region : regions) {
+        region->size_changed_ = false;
+        region->last_lsn_ = end;
+      }
+      store.finished(end);
+    } else if (store.log().poisoned()) {
+      return store.begin_commit({}, {}).status();  // an empty persist of a poisoned store says so too
+    }
+    while (capture.taken > 0) regions[--capture.taken]->tracker_->accept();
   }
-  capture.release();
-  return store.sync(end);
+  return end;
+}
+
+Status Region::persist(std::span<Region* const> regions, Scope scope) {
+  if (regions.empty()) return kOk;
+  MEMLITH_TRY_ASSIGN(const Lsn end, capture(regions, scope, true));
+  return regions.front()->store_.sync(end);
+}
+
+// ---- rollback --------------------------------------------------------------------------------------------------
+
+Status Region::rollback(std::span<Region* const> given, Scope scope) {
+  std::vector<Region*> regions;
+  if (given.empty()) return kOk;
+  MEMLITH_TRY(put_in_order(given, regions));
+  for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
+  for (Region* region : regions) {
+    const std::lock_guard lock(region->capture_mutex_);
+    MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
+    MEMLITH_TRY(region->roll_back(thread));
+  }
+  return kOk;
+}
+
+Status Region::roll_back(ThreadNumber thread) {
+  stored_.clear();
+  MEMLITH_TRY(tracker_->rollback(thread, stored_));
+  normalize(stored_);
+  const Status status = stored_.empty() ? kOk : restore_from_home();
+  if (status.ok()) {
+    tracker_->accept();
+  } else {
+    tracker_->give_back();
+  }
+  return status;
+}
+
+// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
+Status Region::restore_from_home() {
+  MEMLITH_TRY(store_.sync(last_lsn_));
+  MEMLITH_TRY(store_.checkpoint());
+  const bool whole_pages = tracker_->kind() != TrackerKind::touched;
+  if (!whole_pages) cut_to_size();
+  for (const Range& range : stored_) {
+    if (!whole_pages) {
+      MEMLITH_TRY(store_.read_home_into(object_, range.offset, {base_ + range.offset, range.bytes}));
+      continue;
+    }
+    if (::madvise(base_ + range.offset, range.bytes, MADV_DONTNEED) != 0) {
+      return fail_errno(errno, Detail::mapping, "cannot drop {} bytes of region \"{}\"", range.bytes, name_);
+    }
+    MEMLITH_TRY(tracker_->dropped(range));
+  }
+  return kOk;
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------
+
+Status Region::release_clean() {
+  if (tracker_ == nullptr) return kOk;
+  MEMLITH_TRY(store_.check_process());
+  const std::lock_guard lock(capture_mutex_);
+  MEMLITH_TRY(store_.sync(last_lsn_));
+  if (store_.home_lsn() < last_lsn_) MEMLITH_TRY(store_.checkpoint());
+  return tracker_->release_clean();
 }
 
 }  // namespace memlith::core

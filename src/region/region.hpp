@@ -6,6 +6,9 @@
 //
 // Capture: under the regions' capture locks, the trackers say what was stored, the bytes are copied into one frame, and
 // the locks are let go; the I/O happens without them, so other threads go on storing and capturing.
+//
+// Rollback takes a region back to what was last captured: from the tracker's copies of the pages where it keeps them, else
+// from home, after everything in the log was written there.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,13 @@
 #include "store/store.hpp"
 
 namespace memlith::core {
+
+// Whose stores a persist or a rollback is about.
+enum class Scope : std::uint32_t {
+  usual = 0,    // the thread's, where the region was opened with a tracker that tells threads apart; else the process's
+  thread = 1,   // the calling thread's; unsupported where the tracker does not tell threads apart
+  process = 2,  // everybody's
+};
 
 struct RegionOptions {
   bool create = false;
@@ -47,10 +57,23 @@ class Region {
   Status grow(std::uint64_t size_bytes);
 
   Status touch(const void* address, std::uint64_t bytes);
+  // Before a system call that stores to the range, so that it does not meet a protected page.
+  Status prepare(const void* address, std::uint64_t bytes);
 
-  // One frame with everything stored to the regions since their last persist; durable on ok. All of one store.
-  // On `full` and `no_space` nothing was written and everything stays captured for the next try.
-  static Status persist(std::span<Region* const> regions);
+  // Captures what was stored to the regions, in that scope, since it was last captured, into one frame. All of one store.
+  // Returns the LSN that is to become durable: Store::sync() waits for it, Store::flush_soon() does not.
+  // On `full` and `no_space` nothing was captured, and everything stays for the next try.
+  // `will_sync`: the caller waits at once.
+  static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync);
+
+  // capture(), and waits until that is durable.
+  static Status persist(std::span<Region* const> regions, Scope scope = Scope::usual);
+
+  // Undoes what was stored since it was last captured. The size stays.
+  static Status rollback(std::span<Region* const> regions, Scope scope);
+
+  // Gives the memory of clean pages back, after writing everything home.
+  Status release_clean();
 
  private:
   Region(Store& store, const ObjectInfo& info)
@@ -62,8 +85,14 @@ class Region {
 
   Status map(const ObjectInfo& info);
   Status map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date);
-  Status collect();  // under capture_mutex_
+  // Under capture_mutex_.
+  Status collect(ThreadNumber thread);
+  Status roll_back(ThreadNumber thread);
+  Status restore_from_home();
+  void cut_to_size();
   void append_extents(std::vector<Extent>& extents) const;
+  [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
+  Result<Range> range_of(const void* address, std::uint64_t bytes) const;
 
   Store& store_;
   ObjectId object_;
@@ -75,8 +104,10 @@ class Region {
   bool reserved_ = false;  // the address space is ours
   std::unique_ptr<Tracker> tracker_;
 
+  bool usual_is_thread_ = false;
+
   std::mutex capture_mutex_;
-  std::vector<Range> stored_;  // collected, not committed yet
+  std::vector<Range> stored_;  // collected by the capture under way
   bool size_changed_ = false;  // since the last commit
   Lsn last_lsn_;               // of the last commit that carried bytes of this region
 };

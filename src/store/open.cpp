@@ -1,11 +1,13 @@
 // Opening, creating and recovering a store.
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
+#include "base/mutant.hpp"
 #include "base/random.hpp"
 #include "store/store.hpp"
 
@@ -71,7 +73,12 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   MEMLITH_TRY(store->recover());
   if (store->read_only()) return store;
   MEMLITH_TRY(store->leave_holder_note());
+  store->process_ = ::getpid();
   Store* const self = store.get();
+  store->log_->set_on_durable([self] {
+    const int fd = self->durable_eventfd_.load(std::memory_order_relaxed);
+    if (fd >= 0) (void)::eventfd_write(fd, 1);
+  });
   if (store->options_.manual_checkpoint) {
     store->log_->set_relieve([self] { return self->checkpoint(); });
     return store;
@@ -210,8 +217,16 @@ Status Store::create_files() {
     MEMLITH_TRY(directory->flush());
     MEMLITH_TRY(volume_.sync_folder("objects"));
   }
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(log_formatted_late)) {
+    MEMLITH_TRY(volume_.rename(fresh_name, log_name()));
+    MEMLITH_TRY(volume_.sync_folder(""));
+    return Log::format(*device, log_format(device->caps().block_bytes), client_bytes(), log_id);
+  }
+#endif
   MEMLITH_TRY(Log::format(*device, log_format(device->caps().block_bytes), client_bytes(), log_id));
   MEMLITH_TRY(volume_.rename(fresh_name, log_name()));
+  if (MEMLITH_MUTANT(store_renamed_unsynced)) return kOk;
   return volume_.sync_folder("");
 }
 
@@ -266,7 +281,8 @@ Status Store::recover() {
   const std::uint64_t total = log_->mapped_bytes();
   std::uint64_t frames_bytes = 0;
   MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
-    MEMLITH_TRY(gather(frame));
+    const bool missed = MEMLITH_MUTANT(recovery_misses_first_frame) && counters_.replayed_frames == 0;
+    if (!missed) MEMLITH_TRY(gather(frame));
     ++counters_.replayed_frames;
     frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
     if (options_.progress) options_.progress(frames_bytes, total);
@@ -276,7 +292,7 @@ Status Store::recover() {
   counters_.replayed_bytes = frames_bytes;
   if (!read_only()) {
     MEMLITH_TRY(write_home());
-    MEMLITH_TRY(flush_homes());
+    if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
   } else {
     MEMLITH_TRY(check_overlay());
   }
@@ -329,7 +345,7 @@ Status Store::load_file_directory() {
   } else if (size > record.size_bytes && !read_only()) {
     // A growth that no persist made part of the file's state.
     MEMLITH_TRY(file->truncate(record.size_bytes));
-    MEMLITH_TRY(file->flush());
+    if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
   }
   if (record.reserve_bytes < record.size_bytes)
     record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutant.hpp"
+
 namespace memlith::core {
 
 namespace {
@@ -54,7 +56,7 @@ Status Overlay::apply(ObjectId object, std::uint64_t offset, std::span<const std
   Pieces& pieces = pieces_[object];
   // The common case: the same pages again.
   if (const auto same = pieces.find(offset); same != pieces.end() && same->second.bytes == bytes.size()) {
-    std::memcpy(same->second.data, bytes.data(), bytes.size());
+    if (!MEMLITH_MUTANT(first_version_wins)) std::memcpy(same->second.data, bytes.data(), bytes.size());
     return kOk;
   }
   MEMLITH_TRY_ASSIGN(std::byte* const data, allocate(bytes.size()));

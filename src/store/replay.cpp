@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 
+#include "base/mutant.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -84,12 +85,22 @@ Status Store::gather(const Frame& frame) {
   rest = rest.subspan(sizeof header);
   if (header.extent_count > rest.size() / sizeof(ExtentRecord)) return bad_commit(*log_, frame, "too many extents");
   std::span<const std::byte> bytes = rest.subspan(header.extent_count * sizeof(ExtentRecord));
+#ifdef MEMLITH_MUTANTS
+  for (std::uint32_t i = header.extent_count; MEMLITH_MUTANT(extents_reversed) && i-- > 0;) {
+    ExtentRecord extent;
+    std::memcpy(&extent, rest.data() + i * sizeof extent, sizeof extent);
+    MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.last(extent.bytes)));
+    bytes = bytes.first(bytes.size() - extent.bytes);
+    if (i == 0) return kOk;
+  }
+#endif
   for (std::uint32_t i = 0; i < header.extent_count; ++i) {
     ExtentRecord extent;
     std::memcpy(&extent, rest.data() + i * sizeof extent, sizeof extent);
     if (extent.bytes > bytes.size()) return bad_commit(*log_, frame, "its extents hold more bytes than it has");
     if (extent.offset > (1ull << 62)) return bad_commit(*log_, frame, "an extent lies beyond all files");
-    MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.first(extent.bytes)));
+    const bool dropped = MEMLITH_MUTANT(last_extent_dropped) && i > 0 && i + 1 == header.extent_count;
+    if (!dropped) MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.first(extent.bytes)));
     bytes = bytes.subspan(extent.bytes);
   }
   if (!bytes.empty()) return bad_commit(*log_, frame, "bytes are left over");

@@ -1,8 +1,12 @@
 // Commit, directory and checkpoint of a store. Opening is in open.cpp, replay in replay.cpp.
 #include "store/store.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -11,19 +15,23 @@ constexpr ObjectId kDirectory{0};
 constexpr ObjectId kFile{1};
 }  // namespace
 
-Store::~Store() {
-  if (!checkpointer_.joinable()) return;
-  {
-    const std::lock_guard lock(wake_mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_one();
-  checkpointer_.join();
-}
+Store::~Store() { stop_threads(); }
 
-Status Store::close() {
-  MEMLITH_ASSERT(!closed_);
-  closed_ = true;
+void Store::stop_threads() {
+  if (in_forked_child()) {
+    // The threads stayed with the parent; there is nobody to wait for.
+    if (checkpointer_.joinable()) checkpointer_.detach();
+    if (flusher_.joinable()) flusher_.detach();
+    return;
+  }
+  if (flusher_.joinable()) {
+    {
+      const std::lock_guard lock(flush_mutex_);
+      flush_stopping_ = true;
+    }
+    flush_wake_.notify_one();
+    flusher_.join();
+  }
   if (checkpointer_.joinable()) {
     {
       const std::lock_guard lock(wake_mutex_);
@@ -32,15 +40,33 @@ Status Store::close() {
     wake_.notify_one();
     checkpointer_.join();
   }
+}
+
+bool Store::in_forked_child() const { return process_ != 0 && process_ != ::getpid(); }
+
+Status Store::check_process() const {
+  if (!in_forked_child()) return kOk;
+  return fail(Errc::invalid, Detail::open,
+              "{}: this process was forked from the one that opened the store (process {}); it may read its copy of "
+              "the "
+              "memory, and nothing else",
+              path(), process_);
+}
+
+Status Store::close() {
+  MEMLITH_TRY(check_process());
+  MEMLITH_ASSERT(!closed_);
+  closed_ = true;
+  stop_threads();
   if (read_only()) return kOk;
   MEMLITH_TRY(log_->sync(log_->head()));
-  MEMLITH_TRY(checkpoint());
+  if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
     if (size != home_file_record_.size_bytes) {  // grown, and never persisted
       MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
-      MEMLITH_TRY(file->flush());
+      if (!MEMLITH_MUTANT(truncate_not_flushed_by_close)) MEMLITH_TRY(file->flush());
     }
   }
   MEMLITH_TRY(log_->close(client_bytes()));
@@ -76,6 +102,11 @@ Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
   std::vector<std::byte> bytes(size);
   MEMLITH_TRY(device->read(0, bytes));
   return bytes;
+}
+
+Status Store::read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
+  MEMLITH_TRY_ASSIGN(Device* const device, home(id));
+  return device->read(offset, target);
 }
 
 // ---- directory -------------------------------------------------------------------------------------------------
@@ -158,8 +189,8 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   {
     MEMLITH_TRY_ASSIGN(auto device, volume_.open(home_name(info.id), OpenMode::create, Caching::buffered));
     Status status = device->reserve(size_bytes);
-    if (status.ok()) status = device->flush();
-    if (status.ok()) status = volume_.sync_folder("objects");
+    if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
+    if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = volume_.sync_folder("objects");
     if (!status.ok()) {
       (void)volume_.remove(home_name(info.id));
       return status;
@@ -177,6 +208,14 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   std::memcpy(bytes + kDirectoryEntryBytes, &entry, sizeof entry);
   const Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes},
                              {kDirectory, slot * kDirectoryEntryBytes, kDirectoryEntryBytes}};
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(directory_header_not_logged)) {
+    MEMLITH_TRY(commit_directory({extents + 1, 1}, std::span(bytes).subspan(kDirectoryEntryBytes)));
+    const std::lock_guard directory_lock(directory_mutex_);
+    entries_.push_back({info, slot});
+    return info;
+  }
+#endif
   MEMLITH_TRY(commit_directory(extents, bytes));
   const std::lock_guard lock(directory_mutex_);
   entries_.push_back({info, slot});
@@ -196,7 +235,7 @@ Status Store::remove(ObjectId id) {
     const Entry* const entry = find_entry(id);
     if (entry == nullptr) return fail(Errc::not_found, Detail::object, "{}: there is no object {}", path(), id.value);
     extents[1].offset = entry->slot * kDirectoryEntryBytes;
-    const DirectoryHeader header = header_bytes(entries_.size() - 1);
+    const DirectoryHeader header = header_bytes(entries_.size() - (MEMLITH_MUTANT(wrong_live_count) ? 0 : 1));
     std::memcpy(bytes, &header, sizeof header);
   }
   MEMLITH_TRY(commit_directory(extents, bytes));
@@ -205,7 +244,7 @@ Status Store::remove(ObjectId id) {
     std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
   }
   // ORDER replay-before-unlink: while the log still has frames for the object, its home stays. [crash/remove]
-  MEMLITH_TRY(checkpoint());
+  if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
   {
     const std::lock_guard lock(homes_mutex_);
     homes_.erase(id);
@@ -218,12 +257,16 @@ Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
   if (present >= size_bytes) return kOk;
   MEMLITH_TRY(device->reserve(size_bytes));
+  if (MEMLITH_MUTANT(home_grown_unflushed)) return kOk;
   return device->flush();
 }
 
 // ---- commit ----------------------------------------------------------------------------------------------------
 
-Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes) {
+Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
+                                        bool will_sync) {
+  MEMLITH_TRY(check_process());
+  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
   const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
   std::uint64_t data_bytes = sizes.size() * size_record_bytes;
   std::uint64_t captured = 0;
@@ -231,7 +274,7 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
   data_bytes += captured;
   const std::uint64_t count = extents.size() + sizes.size();
   const std::uint64_t payload = sizeof(CommitHeader) + count * sizeof(ExtentRecord) + data_bytes;
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(payload, kFrameKindCommit));
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(payload, kFrameKindCommit, will_sync));
   counters_.captured_bytes.fetch_add(captured, std::memory_order_relaxed);
 
   // The sizes go first, so that the caller's bytes follow everything that is written here.
@@ -275,12 +318,62 @@ void Store::finished(Lsn end) {
   wake_.notify_one();
 }
 
+// ---- flushing in the background ------------------------------------------------------------------------------------
+
+void Store::flush_soon(Lsn lsn) {
+  if (options_.manual_flush || log_->durable_lsn() >= lsn) return;
+  bool wake = false;
+  {
+    const std::lock_guard lock(flush_mutex_);
+    if (!flusher_.joinable()) flusher_ = std::thread([this] { flush_loop(); });
+    const bool idle = flush_target_ <= log_->durable_lsn();
+    flush_target_ = std::max(flush_target_, lsn);
+    const bool too_much =
+        bytes_between(std::min(log_->durable_lsn(), flush_target_), flush_target_) > flush_window_.bytes;
+    wake = flush_asleep_ && (idle || (too_much && !flush_now_));
+    flush_now_ = flush_now_ || too_much;
+  }
+  if (wake) flush_wake_.notify_one();
+}
+
+void Store::set_flush_window(FlushWindow window) {
+  {
+    const std::lock_guard lock(flush_mutex_);
+    flush_window_ = window;
+    flush_now_ = true;  // what waits under the old window waits no longer
+  }
+  flush_wake_.notify_one();
+}
+
+// The window of a commit begins when the flusher hears of it, with nothing else waiting. A failed flush has poisoned the log,
+// which tells everybody; there is nothing left to do then.
+void Store::flush_loop() {
+  std::unique_lock lock(flush_mutex_);
+  while (!flush_stopping_ && !log_->poisoned()) {
+    flush_asleep_ = true;
+    flush_wake_.wait(lock, [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); });
+    if (!flush_stopping_ && flush_window_.interval_ms > 0) {
+      flush_wake_.wait_for(lock, std::chrono::milliseconds(flush_window_.interval_ms),
+                           [this] { return flush_stopping_ || flush_now_; });
+    }
+    flush_asleep_ = false;
+    flush_now_ = false;
+    if (flush_stopping_) return;
+    const Lsn target = flush_target_;
+    lock.unlock();
+    (void)log_->sync(target);
+    lock.lock();
+  }
+}
+
 // ---- checkpoint ------------------------------------------------------------------------------------------------
 
 Status Store::checkpoint() {
+  MEMLITH_TRY(check_process());
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
   const std::lock_guard lock(checkpoint_mutex_);
   const Status status = checkpoint_locked();
+  if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
   if (!status.ok() && !log_->poisoned()) log_->poison(status);
   return status;
 }
@@ -296,17 +389,21 @@ Status Store::checkpoint_locked() {
       return fail(Errc::corrupt, Detail::frame, "{}: the log cannot be read back at LSN {}, which was durable: {}",
                   log_device_->path(), reader.position().lsn.value, reader.why());
     }
-    MEMLITH_TRY(gather(*frame));
+    const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
+    if (!missed) MEMLITH_TRY(gather(*frame));
     if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
   }
   MEMLITH_ASSERT(reader.position() == to);
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log_->trim(to, client_bytes()));
+#endif
   MEMLITH_TRY(write_home());
   if (!unreachable_.empty()) {
     return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
                 volume_.path_of(home_name(unreachable_.begin()->first)));
   }
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/checkpoint]
-  MEMLITH_TRY(flush_homes());
+  if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(flush_homes());
   MEMLITH_TRY(log_->trim(to, client_bytes()));
   counters_.checkpoints.fetch_add(1, std::memory_order_relaxed);
   trigger_lsn_.store(to.lsn.value + log_->capacity_bytes() / 2, std::memory_order_relaxed);

@@ -31,6 +31,12 @@
 
 namespace memlith::core {
 
+// How long an asynchronous commit may wait for its flush. 0 ms: none longer than the flush before it takes.
+struct FlushWindow {
+  std::uint64_t interval_ms = 0;
+  std::uint64_t bytes = 16 * kMiB;  // of frames; beyond them the flush comes at once
+};
+
 struct StoreOptions {
   StoreKind kind = StoreKind::folder;
   std::string file_name;  // one_file: the file, in the volume; its log is file_name + ".memlith"
@@ -44,6 +50,8 @@ struct StoreOptions {
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
+  bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
+  FlushWindow flush_window;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
@@ -97,14 +105,28 @@ class Store {
 
   // ---- commit
   // Reserves one frame for the extents and size changes, in that order, and writes all but the extents' bytes. The
-  // caller puts those, in order, and finishes the writer; the commit is durable when sync(lsn) returns ok.
+  // caller puts those, in order, and finishes the writer; the commit is durable when sync(lsn) returns ok. `will_sync` says
+  // that the caller waits for that at once.
   // Errors: full (nothing happened), no_space (likewise), poisoned.
-  Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes);
+  Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
+                                   bool will_sync = true);
   void finished(Lsn end);  // after writer.finish(): wakes the checkpoint when the log has filled up
-  Status sync(Lsn lsn) { return log_->sync(lsn); }
+  Status sync(Lsn lsn) {
+    MEMLITH_TRY(check_process());
+    return log_->sync(lsn);
+  }
+
+  // Lets a thread of the store make everything up to `lsn` durable, within the window and in order. The idea of a window, with
+  // a prefix surviving a crash: AciKV (weak durability).
+  void flush_soon(Lsn lsn);
+  void set_flush_window(FlushWindow window);
+  // An eventfd that is raised by one whenever more has become durable, or nothing can any more; -1 for none.
+  void set_durable_eventfd(int fd) { durable_eventfd_.store(fd, std::memory_order_relaxed); }
 
   // Writes everything that is durable home.
   Status checkpoint();
+  // Everything before it is home.
+  [[nodiscard]] Lsn home_lsn() const { return log_->tail().lsn; }
 
   // A descriptor to map an object's home from, with everything committed up to now written home (read-only stores: with
   // the overlay still to be laid over it).
@@ -120,6 +142,11 @@ class Store {
 
   // The bytes of an object as they are at home, for tests and verification.
   Result<std::vector<std::byte>> read_home(ObjectId id);
+  Status read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target);
+
+  // A child of fork() has a copy of the memory and shares the files; it must leave those alone.
+  [[nodiscard]] bool in_forked_child() const;
+  Status check_process() const;
 
  private:
   struct Entry {
@@ -156,6 +183,8 @@ class Store {
   Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);
   Entry* find_entry(ObjectId id);
   void checkpoint_loop();
+  void flush_loop();
+  void stop_threads();
   Status checkpoint_locked();
 
   // replay.cpp
@@ -195,6 +224,17 @@ class Store {
   bool stopping_ = false;
   std::thread checkpointer_;
   std::atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
+
+  std::mutex flush_mutex_;
+  std::condition_variable flush_wake_;
+  FlushWindow flush_window_ = options_.flush_window;
+  Lsn flush_target_;  // to be made durable
+  bool flush_asleep_ = false;
+  bool flush_now_ = false;  // the window's bytes are used up, or it was changed
+  bool flush_stopping_ = false;
+  std::thread flusher_;  // started by the first flush_soon()
+  std::atomic<int> durable_eventfd_{-1};
+  int process_ = 0;
 
   StoreCounters counters_;
 };

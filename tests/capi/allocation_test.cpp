@@ -34,9 +34,9 @@ TEST(CInterfaceAllocation, WarmPersistAllocatesNothing) {
     }
     return allocations - before;
   };
-  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 1); }), 0u) << "one region";
-  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 2); }), 0u) << "two regions";
-  EXPECT_EQ(allocated_by([&] { memlith_persist_all(store); }), 0u) << "all regions";
+  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 1, MEMLITH_SCOPE_USUAL); }), 0u) << "one region";
+  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 2, MEMLITH_SCOPE_USUAL); }), 0u) << "two regions";
+  EXPECT_EQ(allocated_by([&] { memlith_persist_all(store, MEMLITH_SCOPE_USUAL); }), 0u) << "all regions";
   EXPECT_GT(allocations, 0u) << "the counter does not count";
   EXPECT_EQ(memlith_store_close(store), 0);
 }

@@ -79,7 +79,7 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
   EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
-         MEMLITH_TRACKER_MPROTECT == 3);
+         MEMLITH_TRACKER_FAULT == 3);
   EXPECT(MEMLITH_VERSION_MAJOR == 0 && MEMLITH_VERSION_MINOR == 1 && MEMLITH_VERSION_PATCH == 0);
   EXPECT(strcmp(memlith_version(), "0.1.0") == 0);
   EXPECT(memlith_category(0x0a08) == MEMLITH_FULL);
@@ -90,7 +90,8 @@ int capi_c_numbers(const char* folder) {
   }
   /* The layout of the option and info structs: fields are appended, never moved. */
   EXPECT(offsetof(memlith_store_options, flags) == 8 && offsetof(memlith_store_options, log_bytes) == 16);
-  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 56);
+  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 80);
+  EXPECT(MEMLITH_SCOPE_USUAL == 0 && MEMLITH_SCOPE_THREAD == 1 && MEMLITH_SCOPE_PROCESS == 2);
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && sizeof(memlith_store_info) == 120);
@@ -109,7 +110,7 @@ int capi_c_life(const char* folder) {
   EXPECT(memlith_region_size(region) == 64 * 1024);
   EXPECT(numbers[0] == 0);
   numbers[0] = 42;
-  EXPECT_OK(memlith_persist(&region, 1));
+  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
   numbers[1] = 43; /* never persisted */
   EXPECT_OK(memlith_store_close(store));
 
@@ -118,7 +119,7 @@ int capi_c_life(const char* folder) {
   EXPECT(memlith_region_address(region) == numbers);
   EXPECT(numbers[0] == 42 && numbers[1] == 0);
   numbers[1] = 44;
-  EXPECT_OK(memlith_persist_all(store));
+  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
   EXPECT_OK(memlith_store_checkpoint(store));
   EXPECT_OK(memlith_region_close(region));
   EXPECT_OK(memlith_region_open(store, "main", NULL, &region));
@@ -144,10 +145,10 @@ int capi_c_null_arguments(const char* folder) {
   EXPECT_OK(memlith_store_close(NULL));
   EXPECT_OK(memlith_region_close(NULL));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_checkpoint(NULL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(NULL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(NULL, 1));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&none, 1));
-  EXPECT_OK(memlith_persist(NULL, 0));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(NULL, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(NULL, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&none, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist(NULL, 0, MEMLITH_SCOPE_USUAL));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(NULL, "a", NULL, &region));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_grow(NULL, 4096));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_remove(NULL, "a"));
@@ -165,7 +166,7 @@ int capi_c_null_arguments(const char* folder) {
   EXPECT_OK(open_region(store, "a", &region));
   {
     memlith_region* const second_null[2] = {region, NULL};
-    EXPECT_CODE(MEMLITH_INVALID, memlith_persist(second_null, 2));
+    EXPECT_CODE(MEMLITH_INVALID, memlith_persist(second_null, 2, MEMLITH_SCOPE_USUAL));
   }
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_get_info(region, NULL));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_region_at(store, 0, NULL));
@@ -332,7 +333,7 @@ int capi_c_regions(const char* folder) {
   EXPECT_OK(memlith_touch(b, bytes, 1));
   EXPECT_OK(memlith_touch(b, bytes + 20479, 1));
   memlith_region* const both[2] = {b, a};
-  EXPECT_OK(memlith_persist(both, 2));
+  EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_USUAL));
   EXPECT_OK(memlith_region_close(b));
   EXPECT_OK(memlith_store_region_at(store, 1, &info));
   EXPECT(strcmp(info.name, "second") == 0 && info.size == 20480 && info.tracker == 0);
@@ -400,11 +401,11 @@ int capi_c_persist_errors(const char* folder) {
   EXPECT_OK(open_region(second, "foreign", &foreign));
   memset(memlith_region_address(large), 1, 1024 * 1024);
   memset(memlith_region_address(small), 1, 1024);
-  EXPECT_CODE(MEMLITH_FULL, memlith_persist(&large, 1));
-  EXPECT_CODE(MEMLITH_FULL, memlith_persist_all(store));
-  EXPECT_OK(memlith_persist(&small, 1));
+  EXPECT_CODE(MEMLITH_FULL, memlith_persist(&large, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_FULL, memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist(&small, 1, MEMLITH_SCOPE_USUAL));
   memlith_region* const mixed[2] = {small, foreign};
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(mixed, 2));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(mixed, 2, MEMLITH_SCOPE_USUAL));
   EXPECT_OK(memlith_store_close(second));
   EXPECT_OK(memlith_store_close(store));
   return 0;
@@ -431,8 +432,8 @@ int capi_c_store_modes(const char* folder) {
   EXPECT_OK(memlith_store_open(path_in(folder, "store"), &options, &second));
   EXPECT_OK(memlith_region_open(store, "a", NULL, &region));
   EXPECT(*(char*)memlith_region_address(region) == 0);
-  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist(&region, 1));
-  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist_all(store));
+  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_region_grow(region, 128 * 1024));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_region_remove(store, "a"));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_store_checkpoint(store));
@@ -461,7 +462,7 @@ int capi_c_files(const char* folder) {
   EXPECT(memcmp(memlith_region_address(region), "dear diary", 10) == 0);
   EXPECT_OK(memlith_region_grow(region, 13));
   memcpy((char*)memlith_region_address(region) + 10, ", 1", 3);
-  EXPECT_OK(memlith_persist(&region, 1));
+  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
   info.struct_size = sizeof info;
   EXPECT_OK(memlith_store_region_at(store, 0, &info));
   EXPECT(strcmp(info.name, "file") == 0 && info.size == 13);
@@ -533,7 +534,7 @@ int capi_c_info(const char* folder) {
   EXPECT(before.region_count == 1 && before.log_bytes >= 128 * 1024 && before.read_only == 0 && before.poisoned == 0);
   EXPECT(before.one_file == 0 && before.direct_io <= 1);
   *(char*)memlith_region_address(region) = 1;
-  EXPECT_OK(memlith_persist_all(store));
+  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
   EXPECT_OK(memlith_store_get_info(store, &after));
   EXPECT(after.frames == before.frames + 1 && after.batches == before.batches + 1);
   EXPECT(after.captured_bytes == before.captured_bytes + 4096);
@@ -552,7 +553,7 @@ int capi_c_trackers(const char* folder) {
   char text[200];
   char cut[4];
   EXPECT_OK(open_store(folder, &store));
-  for (uint32_t tracker = MEMLITH_TRACKER_AUTO; tracker <= MEMLITH_TRACKER_MPROTECT; ++tracker) {
+  for (uint32_t tracker = MEMLITH_TRACKER_AUTO; tracker <= MEMLITH_TRACKER_FAULT; ++tracker) {
     EXPECT_OK(memlith_tracker_describe(tracker, text, sizeof text));
     EXPECT(strlen(text) > 10 && strchr(text, '\n') == NULL);
     EXPECT_OK(memlith_tracker_describe(tracker, cut, sizeof cut));
@@ -565,7 +566,7 @@ int capi_c_trackers(const char* folder) {
     char* const bytes = memlith_region_address(region);
     bytes[5] = 7;
     EXPECT_OK(memlith_touch(region, bytes + 5, 1));
-    EXPECT_OK(memlith_persist(&region, 1));
+    EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
     EXPECT_OK(memlith_region_close(region));
     EXPECT_OK(memlith_region_open(store, name, NULL, &region));
     EXPECT(bytes[5] == 7);
@@ -573,6 +574,70 @@ int capi_c_trackers(const char* folder) {
   EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(4, text, sizeof text));
   EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(0, NULL, 10));
   EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(0, text, 0));
+  EXPECT_OK(memlith_store_close(store));
+  return 0;
+}
+
+/* Asynchronous persists, tickets, windows, rollback, memory. */
+int capi_c_asynchronous(const char* folder) {
+  memlith_store* store = NULL;
+  EXPECT_OK(open_store(folder, &store));
+  memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 65536);
+  options.tracker = MEMLITH_TRACKER_FAULT;
+  memlith_region* region = NULL;
+  EXPECT_OK(memlith_region_open(store, "a", &options, &region));
+  char* const bytes = memlith_region_address(region);
+  uint64_t ticket = 0;
+  uint64_t later = 0;
+  EXPECT_OK(memlith_store_set_flush_window(store, 60000, 0));
+  bytes[1] = 1;
+  EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_USUAL, &ticket));
+  bytes[2] = 2;
+  EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_THREAD, &later));
+  EXPECT(ticket > 0 && later > ticket);
+  EXPECT(memlith_store_durable(store) < ticket);
+  EXPECT_OK(memlith_wait(store, later));
+  EXPECT(memlith_store_durable(store) >= later);
+  EXPECT_OK(memlith_wait(store, ticket));
+  EXPECT_OK(memlith_persist_async(NULL, 0, MEMLITH_SCOPE_USUAL, &ticket));
+  EXPECT_OK(memlith_wait(store, ticket));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_wait(store, later + (1u << 30)));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_wait(NULL, 0));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, MEMLITH_SCOPE_USUAL, NULL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, 3, &ticket));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&region, 1, 3));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(store, 3));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_rollback(&region, 1, 3));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_flush_window(store, ~(uint64_t)0, 0));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_eventfd(NULL, -1));
+  EXPECT_OK(memlith_store_set_eventfd(store, -1));
+  EXPECT(memlith_store_durable(NULL) == 0);
+
+  bytes[2] = 7;
+  bytes[9000] = 7;
+  EXPECT_OK(memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT(bytes[1] == 1 && bytes[2] == 2 && bytes[9000] == 0);
+  EXPECT_OK(memlith_prepare(region, bytes + 100, 10));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_prepare(region, bytes + 65536, 1));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_prepare(NULL, bytes, 1));
+  EXPECT_OK(memlith_region_release(region));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_region_release(NULL));
+  EXPECT(bytes[1] == 1 && bytes[2] == 2);
+
+  memlith_region* scanned = NULL;
+  options.tracker = MEMLITH_TRACKER_SCAN;
+  EXPECT_OK(memlith_region_open(store, "b", &options, &scanned));
+  memlith_region_info info;
+  info.struct_size = sizeof info;
+  EXPECT_OK(memlith_region_get_info(scanned, &info));
+  if (info.tracker == MEMLITH_TRACKER_SCAN) {
+    EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_persist(&scanned, 1, MEMLITH_SCOPE_THREAD));
+    memlith_region* const both[2] = {region, scanned};
+    bytes[3] = 3;
+    EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_persist(both, 2, MEMLITH_SCOPE_THREAD));
+    EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_USUAL));
+  }
+  EXPECT(memlith_region_address(NULL) == NULL && memlith_region_size(NULL) == 0);
   EXPECT_OK(memlith_store_close(store));
   return 0;
 }

@@ -23,6 +23,7 @@ int capi_c_files(const char* folder);
 int capi_c_verify(const char* folder);
 int capi_c_info(const char* folder);
 int capi_c_trackers(const char* folder);
+int capi_c_asynchronous(const char* folder);
 int capi_c_progress(const char* folder);
 
 #ifdef __cplusplus

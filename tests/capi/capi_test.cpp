@@ -31,6 +31,7 @@ C_TEST(Files, capi_c_files)
 C_TEST(Verify, capi_c_verify)
 C_TEST(Info, capi_c_info)
 C_TEST(Trackers, capi_c_trackers)
+C_TEST(Asynchronous, capi_c_asynchronous)
 
 // A store whose user died with commits in the log: the next opening replays them and reports its progress.
 TEST(CInterface, Progress) {
@@ -51,7 +52,7 @@ TEST(CInterface, Progress) {
     if (memlith_region_open(store, "a", &wanted, &region) != 0) ::_exit(2);
     for (int i = 1; i <= 10; ++i) {
       *static_cast<int*>(memlith_region_address(region)) = i;
-      if (memlith_persist(&region, 1) != 0) ::_exit(3);
+      if (memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL) != 0) ::_exit(3);
     }
     ::_exit(0);  // no close
   }

@@ -52,7 +52,7 @@ class CppInterface : public ::testing::Test {
 
 // A root is constructed once, found again with what was persisted, and is at the same address.
 TEST_F(CppInterface, RootIsFoundAgain) {
-  for (const Tracker tracker : {Tracker::automatic, Tracker::touched, Tracker::mprotect}) {
+  for (const Tracker tracker : {Tracker::automatic, Tracker::touched, Tracker::fault}) {
     const std::string name = std::to_string(static_cast<int>(tracker));
     const Notes* address = nullptr;
     for (std::uint64_t round = 0; round < 3; ++round) {

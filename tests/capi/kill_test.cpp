@@ -57,11 +57,11 @@ std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(
 }
 
 class Kill : public ::testing::TestWithParam<Tracker> {};
-INSTANTIATE_TEST_SUITE_P(By, Kill, ::testing::Values(Tracker::scan, Tracker::mprotect, Tracker::touched),
+INSTANTIATE_TEST_SUITE_P(By, Kill, ::testing::Values(Tracker::scan, Tracker::fault, Tracker::touched),
                          [](const auto& given) {
-                           return given.param == Tracker::scan       ? "Scan"
-                                  : given.param == Tracker::mprotect ? "Mprotect"
-                                                                     : "Explicit";
+                           return given.param == Tracker::scan    ? "Scan"
+                                  : given.param == Tracker::fault ? "Fault"
+                                                                  : "Explicit";
                          });
 
 // Twenty lives, each ended at a random moment: in opening, persisting, checkpointing or growing older.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
+#include <tuple>
 
 #include "region/region.hpp"
 #include "support/crash_world.hpp"
@@ -79,6 +81,37 @@ class Memory {
     ASSERT_TRUE(Region::persist(regions).ok()) << last_error_text();
     world_.placed(commit, store_->log().head());
     world_.acknowledged(commit);
+  }
+  // What a persist would have made of the stores to `name`, as the content of the regions named in the change.
+  struct Capture {
+    std::size_t commit = 0;
+    Lsn end;
+  };
+  using Patch = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint8_t>>;  // offset, bytes, fill
+  // Captures in the calling thread's scope what `patch` says it stored, and does not wait.
+  Capture capture(const std::string& name, const Patch& patch, Scope scope = Scope::usual) {
+    const std::size_t commit = world_.started([name, patch](Content& content) {
+      for (const auto& [offset, bytes, fill] : patch) {
+        std::memset(content.objects[name].data() + offset, fill, bytes);
+      }
+    });
+    Region* const region = regions_.at(name).get();
+    auto end = Region::capture({&region, 1}, scope, false);
+    EXPECT_TRUE(end.ok()) << last_error_text();
+    world_.placed(commit, *end);
+    return {commit, *end};
+  }
+  void wait(const Capture& capture) {
+    ASSERT_TRUE(store_->sync(capture.end).ok()) << last_error_text();
+    world_.acknowledged(capture.commit);
+  }
+  void rollback(const std::string& name, Scope scope) {
+    Region* const region = regions_.at(name).get();
+    ASSERT_TRUE(Region::rollback({&region, 1}, scope).ok()) << last_error_text();
+  }
+  void release(const std::string& name) { ASSERT_TRUE(regions_.at(name)->release_clean().ok()) << last_error_text(); }
+  [[nodiscard]] std::uint8_t byte(const std::string& name, std::uint64_t offset) const {
+    return static_cast<std::uint8_t>(regions_.at(name)->address()[offset]);
   }
   void close() {
     regions_.clear();
@@ -201,16 +234,106 @@ TEST_P(RegionCrash, AnOrdinaryFileChangesOnlyByPersists) {
   world.explore(sampled(), seed_);
 }
 
+// Captures that nobody waited for are a prefix: the second cannot be there without the first, nor what was stored after a
+// capture with it; and whoever waits for the later has the earlier too.
+TEST_P(RegionCrash, AsynchronousPersistsAreAPrefix) {
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 8192);
+  memory.store("a", 0, 10, 1);
+  const auto first = memory.capture("a", {{0, 10, 1}});
+  memory.store("a", 5, 10, 2);
+  const auto second = memory.capture("a", {{5, 10, 2}});
+  memory.store("a", 4090, 20, 3);
+  memory.wait(second);
+  memory.wait(first);
+  const auto third = memory.capture("a", {{4090, 20, 3}});
+  memory.store("a", 8000, 5, 4);
+  (void)third;
+  ASSERT_TRUE(memory.underlying().checkpoint().ok());
+  const auto fourth = memory.capture("a", {{8000, 5, 4}});
+  memory.wait(fourth);
+  memory.store("a", 8001, 1, 5);
+  memory.capture("a", {{8001, 1, 5}});
+  memory.close();  // makes that durable too
+  world.explore(sampled(), seed_);
+}
+
+// What was rolled back is never there, and what is persisted afterwards stands on what was persisted before.
+TEST_P(RegionCrash, RollbackLeavesNothing) {
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 8192);
+  memory.store("a", 0, 10, 1);
+  memory.persist({"a"});
+  memory.store("a", 4, 10, 2);
+  memory.store("a", 5000, 100, 3);
+  memory.rollback("a", Scope::process);
+  ASSERT_EQ(memory.byte("a", 3), 1);
+  ASSERT_EQ(memory.byte("a", 5), 1);
+  ASSERT_EQ(memory.byte("a", 11), 0);
+  ASSERT_EQ(memory.byte("a", 5050), 0);
+  memory.store("a", 6, 1, 4);
+  memory.persist({"a"});
+  memory.store("a", 6000, 10, 5);
+  const auto in_flight = memory.capture("a", {{6000, 10, 5}});
+  memory.store("a", 6005, 10, 6);
+  memory.rollback("a", Scope::process);  // to what was captured, durable or not
+  ASSERT_EQ(memory.byte("a", 6009), 5);
+  ASSERT_EQ(memory.byte("a", 6012), 0);
+  memory.wait(in_flight);
+  memory.release("a");
+  ASSERT_EQ(memory.byte("a", 6009), 5);
+  ASSERT_EQ(memory.byte("a", 6), 4);
+  memory.store("a", 7, 1, 7);
+  memory.persist({"a"});
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
+// [invariant 5] Two threads store to pages of their own and persist in turns: a persist holds its thread's stores and none of
+// the other's.
+TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
+  if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 16384);
+  const auto other = [](auto work) { std::thread(work).join(); };
+  memory.store("a", 100, 10, 1);
+  Memory::Capture theirs;
+  other([&] {
+    memory.store("a", 4096 + 100, 10, 2);
+    theirs = memory.capture("a", {{4096 + 100, 10, 2}});
+    memory.store("a", 8192, 10, 3);  // by a thread that ends without persisting it
+  });
+  memory.wait(theirs);
+  const auto mine = memory.capture("a", {{100, 10, 1}});
+  memory.wait(mine);
+  memory.store("a", 101, 1, 4);
+  other([&] {
+    memory.store("a", 4096, 10, 5);
+    memory.rollback("a", Scope::thread);
+    memory.store("a", 4096 + 50, 10, 6);
+    memory.wait(memory.capture("a", {{4096 + 50, 10, 6}}, Scope::thread));
+  });
+  memory.wait(memory.capture("a", {{101, 1, 4}}, Scope::thread));
+  memory.wait(memory.capture("a", {{8192, 10, 3}}, Scope::process));
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
 std::string tracker_name(const ::testing::TestParamInfo<TrackerKind>& test) {
   switch (test.param) {
     case TrackerKind::touched: return "explicit";
-    case TrackerKind::mprotect: return "mprotect";
+    case TrackerKind::fault: return "fault";
     default: return "scan";
   }
 }
 INSTANTIATE_TEST_SUITE_P(EveryTracker, RegionCrash,
-                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect),
-                         tracker_name);
+                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::fault), tracker_name);
 
 }  // namespace
 }  // namespace memlith::test

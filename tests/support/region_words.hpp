@@ -78,9 +78,9 @@ inline std::uint64_t get(const core::Region& region, std::uint64_t offset) {
   std::memcpy(&value, region.address() + offset, sizeof value);
   return value;
 }
-inline core::Status persist(core::Region& region) {
+inline core::Status persist(core::Region& region, core::Scope scope = core::Scope::usual) {
   core::Region* const one = &region;
-  return core::Region::persist({&one, 1});
+  return core::Region::persist({&one, 1}, scope);
 }
 inline core::Status persist(core::Region& a, core::Region& b) {
   core::Region* const both[] = {&a, &b};
@@ -92,7 +92,7 @@ inline std::string name_of_tracker(core::TrackerKind kind) {
     case core::TrackerKind::automatic: return "Auto";
     case core::TrackerKind::scan: return "Scan";
     case core::TrackerKind::touched: return "Explicit";
-    case core::TrackerKind::mprotect: return "Mprotect";
+    case core::TrackerKind::fault: return "Fault";
   }
   return "?";
 }

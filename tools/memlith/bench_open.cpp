@@ -56,7 +56,7 @@ MaybeFailure make_store(const BenchOpenArguments& arguments, const std::string& 
   *first = kFirstByte;
   code = memlith_touch(region, first, 1);
   if (code != MEMLITH_OK) return library_failure(code, "touching the region");
-  code = memlith_persist(&region, 1);
+  code = memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL);
   if (code != MEMLITH_OK) return library_failure(code, "persisting the region");
   return close_store(std::move(*store));
 }

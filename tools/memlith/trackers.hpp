@@ -20,7 +20,7 @@ inline constexpr TrackerName kTrackers[] = {
     {"auto", MEMLITH_TRACKER_AUTO},
     {"scan", MEMLITH_TRACKER_SCAN},
     {"explicit", MEMLITH_TRACKER_EXPLICIT},
-    {"mprotect", MEMLITH_TRACKER_MPROTECT},
+    {"fault", MEMLITH_TRACKER_FAULT},
 };
 
 // Precondition: one of the names above; the command line lets no other through.

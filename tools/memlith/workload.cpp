@@ -59,7 +59,7 @@ MaybeFailure Workload::fill() {
     std::int32_t code = MEMLITH_OK;
     if (shape_.tracker == MEMLITH_TRACKER_EXPLICIT) code = memlith_touch(region_, base_ + begin, end - begin);
     if (code != MEMLITH_OK) return library_failure(code, "touching the region");
-    code = memlith_persist(&region_, 1);
+    code = memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
     if (code != MEMLITH_OK) return library_failure(code, "filling the region");
   }
   return {};
@@ -100,7 +100,7 @@ MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
   const std::uint64_t start = now_ns();
   if (shape_.scope == Scope::stores) store();
   if (shape_.scope != Scope::persist) touched = touch();
-  const std::int32_t persisted = memlith_persist(&region_, 1);
+  const std::int32_t persisted = memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
   elapsed_ns = now_ns() - start;
 
   if (touched != MEMLITH_OK) return library_failure(touched, "touching the region");

@@ -1,6 +1,9 @@
-// The explicit tracker: memlith_touch() says what was stored. Floor: region. Grain: bytes.
+// The explicit tracker: memlith_touch() says what was stored, by the thread that calls it. Floor: region. Grain: bytes.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "region/tracker.hpp"
@@ -11,15 +14,40 @@ namespace {
 
 constexpr std::size_t kCompactFrom = 4096;
 
+struct Touched {
+  Range range;
+  ThreadNumber thread = 0;
+};
+
+// Joins what one thread touched and overlaps or meets.
+void compact(std::vector<Touched>& all) {
+  std::sort(all.begin(), all.end(), [](const Touched& a, const Touched& b) {
+    return a.thread != b.thread ? a.thread < b.thread : a.range.offset < b.range.offset;
+  });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const std::uint64_t last_end = all[last].range.offset + all[last].range.bytes;
+    if (all[i].thread == all[last].thread && all[i].range.offset <= last_end) {
+      all[last].range.bytes = std::max(last_end, all[i].range.offset + all[i].range.bytes) - all[last].range.offset;
+    } else {
+      all[++last] = all[i];
+    }
+  }
+  all.resize(all.empty() ? 0 : last + 1);
+}
+
 class ExplicitTracker final : public Tracker {
  public:
-  ExplicitTracker() { touched_.reserve(kCompactFrom); }
+  explicit ExplicitTracker(const TrackedMemory& memory) : base_(memory.base), bytes_(memory.bytes) {
+    touched_.reserve(kCompactFrom);
+  }
 
   void touch(Range range) override {
+    const ThreadNumber thread = this_thread_number();
     const Spin hold(busy_);
     // A loop that touches element after element, or the same one again, stays one range.
-    if (!touched_.empty()) {
-      Range& last = touched_.back();
+    if (!touched_.empty() && touched_.back().thread == thread) {
+      Range& last = touched_.back().range;
       const std::uint64_t last_end = last.offset + last.bytes;
       if (range.offset >= last.offset && range.offset <= last_end) {
         last.bytes = std::max(last_end, range.offset + range.bytes) - last.offset;
@@ -27,26 +55,62 @@ class ExplicitTracker final : public Tracker {
       }
     }
     if (touched_.size() == compact_at_) {
-      normalize(touched_);
+      compact(touched_);
       compact_at_ = std::max(kCompactFrom, 2 * touched_.size());
     }
-    touched_.push_back(range);
+    touched_.push_back({range, thread});
   }
 
-  Status collect(std::vector<Range>& ranges) override {
+  Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
     const Spin hold(busy_);
-    ranges.insert(ranges.end(), touched_.begin(), touched_.end());
-    touched_.clear();
-    compact_at_ = kCompactFrom;
+    const auto others = std::partition(touched_.begin(), touched_.end(), [thread](const Touched& each) {
+      return thread != kAllThreads && each.thread != thread;
+    });
+    taken_.assign(others, touched_.end());
+    touched_.erase(others, touched_.end());
+    for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }
+  void accept() override { taken_.clear(); }
+  void give_back() override {
+    const Spin hold(busy_);
+    touched_.insert(touched_.end(), taken_.begin(), taken_.end());
+    compact_at_ = std::max(compact_at_, 2 * touched_.size());
+    taken_.clear();
+  }
 
-  Status grow(std::uint64_t) override { return kOk; }
+  Status grow(std::uint64_t bytes) override {
+    bytes_ = bytes;
+    return kOk;
+  }
+  Status release_clean() override {
+    std::vector<Range> kept;
+    {
+      const Spin hold(busy_);
+      for (const Touched& each : touched_) {
+        const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
+        kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
+      }
+    }
+    normalize(kept);
+    kept.push_back({bytes_, 0});
+    std::uint64_t begin = 0;
+    for (const Range& range : kept) {
+      if (begin < range.offset && ::madvise(base_ + begin, range.offset - begin, MADV_DONTNEED) != 0) {
+        return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", range.offset - begin);
+      }
+      begin = range.offset + range.bytes;
+    }
+    return kOk;
+  }
+  // Between a store and its touch nobody but the storing thread knows of it.
+  [[nodiscard]] bool releases_any_time() const override { return false; }
+  [[nodiscard]] bool knows_threads() const override { return true; }
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::touched; }
   [[nodiscard]] std::string describe() const override { return "memlith_touch says what was stored; bytes"; }
 
  private:
-  // Held for nanoseconds, by threads that are about to store; a mutex would cost more than the work.
+  // Held for nanoseconds, by threads that have just stored; a mutex would cost more than the work.
   class Spin {
    public:
     explicit Spin(std::atomic<bool>& busy) : busy_(busy) {
@@ -62,13 +126,18 @@ class ExplicitTracker final : public Tracker {
     std::atomic<bool>& busy_;
   };
 
+  std::byte* base_;
+  std::uint64_t bytes_;
   std::atomic<bool> busy_{false};
-  std::vector<Range> touched_;             // under busy_
+  std::vector<Touched> touched_;           // under busy_
   std::size_t compact_at_ = kCompactFrom;  // under busy_
+  std::vector<Touched> taken_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tracker> attach_explicit_tracker() { return std::make_unique<ExplicitTracker>(); }
+std::unique_ptr<Tracker> attach_explicit_tracker(const TrackedMemory& memory) {
+  return std::make_unique<ExplicitTracker>(memory);
+}
 
 }  // namespace memlith::core

@@ -15,6 +15,7 @@
 
 #include "region/kernel_abi.hpp"
 #include "region/tracker.hpp"
+#include "region/trackers/fault_handler.hpp"
 
 namespace memlith::core {
 
@@ -60,30 +61,84 @@ Status register_range(int fd, std::byte* base, std::uint64_t bytes) {
 
 class ScanTracker final : public Tracker {
  public:
-  ScanTracker(FileDescriptor uffd, FileDescriptor pagemap, std::byte* base)
-      : uffd_(std::move(uffd)), pagemap_(std::move(pagemap)), base_(base) {}
+  ScanTracker(FileDescriptor uffd, FileDescriptor pagemap, std::byte* base, std::string reason)
+      : uffd_(std::move(uffd)), pagemap_(std::move(pagemap)), base_(base), reason_(std::move(reason)) {}
+  ~ScanTracker() override {
+    if (waiting_room_ != nullptr) release_fault_region(waiting_room_);
+  }
 
-  Status collect(std::vector<Range>& ranges) override { return scan_from(0, bytes_, ranges); }
+  // What was given back stands in taken_ still.
+  Status collect(ThreadNumber, std::vector<Range>& ranges) override {
+    const Status status = scan_from(0, bytes_, taken_, true);
+    ranges.insert(ranges.end(), taken_.begin(), taken_.end());
+    return status;
+  }
+  void accept() override { taken_.clear(); }
+  void give_back() override { normalize(taken_); }
+
+  Status dropped(Range range) override {
+    std::vector<Range> ignored;
+    return scan_from(range.offset, range.offset + range.bytes, ignored, true);
+  }
+
+  // For as long as it takes, the region is read-only and the fault handler lets stores wait.
+  Status release_clean() override {
+    if (waiting_room_ == nullptr) {
+      MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
+    }
+    waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
+    const FaultHold hold(*waiting_room_);
+    if (::mprotect(base_, bytes_, PROT_READ) != 0) {
+      return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
+    }
+    const Status status = drop_clean();
+    if (::mprotect(base_, bytes_, PROT_READ | PROT_WRITE) != 0) {
+      return fail_errno(errno, Detail::tracker, "cannot make {} bytes of the region writable again", bytes_);
+    }
+    return status;
+  }
 
   // Protects pages from `bytes_` to `bytes`, which nobody has stored to yet.
   Status grow(std::uint64_t bytes) override {
     if (bytes == bytes_) return kOk;
     MEMLITH_TRY(register_range(uffd_.get(), base_ + bytes_, bytes - bytes_));
     std::vector<Range> fresh;
-    MEMLITH_TRY(scan_from(bytes_, bytes, fresh));
+    MEMLITH_TRY(scan_from(bytes_, bytes, fresh, true));
     bytes_ = bytes;
     return kOk;
   }
 
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::scan; }
-  [[nodiscard]] std::string describe() const override { return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; whole pages"; }
+  [[nodiscard]] bool knows_threads() const override { return false; }
+  [[nodiscard]] std::string describe() const override {
+    return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; whole pages" + (reason_.empty() ? "" : " (" + reason_ + ")");
+  }
 
  private:
-  Status scan_from(std::uint64_t from, std::uint64_t to, std::vector<Range>& ranges) {
+  Status drop_clean() {
+    std::vector<Range> stored = taken_;
+    MEMLITH_TRY(scan_from(0, bytes_, stored, false));
+    normalize(stored);
+    stored.push_back({bytes_, 0});
+    std::uint64_t begin = 0;
+    for (const Range& range : stored) {
+      if (begin < range.offset) {
+        if (::madvise(base_ + begin, range.offset - begin, MADV_DONTNEED) != 0) {
+          return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", range.offset - begin);
+        }
+        MEMLITH_TRY(dropped({begin, range.offset - begin}));  // or every dropped page would count as written
+      }
+      begin = range.offset + range.bytes;
+    }
+    return kOk;
+  }
+
+  // Adds the pages written to; with `reset` they count as not written from now on.
+  Status scan_from(std::uint64_t from, std::uint64_t to, std::vector<Range>& ranges, bool reset) {
     const auto begin = reinterpret_cast<std::uintptr_t>(base_);
     pm_scan_arg scan{};
     scan.size = sizeof scan;
-    scan.flags = PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC;
+    scan.flags = PM_SCAN_CHECK_WPASYNC | (reset ? PM_SCAN_WP_MATCHING : 0);
     scan.start = begin + from;
     scan.end = begin + to;
     scan.vec = reinterpret_cast<std::uintptr_t>(found_);
@@ -105,7 +160,10 @@ class ScanTracker final : public Tracker {
   FileDescriptor uffd_;
   FileDescriptor pagemap_;
   std::byte* base_;
+  std::string reason_;
   std::uint64_t bytes_ = 0;
+  std::vector<Range> taken_;
+  FaultRegion* waiting_room_ = nullptr;  // claimed by the first release_clean()
   page_region found_[kRegionsPerScan];
 };
 
@@ -115,12 +173,12 @@ Status probe_once() {
   if (page == MAP_FAILED) return fail_errno(errno, Detail::tracker, "no memory for a trial");
   Status status = kOk;
   {
-    auto tracker = attach_scan_tracker(static_cast<std::byte*>(page), kPageBytes);
+    auto tracker = attach_scan_tracker({static_cast<std::byte*>(page), kPageBytes, kPageBytes}, "");
     std::vector<Range> ranges;
-    status = tracker.ok() ? (*tracker)->collect(ranges) : tracker.error();
+    status = tracker.ok() ? (*tracker)->collect(kAllThreads, ranges) : tracker.error();
     if (status.ok()) {
       *static_cast<volatile char*>(page) = 1;
-      status = (*tracker)->collect(ranges);
+      status = (*tracker)->collect(kAllThreads, ranges);
     }
     if (status.ok() && ranges != std::vector<Range>{{0, kPageBytes}}) {
       status = fail(Errc::unsupported, Detail::tracker, "PAGEMAP_SCAN did not see a store in a trial");
@@ -144,12 +202,12 @@ Status probe_scan() {
   return result;
 }
 
-Result<std::unique_ptr<Tracker>> attach_scan_tracker(std::byte* base, std::uint64_t bytes) {
+Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason) {
   MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd());
   FileDescriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");
-  auto tracker = std::make_unique<ScanTracker>(std::move(uffd), std::move(pagemap), base);
-  MEMLITH_TRY(tracker->grow(bytes));
+  auto tracker = std::make_unique<ScanTracker>(std::move(uffd), std::move(pagemap), memory.base, std::move(reason));
+  MEMLITH_TRY(tracker->grow(memory.bytes));
   return std::unique_ptr<Tracker>(std::move(tracker));
 }
 

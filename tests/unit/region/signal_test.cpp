@@ -62,7 +62,7 @@ TEST_F(MprotectSignalsDeathTest, EarlierHandlersGetTheirFaults) {
             action.sa_handler = without_info;
           }
           ::sigaction(SIGSEGV, &action, nullptr);
-          RegionWorld world(TrackerKind::mprotect, tiny_options());
+          RegionWorld world(TrackerKind::fault, tiny_options());
           put(world.open("a", 64 * kKiB), 0, 1);
           if (!persist(world["a"]).ok()) ::_exit(1);
           put(world["a"], 0, 2);
@@ -84,7 +84,7 @@ TEST_F(MprotectSignalsDeathTest, WildStoresStillEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
   EXPECT_EXIT(
       {
-        RegionWorld world(TrackerKind::mprotect, tiny_options());
+        RegionWorld world(TrackerKind::fault, tiny_options());
         put(world.open("a", 64 * kKiB), 0, 1);
         *forbidden_page() = 1;
       },
@@ -94,7 +94,7 @@ TEST_F(MprotectSignalsDeathTest, WildStoresStillEndTheProgram) {
 // So does a store behind the end of a region, in the addresses set aside for its growth.
 TEST_F(MprotectSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
-  for (const TrackerKind kind : {TrackerKind::mprotect, TrackerKind::scan}) {
+  for (const TrackerKind kind : {TrackerKind::fault, TrackerKind::scan}) {
     EXPECT_EXIT(
         {
           RegionWorld world(kind, tiny_options());
@@ -107,7 +107,7 @@ TEST_F(MprotectSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
 
 // errno is what it was, whatever the handler did between two instructions of the program.
 TEST(MprotectSignals, KeepErrno) {
-  RegionWorld world(TrackerKind::mprotect, tiny_options());
+  RegionWorld world(TrackerKind::fault, tiny_options());
   Region& region = world.open("a", 64 * kKiB);
   errno = 1234;
   *reinterpret_cast<volatile char*>(region.address()) = 1;
@@ -120,7 +120,7 @@ constexpr bool kThreadSanitized = MEMLITH_TEST_TSAN != 0;
 TEST(MprotectSignals, StoresFromHandlers) {
   if (kThreadSanitized) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
   static RegionWorld* world = nullptr;
-  RegionWorld here(TrackerKind::mprotect, tiny_options());
+  RegionWorld here(TrackerKind::fault, tiny_options());
   world = &here;
   here.open("a", 64 * kKiB);
   struct sigaction action{};
@@ -142,7 +142,7 @@ TEST_F(MprotectSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
       {
         StoreOptions options = tiny_options();
         options.log_max_bytes = 1 * kGiB;
-        RegionWorld world(TrackerKind::mprotect, options);
+        RegionWorld world(TrackerKind::fault, options);
         constexpr std::uint64_t kPages = 150'000;
         Region& region = world.open("a", kPages * kPageBytes);
         for (std::uint64_t page = 0; page < kPages; page += 2) {
@@ -155,7 +155,7 @@ TEST_F(MprotectSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
 
 // Regions come and go, more of them over time than there are places in the handler's table, which are used again.
 TEST(MprotectSignals, PlacesAreUsedAgain) {
-  RegionWorld world(TrackerKind::mprotect, tiny_options());
+  RegionWorld world(TrackerKind::fault, tiny_options());
   for (std::uint64_t i = 1; i <= 300; ++i) {
     put(world.open("a", 8 * kKiB), 0, i);
     ASSERT_OK(persist(world["a"]));

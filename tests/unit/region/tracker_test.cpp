@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/random.hpp"
 #include "support/expect.hpp"
@@ -67,25 +72,38 @@ class PageTracker : public ::testing::TestWithParam<TrackerKind> {
   PageTracker() {
     base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * kPageBytes, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    tracker_ = must(attach_tracker(GetParam(), base_, kPages * kPageBytes, 2 * kPages * kPageBytes));
+    tracker_ = must(attach_tracker(GetParam(), {base_, kPages * kPageBytes, 2 * kPages * kPageBytes}));
   }
   ~PageTracker() override {
     tracker_ = nullptr;
     ::munmap(base_, 2 * kPages * kPageBytes);
   }
-  void store(std::uint64_t page) { base_[page * kPageBytes + 17] = std::byte{1}; }
-  Ranges collect() {
+  void store(std::uint64_t page) {
+    std::byte& byte = base_[page * kPageBytes + 17];
+    byte = static_cast<std::byte>(static_cast<unsigned>(byte) + 1);
+  }
+  // The pages in which something was stored.
+  Ranges take() {
     Ranges ranges;
-    EXPECT_OK(tracker_->collect(ranges));
+    EXPECT_OK(tracker_->collect(kAllThreads, ranges));
+    for (Range& range : ranges) {
+      const std::uint64_t begin = round_down(range.offset, kPageBytes);
+      range = {begin, round_up(range.offset + range.bytes, kPageBytes) - begin};
+    }
     return normal(ranges);
+  }
+  Ranges collect() {
+    Ranges ranges = take();
+    tracker_->accept();
+    return ranges;
   }
   static Ranges pages(std::uint64_t first, std::uint64_t count) { return {{first * kPageBytes, count * kPageBytes}}; }
 
   std::byte* base_;
   std::unique_ptr<Tracker> tracker_;
 };
-INSTANTIATE_TEST_SUITE_P(Of, PageTracker, ::testing::Values(TrackerKind::scan, TrackerKind::mprotect),
-                         [](const auto& given) { return given.param == TrackerKind::scan ? "Scan" : "Mprotect"; });
+INSTANTIATE_TEST_SUITE_P(Of, PageTracker, ::testing::Values(TrackerKind::scan, TrackerKind::fault),
+                         [](const auto& given) { return given.param == TrackerKind::scan ? "Scan" : "Fault"; });
 
 // Nothing stored, nothing seen; a store is seen once; the same store again is seen again.
 TEST_P(PageTracker, SeesEachStoreOnce) {
@@ -161,18 +179,201 @@ TEST_P(PageTracker, MemoryOutlivesTheTracker) {
   tracker_ = nullptr;
   ASSERT_EQ(::mprotect(base_, kPages * kPageBytes, PROT_READ | PROT_WRITE), 0);
   store(1);
+  EXPECT_EQ(base_[kPageBytes + 17], std::byte{2});
+}
+
+// A capture that came to nothing: its pages are in the next, with those stored to since.
+TEST_P(PageTracker, WhatIsGivenBackIsTakenAgain) {
+  store(5);
+  store(9);
+  EXPECT_EQ(take().size(), 2u);
+  tracker_->give_back();
+  store(9);
+  store(11);
+  EXPECT_EQ(collect(),
+            (Ranges{{5 * kPageBytes, kPageBytes}, {9 * kPageBytes, kPageBytes}, {11 * kPageBytes, kPageBytes}}));
+  EXPECT_EQ(collect(), Ranges{});
+}
+
+// Anonymous memory that is dropped reads as zeros; what was stored since the last capture stays.
+TEST_P(PageTracker, ReleasesCleanPagesOnly) {
+  for (std::uint64_t page = 0; page < kPages; ++page) store(page);
+  collect();
+  store(5);
+  ASSERT_OK(tracker_->release_clean());
+  for (std::uint64_t page = 0; page < kPages; ++page) {
+    EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{static_cast<unsigned char>(page == 5 ? 2 : 0)}) << page;
+  }
+  EXPECT_EQ(collect(), pages(5, 1));
+  store(6);
+  EXPECT_EQ(collect(), pages(6, 1));
+}
+
+// Threads go on storing while clean pages are dropped: no store is lost.
+TEST_P(PageTracker, ReleasingRacesWithStores) {
+  std::atomic<bool> stop{false};
+  std::uint64_t sum = 0;
+  std::thread writer([&] {
+    while (!stop.load()) {
+      for (std::uint64_t page = 0; page < kPages; ++page) store(page), ++sum;
+    }
+  });
+  for (int round = 0; round < 200; ++round) ASSERT_OK(tracker_->release_clean());
+  stop = true;
+  writer.join();
+  std::uint64_t seen = 0;
+  for (std::uint64_t page = 0; page < kPages; ++page) seen += static_cast<std::uint64_t>(base_[page * kPageBytes + 17]);
+  EXPECT_EQ(seen % 256, sum % 256);
+}
+
+// What the fault tracker does beyond pages.
+class FaultTracker : public PageTracker {};
+INSTANTIATE_TEST_SUITE_P(Of, FaultTracker, ::testing::Values(TrackerKind::fault), [](const auto&) { return "Fault"; });
+
+// Exactly the bytes that changed, give or take gaps that cost less than a range of their own.
+TEST_P(FaultTracker, GivesTheBytesThatChanged) {
+  Random random(77);
+  std::vector<std::byte> before(kPages * kPageBytes);
+  for (int round = 0; round < 100; ++round) {
+    std::memcpy(before.data(), base_, before.size());
+    for (std::uint64_t i = random.below(40); i-- > 0;) {
+      const std::uint64_t at = random.below(before.size() - 64);
+      for (std::uint64_t n = 1 + random.below(64); n-- > 0;) base_[at + n] = static_cast<std::byte>(random.next());
+    }
+    Ranges ranges;
+    ASSERT_OK(tracker_->collect(kAllThreads, ranges));
+    tracker_->accept();
+    std::vector<std::byte> rebuilt = before;
+    for (const Range& range : ranges) {
+      ASSERT_NE(before[range.offset], base_[range.offset]) << "a range begins with a byte that did not change";
+      const std::uint64_t last = range.offset + range.bytes - 1;
+      ASSERT_NE(before[last], base_[last]) << "a range ends with a byte that did not change";
+      std::memcpy(rebuilt.data() + range.offset, base_ + range.offset, range.bytes);
+    }
+    ASSERT_EQ(std::memcmp(rebuilt.data(), base_, rebuilt.size()), 0) << round;
+  }
+}
+
+// A thread takes its own pages; those of a thread that ended stay for the process.
+TEST_P(FaultTracker, TellsThreadsApart) {
+  store(1);
+  std::thread([this] { store(2); }).join();
+  std::thread([this] {
+    store(3);
+    Ranges mine;
+    EXPECT_OK(tracker_->collect(this_thread_number(), mine));
+    tracker_->accept();
+    EXPECT_EQ(mine, (Ranges{{3 * kPageBytes + 17, 1}}));
+  }).join();
+  Ranges mine;
+  ASSERT_OK(tracker_->collect(this_thread_number(), mine));
+  tracker_->accept();
+  EXPECT_EQ(mine, (Ranges{{kPageBytes + 17, 1}}));
+  EXPECT_EQ(collect(), pages(2, 1));
+}
+
+// Rolling back puts the bytes back, of this thread's pages alone; the pages are clean then.
+TEST_P(FaultTracker, RollsBackFromTwins) {
+  store(1);
+  collect();
+  store(1);
+  store(2);
+  std::thread([this] { store(3); }).join();
+  Ranges others;
+  ASSERT_OK(tracker_->rollback(this_thread_number(), others));
+  tracker_->accept();
+  EXPECT_EQ(others, Ranges{});
   EXPECT_EQ(base_[kPageBytes + 17], std::byte{1});
+  EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
+  EXPECT_EQ(base_[3 * kPageBytes + 17], std::byte{1});
+  store(2);
+  EXPECT_EQ(collect(), pages(2, 2));
+}
+
+// A capture that came to nothing can still be rolled back: the twins were kept.
+TEST_P(FaultTracker, RollsBackWhatWasGivenBack) {
+  store(1);
+  take();
+  tracker_->give_back();
+  store(1);
+  Ranges others;
+  ASSERT_OK(tracker_->rollback(kAllThreads, others));
+  tracker_->accept();
+  EXPECT_EQ(base_[kPageBytes + 17], std::byte{0});
+  EXPECT_EQ(collect(), Ranges{});
+}
+
+// read(2) into a clean page fails; after prepare() it works, and what it wrote is captured.
+TEST_P(FaultTracker, PreparesForSystemCalls) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "abcd", 4), 4);
+  EXPECT_EQ(::read(ends[0], base_ + 8190, 4), -1);
+  EXPECT_EQ(errno, EFAULT);
+  ASSERT_OK(tracker_->prepare({8190, 4}));
+  EXPECT_EQ(::read(ends[0], base_ + 8190, 4), 4);
+  Ranges ranges;
+  ASSERT_OK(tracker_->collect(this_thread_number(), ranges));
+  tracker_->accept();
+  EXPECT_EQ(normal(ranges), (Ranges{{8190, 4}}));
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// A child of fork() may store to its copy, whatever the parent was doing; nothing of it reaches the parent.
+TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
+  store(1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    store(1);
+    store(2);
+    ::_exit(base_[kPageBytes + 17] == std::byte{2} && base_[2 * kPageBytes + 17] == std::byte{1} ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(collect(), pages(1, 1));
+  EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
 }
 
 class ExplicitTracker : public ::testing::Test {
  protected:
-  Ranges collect() {
+  Ranges collect(ThreadNumber thread = kAllThreads) {
     Ranges ranges;
-    EXPECT_OK(tracker_->collect(ranges));
+    EXPECT_OK(tracker_->collect(thread, ranges));
+    tracker_->accept();
     return normal(ranges);
   }
-  std::unique_ptr<Tracker> tracker_ = attach_explicit_tracker();
+  std::unique_ptr<Tracker> tracker_ = attach_explicit_tracker({});
 };
+
+// A thread takes what it touched itself, also among more touches than are kept one by one.
+TEST_F(ExplicitTracker, TellsThreadsApart) {
+  constexpr std::uint64_t kEach = 6000;
+  const auto touch_all = [this](std::uint64_t from) {
+    for (std::uint64_t i = 0; i < kEach; ++i) tracker_->touch({from + 16 * i, 4});
+  };
+  touch_all(0);
+  std::thread([&] { touch_all(8); }).join();
+  const Ranges mine = collect(this_thread_number());
+  ASSERT_EQ(mine.size(), kEach);
+  for (std::uint64_t i = 0; i < kEach; ++i) ASSERT_EQ(mine[i], (Range{16 * i, 4}));
+  EXPECT_EQ(collect(this_thread_number()), Ranges{});
+  const Ranges others = collect();
+  ASSERT_EQ(others.size(), kEach);
+  EXPECT_EQ(others.front(), (Range{8, 4}));
+}
+
+// A capture that came to nothing: the ranges are its thread's again.
+TEST_F(ExplicitTracker, WhatIsGivenBackIsTakenAgain) {
+  tracker_->touch({10, 4});
+  Ranges ranges;
+  EXPECT_OK(tracker_->collect(this_thread_number(), ranges));
+  tracker_->give_back();
+  tracker_->touch({20, 4});
+  std::thread([this] { EXPECT_EQ(collect(this_thread_number()), Ranges{}); }).join();
+  EXPECT_EQ(collect(this_thread_number()), (Ranges{{10, 4}, {20, 4}}));
+}
 
 // Exactly the bytes that were told, once.
 TEST_F(ExplicitTracker, GivesWhatItWasTold) {
@@ -204,8 +405,7 @@ TEST_F(ExplicitTracker, AgreesWithASetOfBytes) {
 
 // Every kind says how it works here, in one line.
 TEST(Trackers, DescribeThemselves) {
-  for (const TrackerKind kind :
-       {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::mprotect}) {
+  for (const TrackerKind kind : {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::fault}) {
     const std::string text = describe_tracker(kind);
     EXPECT_FALSE(text.empty());
     EXPECT_EQ(text.find('\n'), std::string::npos);

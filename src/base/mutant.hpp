@@ -1,0 +1,89 @@
+// Planted faults, for the crash laboratory. Floor: base.
+//
+// A mutant is one deliberate mistake in the engine, such as a flush left out. The laboratory compiles the floors a second
+// time with MEMLITH_MUTANTS and switches on one at a time: if its tests do not notice, a test is missing. Everywhere else
+// MEMLITH_MUTANT(name) is the constant false, and nothing of this is in the library; a test looks for it there.
+#pragma once
+
+#include <cstdint>
+
+// X(name, floor, what it does)
+#define MEMLITH_MUTANT_LIST(X)                                                                                    \
+  X(skip_log_flush, log, "a batch is acknowledged without a flush")                                               \
+  X(skip_log_write, log, "a batch is flushed without having been written")                                        \
+  X(flush_before_write, log, "a batch is flushed first and written then")                                         \
+  X(acknowledge_before_flush, log, "a batch is acknowledged first and flushed then")                              \
+  X(acknowledge_next_batch, log, "a batch that is done acknowledges the one in flight behind it")                 \
+  X(complete_out_of_order, log, "a batch is acknowledged before the one in front of it is done")                  \
+  X(failed_write_acknowledged, log, "a batch whose write or flush failed is acknowledged")                        \
+  X(failed_flush_retried, log, "a failed flush is tried again, and success believed")                             \
+  X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                        \
+  X(stream_not_flushed, log, "a streamed frame is acknowledged without a flush")                                  \
+  X(stream_end_after_flush, log, "the last chunk of a streamed frame is written behind the flush")                \
+  X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")        \
+  X(batch_without_slot_headers, log, "a batch that enters a slot does not say so in its header")                  \
+  X(skip_payload_checksum, log, "a frame counts whatever its payload")                                            \
+  X(skip_chain, log, "a frame counts whatever frame it was written behind")                                       \
+  X(constant_incarnation, log, "an open does not begin a new incarnation")                                        \
+  X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                              \
+  X(older_superblock_chosen, log, "of two superblocks the older one counts")                                      \
+  X(one_superblock_copy, log, "the superblock is always written over the same copy")                              \
+  X(superblock_not_flushed, log, "a superblock is not flushed")                                                   \
+  X(clean_mark_of_one_copy, log, "a clean mark is believed when only one superblock is whole")                    \
+  X(tail_too_far, log, "a trim moves the tail one block too far")                                                 \
+  X(trim_not_written, log, "a trim frees slots without writing the new tail")                                     \
+  X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                  \
+  X(growth_not_durable, log, "new slots are counted in the superblock before the file is that long")              \
+  X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                   \
+  X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
+  X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
+  X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")       \
+  X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")           \
+  X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                      \
+  X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")      \
+  X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")         \
+  X(recovery_misses_first_frame, store, "a recovery does not apply the first frame")                              \
+  X(last_extent_dropped, store, "the last extent of a commit is not replayed")                                    \
+  X(extents_reversed, store, "the extents of a commit are applied in reverse order")                              \
+  X(first_version_wins, store, "of two versions of the same bytes the older one is written home")                 \
+  X(unlink_before_checkpoint, store, "an object's file is removed while frames still name it")                    \
+  X(home_created_unflushed, store, "a new object's file is named before its length is flushed")                   \
+  X(home_created_unsynced, store, "a new object is named before the folder of its file is flushed")               \
+  X(store_renamed_unsynced, store, "a new store is used before the folder with its log's name is flushed")        \
+  X(home_grown_unflushed, store, "a home grows without a flush before a frame refers to the new part")            \
+  X(size_not_logged, store, "a new size is not part of the commit that needs it")                                 \
+  X(wrong_live_count, store, "the directory's count of objects is not lowered by a removal")                      \
+  X(directory_header_not_logged, store, "a creation commits its entry without the directory's header")            \
+  X(truncate_not_flushed_by_close, store, "a file is closed as clean before its new length is flushed")           \
+  X(truncate_not_flushed_by_open, store, "an unpersisted growth is undone at open without a flush")               \
+  X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
+  X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
+  X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \
+  X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")      \
+  X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")       \
+  X(persist_does_not_wait, region, "a persist returns before its commit is durable")                              \
+  X(region_size_not_persisted, region, "a persist leaves the region's new size out")                              \
+  X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")         \
+  X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                       \
+  X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")
+
+#ifdef MEMLITH_MUTANTS
+
+namespace memlith::core {
+enum class Mutant : int {
+  none,
+#define MEMLITH_MUTANT_NAME(name, floor, what) name,
+  MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+#undef MEMLITH_MUTANT_NAME
+};
+extern Mutant active_mutant;          // defined by the laboratory
+extern std::uint64_t given_identity;  // what random_identity() returns, unless 0: crash states are to be repeatable
+}  // namespace memlith::core
+
+#define MEMLITH_MUTANT(name) (::memlith::core::active_mutant == ::memlith::core::Mutant::name)
+
+#else
+
+#define MEMLITH_MUTANT(name) false
+
+#endif

@@ -1,0 +1,109 @@
+// docs/guarantees.md, "Memory": a region of twice the memory that a control group allows can be filled, persisted, read and
+// reopened.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "memlith/memlith.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kLimit = 128 * kMiB;  // of the group
+constexpr std::uint64_t kSize = 256 * kMiB;
+constexpr std::uint64_t kStep = 2 * kMiB;
+
+// A group of our own with a limit and no swap, in whichever hierarchy has memory control. Empty where there is none to be had.
+class Group {
+ public:
+  Group() {
+    const std::string name = "/memlith-test-" + std::to_string(::getpid());
+    for (const char* root : {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {
+      if (::access(root, F_OK) != 0) continue;
+      const bool v1 = ::access((std::string(root) + "/memory.limit_in_bytes").c_str(), F_OK) == 0;
+      if (!v1) write_to(std::string(root) + "/cgroup.subtree_control", "+memory");
+      const std::string path = root + name;
+      if (::mkdir(path.c_str(), 0755) != 0) continue;
+      if (write_to(path + (v1 ? "/memory.limit_in_bytes" : "/memory.max"), std::to_string(kLimit))) {
+        path_ = path;
+        return;
+      }
+      ::rmdir(path.c_str());
+    }
+  }
+  ~Group() {
+    if (!path_.empty()) ::rmdir(path_.c_str());
+  }
+  [[nodiscard]] bool ok() const { return !path_.empty(); }
+  [[nodiscard]] bool enter() const { return write_to(path_ + "/cgroup.procs", std::to_string(::getpid())); }
+
+ private:
+  static bool write_to(const std::string& path, const std::string& text) {
+    std::ofstream file(path);
+    file << text;
+    return static_cast<bool>(file.flush());
+  }
+  std::string path_;
+};
+
+std::uint64_t word(std::uint64_t page, std::uint64_t round) { return page * 1000 + round; }
+
+// Fills, reads back, changes every page again, reopens, reads. Returns 0 or the number of the step that failed.
+int live(const std::string& path, Tracker tracker) {
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = 16 * kMiB;
+  options.memory_max_bytes = 32 * kMiB;
+  for (std::uint64_t round = 1; round <= 2; ++round) {
+    auto store = Store::open(path, options);
+    if (!store) return 1;
+    auto region = store->region("large", {.create = true, .tracker = tracker, .size = kSize});
+    if (!region) return 2;
+    auto* const bytes = static_cast<char*>(region->address());
+    const auto at = [bytes](std::uint64_t page) { return reinterpret_cast<std::uint64_t*>(bytes + page * 4096); };
+    for (std::uint64_t page = 0; page < kSize / 4096; ++page) {
+      if (round == 2 && *at(page) != word(page, 1)) return 3;
+      for (std::uint64_t i = 0; i < 512; ++i) at(page)[i] = word(page, round);
+      if ((page + 1) * 4096 % kStep == 0 && !region->persist(Scope::process)) return 4;
+    }
+    for (std::uint64_t page = 0; page < kSize / 4096; ++page) {
+      if (*at(page) != word(page, round) || at(page)[511] != word(page, round)) return 5;
+    }
+    if (!store->close()) return 6;
+  }
+  return 0;
+}
+
+class Memory : public ::testing::TestWithParam<Tracker> {};
+INSTANTIATE_TEST_SUITE_P(By, Memory, ::testing::Values(Tracker::scan, Tracker::fault),
+                         [](const auto& given) { return given.param == Tracker::scan ? "Scan" : "Fault"; });
+
+TEST_P(Memory, ARegionOfTwiceTheLimit) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's own memory does not fit the limit";
+#endif
+  const Group group;
+  if (!group.ok()) GTEST_SKIP() << "no control group can be made here (it takes root)";
+  const TempFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!group.enter()) ::_exit(77);
+    ::_exit(live(folder / "store", GetParam()));
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "the group cannot be entered";
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status) << " (out of memory?)";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace memlith::test

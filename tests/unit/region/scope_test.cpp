@@ -1,0 +1,249 @@
+// docs/guarantees.md, "Whose stores", "Asynchronous persists", "Rollback", "Fork".
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/expect.hpp"
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr std::uint64_t kSize = 64 * kPageBytes;
+
+Result<Lsn> capture(Region& region, Scope scope = Scope::usual) {
+  Region* const one = &region;
+  return Region::capture({&one, 1}, scope, false);
+}
+Status rollback(Region& region, Scope scope = Scope::usual) {
+  Region* const one = &region;
+  return Region::rollback({&one, 1}, scope);
+}
+class Scopes : public ::testing::TestWithParam<TrackerKind> {
+ protected:
+  RegionWorld world_{GetParam(), tiny_options()};
+};
+INSTANTIATE_TEST_SUITE_P(By, Scopes, ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+                         [](const auto& given) { return name_of_tracker(given.param); });
+
+// A thread's persist leaves another's stores out, a process's takes them; scan refuses rather than take too much.
+TEST_P(Scopes, ThreadAndProcess) {
+  Region& region = world_.open("a", kSize);
+  put(region, 0, 1);
+  std::thread([&] { put(region, kPageBytes, 2); }).join();
+  if (GetParam() == TrackerKind::scan) {
+    EXPECT_EQ(persist(region, Scope::thread).category, Errc::unsupported);
+    EXPECT_NE(last_error_text().find("fault"), std::string::npos);
+  } else {
+    ASSERT_OK(persist(region, Scope::thread));
+  }
+  world_.crash();
+  Region& again = world_.open("a");
+  EXPECT_EQ(get(again, 0), GetParam() == TrackerKind::scan ? 0u : 1u);
+  EXPECT_EQ(get(again, kPageBytes), 0u);
+  put(again, 0, 3);
+  std::thread([&] { put(again, kPageBytes, 4); }).join();
+  ASSERT_OK(persist(again, Scope::process));
+  world_.crash();
+  Region& last = world_.open("a");
+  EXPECT_EQ(get(last, 0), 3u);
+  EXPECT_EQ(get(last, kPageBytes), 4u);
+}
+
+// An asynchronous persist becomes durable by itself; a ticket that is durable is waited for in no time.
+TEST_P(Scopes, AsynchronousPersistsBecomeDurable) {
+  Region& region = world_.open("a", kSize);
+  const int fd = ::eventfd(0, EFD_CLOEXEC);
+  world_.store().set_durable_eventfd(fd);
+  put(region, 8, 1);
+  const Lsn end = must(capture(region));
+  world_.store().flush_soon(end);
+  put(region, 8, 2);  // in flight or not, this is not in it
+  while (world_.store().log().durable_lsn() < end) {
+    pollfd ready{fd, POLLIN, 0};
+    ASSERT_EQ(::poll(&ready, 1, 10'000), 1) << "the eventfd was not raised";
+    std::uint64_t count = 0;
+    ASSERT_EQ(::read(fd, &count, sizeof count), 8);
+  }
+  ASSERT_OK(world_.store().sync(end));
+  world_.store().set_durable_eventfd(-1);
+  ::close(fd);
+  world_.crash();
+  EXPECT_EQ(get(world_.open("a"), 8), 1u);
+}
+
+// Within a window captures share their flushes; waiting for one ends the waiting of all before it.
+TEST_P(Scopes, AWindowGathersCaptures) {
+  StoreOptions options = tiny_options();
+  options.log.batch_bytes = 64 * kKiB;
+  RegionWorld world(GetParam(), options);
+  Store& store = world.store();
+  store.set_flush_window({60'000, 1ull << 30});
+  Region& region = world.open("a", kSize);
+  const std::uint64_t batches = store.log().counters().batches.load();
+  Lsn end;
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    put(region, 8 * i, i);
+    end = must(capture(region));
+    store.flush_soon(end);
+  }
+  EXPECT_LT(store.log().durable_lsn(), end) << "a window of a minute was over at once";
+  ASSERT_OK(store.sync(end));
+  EXPECT_EQ(store.log().counters().batches.load(), batches + 1);
+  // Bytes end the window too, and so does setting another.
+  store.set_flush_window({60'000, 1});
+  put(region, 8, 7);
+  end = must(capture(region));
+  store.flush_soon(end);
+  while (store.log().durable_lsn() < end) std::this_thread::yield();
+  store.set_flush_window({60'000, 1ull << 30});
+  put(region, 8, 8);
+  end = must(capture(region));
+  store.flush_soon(end);
+  store.set_flush_window({0, 1});
+  while (store.log().durable_lsn() < end) std::this_thread::yield();
+}
+
+// Memory goes back to the last capture, and is tracked as before from there.
+TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
+  Region& region = world_.open("a", kSize);
+  put(region, 0, 1);
+  put(region, 5 * kPageBytes, 1);
+  ASSERT_OK(persist(region, Scope::usual));
+  for (int round = 0; round < 3; ++round) {
+    put(region, 0, 2);
+    put(region, 8, 2);
+    put(region, 7 * kPageBytes, 2);
+    ASSERT_OK(rollback(region));
+    EXPECT_EQ(get(region, 0), 1u);
+    EXPECT_EQ(get(region, 8), 0u);
+    EXPECT_EQ(get(region, 7 * kPageBytes), 0u);
+    EXPECT_EQ(get(region, 5 * kPageBytes), 1u);
+  }
+  const std::uint64_t frames = world_.frames();
+  ASSERT_OK(persist(region, Scope::process));
+  EXPECT_EQ(world_.frames(), frames) << "something was left to persist";
+  put(region, 8, 3);
+  ASSERT_OK(persist(region, Scope::usual));
+  world_.crash();
+  EXPECT_EQ(get(world_.open("a"), 0), 1u);
+  EXPECT_EQ(get(world_["a"], 8), 3u);
+}
+
+// A thread rolls back its own stores.
+TEST_P(Scopes, RollbackOfAThread) {
+  if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  Region& region = world_.open("a", kSize);
+  put(region, 0, 1);
+  std::thread([&] {
+    put(region, kPageBytes, 2);
+    EXPECT_OK(rollback(region, Scope::thread));
+    EXPECT_EQ(get(region, kPageBytes), 0u);
+  }).join();
+  EXPECT_EQ(get(region, 0), 1u);
+  ASSERT_OK(persist(region, Scope::thread));
+  world_.crash();
+  EXPECT_EQ(get(world_.open("a"), 0), 1u);
+}
+
+// Memory that is given back is read again, with what was captured in it; what was not stays as it is.
+TEST_P(Scopes, ReleasedMemoryComesBack) {
+  Region& region = world_.open("a", kSize);
+  for (std::uint64_t page = 0; page < 32; ++page) put(region, page * kPageBytes, page + 1);
+  ASSERT_OK(persist(region, Scope::usual));
+  put(region, 3 * kPageBytes + 8, 99);
+  ASSERT_OK(region.release_clean());
+  for (std::uint64_t page = 0; page < 32; ++page) ASSERT_EQ(get(region, page * kPageBytes), page + 1);
+  EXPECT_EQ(get(region, 3 * kPageBytes + 8), 99u);
+  put(region, 9 * kPageBytes, 98);
+  ASSERT_OK(persist(region, Scope::usual));
+  world_.crash();
+  Region& again = world_.open("a");
+  EXPECT_EQ(get(again, 3 * kPageBytes + 8), 99u);
+  EXPECT_EQ(get(again, 9 * kPageBytes), 98u);
+  EXPECT_EQ(get(again, 10 * kPageBytes), 11u);
+}
+
+// A capture too large for the log is undone: everything is stored still, and can be rolled back or persisted in parts.
+TEST_P(Scopes, WhatDoesNotFitStays) {
+  Region& region = world_.open("a", 4 * kMiB);
+  put(region, 8, 1);
+  ASSERT_OK(persist(region, Scope::usual));
+  for (std::uint64_t page = 0; page < 1024; ++page) {
+    for (std::uint64_t word = 0; word < 512; ++word) put(region, page * kPageBytes + 8 * word, 7);
+  }
+  ASSERT_EQ(persist(region, Scope::usual).category, Errc::full) << last_error_text();
+  EXPECT_EQ(get(region, 8), 7u);
+  ASSERT_EQ(persist(region, Scope::usual).category, Errc::full) << last_error_text();
+  ASSERT_OK(rollback(region));
+  EXPECT_EQ(get(region, 8), 1u);
+  EXPECT_EQ(get(region, 16), 0u);
+  put(region, 16, 2);
+  ASSERT_OK(persist(region, Scope::usual));
+  world_.crash();
+  EXPECT_EQ(get(world_.open("a"), 8), 1u);
+  EXPECT_EQ(get(world_["a"], 16), 2u);
+}
+
+// A forked child reads and stores to its own copy; whatever it asks of the store is refused, and the parent goes on.
+TEST_P(Scopes, AForkedChildLeavesTheStoreAlone) {
+  Region& region = world_.open("a", kSize);
+  put(region, 0, 1);
+  world_.store().flush_soon(must(capture(region)));  // so that both threads of the store run
+  put(region, 8, 2);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool reads = get(region, 0) == 1 && get(region, 8) == 2;
+    const std::uint64_t value = 77;
+    std::memcpy(region.address() + 16, &value, sizeof value);
+    (void)region.touch(region.address() + 16, sizeof value);
+    const bool refused = persist(region, Scope::process).category == Errc::invalid &&
+                         world_.store().checkpoint().category == Errc::invalid &&
+                         world_.store().close().category == Errc::invalid;
+    world_.close("a");
+    ::_exit(reads && refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(get(region, 16), 0u);
+  ASSERT_OK(persist(region, Scope::usual));
+  world_.crash();
+  EXPECT_EQ(get(world_.open("a"), 8), 2u);
+  EXPECT_EQ(get(world_["a"], 16), 0u);
+}
+
+// Threads persist their own pages of one region all at once; each finds its own last state again.
+TEST_P(Scopes, ManyThreadsPersistTheirOwn) {
+  if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  Region& region = world_.open("a", kSize);
+  constexpr std::uint64_t kThreads = 8;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&region, t] {
+      for (std::uint64_t i = 1; i <= 50; ++i) {
+        put(region, t * 4 * kPageBytes, i);
+        put(region, (t * 4 + 2) * kPageBytes + 8, i);
+        EXPECT_OK(persist(region, i % 5 == 0 ? Scope::usual : Scope::thread));
+      }
+      put(region, t * 4 * kPageBytes, 999);  // not persisted
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  world_.crash();
+  Region& again = world_.open("a");
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    EXPECT_EQ(get(again, t * 4 * kPageBytes), 50u);
+    EXPECT_EQ(get(again, (t * 4 + 2) * kPageBytes + 8), 50u);
+  }
+}
+
+}  // namespace
+}  // namespace memlith::test
