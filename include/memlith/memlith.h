@@ -158,6 +158,45 @@ typedef struct memlith_store_info {
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);
 
+/* What a store is doing: counts since it was opened, and times. */
+typedef struct memlith_stats {
+  uint64_t struct_size; /* set by the caller */
+  uint64_t process;     /* that has it open for writing */
+  uint64_t opened_ns;   /* since 1970 */
+  uint64_t persists;    /* synchronous; their times from the call until durable, to 6 %: */
+  uint64_t persist_p50_ns;
+  uint64_t persist_p99_ns;
+  uint64_t persist_p999_ns;
+  uint64_t persist_max_ns;
+  uint64_t captures; /* asynchronous persists; their times from the call until it returned: */
+  uint64_t capture_p50_ns;
+  uint64_t capture_p99_ns;
+  uint64_t capture_p999_ns;
+  uint64_t capture_max_ns;
+  uint64_t frames;              /* commits, */
+  uint64_t batches;             /* the writes + flushes they took, */
+  uint64_t captured_bytes;      /* the bytes of memory in them, */
+  uint64_t captured_pages;      /* the pages those lie in, */
+  uint64_t last_captured_pages; /* of the last commit alone, */
+  uint64_t logged_bytes; /* the bytes written to the log for them: / captured_bytes = write amplification of the log */
+  uint64_t log_bytes;
+  uint64_t log_used_bytes;
+  uint64_t durable_lsn;
+  uint64_t checkpoints;
+  uint64_t home_bytes;             /* what they wrote home */
+  uint64_t checkpoint_done_bytes;  /* of the log, by the one that runs now */
+  uint64_t checkpoint_total_bytes; /* 0: none runs */
+  uint64_t poisoned;
+} memlith_stats;
+
+/* Of a store that this process has open. Errors: INVALID, READ_ONLY. */
+MEMLITH_API int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* stats);
+
+/* Of a store that another process has open, from a page of memory that it keeps beside the store. Takes no lock and disturbs
+ * nobody; numbers may be a moment old, and those of a process that was killed stay until the next one opens the store.
+ * Errors: NOT_FOUND (nobody has it open for writing), INCOMPATIBLE. */
+MEMLITH_API int32_t memlith_stat(const char* path, memlith_stats* stats);
+
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
 /* How memlith learns what was stored. */

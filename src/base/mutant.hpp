@@ -59,6 +59,8 @@
   X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
   X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \
+  X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                    \
+  X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                          \
   X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")      \
   X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")       \
   X(persist_does_not_wait, region, "a persist returns before its commit is durable")                              \

@@ -142,23 +142,69 @@ Status check_store_options(const memlith_store_options& given) {
   return kOk;
 }
 
+memlith_stats stats_of(const StatsPage& page) {
+  const auto value = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
+  memlith_stats stats{};
+  stats.process = page.process;
+  stats.opened_ns = page.opened_ns;
+  stats.persists = page.persists.count();
+  stats.persist_p50_ns = page.persists.percentile_ns(0.5);
+  stats.persist_p99_ns = page.persists.percentile_ns(0.99);
+  stats.persist_p999_ns = page.persists.percentile_ns(0.999);
+  stats.persist_max_ns = page.persists.percentile_ns(1);
+  stats.captures = page.captures.count();
+  stats.capture_p50_ns = page.captures.percentile_ns(0.5);
+  stats.capture_p99_ns = page.captures.percentile_ns(0.99);
+  stats.capture_p999_ns = page.captures.percentile_ns(0.999);
+  stats.capture_max_ns = page.captures.percentile_ns(1);
+  stats.frames = value(page.frames);
+  stats.batches = value(page.batches);
+  stats.captured_bytes = value(page.captured_bytes);
+  stats.captured_pages = value(page.captured_pages);
+  stats.last_captured_pages = value(page.last_captured_pages);
+  stats.logged_bytes = value(page.logged_bytes);
+  stats.log_bytes = value(page.log_bytes);
+  stats.log_used_bytes = value(page.log_used_bytes);
+  stats.durable_lsn = value(page.durable_lsn);
+  stats.checkpoints = value(page.checkpoints);
+  stats.home_bytes = value(page.home_bytes);
+  stats.checkpoint_done_bytes = value(page.checkpoint_done_bytes);
+  stats.checkpoint_total_bytes = value(page.checkpoint_total_bytes);
+  stats.poisoned = value(page.poisoned);
+  return stats;
+}
+
+// Where a store at `path` lies: the volume, and in it the file of a one-file store.
+struct Place {
+  std::unique_ptr<Volume> volume;
+  std::string file_name;
+};
+
 // A folder store's volume is its folder; a one-file store's is the folder that holds the file.
-Status open_store(const char* path, StoreKind kind, StoreOptions options, std::unique_ptr<memlith_store>& result) {
+Result<Place> place_of(const char* path, StoreKind kind) {
   MEMLITH_TRY(need(path, "path"));
   if (*path == 0) return fail(Errc::invalid, Detail::argument, "the path is empty");
+  if (kind == StoreKind::folder) return Place{make_posix_volume(path), ""};
+  const std::filesystem::path whole(path);
+  std::string file_name = whole.filename().string();
+  if (file_name.empty() || file_name == "." || file_name == "..") {
+    return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
+  }
+  const std::filesystem::path folder = whole.parent_path();
+  return Place{make_posix_volume(folder.empty() ? "." : folder.string()), std::move(file_name)};
+}
+
+StoreKind kind_at(const char* path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? StoreKind::folder : StoreKind::one_file;
+}
+
+Status open_store(const char* path, StoreKind kind, StoreOptions options, std::unique_ptr<memlith_store>& result) {
+  MEMLITH_TRY_ASSIGN(Place place, place_of(path, kind));
   auto store = std::make_unique<memlith_store>();
   options.kind = kind;
-  if (kind == StoreKind::one_file) {
-    const std::filesystem::path whole(path);
-    options.file_name = whole.filename().string();
-    if (options.file_name.empty() || options.file_name == "." || options.file_name == "..") {
-      return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
-    }
-    const std::filesystem::path folder = whole.parent_path();
-    store->volume = make_posix_volume(folder.empty() ? "." : folder.string());
-  } else {
-    store->volume = make_posix_volume(path);
-  }
+  options.file_name = std::move(place.file_name);
+  store->volume = std::move(place.volume);
   MEMLITH_TRY_ASSIGN(store->store, Store::open(*store->volume, std::move(options)));
   result = std::move(store);
   return kOk;
@@ -236,6 +282,7 @@ Result<std::span<Region* const>> regions_of(memlith_region* const* regions, std:
 
 // Without a ticket to fill, waits.
 Status persist(memlith_store& store, std::span<Region* const> regions, std::uint32_t scope, std::uint64_t* ticket) {
+  const auto begin = std::chrono::steady_clock::now();
   if (ticket == nullptr) {
     MEMLITH_TRY(Region::persist(regions, static_cast<Scope>(scope)));
   } else {
@@ -243,6 +290,9 @@ Status persist(memlith_store& store, std::span<Region* const> regions, std::uint
     *ticket = end.value;
     store.store->flush_soon(end);
   }
+  const auto took = std::chrono::steady_clock::now() - begin;
+  StatsPage& page = *store.store->stats();
+  (ticket == nullptr ? page.persists : page.captures).add(static_cast<std::uint64_t>(took.count()));
   return store.memory_max_bytes == 0 ? kOk : keep_to_memory(store);
 }
 
@@ -345,6 +395,32 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.one_file = inner.one_file() ? 1 : 0;
     info.direct_io = log.device().caps().direct ? 1 : 0;
     return write_info(target, info);
+  });
+}
+
+int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    const StatsPage* const page = store->store->stats();
+    if (page == nullptr) return fail(Errc::read_only, Detail::open, "a store that is only read has no statistics");
+    store->store->publish_stats();
+    memlith_stats stats = stats_of(*page);
+    return write_info(target, stats);
+  });
+}
+
+int32_t memlith_stat(const char* path, memlith_stats* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(path, "path"));
+    const StoreKind kind = kind_at(path);
+    MEMLITH_TRY_ASSIGN(const Place place, place_of(path, kind));
+    const auto memory = look_at_stats(*place.volume, Store::stats_name(kind, place.file_name));
+    if (!memory.ok() && memory.error().category == Errc::not_found) {
+      return fail(Errc::not_found, Detail::open, "{}: nobody has a store open for writing there", path);
+    }
+    MEMLITH_TRY(memory.status());
+    memlith_stats stats = stats_of(*reinterpret_cast<const StatsPage*>((*memory)->data()));
+    return write_info(target, stats);
   });
 }
 
@@ -540,11 +616,9 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     MEMLITH_TRY(need(path, "path"));
     StoreOptions options;
     options.read_only = true;
-    std::error_code ignored;
-    const bool folder = std::filesystem::is_directory(path, ignored);
     std::unique_ptr<memlith_store> store;
     // A read-only open reads and checks everything that there is to check, and keeps the result in memory.
-    MEMLITH_TRY(open_store(path, folder ? StoreKind::folder : StoreKind::one_file, std::move(options), store));
+    MEMLITH_TRY(open_store(path, kind_at(path), std::move(options), store));
     const Store& inner = *store->store;
     memlith_report report{};
     report.frames = inner.counters().replayed_frames;

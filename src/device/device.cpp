@@ -1,8 +1,11 @@
 #include "device/device.hpp"
 
+#include <cstring>
 #include <vector>
 
+#include "base/buffer.hpp"
 #include "base/mutant.hpp"
+#include "device/volume.hpp"
 
 namespace memlith::core {
 
@@ -43,6 +46,33 @@ class SerialQueue final : public IoQueue {
 };
 
 }  // namespace
+
+// ---- shared memory ----------------------------------------------------------------------------------------------
+
+namespace {
+
+class PrivateMemory final : public SharedMemory {
+ public:
+  explicit PrivateMemory(AlignedBuffer buffer) : buffer_(std::move(buffer)) {}
+  [[nodiscard]] std::byte* data() const override { return buffer_.data(); }
+
+ private:
+  AlignedBuffer buffer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SharedMemory>> Volume::make_shared_memory(std::string_view, std::uint64_t bytes) {
+  MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(bytes));
+  std::memset(buffer.data(), 0, buffer.size());
+  return std::unique_ptr<SharedMemory>(std::make_unique<PrivateMemory>(std::move(buffer)));
+}
+
+Result<std::unique_ptr<SharedMemory>> Volume::open_shared_memory(std::string_view name, std::uint64_t) {
+  return fail(Errc::not_found, Detail::open, "{}: this volume shares no memory", path_of(name));
+}
+
+// ---- queues -----------------------------------------------------------------------------------------------------
 
 std::unique_ptr<IoQueue> Device::make_queue(std::uint32_t depth) { return std::make_unique<SerialQueue>(*this, depth); }
 

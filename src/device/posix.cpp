@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -307,10 +308,28 @@ class PosixDevice final : public Device {
 
 class PosixLock final : public VolumeLock {
  public:
-  explicit PosixLock(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  explicit PosixLock(Descriptor descriptor) : descriptor_(std::move(descriptor)), process_(::getpid()) {}
+  // A forked child shares the lock: it outlives our descriptor if we do not drop it, and must not be dropped by the child.
+  ~PosixLock() override {
+    if (process_ == ::getpid()) (void)::flock(descriptor_.get(), LOCK_UN);
+  }
 
  private:
-  Descriptor descriptor_;  // closing it drops the lock
+  Descriptor descriptor_;
+  pid_t process_;
+};
+
+class MappedFile final : public SharedMemory {
+ public:
+  MappedFile(void* memory, std::uint64_t bytes) : memory_(memory), bytes_(bytes) {}
+  ~MappedFile() override { ::munmap(memory_, bytes_); }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(memory_); }
+
+ private:
+  void* memory_;
+  std::uint64_t bytes_;
 };
 
 class PosixVolume final : public Volume {
@@ -379,6 +398,33 @@ class PosixVolume final : public Volume {
   }
 
   Status sync_folder(std::string_view name) override { return sync_path(path_of(name)); }
+
+  Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes) override {
+    const std::string path = path_of(name);
+    (void)::unlink(path.c_str());  // whoever still looks at an earlier one keeps it
+    Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    // With its space allocated, or a full disk would show as SIGBUS at a counter.
+    if (descriptor.get() >= 0 && ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes)) == 0) {
+      void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
+      if (memory != MAP_FAILED) return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes));
+    }
+    if (descriptor.get() >= 0) (void)::unlink(path.c_str());
+    return Volume::make_shared_memory(name, bytes);
+  }
+
+  Result<std::unique_ptr<SharedMemory>> open_shared_memory(std::string_view name, std::uint64_t bytes) override {
+    const std::string path = path_of(name);
+    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (descriptor.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
+    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
+    struct stat info{};
+    if (::fstat(descriptor.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) < bytes) {
+      return fail(Errc::incompatible, Detail::open, "{}: {} bytes are too few", path, info.st_size);
+    }
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+    if (memory == MAP_FAILED) return fail_errno(errno, Detail::open, "{}: cannot map it", path);
+    return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes));
+  }
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
     const std::string path = path_of(name);

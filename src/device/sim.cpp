@@ -144,8 +144,7 @@ void SimMedium::step() {
       break;
     case SimOp::failed_flush:
       if (record.bytes != 0) break;  // nothing came of it
-      std::erase_if(pending_,
-                    [&](const Item& item) { return item.file == record.file && !is_name_change(item.op); });
+      std::erase_if(pending_, [&](const Item& item) { return item.file == record.file && !is_name_change(item.op); });
       break;
     case SimOp::flush:
     case SimOp::sync_folder: {

@@ -60,10 +60,10 @@ struct SimTrace {
 // What a power cut does with an unflushed item. The last three are for sectors of writes only.
 enum class SimFate : std::uint8_t {
   kept,
-  lost,            // the medium has what it had before
-  garbage,         // neither the old bytes nor the new ones
-  elsewhere,       // written at SimChoice::offset of the same file instead of its own place
-  elsewhere_too,   // written at both places
+  lost,           // the medium has what it had before
+  garbage,        // neither the old bytes nor the new ones
+  elsewhere,      // written at SimChoice::offset of the same file instead of its own place
+  elsewhere_too,  // written at both places
 };
 
 struct SimChoice {
@@ -129,7 +129,7 @@ struct SimFaults {
 
   void plan(Kind kind, std::uint64_t nth, bool for_ever = false);  // nth from 0
   [[nodiscard]] std::uint64_t fired(Kind kind) const { return fired_[static_cast<std::size_t>(kind)]; }
-  [[nodiscard]] std::uint64_t fired() const;  // of all kinds
+  [[nodiscard]] std::uint64_t fired() const;                                                           // of all kinds
   [[nodiscard]] std::uint64_t seen(Kind kind) const { return seen_[static_cast<std::size_t>(kind)]; }  // chances so far
   [[nodiscard]] std::uint64_t planned() const { return planned_; }
   [[nodiscard]] bool strikes(Kind kind);

@@ -24,6 +24,13 @@ class VolumeLock {
   virtual ~VolumeLock() = default;
 };
 
+// Memory that other processes may look at, zeros at first. For what nobody has to rely on.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  [[nodiscard]] virtual std::byte* data() const = 0;
+};
+
 class Volume {
  public:
   virtual ~Volume() = default;
@@ -38,6 +45,11 @@ class Volume {
 
   // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
   virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
+
+  // A file of this name, in the place of one that is there, mapped; private memory where that cannot be.
+  virtual Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes);
+  // Somebody else's, read-only.
+  virtual Result<std::unique_ptr<SharedMemory>> open_shared_memory(std::string_view name, std::uint64_t bytes);
 
   // For messages.
   [[nodiscard]] virtual std::string path_of(std::string_view name) const = 0;

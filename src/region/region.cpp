@@ -191,6 +191,7 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 }
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
+  if (MEMLITH_MUTANT(wrong_scope)) return kAllThreads;
   if (scope == Scope::process || (scope == Scope::usual && !usual_is_thread_)) return kAllThreads;
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
@@ -342,6 +343,7 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
 }
 
 Status Region::roll_back(ThreadNumber thread) {
+  if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
   stored_.clear();
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);

@@ -74,8 +74,12 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   if (store->read_only()) return store;
   MEMLITH_TRY(store->leave_holder_note());
   store->process_ = ::getpid();
+  MEMLITH_TRY_ASSIGN(store->stats_,
+                     LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name)));
+  store->publish_stats();
   Store* const self = store.get();
   store->log_->set_on_durable([self] {
+    self->publish_stats();
     const int fd = self->durable_eventfd_.load(std::memory_order_relaxed);
     if (fd >= 0) (void)::eventfd_write(fd, 1);
   });
@@ -242,7 +246,7 @@ Status Store::check_before_create() {
   MEMLITH_TRY(volume_.make_folder(""));
   MEMLITH_TRY_ASSIGN(const auto names, volume_.list(""));
   for (const std::string& name : names) {
-    if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found") continue;
+    if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found" || name == "stats") continue;
     return fail(Errc::invalid, Detail::open,
                 "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new "
                 "store",

@@ -70,8 +70,34 @@ Status Store::close() {
     }
   }
   MEMLITH_TRY(log_->close(client_bytes()));
+  stats_.reset();
+  (void)volume_.remove(stats_name(options_.kind, options_.file_name));  // tells of an open store; no harm if it stays
   lock_ = nullptr;
   return kOk;
+}
+
+// ---- statistics --------------------------------------------------------------------------------------------------
+
+std::string Store::stats_name(StoreKind kind, const std::string& file_name) {
+  return LiveStats::name_beside(kind == StoreKind::one_file ? file_name + ".memlith" : "log");
+}
+
+void Store::publish_stats() const {
+  if (!stats_.has_value()) return;
+  StatsPage& page = **stats_;
+  const auto copy = [](Counter& to, std::uint64_t value) { to.store(value, std::memory_order_relaxed); };
+  copy(page.frames, log_->counters().frames.load(std::memory_order_relaxed));
+  copy(page.batches, log_->counters().batches.load(std::memory_order_relaxed));
+  copy(page.logged_bytes, log_->counters().bytes.load(std::memory_order_relaxed));
+  copy(page.captured_bytes, counters_.captured_bytes.load(std::memory_order_relaxed));
+  copy(page.captured_pages, counters_.captured_pages.load(std::memory_order_relaxed));
+  copy(page.last_captured_pages, counters_.last_captured_pages.load(std::memory_order_relaxed));
+  copy(page.checkpoints, counters_.checkpoints.load(std::memory_order_relaxed));
+  copy(page.home_bytes, counters_.home_bytes.load(std::memory_order_relaxed));
+  copy(page.log_bytes, log_->capacity_bytes());
+  copy(page.log_used_bytes, log_->used_bytes());
+  copy(page.durable_lsn, log_->durable_lsn().value);
+  copy(page.poisoned, log_->poisoned() ? 1 : 0);
 }
 
 // ---- homes -----------------------------------------------------------------------------------------------------
@@ -270,12 +296,18 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
   const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
   std::uint64_t data_bytes = sizes.size() * size_record_bytes;
   std::uint64_t captured = 0;
-  for (const Extent& extent : extents) captured += extent.bytes;
+  std::uint64_t pages = 0;
+  for (const Extent& extent : extents) {
+    captured += extent.bytes;
+    pages += (extent.offset + extent.bytes - 1) / kPageBytes - extent.offset / kPageBytes + 1;
+  }
   data_bytes += captured;
   const std::uint64_t count = extents.size() + sizes.size();
   const std::uint64_t payload = sizeof(CommitHeader) + count * sizeof(ExtentRecord) + data_bytes;
   MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(payload, kFrameKindCommit, will_sync));
   counters_.captured_bytes.fetch_add(captured, std::memory_order_relaxed);
+  counters_.captured_pages.fetch_add(pages, std::memory_order_relaxed);
+  counters_.last_captured_pages.store(pages, std::memory_order_relaxed);
 
   // The sizes go first, so that the caller's bytes follow everything that is written here.
   const CommitHeader header{static_cast<std::uint32_t>(count), 0};
@@ -382,6 +414,17 @@ Status Store::checkpoint_locked() {
   const LogPosition from = log_->tail();
   const LogPosition to = log_->durable();
   if (from == to) return kOk;
+  // Shows how far it is, and that it is over in whatever way.
+  struct Progress {
+    StatsPage* page;
+    ~Progress() {
+      if (page != nullptr) page->checkpoint_total_bytes.store(0, std::memory_order_relaxed);
+    }
+  } const progress{stats()};
+  if (progress.page != nullptr) {
+    progress.page->checkpoint_done_bytes.store(0, std::memory_order_relaxed);
+    progress.page->checkpoint_total_bytes.store(bytes_between(from.lsn, to.lsn), std::memory_order_relaxed);
+  }
   LogReader reader = log_->reader(from, to.lsn);
   while (reader.position().lsn < to.lsn) {
     MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
@@ -390,7 +433,11 @@ Status Store::checkpoint_locked() {
                   log_device_->path(), reader.position().lsn.value, reader.why());
     }
     const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
-    if (!missed) MEMLITH_TRY(gather(*frame));
+    if (!missed)
+      if (progress.page != nullptr) {
+        progress.page->checkpoint_done_bytes.store(bytes_between(from.lsn, frame->lsn), std::memory_order_relaxed);
+      }
+    MEMLITH_TRY(gather(*frame));
     if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
   }
   MEMLITH_ASSERT(reader.position() == to);
@@ -406,6 +453,7 @@ Status Store::checkpoint_locked() {
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(flush_homes());
   MEMLITH_TRY(log_->trim(to, client_bytes()));
   counters_.checkpoints.fetch_add(1, std::memory_order_relaxed);
+  publish_stats();
   trigger_lsn_.store(to.lsn.value + log_->capacity_bytes() / 2, std::memory_order_relaxed);
   return kOk;
 }

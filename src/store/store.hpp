@@ -24,10 +24,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/mutant.hpp"
 #include "device/volume.hpp"
 #include "log/log.hpp"
 #include "store/format.hpp"
 #include "store/overlay.hpp"
+#include "store/stats.hpp"
 
 namespace memlith::core {
 
@@ -76,6 +78,8 @@ struct SizeChange {
 
 struct StoreCounters {
   std::atomic<std::uint64_t> captured_bytes{0};
+  std::atomic<std::uint64_t> captured_pages{0};
+  std::atomic<std::uint64_t> last_captured_pages{0};
   std::atomic<std::uint64_t> checkpoints{0};
   std::atomic<std::uint64_t> home_bytes{0};
   std::uint64_t replayed_frames = 0;  // constant after open
@@ -112,6 +116,7 @@ class Store {
                                    bool will_sync = true);
   void finished(Lsn end);  // after writer.finish(): wakes the checkpoint when the log has filled up
   Status sync(Lsn lsn) {
+    if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
     MEMLITH_TRY(check_process());
     return log_->sync(lsn);
   }
@@ -138,6 +143,10 @@ class Store {
   [[nodiscard]] const Log& log() const { return *log_; }
   [[nodiscard]] bool was_clean() const { return was_clean_; }
   [[nodiscard]] const StoreCounters& counters() const { return counters_; }
+  // Null in a read-only store. Histograms are the caller's to fill; counters follow with publish_stats().
+  [[nodiscard]] StatsPage* stats() const { return stats_.has_value() ? &**stats_ : nullptr; }
+  void publish_stats() const;
+  [[nodiscard]] static std::string stats_name(StoreKind kind, const std::string& file_name);
   [[nodiscard]] std::string path() const { return volume_.path_of(one_file() ? options_.file_name : ""); }
 
   // The bytes of an object as they are at home, for tests and verification.
@@ -237,6 +246,7 @@ class Store {
   int process_ = 0;
 
   StoreCounters counters_;
+  std::optional<LiveStats> stats_;
 };
 
 }  // namespace memlith::core

@@ -45,11 +45,12 @@ void write_row(const Cells& cells) {
 void write_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
-  write_line(fmt::
-                 format("compared: memlith_persist() with pwrite + fdatasync of as many bytes to a preallocated file;"
-                        " both durable (write + flush), {}; regions of {} MiB",
-                        arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn",
-                        arguments.region_mib));
+  write_line(fmt::format("compared: {} with pwrite + fdatasync of {} to a preallocated file, {}; regions of {} MiB",
+                         arguments.asynchronous ? "memlith_persist_async() until captured, not durable yet,"
+                                                : "memlith_persist(), durable,",
+                         arguments.raw_whole_pages ? "the whole pages" : "as many bytes",
+                         arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn",
+                         arguments.region_mib));
   write_line("timed: stores = stores + persist; touch = memlith_touch + persist; persist = the call alone");
   write_line("raw: interleaved with memlith; alone: raw before there was a store, with no checkpoint beside it");
   Cells titles;
@@ -116,6 +117,8 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
           {"raw_bytes", line.raw_bytes},
           {"scope", name_of(line.shape.scope)},
           {"includes_stores", line.shape.scope == Scope::stores},
+          {"asynchronous", line.shape.asynchronous},
+          {"raw_whole_pages", arguments.raw_whole_pages},
           {"tracker_detail", line.tracker_detail},
           {"rounds", line.rounds},
           {"alternations", line.alternations},
@@ -140,7 +143,7 @@ MaybeFailure check(const BenchPersistArguments& arguments) {
 
 Result<std::vector<RawWriter>> make_raws(const BenchPersistArguments& arguments, const ScratchFolder& scratch) {
   const std::uint64_t pages_max = *std::max_element(arguments.pages.begin(), arguments.pages.end());
-  const std::uint64_t round_bytes_max = pages_max * arguments.bytes_per_page;
+  const std::uint64_t round_bytes_max = pages_max * (arguments.raw_whole_pages ? kPageBytes : arguments.bytes_per_page);
   const std::uint64_t raw_bytes = std::max(kRawFileBytes, 5 * round_bytes_max);
   const std::uint64_t thread_bytes = arguments.region_mib * kMiB + raw_bytes;
   const std::uint64_t store_bytes = kStoreSlackBytes + arguments.log_mib * kMiB;
@@ -173,6 +176,7 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
   shape.bytes_per_page = arguments.bytes_per_page;
   shape.tracker = tracker_of(tracker);
   shape.scope = resolve_scope(arguments.scope, shape.tracker);
+  shape.asynchronous = arguments.asynchronous;
   bool first = true;
   for (const std::uint64_t pages : arguments.pages) {
     shape.pages = pages;

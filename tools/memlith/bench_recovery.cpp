@@ -124,7 +124,7 @@ MaybeFailure write_without_closing(const std::string& path, const Sizes& sizes, 
 
   RoundShape shape;
   shape.pages = kPagesPerPersist;
-  Workload workload(*region, shape, repetition);
+  Workload workload(store, *region, shape, repetition);
   if (repetition == 0) {
     if (MaybeFailure failure = workload.fill()) return failure;
   }

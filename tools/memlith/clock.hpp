@@ -1,4 +1,4 @@
-// The clock of all measurements: CLOCK_MONOTONIC in nanoseconds.
+// The clock of all measurements: CLOCK_MONOTONIC in nanoseconds; and the calendar's.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,13 @@ inline constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 inline std::uint64_t now_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// Of the calendar's clock, to say how long ago something was.
+inline std::uint64_t now_since_1970_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
   return static_cast<std::uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(time.tv_nsec);
 }
 

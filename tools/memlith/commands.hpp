@@ -22,6 +22,15 @@ struct StoreArguments {
 [[nodiscard]] MaybeFailure run_verify(const StoreArguments& arguments);
 [[nodiscard]] MaybeFailure run_recover(const StoreArguments& arguments);
 
+struct StatArguments {
+  std::string path;
+  bool watch = false;
+  double interval_s = 1;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
+
 // What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
 // stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
 enum class Scope : std::uint8_t { usual, stores, touch, persist };
@@ -37,6 +46,8 @@ struct BenchPersistArguments {
   double seconds = 2;
   std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
   Scope scope = Scope::usual;
+  bool asynchronous = false;
+  bool raw_whole_pages = false;
   Format format = Format::text;
 };
 

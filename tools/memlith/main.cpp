@@ -28,6 +28,7 @@ constexpr std::uint64_t kLogMibMax = 64 * 1024;
 // Everything that may be typed lands here; `run` is the command that was.
 struct CommandLine {
   StoreArguments store;
+  StatArguments stat;
   BenchPersistArguments persist;
   BenchRecoveryArguments recovery;
   BenchOpenArguments open;
@@ -64,12 +65,24 @@ void add_store_command(CLI::App& app, CommandLine& line, const char* name, const
   add_command(command, line, line.store, function);
 }
 
+void add_stat(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "stat", "Show what the process that has a store open is doing with it: persists, latencies, log, checkpoint");
+  command->add_option("STORE", line.stat.path, "A store's folder, or a file with its log FILE.memlith beside it")
+      ->required();
+  command->add_flag("--watch", line.stat.watch, "A line each interval, until interrupted or until the store is closed");
+  command->add_option("--interval", line.stat.interval_s, "Seconds between the lines of --watch")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  add_command(command, line, line.stat, run_stat);
+}
+
 void add_bench_persist(CLI::App* bench, CommandLine& line) {
   BenchPersistArguments& arguments = line.persist;
   CLI::App* command =
       bench->add_subcommand("persist",
                             "Time durable persists against raw writes and flushes of as many bytes, interleaved");
-  command->add_option("--tracker", arguments.trackers, "auto, scan, explicit, mprotect; or several: a,b")
+  command->add_option("--tracker", arguments.trackers, "auto, scan, explicit, fault; or several: a,b")
       ->delimiter(',')
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
@@ -108,6 +121,14 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
           "What a latency contains: stores (stores + persist) or persist (the call alone). "
           "Default: stores; for explicit, touch + persist")
       ->check(CLI::IsMember({"stores", "persist"}));
+  command->add_flag("--async", arguments.asynchronous,
+                    "Time memlith_persist_async, until the bytes are captured; each round then waits until they are "
+                    "durable");
+  command
+      ->add_option_function<std::string>(
+          "--raw", [&arguments](const std::string& name) { arguments.raw_whole_pages = name == "pages"; },
+          "What the raw side writes: bytes (as many as changed) or pages (the whole pages they lie in)")
+      ->check(CLI::IsMember({"bytes", "pages"}));
   add_command(command, line, arguments, run_bench_persist);
 }
 
@@ -133,7 +154,7 @@ void add_bench_open(CLI::App* bench, CommandLine& line) {
   command->add_option("--region-mib", line.open.region_mib, "Size of the region; its disk space is reserved")
       ->check(between(1, kRegionMibMax))
       ->capture_default_str();
-  command->add_option("--tracker", line.open.tracker, "auto, scan, explicit or mprotect")
+  command->add_option("--tracker", line.open.tracker, "auto, scan, explicit or fault")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
   add_command(command, line, line.open, run_bench_open);
@@ -166,6 +187,7 @@ void describe(CLI::App& app, CommandLine& line) {
   add_store_command(app, line, "verify", "Check every structure of a store; changes nothing. Exit code 2: damaged",
                     run_verify);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
+  add_stat(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure memlith on this machine");
   bench->require_subcommand(1);
   add_bench_persist(bench, line);

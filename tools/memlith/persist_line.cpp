@@ -93,7 +93,7 @@ MaybeFailure make_workloads(memlith_store* store, const BenchPersistArguments& a
     code = memlith_region_get_info(region, &info);
     if (code != MEMLITH_OK) return library_failure(code, "examining a region");
     tracker_detail.assign(info.tracker_detail, ::strnlen(info.tracker_detail, sizeof info.tracker_detail));
-    workloads.emplace_back(region, shape, kSeed + thread);
+    workloads.emplace_back(store, region, shape, kSeed + thread);
     if (MaybeFailure failure = workloads.back().fill()) return failure;
   }
   const std::int32_t code = memlith_store_checkpoint(store);
@@ -132,7 +132,8 @@ Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments,
                                          const ScratchFolder& scratch, std::vector<RawWriter>& raws) {
   PersistLine line;
   line.shape = shape;
-  for (RawWriter& raw : raws) raw.set_round_bytes(shape.bytes());
+  const std::uint64_t raw_bytes = arguments.raw_whole_pages ? shape.pages * kPageBytes : shape.bytes();
+  for (RawWriter& raw : raws) raw.set_round_bytes(raw_bytes);
   line.raw_bytes = raws.front().round_bytes();
   line.raw_direct_io = raws.front().file().direct();
 

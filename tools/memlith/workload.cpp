@@ -35,8 +35,9 @@ const char* name_of(Scope scope) {
   return "usual";
 }
 
-Workload::Workload(memlith_region* region, const RoundShape& shape, std::uint64_t seed)
-    : region_(region),
+Workload::Workload(memlith_store* store, memlith_region* region, const RoundShape& shape, std::uint64_t seed)
+    : store_(store),
+      region_(region),
       base_(static_cast<std::byte*>(memlith_region_address(region))),
       shape_(shape),
       random_(seed),
@@ -91,6 +92,11 @@ std::int32_t Workload::touch() const {
   return code;
 }
 
+std::int32_t Workload::persist() {
+  if (shape_.asynchronous) return memlith_persist_async(&region_, 1, MEMLITH_SCOPE_USUAL, &ticket_);
+  return memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
+}
+
 MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
   choose();
   std::int32_t touched = MEMLITH_OK;
@@ -100,8 +106,9 @@ MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
   const std::uint64_t start = now_ns();
   if (shape_.scope == Scope::stores) store();
   if (shape_.scope != Scope::persist) touched = touch();
-  const std::int32_t persisted = memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
+  std::int32_t persisted = persist();
   elapsed_ns = now_ns() - start;
+  if (persisted == MEMLITH_OK && shape_.asynchronous) persisted = memlith_wait(store_, ticket_);
 
   if (touched != MEMLITH_OK) return library_failure(touched, "touching the region");
   if (persisted != MEMLITH_OK) return library_failure(persisted, "persisting the region");

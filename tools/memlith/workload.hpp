@@ -27,13 +27,15 @@ struct RoundShape {
   std::uint64_t bytes_per_page = kPageBytes;
   std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
   Scope scope = Scope::touch;  // not `usual`
+  bool asynchronous = false;   // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
 };
 
 class Workload {
  public:
   // Precondition: the region has at least shape.pages pages.
-  Workload(memlith_region* region, const RoundShape& shape, std::uint64_t seed);
+  // `store` is where the region belongs.
+  Workload(memlith_store* store, memlith_region* region, const RoundShape& shape, std::uint64_t seed);
 
   // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
   [[nodiscard]] MaybeFailure fill();
@@ -50,7 +52,11 @@ class Workload {
   void store() const;
   [[nodiscard]] std::int32_t touch() const;
 
+  [[nodiscard]] std::int32_t persist();
+
+  memlith_store* store_;
   memlith_region* region_;
+  std::uint64_t ticket_ = 0;
   std::byte* base_;
   RoundShape shape_;
   Random random_;

@@ -1,0 +1,82 @@
+// The live counters of an open store, in a page of memory that other processes may look at. Floor: store.
+//
+// The page is the file "stats" in a folder store, FILE.memlith-stats beside a file; it goes when the store is closed. It is
+// advisory: nothing is recovered from it, nobody flushes it, and a store whose page cannot be made has its counters in private
+// memory. A reader believes it only as far as its magic number and version, and every number may be a moment old.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+#include "device/volume.hpp"
+
+namespace memlith::core {
+
+// Times by 16 steps to each power of two: a percentile is at most 6 % off.
+class LatencyHistogram {
+ public:
+  void add(std::uint64_t ns) { counts_[index_of(ns)].fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t count() const;
+  // The time that `share` of all take at most; 0 where there are none.
+  [[nodiscard]] std::uint64_t percentile_ns(double share) const;
+
+ private:
+  static constexpr std::size_t kSteps = 16;
+  static constexpr std::size_t kCount = 40 * kSteps;
+  static std::size_t index_of(std::uint64_t ns);
+  static std::uint64_t upper_bound_of(std::size_t index);
+  std::array<std::atomic<std::uint64_t>, kCount> counts_;
+};
+
+using Counter = std::atomic<std::uint64_t>;
+
+struct StatsPage {
+  static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
+  static constexpr std::uint32_t kVersion = 1;
+  std::atomic<std::uint64_t> magic;  // last, with release, when all is there
+  std::uint32_t version;
+  std::uint32_t process;
+  std::uint64_t opened_ns;  // since 1970
+  Counter frames;
+  Counter batches;
+  Counter captured_bytes;
+  Counter captured_pages;
+  Counter last_captured_pages;  // by the last capture
+  Counter logged_bytes;
+  Counter log_bytes;
+  Counter log_used_bytes;
+  Counter durable_lsn;
+  Counter checkpoints;
+  Counter home_bytes;
+  Counter checkpoint_done_bytes;   // of the log, by the checkpoint that runs
+  Counter checkpoint_total_bytes;  // 0: none runs
+  Counter poisoned;
+  LatencyHistogram persists;  // from the call until it is durable
+  LatencyHistogram captures;  // asynchronous persists, from the call until it returns
+};
+
+// The page of the store that this object's owner has open.
+class LiveStats {
+ public:
+  static std::string name_beside(const std::string& log_name);
+  // Never fails for want of a file.
+  static Result<LiveStats> make(Volume& volume, const std::string& name);
+  LiveStats(LiveStats&&) noexcept = default;
+  LiveStats& operator=(LiveStats&&) noexcept = default;
+  [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(memory_->data()); }
+  [[nodiscard]] StatsPage* operator->() const { return &**this; }
+
+ private:
+  explicit LiveStats(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
+  std::unique_ptr<SharedMemory> memory_;
+};
+
+// Somebody else's page. Errors: not_found, incompatible.
+Result<std::unique_ptr<SharedMemory>> look_at_stats(Volume& volume, const std::string& name);
+
+}  // namespace memlith::core

@@ -1,0 +1,107 @@
+// docs/guarantees.md, "memlith stat": the counters of an open store can be looked at from outside, and are never a danger to it.
+#include "store/stats.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/random.hpp"
+#include "support/expect.hpp"
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+// Percentiles are those of the sorted times, to a sixteenth.
+TEST(LatencyHistogram, AgreesWithSortedTimes) {
+  Random random(3);
+  for (const std::uint64_t most : {20ull, 1'000ull, 5'000'000ull, 60'000'000'000ull}) {
+    auto histogram = std::make_unique<LatencyHistogram>();
+    EXPECT_EQ(histogram->percentile_ns(0.5), 0u);
+    std::vector<std::uint64_t> times(5000);
+    for (std::uint64_t& time : times) histogram->add(time = random.below(most));
+    std::sort(times.begin(), times.end());
+    EXPECT_EQ(histogram->count(), times.size());
+    for (const double share : {0.0, 0.5, 0.9, 0.99, 0.999, 1.0}) {
+      const std::uint64_t exact = times[static_cast<std::size_t>(share * 4999)];
+      const std::uint64_t told = histogram->percentile_ns(share);
+      EXPECT_GE(told, exact) << most << " " << share;
+      EXPECT_LE(told, exact + exact / 16 + 1) << most << " " << share;
+    }
+  }
+}
+
+class Stats : public ::testing::TestWithParam<bool> {
+ protected:
+  Stats() : volume_(make_posix_volume(folder_.path() + (GetParam() ? "" : "/store"))) {
+    options_ = tiny_options();
+    if (GetParam()) {
+      options_.kind = StoreKind::one_file;
+      options_.file_name = "data";
+      std::ofstream(folder_ / "data") << std::string(8192, 'x');
+    }
+  }
+  [[nodiscard]] std::string name() const { return Store::stats_name(options_.kind, options_.file_name); }
+  [[nodiscard]] std::string path() const { return volume_->path_of(name()); }
+
+  TempFolder folder_;
+  std::unique_ptr<Volume> volume_;
+  StoreOptions options_;
+};
+INSTANTIATE_TEST_SUITE_P(Of, Stats, ::testing::Bool(),
+                         [](const auto& given) { return given.param ? "File" : "Folder"; });
+
+// There while the store is open, telling what it did; gone once it is closed.
+TEST_P(Stats, AreThereWhileTheStoreIsOpen) {
+  EXPECT_EQ(look_at_stats(*volume_, name()).error().category, Errc::not_found);
+  auto store = must(Store::open(*volume_, options_));
+  if (!GetParam()) must(store->create("a", 8192, 0, 8192));
+  const auto memory = must(look_at_stats(*volume_, name()));
+  const auto& page = *reinterpret_cast<const StatsPage*>(memory->data());
+  EXPECT_EQ(page.process, static_cast<std::uint32_t>(::getpid()));
+  const Extent extent{ObjectId{1}, 100, 8};
+  const std::uint64_t frames = page.frames.load();
+  const std::uint64_t pages = page.captured_pages.load();
+  for (int i = 0; i < 3; ++i) {
+    FrameWriter writer = must(store->begin_commit({&extent, 1}, {}));
+    writer.put("12345678", 8);
+    ASSERT_OK(store->sync(must(writer.finish())));
+  }
+  EXPECT_EQ(page.frames.load(), frames + 3);
+  EXPECT_EQ(page.captured_pages.load(), pages + 3);
+  EXPECT_EQ(page.last_captured_pages.load(), 1u);
+  EXPECT_EQ(page.durable_lsn.load(), store->log().durable_lsn().value);
+  EXPECT_GT(page.log_used_bytes.load(), 0u);
+  ASSERT_OK(store->checkpoint());
+  EXPECT_GE(page.checkpoints.load(), 1u);
+  EXPECT_EQ(page.log_used_bytes.load(), 0u);
+  EXPECT_EQ(page.checkpoint_total_bytes.load(), 0u);
+  ASSERT_OK(store->close());
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+// Rubbish in its place, or a folder, is nothing to the store; and not taken for counters.
+TEST_P(Stats, RubbishInItsPlaceIsHarmless) {
+  ASSERT_OK(must(Store::open(*volume_, options_))->close());
+  std::ofstream(path()) << "rubbish";
+  EXPECT_EQ(look_at_stats(*volume_, name()).error().category, Errc::incompatible);
+  std::ofstream(path()) << std::string(sizeof(StatsPage), 'r');
+  EXPECT_EQ(look_at_stats(*volume_, name()).error().category, Errc::incompatible);
+  {
+    auto store = must(Store::open(*volume_, options_));
+    EXPECT_TRUE(look_at_stats(*volume_, name()).ok());
+    ASSERT_OK(store->close());
+  }
+  std::filesystem::create_directory(path());
+  auto store = must(Store::open(*volume_, options_));
+  EXPECT_FALSE(look_at_stats(*volume_, name()).ok());
+  ASSERT_NE(store->stats(), nullptr);
+  ASSERT_OK(store->close());
+}
+
+}  // namespace
+}  // namespace memlith::test

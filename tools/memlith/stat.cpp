@@ -1,0 +1,149 @@
+// memlith stat STORE: what the process that has a store open is doing with it.
+//
+// Looks at the page of counters beside the store, and at nothing else: no lock is taken and nothing is opened. With --watch
+// a line each interval, of what happened in it, until interrupted or until the store is closed.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "clock.hpp"
+#include "commands.hpp"
+#include "interrupt.hpp"
+#include "memlith/memlith.h"
+#include "stats.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+Result<memlith_stats> look_at(const std::string& path) {
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  const std::int32_t code = memlith_stat(path.c_str(), &stats);
+  if (code != MEMLITH_OK) return library_failure(code, {});
+  return stats;
+}
+
+bool lives(const memlith_stats& stats) { return ::kill(static_cast<pid_t>(stats.process), 0) == 0 || errno == EPERM; }
+
+double us(std::uint64_t ns) { return static_cast<double>(ns) / 1000; }
+double number(std::uint64_t value) { return static_cast<double>(value); }
+double percent(std::uint64_t part, std::uint64_t whole) { return 100 * ratio_of(number(part), number(whole)); }
+
+std::string checkpoint_text(const memlith_stats& stats) {
+  if (stats.checkpoint_total_bytes == 0) return "none runs";
+  return fmt::format("{:.0f} % of {}", percent(stats.checkpoint_done_bytes, stats.checkpoint_total_bytes),
+                     human_bytes(stats.checkpoint_total_bytes));
+}
+
+Json json_of(const memlith_stats& stats) {
+  return {{"process", stats.process},
+          {"alive", lives(stats)},
+          {"opened_ns", stats.opened_ns},
+          {"persists", stats.persists},
+          {"persist_p50_us", us(stats.persist_p50_ns)},
+          {"persist_p99_us", us(stats.persist_p99_ns)},
+          {"persist_p999_us", us(stats.persist_p999_ns)},
+          {"persist_max_us", us(stats.persist_max_ns)},
+          {"captures", stats.captures},
+          {"capture_p50_us", us(stats.capture_p50_ns)},
+          {"capture_p99_us", us(stats.capture_p99_ns)},
+          {"capture_p999_us", us(stats.capture_p999_ns)},
+          {"capture_max_us", us(stats.capture_max_ns)},
+          {"frames", stats.frames},
+          {"batches", stats.batches},
+          {"captured_bytes", stats.captured_bytes},
+          {"captured_pages", stats.captured_pages},
+          {"last_captured_pages", stats.last_captured_pages},
+          {"logged_bytes", stats.logged_bytes},
+          {"write_amplification", ratio_of(number(stats.logged_bytes), number(stats.captured_bytes))},
+          {"log_bytes", stats.log_bytes},
+          {"log_used_bytes", stats.log_used_bytes},
+          {"durable_lsn", stats.durable_lsn},
+          {"checkpoints", stats.checkpoints},
+          {"home_bytes", stats.home_bytes},
+          {"checkpoint_done_bytes", stats.checkpoint_done_bytes},
+          {"checkpoint_total_bytes", stats.checkpoint_total_bytes},
+          {"poisoned", stats.poisoned != 0}};
+}
+
+void print_once(const memlith_stats& stats) {
+  const double seconds = std::max(seconds_of(now_since_1970_ns() - stats.opened_ns), 1e-9);
+  write_line(fmt::format("process      {}{}, open for {:.0f} s{}", stats.process,
+                         lives(stats) ? "" : " (it is gone: these are its last numbers)", seconds,
+                         stats.poisoned != 0 ? "; POISONED: a write or flush failed, nothing more is persisted" : ""));
+  write_line(fmt::format("persists     {}, {:.1f} a second; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
+                         stats.persists, number(stats.persists) / seconds, us(stats.persist_p50_ns),
+                         us(stats.persist_p99_ns), us(stats.persist_p999_ns), us(stats.persist_max_ns)));
+  write_line(
+      fmt::format("asynchronous {}, {:.1f} a second; captured in p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
+                  stats.captures, number(stats.captures) / seconds, us(stats.capture_p50_ns), us(stats.capture_p99_ns),
+                  us(stats.capture_p999_ns), us(stats.capture_max_ns)));
+  write_line(fmt::format("commits      {} in {} writes + flushes", stats.frames, stats.batches));
+  write_line(fmt::format("captured     {} in {} pages, {} by the last commit", human_bytes(stats.captured_bytes),
+                         stats.captured_pages, stats.last_captured_pages));
+  write_line(fmt::format("logged       {}, {:.2f} times what was captured", human_bytes(stats.logged_bytes),
+                         ratio_of(number(stats.logged_bytes), number(stats.captured_bytes))));
+  write_line(fmt::format("log          {} of {} in use ({:.0f} %), durable up to LSN {}",
+                         human_bytes(stats.log_used_bytes), human_bytes(stats.log_bytes),
+                         percent(stats.log_used_bytes, stats.log_bytes), stats.durable_lsn));
+  write_line(fmt::format("checkpoints  {}, {} written home; now: {}", stats.checkpoints, human_bytes(stats.home_bytes),
+                         checkpoint_text(stats)));
+}
+
+void print_interval(const memlith_stats& before, const memlith_stats& now, double seconds) {
+  const auto rate = [seconds](std::uint64_t a, std::uint64_t b) { return number(b - a) / seconds; };
+  const auto bytes = [seconds](std::uint64_t a, std::uint64_t b) {
+    return human_bytes(static_cast<std::uint64_t>(number(b - a) / seconds));
+  };
+  write_line(fmt::format("{:>10.0f} {:>10.0f} {:>10.1f} {:>10.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
+                         rate(before.persists, now.persists), rate(before.captures, now.captures),
+                         us(now.persist_p50_ns), us(now.persist_p99_ns),
+                         bytes(before.captured_bytes, now.captured_bytes), bytes(before.logged_bytes, now.logged_bytes),
+                         percent(now.log_used_bytes, now.log_bytes), bytes(before.home_bytes, now.home_bytes),
+                         checkpoint_text(now)));
+}
+
+MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
+  catch_interrupts();
+  if (arguments.format == Format::text) {
+    write_line(fmt::format("{:>10} {:>10} {:>10} {:>10} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s", "async/s",
+                           "p50 us", "p99 us", "captured/s", "logged/s", "log %", "home/s", "checkpoint"));
+  }
+  while (!interrupted() && !output_failed()) {
+    const std::uint64_t start = now_ns();
+    std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval_s));
+    Result<memlith_stats> now = look_at(arguments.path);
+    if (!now.ok()) return {};  // closed: nothing is left to watch
+    if (now->process != before.process) before = memlith_stats{};
+    if (arguments.format == Format::json) {
+      write_json(json_of(*now));
+    } else {
+      print_interval(before, *now, seconds_of(now_ns() - start));
+    }
+    if (!lives(*now)) return {};
+    before = *now;
+  }
+  return {};
+}
+
+}  // namespace
+
+MaybeFailure run_stat(const StatArguments& arguments) {
+  Result<memlith_stats> stats = look_at(arguments.path);
+  if (!stats.ok()) return std::move(stats.failure());
+  if (arguments.watch) return watch(arguments, *stats);
+  if (arguments.format == Format::json) {
+    write_json(json_of(*stats));
+  } else {
+    print_once(*stats);
+  }
+  return {};
+}
+
+}  // namespace memlith::tool
