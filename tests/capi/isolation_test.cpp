@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -25,7 +26,7 @@ namespace {
 constexpr std::uint64_t kThreads = 20;
 constexpr std::uint64_t kKeys = 100'000;
 constexpr std::uint64_t kKeysPerTransaction = 100;
-constexpr std::uint64_t kKeysPerPage = 64;  // a cache line each
+constexpr std::uint64_t kKeysPerPage = 4;  // records of 1 KiB; with many to a page, all transactions would meet
 constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kKeyPages = (kKeys + kKeysPerPage - 1) / kKeysPerPage;
 constexpr std::uint64_t kSize =
@@ -42,7 +43,7 @@ struct Layout {
   explicit Layout(void* address) : bytes(static_cast<char*>(address)) {}
   [[nodiscard]] std::uint64_t& done_by(std::uint64_t thread) const { return word(thread * kPageBytes); }
   [[nodiscard]] std::uint64_t& key(std::uint64_t number) const {
-    return word((kThreads + number / kKeysPerPage) * kPageBytes + number % kKeysPerPage * 64);
+    return word((kThreads + number / kKeysPerPage) * kPageBytes + number % kKeysPerPage * 1024);
   }
   [[nodiscard]] std::uint64_t& word(std::uint64_t offset) const {
     return *reinterpret_cast<std::uint64_t*>(bytes + offset);
@@ -69,9 +70,11 @@ void increment_for_ever(const Store& store, const Region& region, std::vector<st
     pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
     for (const std::uint64_t page : pages) locks[page].lock();
     told.begun[thread].fetch_add(1);
-    for (const std::uint64_t key : keys) {
-      ++layout.key(key);
-      (void)region.touch(&layout.key(key));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      // Half done, it waits: what others persist meanwhile must not hold the first half.
+      if (i == keys.size() / 2) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+      ++layout.key(keys[i]);
+      (void)region.touch(&layout.key(keys[i]));
     }
     ++layout.done_by(thread);
     (void)region.touch(&layout.done_by(thread));
@@ -113,7 +116,7 @@ TEST_P(Isolation, KilledAtRandom) {
   std::mt19937_64 random(seed);
   std::array<std::uint64_t, kThreads> before{};
   std::uint64_t transactions = 0;
-  for (std::uint64_t round = 0; round < 12; ++round) {
+  for (std::uint64_t round = 0; round < 5; ++round) {
     Told& told = *new (shared) Told{};
     const pid_t child = ::fork();
     if (child == 0) live(path, GetParam(), told, random());
@@ -147,7 +150,7 @@ TEST_P(Isolation, KilledAtRandom) {
     ASSERT_TRUE(store->close());
   }
   std::printf("transactions %llu\n", static_cast<unsigned long long>(transactions));
-  EXPECT_GE(transactions, 12u);
+  EXPECT_GE(transactions, 5u);
   ::munmap(shared, sizeof(Told));
 }
 
