@@ -425,6 +425,43 @@ SimVolume::SimVolume(SimImage image, bool record) : recording_(record) {
   if (record) trace_.start = std::move(image);
 }
 
+SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace.start, true) {
+  std::vector<std::shared_ptr<File>> files;
+  for (const auto& [name, file] : names_) files.push_back(file);
+  trace_.records.assign(trace.records.begin(), trace.records.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const SimRecord& record : trace_.records) {
+    switch (record.op) {
+      case SimOp::write: {
+        auto& content = files[record.file]->mutable_bytes();
+        content.resize(std::max<std::size_t>(content.size(), record.offset + record.data.size()));
+        std::memcpy(content.data() + record.offset, record.data.data(), record.data.size());
+        break;
+      }
+      case SimOp::flush: files[record.file]->flushed = files[record.file]->content; break;
+      case SimOp::failed_flush:
+        if (record.bytes != 0) break;
+        files[record.file]->content = files[record.file]->flushed;
+        files[record.file]->own = nullptr;
+        break;
+      case SimOp::reserve:
+      case SimOp::truncate: files[record.file]->mutable_bytes().resize(record.bytes); break;
+      case SimOp::create:
+        MEMLITH_ASSERT(record.file == files.size());
+        files.push_back(std::make_shared<File>());
+        files.back()->number = next_file_++;
+        files.back()->content = files.back()->flushed = std::make_shared<std::vector<std::byte>>();
+        names_[record.name] = files.back();
+        break;
+      case SimOp::rename:
+        names_[record.to] = names_.at(record.name);
+        names_.erase(record.name);
+        break;
+      case SimOp::remove: names_.erase(record.name); break;
+      case SimOp::sync_folder: break;
+    }
+  }
+}
+
 SimVolume::~SimVolume() = default;
 
 std::string SimVolume::path_of(std::string_view name) const { return "sim:" + std::string(name); }

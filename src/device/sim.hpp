@@ -154,6 +154,9 @@ struct SimFaults {
 class SimVolume final : public Volume {
  public:
   explicit SimVolume(SimImage image = {}, bool record = false);
+  // As a kill -9 after the first `count` operations of the trace leaves it: what was written is there, and what was not
+  // flushed is not durable yet. Goes on recording behind them.
+  SimVolume(const SimTrace& trace, std::size_t count);
   ~SimVolume() override;
 
   Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override;

@@ -282,6 +282,10 @@ Status Store::recover() {
       home_file_record_ = {kFile.value, 1, 0, 0, 0};
     }
   }
+  // ORDER log-before-home: a program that was killed leaves frames that were written and never flushed. They are read here
+  // like any other, so they must be durable before their bytes go home, or a power cut now could leave half of a commit
+  // there and none of it in the log. [crash/kill_then_power_cut]
+  if (!read_only() && !was_clean_) MEMLITH_TRY(log_device_->flush());
   const std::uint64_t total = log_->mapped_bytes();
   std::uint64_t frames_bytes = 0;
   MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {

@@ -227,6 +227,42 @@ void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expe
   }
 }
 
+void CrashWorld::check_kill(std::size_t at, std::size_t first, std::size_t last, const ExploreOptions& options,
+                            Random& random, std::uint64_t seed) {
+  SimVolume killed(volume_.trace(), at);
+  const auto content = recover(killed, options_);
+  ++result_.recoveries;
+  const std::int64_t p = content.ok() ? match(*content, first, last) : -1;
+  if (p < 0) {
+    ++failures_;
+    ADD_FAILURE() << "kill -9 after operation " << at << " (seed " << seed
+                  << ")\n  recovered: " << (content.ok() ? describe(*content) : std::string(last_error_text()))
+                  << "\n  expected one of commits " << first << " to " << last;
+    return;
+  }
+  const SimTrace& trace = killed.trace();
+  SimMedium medium(trace);
+  for (std::size_t next = 0; next < trace.records.size() && failures_ <= kFailuresMax; ++next) {
+    medium.step();
+    if (next < at) continue;
+    const std::size_t pending = medium.pending_count();
+    const std::size_t subsets = pending <= 2 ? std::size_t{1} << pending : 2 + options.recovery_samples;
+    for (std::size_t subset = 0; subset < subsets; ++subset) {
+      const std::uint64_t coins = random.next();
+      const SimImage image = medium.cut([&](std::size_t item) {
+        if (pending <= 2) return (subset >> item & 1) != 0;
+        if (subset < 2) return subset == 1;
+        return (coins >> item % 64 & 1) != 0;
+      });
+      // What the recovery found may still have been in flight; what came behind it was found by nobody.
+      check_image(image, first, static_cast<std::size_t>(p), options, random,
+                  fmt::format("kill -9 after operation {}, then a power cut after operation {} of {} (subset {}, seed "
+                              "{})",
+                              at, next, trace.records.size(), subset, seed));
+    }
+  }
+}
+
 ExploreResult CrashWorld::explore(const ExploreOptions& options, std::uint64_t seed) {
   compute_contents();
   Random random(seed);
@@ -243,6 +279,7 @@ ExploreResult CrashWorld::explore(const ExploreOptions& options, std::uint64_t s
     while (last < commits_.size() && commits_[last].started_at <= at) ++last;
 
     const std::size_t pending = medium.pending_count();
+    if (pending > 0) check_kill(at, first, last, options, random, seed);
     const bool exhaustive = pending <= options.exhaustive_items_max;
     const std::size_t subsets = exhaustive ? std::size_t{1} << pending : options.samples + 2;
     for (std::size_t subset = 0; subset < subsets; ++subset) {

@@ -3,7 +3,9 @@
 //
 //   the recovered state equals the state after exactly one commit P, in all objects together, and
 //   last acknowledged <= P <= last started;
-//   recovering again changes nothing; a crash at any operation of the recovery, and a recovery after that, gives P again.
+//   recovering again changes nothing; a crash at any operation of the recovery, and a recovery after that, gives P again;
+//   a kill -9 at any operation, which leaves unflushed what was, and a power cut at any operation of the recovery that
+//   follows, give a commit of that range too.
 //
 // Small numbers of unflushed items are cut in every subset, larger ones by seed. MEMLITH_SEED=n replays a seed; a failure
 // prints its seed, the operation, and what was kept.
@@ -82,6 +84,9 @@ class CrashWorld {
   [[nodiscard]] std::int64_t match(const Content& content, std::size_t first, std::size_t last) const;
   std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last,
                            const ExploreOptions& options, core::Random& random, const std::string& where);
+  // Kills the program there, recovers, and cuts the power at each operation of that recovery.
+  void check_kill(std::size_t at, std::size_t first, std::size_t last, const ExploreOptions& options,
+                  core::Random& random, std::uint64_t seed);
   void check_recovery_crashes(const core::SimTrace& trace, std::int64_t expected, const ExploreOptions& options,
                               core::Random& random, const std::string& where);
 
