@@ -372,7 +372,7 @@ void Store::set_flush_window(FlushWindow window) {
   {
     const std::lock_guard lock(flush_mutex_);
     flush_window_ = window;
-    flush_now_ = true;  // what waits under the old window waits no longer
+    flush_now_ = flush_target_ > log_->durable_lsn();  // what waits under the old window waits no longer
   }
   flush_wake_.notify_one();
 }
@@ -433,11 +433,10 @@ Status Store::checkpoint_locked() {
                   log_device_->path(), reader.position().lsn.value, reader.why());
     }
     const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
-    if (!missed)
-      if (progress.page != nullptr) {
-        progress.page->checkpoint_done_bytes.store(bytes_between(from.lsn, frame->lsn), std::memory_order_relaxed);
-      }
-    MEMLITH_TRY(gather(*frame));
+    if (progress.page != nullptr) {
+      progress.page->checkpoint_done_bytes.store(bytes_between(from.lsn, frame->lsn), std::memory_order_relaxed);
+    }
+    if (!missed) MEMLITH_TRY(gather(*frame));
     if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
   }
   MEMLITH_ASSERT(reader.position() == to);

@@ -1,4 +1,9 @@
-// Linked into the tests under ThreadSanitizer. A persist copies memory that other threads may be storing to: that is its
-// contract (memlith.h: a store that races with the call may land on either side), and the one race that is meant.
+// Linked into the tests under ThreadSanitizer. The races that are meant: a persist copies memory that other threads may be storing
+// to (memlith.h: a store that races with the call may land on either side); the fault tracker copies pages that the kernel
+// protects, and compares pages that may be stored to again, which then count as stored to.
 extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() { return "race:memlith::core::FrameWriter::put\n"; }
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:memlith::core::FrameWriter::put\n"
+         "race:compare_page\n"
+         "race:copy_twin\n";
+}

@@ -27,8 +27,9 @@ std::uint64_t word_at(const std::byte* bytes) {
   return word;
 }
 
-// Adds the bytes in which the page differs from its twin.
-void compare_page(const std::byte* page, const std::byte* twin, std::uint64_t offset, std::vector<Range>& ranges) {
+// Adds the bytes in which the page differs from its twin. Stores may race with it; they make the page dirty again.
+[[gnu::noinline]] void compare_page(const std::byte* page, const std::byte* twin, std::uint64_t offset,
+                                    std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();
   for (std::uint64_t step = 0; step < kPageBytes; step += kStepBytes) {
     if (std::memcmp(page + step, twin + step, kStepBytes) == 0) continue;
@@ -108,7 +109,11 @@ class FaultTracker final : public Tracker {
   void accept() override {
     if (taken_.empty()) return;
     const FaultHold hold(*region_);
-    for (const Taken& each : taken_) free_twin(each.mark);
+    for (const Taken& each : taken_) {
+      free_twin(each.mark);
+      PageMark& mark = pages_.marks[each.page];
+      if (mark.thread == 0) mark.twin = 0;
+    }
     taken_.clear();
     if (pages_.free_count != pages_.next_twin || pages_.next_twin <= kTwinsKept) return;
     (void)::madvise(pages_.twins, pages_.next_twin * kPageBytes, MADV_DONTNEED);
@@ -143,6 +148,7 @@ class FaultTracker final : public Tracker {
       }
       std::memcpy(page, twin(each.mark), kPageBytes);
       MEMLITH_TRY(protect(std::uint64_t{each.page} * kPageBytes, kPageBytes));
+      pages_.marks[each.page] = {};
       free_twin(each.mark);
     }
     taken_ = std::move(left);
@@ -229,7 +235,7 @@ class FaultTracker final : public Tracker {
     }
     for (const Taken& each : taken_) {
       if (each.mark.thread == kUnknownThread) --pages_.unknown_count;
-      pages_.marks[each.page] = {};
+      pages_.marks[each.page] = {0, kNoTwinNow};
     }
     return kOk;
   }

@@ -16,10 +16,14 @@ namespace memlith::core {
 // Of a page that somebody stored to, nobody knows who.
 inline constexpr ThreadNumber kUnknownThread = ~ThreadNumber{0};
 
+// Of a clean page that is being captured. What it holds when somebody stores to it need not be what the capture copies, so it
+// cannot be the twin that the next capture compares with: that one takes the whole page.
+inline constexpr std::uint32_t kNoTwinNow = ~std::uint32_t{0};
+
 // Who stored to a page since it was last taken, and what it held before.
 struct PageMark {
   ThreadNumber thread = 0;  // 0: clean
-  std::uint32_t twin = 0;   // index + 1 among the twins; 0: there was none left
+  std::uint32_t twin = 0;   // index + 1 among the twins; 0: there is none. Of a clean page 0 or kNoTwinNow
 };
 
 // What the handler keeps of one region. Untouched parts of the arrays cost no memory. Everything under `busy`, which is held
