@@ -8,6 +8,7 @@
 #include <cstdint>
 
 // X(name, floor, what it does)
+// clang-format off
 #define MEMLITH_MUTANT_LIST(X)                                                                                    \
   X(skip_log_flush, log, "a batch is acknowledged without a flush")                                               \
   X(skip_log_write, log, "a batch is flushed without having been written")                                        \
@@ -23,7 +24,7 @@
   X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")        \
   X(batch_without_slot_headers, log, "a batch that enters a slot does not say so in its header")                  \
   X(skip_payload_checksum, log, "a frame counts whatever its payload")                                            \
-  X(skip_chain, log, "a frame counts whatever frame it was written behind")                                       \
+  X(earlier_incarnation_taken, log, "a frame counts although the log was opened anew before its place")           \
   X(constant_incarnation, log, "an open does not begin a new incarnation")                                        \
   X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                              \
   X(older_superblock_chosen, log, "of two superblocks the older one counts")                                      \
@@ -68,6 +69,7 @@
   X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")         \
   X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                       \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")
+// clang-format on
 
 #ifdef MEMLITH_MUTANTS
 

@@ -48,7 +48,8 @@ struct Superblock {           // docs/format.md#superblock
   std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
-  std::uint8_t reserved[152];  // zeros
+  std::uint64_t begun_lsn;     // where the log stood when this incarnation began: frames from here on are of it
+  std::uint8_t reserved[144];  // zeros
   std::uint64_t checksum;      // of everything before it, seeded with kSuperblockSeed
 };
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);

@@ -185,7 +185,8 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   if (found_clean_ && superblock_.head_lsn == superblock_.tail_lsn) {
     end = {Lsn{superblock_.head_lsn}, superblock_.head_previous};
   } else {
-    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.recovery_window_bytes);
+    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.recovery_window_bytes,
+                     Lsn{superblock_.begun_lsn}, superblock_.incarnation);
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
@@ -212,7 +213,12 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
     MEMLITH_TRY(device_.read(slot_offset, buffer.span().first(block_bytes)));
     SlotHeader claim;
     std::memcpy(&claim, buffer.data(), sizeof claim);
-    if (claim.magic == 0) continue;  // never used
+    if (claim.magic == 0) {
+      // Never used, if its first block is empty as well: zeros on their way to new slots may have met this header instead.
+      MEMLITH_TRY(device_.read(slot_offset + block_bytes, buffer.span().first(block_bytes)));
+      const auto bytes = buffer.span().first(block_bytes);
+      if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) continue;
+    }
     std::uint64_t skip = 0;
     if (claim.magic == kSlotMagic && claim.checksum == header_checksum(claim, log_id_)) {
       if (claim.segment < end_segment) continue;
@@ -243,6 +249,8 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
 Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_ASSERT(!started_ && tail.lsn <= recovered_.lsn);
   MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
+  begun_lsn_ = recovered_.lsn;
+  superblock_.begun_lsn = begun_lsn_.value;
   incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
   {
@@ -463,7 +471,7 @@ Status Log::failure_for_late_comer() const {
 
 LogReader Log::reader(LogPosition from, Lsn limit) const {
   const Lock lock(mutex_);
-  return {device_, geometry_, slots_, log_id_, from, limit, options_.window_bytes};
+  return {device_, geometry_, slots_, log_id_, from, limit, options_.window_bytes, begun_lsn_, incarnation_};
 }
 
 LogPosition Log::tail() const {

@@ -256,6 +256,7 @@ class Log {
   bool found_clean_ = false;             // constant after open()
   std::uint64_t log_id_ = 0;             // constant after open()
   std::uint64_t incarnation_ = 0;        // constant after start()
+  Lsn begun_lsn_;                        // likewise
   LogPosition recovered_;                // constant after recover()
   std::function<Status()> relieve_;
   std::function<void()> on_durable_;

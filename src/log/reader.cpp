@@ -12,7 +12,7 @@ constexpr std::uint64_t kTransferBytes = 1 * kMiB;  // one read
 }  // namespace
 
 LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
-                     Lsn limit, std::uint64_t window_bytes)
+                     Lsn limit, std::uint64_t window_bytes, Lsn begun, std::uint64_t incarnation)
     : device_(device),
       geometry_(geometry),
       slots_(std::move(slots)),
@@ -20,6 +20,8 @@ LogReader::LogReader(Device& device, const LogGeometry& geometry, SlotMap slots,
       position_(from),
       limit_(limit),
       window_bytes_(round_up(window_bytes, kPageBytes)),
+      begun_(begun),
+      incarnation_(incarnation),
       buffered_begin_(from.lsn),
       arrived_end_(from.lsn),
       started_end_(from.lsn),
@@ -98,8 +100,13 @@ Result<std::optional<Frame>> LogReader::next() {
   if (header.lsn != position_.lsn.value) return stop("the frame belongs to another place");
   // CHAIN: a frame that was in flight behind a lost one may be whole; only the chain tells that its predecessor is
   // not the one it was written after. [log/stale_frame]
-  if (header.previous != position_.previous && !MEMLITH_MUTANT(skip_chain))
-    return stop("the frame follows another one than the last (stale)");
+  if (header.previous != position_.previous) return stop("the frame follows another one than the last (stale)");
+  // A lost frame that is written again, and torn, can make the old one whole: where only sectors of the same payload were
+  // kept, nothing of the new one is there to see. What was in flight behind the old one follows it, so the chain is no help;
+  // that it is of an incarnation that had ended before this place is. [crash/killed]
+  if (position_.lsn >= begun_ && header.incarnation < incarnation_ && !MEMLITH_MUTANT(earlier_incarnation_taken)) {
+    return stop("the frame is of an earlier opening (stale)");
+  }
   const std::uint64_t readable = readable_from(position_.lsn);
   if (header.payload_bytes > readable) return stop("the frame is longer than the log");
 

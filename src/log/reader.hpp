@@ -38,8 +38,9 @@ class LogReader {
   // `slots` and `device` outlive the reader; slots of segments below `limit` do not change meanwhile.
   // `window_bytes` is how much is read ahead at a time; a longer frame makes the buffer grow. The frames at its beginning
   // are handed out while the rest is still on its way.
+  // From `begun` on, frames of incarnations before `incarnation` are stale.
   LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
-            Lsn limit, std::uint64_t window_bytes);
+            Lsn limit, std::uint64_t window_bytes, Lsn begun, std::uint64_t incarnation);
 
   // The next frame; nothing where no valid frame starts (the end, or damage: see why()); an error only when the
   // device failed.
@@ -68,6 +69,8 @@ class LogReader {
   LogPosition position_;
   Lsn limit_;
   std::uint64_t window_bytes_;
+  Lsn begun_;
+  std::uint64_t incarnation_;
   AlignedBuffer buffer_;
   std::unique_ptr<IoQueue> queue_;
   Lsn buffered_begin_;

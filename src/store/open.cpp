@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <unordered_set>
 
 #include "base/mutant.hpp"
 #include "base/random.hpp"
@@ -238,7 +239,8 @@ Status Store::check_before_create() {
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (there && options_.exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", path());
-    if (there) return kOk;
+    // ORDER file-before-log: whoever made the file may have been killed before its name was durable. [crash/killed]
+    if (there) return volume_.sync_folder("");
     auto made = volume_.open(options_.file_name, OpenMode::create, Caching::buffered);
     if (!made.ok() && (made.error().category != Errc::exists || options_.exclusive)) return made.error();
     return volume_.sync_folder("");
@@ -282,10 +284,14 @@ Status Store::recover() {
       home_file_record_ = {kFile.value, 1, 0, 0, 0};
     }
   }
-  // ORDER log-before-home: a program that was killed leaves frames that were written and never flushed. They are read here
-  // like any other, so they must be durable before their bytes go home, or a power cut now could leave half of a commit
-  // there and none of it in the log. [crash/kill_then_power_cut]
-  if (!read_only() && !was_clean_) MEMLITH_TRY(log_device_->flush());
+  if (!read_only() && !was_clean_) {
+    // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed first,
+    // a power cut could keep part of them at home and lose them from the log. [crash/killed]
+    MEMLITH_TRY(log_device_->flush());
+    // Nor may what creation did last be lost once the store is in use: incarnation 0 was never opened before.
+    const bool never_opened = log_->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
+    if (never_opened) MEMLITH_TRY(volume_.sync_folder(""));
+  }
   const std::uint64_t total = log_->mapped_bytes();
   std::uint64_t frames_bytes = 0;
   MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
@@ -350,9 +356,10 @@ Status Store::load_file_directory() {
     return fail(Errc::corrupt, Detail::object,
                 "{}: expected {} bytes, found {}; the file was cut short by another program", path(), record.size_bytes,
                 size);
-  } else if (size > record.size_bytes && !read_only()) {
-    // A growth that no persist made part of the file's state.
-    MEMLITH_TRY(file->truncate(record.size_bytes));
+  } else if (!read_only()) {
+    // A growth that no persist made part of the file's state. Where the length is right already, whoever made it so may
+    // have been killed before the flush. [crash/killed]
+    if (size > record.size_bytes) MEMLITH_TRY(file->truncate(record.size_bytes));
     if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
   }
   if (record.reserve_bytes < record.size_bytes)
@@ -376,6 +383,8 @@ Status Store::load_folder_directory() {
     return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(),
                 size, kDirectoryBytesFirst, kDirectoryBytesMax);
   }
+  // It may have been made longer by somebody who was killed before the flush; entries there must not outlive it.
+  if (!read_only() && !was_clean_) MEMLITH_TRY(device->flush());
   directory_size_bytes_ = round_down(size, kDirectoryEntryBytes);
   std::vector<std::byte> bytes(directory_size_bytes_);
   MEMLITH_TRY(device->read(0, bytes));
@@ -400,6 +409,7 @@ Status Store::load_folder_directory() {
                 kFormatVersion);
   }
   next_id_ = header.next_id;
+  std::unordered_set<std::uint32_t> ids;
   for (std::uint64_t slot = 1; slot * kDirectoryEntryBytes < bytes.size(); ++slot) {
     const std::span<const std::byte> raw(bytes.data() + slot * kDirectoryEntryBytes, kDirectoryEntryBytes);
     if (is_all_zero(raw)) continue;
@@ -414,6 +424,11 @@ Status Store::load_folder_directory() {
       return fail(Errc::corrupt, Detail::directory,
                   "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})", device->path(),
                   slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
+    }
+    // A sector written to the wrong place brings whole entries, and their checksums, with it.
+    if (!ids.insert(object.id).second) {
+      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is there twice (id {})", device->path(),
+                  slot * kDirectoryEntryBytes, object.id);
     }
     entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes},
                         slot});

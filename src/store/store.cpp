@@ -281,7 +281,16 @@ Status Store::remove(ObjectId id) {
 Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY_ASSIGN(Device* const device, home(id));
   MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
-  if (present >= size_bytes) return kOk;
+  if (present >= size_bytes) {
+    // Long enough, but is that durable? Whoever made it so may have been killed before the flush, or the flush failed.
+    // What the directory says was flushed before it said so. [crash/killed]
+    {
+      const std::lock_guard lock(directory_mutex_);
+      const Entry* const entry = find_entry(id);
+      if (entry != nullptr && entry->info.size_bytes >= size_bytes) return kOk;
+    }
+    return device->flush();
+  }
   MEMLITH_TRY(device->reserve(size_bytes));
   if (MEMLITH_MUTANT(home_grown_unflushed)) return kOk;
   return device->flush();
@@ -404,6 +413,9 @@ Status Store::checkpoint() {
   MEMLITH_TRY(check_process());
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
   const std::lock_guard lock(checkpoint_mutex_);
+  // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
+  // write home: from now on homes are left alone.
+  if (log_->poisoned()) return begin_commit({}, {}).status();
   const Status status = checkpoint_locked();
   if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
   if (!status.ok() && !log_->poisoned()) log_->poison(status);

@@ -68,7 +68,7 @@ TEST(FormatDocument, MatchesTheStructs) {
          FIELD(Superblock, slot_bytes), FIELD(Superblock, slot_count), FIELD(Superblock, tail_lsn),
          FIELD(Superblock, tail_previous), FIELD(Superblock, head_lsn), FIELD(Superblock, head_previous),
          FIELD(Superblock, clean), FIELD(Superblock, client_bytes), FIELD(Superblock, client),
-         FIELD(Superblock, reserved), FIELD(Superblock, checksum)}}},
+         FIELD(Superblock, begun_lsn), FIELD(Superblock, reserved), FIELD(Superblock, checksum)}}},
       {"slot header",
        {sizeof(SlotHeader),
         {FIELD(SlotHeader, magic), FIELD(SlotHeader, reserved), FIELD(SlotHeader, segment),
