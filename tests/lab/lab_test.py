@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""What the crash laboratory promises about itself (docs/testing.md, "The crash laboratory").
+
+Usage: lab_test.py MEMLITH_CRASHLAB LIBMEMLITH.so LIBMEMLITH.a
+A violation's line replays it, byte for byte; a shrunken one is smaller and still wrong; a run is repeatable by its seed;
+a fault that was planned and does not strike fails the run; and nothing of the mutants is in the library.
+"""
+import json
+import subprocess
+import sys
+import unittest
+
+LAB, SHARED, STATIC = sys.argv[1:4]
+# A mutant that a plain power cut shows, at once and always.
+MUTANT = ["--mutant", "skip_log_flush"]
+
+
+def lab(*arguments):
+    return subprocess.run([LAB, *arguments], capture_output=True, text=True, check=False)
+
+
+def violations(*arguments):
+    """The report of a run that must find something, and the line of its first violation."""
+    done = lab("run", "--json", "--quick", *arguments)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)  # one object, and nothing else
+    return report, report["violation_list"][0]["replay"]
+
+
+class Lab(unittest.TestCase):
+    def test_a_clean_run_ends_with_one_json_object(self):
+        done = lab("run", "--json", "--quick", "--workload", "commits")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertGreater(report["distinct_states"], 100)
+        self.assertEqual(report["violations"], 0)
+        self.assertGreater(report["faults_planned"], 0)
+        self.assertGreaterEqual(report["faults_fired"], report["faults_planned"])
+        self.assertGreater(report["seconds"], 0)
+
+    def test_the_same_seed_sees_the_same_states(self):
+        counts = []
+        for jobs in "1", "2":
+            done = lab("run", "--json", "--quick", "--workload", "random,reopening", "--seed", "7", "--jobs", jobs)
+            report = json.loads(done.stdout)
+            counts.append([report[key] for key in ("distinct_states", "states", "recoveries", "faults", "operations")])
+        self.assertEqual(counts[0], counts[1])
+
+    def test_a_violation_replays_from_its_line(self):
+        _, line = violations("--workload", "commits", *MUTANT)
+        media = set()
+        for _ in range(2):
+            done = lab("replay", "--json", line)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            answer = json.loads(done.stdout)
+            self.assertTrue(answer["followed"])
+            self.assertNotEqual(answer["violation"], "")
+            media.add(answer["medium"])
+        self.assertEqual(len(media), 1, "the medium is not the same byte for byte")
+        # Without the mutant, the same crash is harmless.
+        healed = lab("replay", "--json", " ".join(word for word in line.split() if not word.startswith("mutant=")))
+        self.assertNotEqual(healed.returncode, 1, healed.stdout)
+
+    def test_the_story_tells_each_operation_and_its_fate(self):
+        _, line = violations("--workload", "commits", *MUTANT)
+        story = lab("replay", line).stdout
+        for part in "step 0: open the store", "power cut after operation", "recovered:", "expected:", "VIOLATION:":
+            self.assertIn(part, story)
+
+    def test_shrinking_leaves_a_smaller_violation(self):
+        _, line = violations("--workload", "random", *MUTANT)
+        done = lab("shrink", line)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        shrunken = done.stdout.split("'")[1]
+        steps = next(word for word in shrunken.split() if word.startswith("steps="))
+        self.assertLess(len(steps.split(",")), 6, shrunken)
+        self.assertEqual(lab("replay", shrunken).returncode, 1)
+
+    def test_a_fault_that_never_strikes_fails_the_run(self):
+        # Workloads of several threads run without failing calls.
+        done = lab("run", "--json", "--quick", "--workload", "group-commit", "--faults", "flush_error")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("flush_error", json.loads(done.stdout)["silent_faults"])
+        self.assertIn("SILENT: flush_error", done.stderr)
+
+    def test_a_hang_or_an_abort_is_a_violation(self):
+        report, line = violations("--workload", "interleaved", "--mutant", "checkpoint_beyond_durable")
+        self.assertIn("assertion", report["violation_list"][0]["what"])
+        self.assertTrue(line.startswith("interleaved seed=1"), line)
+
+    def test_nonsense_is_refused(self):
+        for arguments in (["replay", "no-such-workload seed=1 cut=1:k"], ["replay", "commits seed=x"],
+                          ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["run", "--mutant", "nothing"],
+                          ["mutants", "--only", "nothing"]):
+            self.assertEqual(lab(*arguments).returncode, 2, arguments)
+        # A line of another run: more operations than there are, other items than there are.
+        self.assertEqual(lab("replay", "commits seed=1 cut=9999:k").returncode, 2)
+        self.assertEqual(lab("replay", "commits seed=1 cut=5:k99").returncode, 2)
+
+    def test_nothing_of_the_mutants_is_in_the_library(self):
+        for library in SHARED, STATIC:
+            symbols = subprocess.run(["nm", "-C", "-a", library], capture_output=True, text=True, check=True).stdout
+            for word in "active_mutant", "given_identity", "Mutant":
+                self.assertNotIn(word, symbols, library)
+        # The laboratory itself has them, so the search would find them.
+        symbols = subprocess.run(["nm", "-C", "-a", LAB], capture_output=True, text=True, check=True).stdout
+        self.assertIn("active_mutant", symbols)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

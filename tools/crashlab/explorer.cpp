@@ -1,0 +1,677 @@
+#include "explorer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "log/format.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+
+std::uint64_t mixed(std::string_view name, std::uint64_t seed) {
+  std::uint64_t value = seed * 0x9e3779b97f4a7c15u;
+  for (const char c : name) value = value * 31 + static_cast<unsigned char>(c);
+  return value;
+}
+
+bool is_name_change(SimOp op) { return op == SimOp::create || op == SimOp::rename || op == SimOp::remove; }
+bool is_size_change(SimOp op) { return op == SimOp::reserve || op == SimOp::truncate; }
+
+}  // namespace
+
+Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const Budget& budget, Tally& tally)
+    : workload_(workload),
+      base_(std::move(base)),
+      faults_(faults),
+      budget_(budget),
+      tally_(tally),
+      options_(workload.options()),
+      random_(mixed(workload.name, base_.seed) + 1) {
+  if (workload.lives_often) budget_.life_every = std::min<std::uint64_t>(budget_.life_every, 6);
+  base_.workload = workload.name;
+  base_.cuts.clear();
+  Random random(mixed(workload.name, base_.seed));
+  steps_ = workload.steps(random);
+}
+
+std::unique_ptr<Run> Explorer::run_workload() {
+  set_identity(kIdentity);
+  auto run = std::make_unique<Run>(options_, workload_.start != nullptr ? workload_.start() : SimImage{},
+                                   workload_.before != nullptr ? workload_.before() : Content{});
+  if (base_.fault.has_value()) {
+    run->volume.faults().plan(kind_of(*base_.fault), base_.nth, is_for_ever(*base_.fault));
+    run->volume.faults().done_nevertheless = base_.nth % 2 == 1;
+  }
+  run->perform(steps_, base_.steps, 0, steps_.size(), false);
+  run->history.finish();
+  return run;
+}
+
+void Explorer::work() {
+  const std::unique_ptr<Run> run = run_workload();
+  ++tally_.runs;
+  if (base_.fault.has_value()) {
+    FaultCount& count = at(tally_.faults, *base_.fault);
+    ++count.planned;
+    if (run->volume.faults().fired() > 0) ++count.fired;
+  }
+  for (const std::string& broken : run->broken()) violated(broken);
+  if (!run->broken().empty() || run->flip_in_open()) return;
+  explore(*run, run->volume.trace(), 0, 1);
+}
+
+Case Explorer::position() const {
+  Case result = base_;
+  result.cuts = path_;
+  return result;
+}
+
+void Explorer::violated(std::string what) {
+  if (tally_.violations.size() < budget_.violations_max) tally_.violations.push_back({std::move(what), position()});
+}
+
+// ---- crash points ----------------------------------------------------------------------------------------------
+
+// The run is told in the trace from `begin` on; what was done before it had no power cut behind it.
+void Explorer::explore(Run& run, const SimTrace& trace, std::size_t begin, int life) {
+  SimMedium medium(trace);
+  while (medium.position() < begin) medium.step();
+  Seen seen;
+  Seen* const outer = std::exchange(seen_, &seen);
+  for (std::size_t position = 0; begin + position <= trace.records.size() && !enough(); ++position) {
+    if (position > 0) medium.step();
+    ++tally_.crash_points;
+    operation_ = position > 0 ? static_cast<std::size_t>(trace.records[begin + position - 1].op) : 0;
+    ++tally_.operations[operation_].crash_points;
+    path_.push_back({life == 1 ? ' ' : life_link_, position, {}, {}, 0, 0, {}, false});
+    cut_here(run, medium, run.history.expected(position), life);
+    path_.pop_back();
+  }
+  seen_ = outer;
+}
+
+void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expected, int life) {
+  operations_ = operations_of(medium);
+  std::vector<SimChoice> choices(medium.pending_count());
+  const auto try_it = [&] {
+    path_.back().choices = choices;
+    judge(run, medium.cut(choices, kGarbageSeed), expected, life);
+  };
+  const std::size_t pending = choices.size();
+  if (pending <= budget_.exhaustive_items) {
+    for (std::size_t subset = 0; subset < std::size_t{1} << pending && !enough(); ++subset) {
+      for (std::size_t i = 0; i < pending; ++i) {
+        choices[i] = {(subset >> i & 1) != 0 ? SimFate::kept : SimFate::lost, 0};
+      }
+      count_shown(medium, choices, true);
+      try_it();
+    }
+  } else {
+    for (std::size_t sample = 0; sample < budget_.samples + 2 && !enough(); ++sample) {
+      if (sample < 2) {
+        choices.assign(pending, {sample == 0 ? SimFate::lost : SimFate::kept, 0});
+      } else {
+        // A sample keeps each item with a probability of its own, so that "nearly all" and "hardly any" are seen too.
+        const std::uint64_t bias = 1 + random_.below(7);
+        for (SimChoice& choice : choices) choice = {random_.below(8) < bias ? SimFate::kept : SimFate::lost, 0};
+      }
+      count_shown(medium, choices, true);
+      try_it();
+    }
+  }
+  constexpr Fault kSpecial[] = {Fault::garbage,      Fault::misdirected, Fault::bit_rot,   Fault::torn_512,
+                                Fault::dropped,      Fault::garbage,     Fault::torn_4096, Fault::misdirected,
+                                Fault::stale_sector, Fault::bit_rot,     Fault::reordered, Fault::lost_name,
+                                Fault::lost_size};
+  for (std::size_t i = 0; i < budget_.special && !enough(); ++i) {
+    const Fault fault = kSpecial[next_special_++ % std::size(kSpecial)];
+    if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
+    choices.assign(pending, {});
+    if (fault == Fault::bit_rot) {
+      if (random_.one_in(2)) draw_operations(choices);
+      SimImage image = medium.cut(choices, kGarbageSeed);
+      // One of the files that carry checksums, and a byte of it that is not just a zero.
+      std::vector<std::string> names;
+      for (const auto& [name, bytes] : image.files) {
+        if (!checksummed(name).empty() && !bytes->empty()) names.push_back(name);
+      }
+      if (names.empty()) continue;
+      Cut& cut = path_.back();
+      cut.choices = choices;
+      cut.rotten_file = names[random_.below(names.size())];
+      const auto& bytes = *image.files[cut.rotten_file];
+      std::vector<std::uint64_t> sectors;
+      for (std::uint64_t begin = 0; begin < bytes.size(); begin += kSimSectorBytes) {
+        if (begin >= kHolderOffset && begin < kSlotsOffset && cut.rotten_file != "objects/0") continue;
+        const std::uint64_t end = std::min<std::uint64_t>(begin + kSimSectorBytes, bytes.size());
+        if (std::any_of(bytes.begin() + begin, bytes.begin() + end, [](std::byte b) { return b != std::byte{0}; })) {
+          sectors.push_back(begin);
+        }
+      }
+      if (!sectors.empty()) {
+        const std::uint64_t sector = sectors[random_.below(sectors.size())];
+        // Headers stand at the start of sectors, and more depends on them.
+        cut.rotten_offset = sector + random_.below(random_.one_in(2) ? 64 : kSimSectorBytes);
+        cut.rotten_bit = static_cast<std::uint8_t>(random_.below(8));
+        FaultCount& count = at(tally_.faults, fault);
+        ++count.planned;
+        if (let_rot(image, cut)) {
+          ++count.fired;
+          judge_lie(run, image, expected, fault, cut.rotten_file != "objects/0" && cut.rotten_offset >= kSlotsOffset);
+        }
+      }
+      cut.rotten_file.clear();
+      continue;
+    }
+    if (!draw(fault, medium, choices)) continue;
+    ++at(tally_.faults, fault).planned;
+    count_shown(medium, choices, false);
+    if (fault == Fault::misdirected) {
+      path_.back().choices = choices;
+      std::uint64_t place = 0;
+      std::string_view name;
+      for (std::size_t item = 0; item < pending; ++item) {
+        if (choices[item].fate < SimFate::elsewhere) continue;
+        place = choices[item].offset;
+        name = medium.name_of_file(medium.pending(item).file);
+      }
+      judge_lie(run, medium.cut(choices, kGarbageSeed), expected, fault, name != "objects/0" && place >= kSlotsOffset);
+      continue;
+    }
+    try_it();
+  }
+  if (life > 1) return;
+  if (faults_.has(Fault::killed) && random_.one_in(budget_.kill_every) && !enough()) {
+    path_.back().choices.clear();
+    path_.back().killed = true;
+    const std::vector<Operation> operations = operations_;
+    const std::size_t row = operation_;
+    kill_here(run, run.volume.trace(), medium, expected);
+    operations_ = operations;
+    operation_ = row;
+    path_.back().killed = false;
+  }
+  if (faults_.has(Fault::read_flip) && random_.one_in(8) && !enough()) {
+    choices.assign(pending, {});
+    path_.back().choices = choices;
+    flip_reads(run, medium.cut(choices, kGarbageSeed), expected);
+  }
+}
+
+// The files whose every byte carries a checksum, by the names that they have on the medium.
+std::string Explorer::checksummed(std::string_view name) const {
+  const bool log = options_.kind == StoreKind::one_file ? name == options_.file_name + ".memlith" : name == "log";
+  return log || name == "objects/0" ? std::string(name) : std::string();
+}
+
+std::vector<Explorer::Operation> Explorer::operations_of(const SimMedium& medium) {
+  std::vector<Operation> result;
+  std::size_t record = ~std::size_t{0};
+  for (std::size_t i = 0; i < medium.pending_count(); ++i) {
+    const SimMedium::Item& item = medium.pending(i);
+    if (item.record != record) {
+      record = item.record;
+      const SimRecord& source = medium.record_of(item);
+      result.push_back({item.op, i, i, item.file, source.offset, source.data.size()});
+    }
+    result.back().end = i + 1;
+  }
+  return result;
+}
+
+// Each operation as a whole kept or lost.
+void Explorer::draw_operations(std::vector<SimChoice>& choices) {
+  const std::uint64_t bias = 1 + random_.below(7);
+  for (const Operation& operation : operations_) {
+    const SimFate fate = random_.below(8) < bias ? SimFate::kept : SimFate::lost;
+    for (std::size_t i = operation.begin; i < operation.end; ++i) choices[i] = {fate, 0};
+  }
+}
+
+// Chooses fates that show the fault; false where there is no chance for it.
+bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>& choices) {
+  const auto pick = [&](auto&& suits) -> const Operation* {
+    std::vector<const Operation*> found;
+    for (const Operation& operation : operations_) {
+      if (suits(operation)) found.push_back(&operation);
+    }
+    return found.empty() ? nullptr : found[random_.below(found.size())];
+  };
+  const auto set = [&](const Operation& operation, SimFate fate) {
+    for (std::size_t i = operation.begin; i < operation.end; ++i) choices[i] = {fate, 0};
+  };
+  switch (fault) {
+    case Fault::dropped: {
+      const Operation* const lost = pick([](const Operation& o) { return o.op == SimOp::write; });
+      if (lost == nullptr) return false;
+      set(*lost, SimFate::lost);
+      return true;
+    }
+    case Fault::reordered: {
+      if (operations_.size() < 2) return false;
+      draw_operations(choices);
+      const std::size_t later = 1 + random_.below(operations_.size() - 1);
+      set(operations_[random_.below(later)], SimFate::lost);
+      set(operations_[later], SimFate::kept);
+      return true;
+    }
+    case Fault::torn_512: {
+      const Operation* const torn = pick([](const Operation& o) { return o.end - o.begin >= 2; });
+      if (torn == nullptr) return false;
+      draw_operations(choices);
+      const std::size_t border = torn->begin + 1 + random_.below(torn->end - torn->begin - 1);
+      const bool front = random_.one_in(2);
+      for (std::size_t i = torn->begin; i < torn->end; ++i) {
+        choices[i] = {(i < border) == front ? SimFate::kept : SimFate::lost, 0};
+      }
+      return true;
+    }
+    case Fault::torn_4096: {
+      const auto block = [&](std::size_t i) {
+        const SimMedium::Item& item = medium.pending(i);
+        return (medium.record_of(item).offset + item.skip) / 4096;
+      };
+      const Operation* const torn =
+          pick([&](const Operation& o) { return o.op == SimOp::write && block(o.begin) != block(o.end - 1); });
+      if (torn == nullptr) return false;
+      draw_operations(choices);
+      const std::uint64_t first = block(torn->begin);
+      const std::uint64_t count = block(torn->end - 1) - first + 1;
+      const std::uint64_t kept = random_.below(count);
+      const std::uint64_t lost = (kept + 1 + random_.below(count - 1)) % count;
+      const std::uint64_t coins = random_.next();
+      for (std::size_t i = torn->begin; i < torn->end; ++i) {
+        const std::uint64_t here = block(i) - first;
+        const bool keep = here == kept || (here != lost && (coins >> here % 64 & 1) != 0);
+        choices[i] = {keep ? SimFate::kept : SimFate::lost, 0};
+      }
+      return true;
+    }
+    case Fault::stale_sector: {
+      const Operation* const write = pick([](const Operation& o) { return o.end - o.begin >= 3; });
+      if (write == nullptr) return false;
+      choices[write->begin + 1 + random_.below(write->end - write->begin - 2)] = {SimFate::lost, 0};
+      return true;
+    }
+    case Fault::garbage: {
+      const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
+      if (write == nullptr) return false;
+      if (random_.one_in(2)) draw_operations(choices);
+      for (std::uint64_t sectors = 1 + random_.below(2); sectors > 0; --sectors) {
+        choices[write->begin + random_.below(write->end - write->begin)] = {SimFate::garbage, 0};
+      }
+      return true;
+    }
+    case Fault::lost_name:
+    case Fault::lost_size: {
+      const Operation* const change = pick([fault](const Operation& o) {
+        return fault == Fault::lost_name ? is_name_change(o.op) : is_size_change(o.op);
+      });
+      if (change == nullptr) return false;
+      set(*change, SimFate::lost);
+      return true;
+    }
+    case Fault::misdirected: {
+      const Operation* const write = pick([&](const Operation& o) {
+        return o.op == SimOp::write && !checksummed(medium.name_of_file(o.file)).empty();
+      });
+      if (write == nullptr) return false;
+      if (random_.one_in(2)) draw_operations(choices);
+      const std::size_t sector = write->begin + random_.below(write->end - write->begin);
+      const std::uint64_t own = medium.record_of(medium.pending(sector)).offset + medium.pending(sector).skip;
+      const bool log = medium.name_of_file(write->file) != "objects/0";
+      std::uint64_t place = own;
+      while (place / kSimSectorBytes == own / kSimSectorBytes) {
+        if (!log) {
+          place = own % kSimSectorBytes + random_.below(16) * kSimSectorBytes;
+        } else if (random_.one_in(6)) {
+          place = random_.one_in(2) ? 0 : kSuperblockStrideBytes;
+        } else if (random_.one_in(2) && own >= kSlotsOffset) {
+          // The same place in another slot: the likeliest to be taken for something.
+          place = kSlotsOffset + random_.below(8) * options_.slot_bytes + (own - kSlotsOffset) % options_.slot_bytes;
+        } else {
+          place = kSlotsOffset + random_.below(8 * options_.slot_bytes / kSimSectorBytes) * kSimSectorBytes;
+        }
+      }
+      choices[sector] = {random_.one_in(2) ? SimFate::elsewhere : SimFate::elsewhere_too, place};
+      return true;
+    }
+    default: return false;
+  }
+}
+
+// Which faults the choices show, whoever planned them.
+void Explorer::count_shown(const SimMedium& medium, const std::vector<SimChoice>& choices, bool planned_too) {
+  std::uint32_t shown = 0;
+  const auto show = [&shown](Fault fault) { shown |= 1u << static_cast<unsigned>(fault); };
+  bool something_lost = false;
+  for (const Operation& operation : operations_) {
+    std::size_t lost = 0;
+    bool gap = false;
+    bool whole_blocks = true;
+    for (std::size_t i = operation.begin; i < operation.end; ++i) {
+      const SimFate fate = choices[i].fate;
+      if (fate == SimFate::lost) ++lost;
+      if (fate == SimFate::garbage) show(Fault::garbage);
+      if (fate >= SimFate::elsewhere) show(Fault::misdirected);
+      if (i > operation.begin && i + 1 < operation.end && fate == SimFate::lost &&
+          choices[i - 1].fate == SimFate::kept && choices[i + 1].fate == SimFate::kept) {
+        gap = true;
+      }
+      if (i > operation.begin && operation.op == SimOp::write && fate != choices[i - 1].fate) {
+        const SimMedium::Item& item = medium.pending(i);
+        if ((medium.record_of(item).offset + item.skip) % 4096 != 0) whole_blocks = false;
+      }
+    }
+    const std::size_t items = operation.end - operation.begin;
+    const bool all_lost = lost == items;
+    if (operation.op == SimOp::write && all_lost) show(Fault::dropped);
+    if (lost > 0 && !all_lost) {
+      show(Fault::torn_512);
+      if (whole_blocks) show(Fault::torn_4096);
+    }
+    if (gap) show(Fault::stale_sector);
+    if (all_lost && is_name_change(operation.op)) show(Fault::lost_name);
+    if (all_lost && is_size_change(operation.op)) show(Fault::lost_size);
+    if (lost < items && something_lost) show(Fault::reordered);
+    something_lost = something_lost || all_lost;
+  }
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    if ((shown >> i & 1) == 0 || !faults_.has(static_cast<Fault>(i))) continue;
+    ++tally_.faults[i].fired;
+    if (planned_too) ++tally_.faults[i].planned;
+  }
+}
+
+bool Explorer::note_distinct(std::uint64_t hash, std::size_t operation) {
+  ++tally_.states;
+  ++tally_.operations[operation].states;
+  const bool fresh = tally_.distinct.insert(hash).second;
+  if (fresh) ++tally_.operations[operation].distinct;
+  return fresh;
+}
+
+// ---- judging ---------------------------------------------------------------------------------------------------
+
+// A one-file store that was closed: the file by itself, as any program reads it.
+Content Explorer::read_file_alone(const SimImage& image) const {
+  Content content;
+  content.exists = true;
+  if (const auto file = image.files.find(options_.file_name); file != image.files.end()) {
+    content.objects["file"] = *file->second;
+  }
+  return content;
+}
+
+std::string Explorer::verdict(const Recovered& recovered, const Expected& expected) const {
+  if (!recovered.ok) return "recovery failed: " + recovered.error;
+  // Until the one who came after a kill has opened the store, nobody has seen more than was acknowledged before.
+  if (also_allowed_ != nullptr && path_.back().at < also_until_ &&
+      also_allowed_->allows(recovered.found, also_allowed_->first)) {
+    return {};
+  }
+  if (!expected.allows(recovered.found, expected.first)) {
+    return fmt::format("recovered {}, which is none of the states after commits {} to {}", describe(recovered.content),
+                       expected.first, expected.last);
+  }
+  if (expected.closed && expected.first == expected.last && (!recovered.was_clean || recovered.replayed > 0)) {
+    return "the store was closed in good order, but opening it had to recover";
+  }
+  return {};
+}
+
+void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, int life) {
+  const std::uint64_t hash = image.hash();
+  const bool fresh = note_distinct(hash, operation_);
+  if (const auto known = seen_->find(hash); known != seen_->end()) {
+    // The same medium at another moment: it recovers to the same content, which must suit this moment too.
+    const bool clean_enough = !expected.closed || expected.first != expected.last || known->second.was_clean;
+    if (expected.allows(known->second.found, expected.first) && clean_enough) return;
+  }
+  SimVolume volume(image, true);
+  set_identity(kIdentity);
+  const Recovered recovered = recover(volume, options_);
+  ++tally_.recoveries;
+  (*seen_)[hash] = {recovered.found, recovered.was_clean};
+  if (std::string wrong = verdict(recovered, expected); !wrong.empty()) {
+    violated(std::move(wrong));
+    return;
+  }
+  if (expected.closed && expected.first == expected.last && options_.kind == StoreKind::one_file &&
+      fingerprint(read_file_alone(image)) != recovered.found) {
+    violated("the store was closed, but the file by itself is not complete: " +
+             describe_difference(recovered.content, read_file_alone(image)));
+    return;
+  }
+  {
+    SimVolume again(volume.image());
+    const Recovered second = recover(again, options_);
+    ++tally_.recoveries;
+    if (!second.ok || second.found != recovered.found) {
+      violated("a second recovery gives " + (second.ok ? describe(second.content) : "an error: " + second.error));
+      return;
+    }
+  }
+  if (!fresh) return;
+  ++recovered_states_;
+  if (faults_.has(Fault::recovery_crash) && recovered_states_ % budget_.recovery_every == 0) {
+    crash_recovery(volume.trace(), recovered.found, 1);
+  }
+  if (life == 1 && faults_.has(Fault::second_life) && !base_.fault.has_value() && recovered.content.exists &&
+      ++live_states_ % budget_.life_every == 0) {
+    const std::vector<Operation> operations = operations_;
+    const std::size_t row = operation_;
+    second_life(run, image, recovered.content, live_states_ / budget_.life_every % 2 == 0);
+    operations_ = operations;
+    operation_ = row;
+  }
+}
+
+// Crashes the recovery itself at each of its operations; whatever happens, the same commit must come back.
+void Explorer::crash_recovery(const SimTrace& trace, Fingerprint found, int level) {
+  SimMedium medium(trace);
+  path_.push_back({'/', 0, {}, {}, 0, 0, {}, false});
+  const Fault fault = level == 1 ? Fault::recovery_crash : Fault::recovery_crash_twice;
+  for (std::size_t position = 1; position <= trace.records.size() && !enough(); ++position) {
+    medium.step();
+    const std::size_t pending = medium.pending_count();
+    std::vector<SimChoice> choices(pending);
+    const bool exhaustive = pending <= 2;
+    const std::size_t subsets = exhaustive ? std::size_t{1} << pending : 2 + budget_.recovery_samples;
+    for (std::size_t subset = 0; subset < subsets && !enough(); ++subset) {
+      const std::uint64_t coins = random_.next();
+      for (std::size_t i = 0; i < pending; ++i) {
+        bool keep = (coins >> i % 64 & 1) != 0;
+        if (exhaustive) keep = (subset >> i & 1) != 0;
+        if (!exhaustive && subset < 2) keep = subset == 1;
+        choices[i] = {keep ? SimFate::kept : SimFate::lost, 0};
+      }
+      path_.back().at = position;
+      path_.back().choices = choices;
+      const SimImage image = medium.cut(choices, kGarbageSeed);
+      const std::uint64_t hash = image.hash();
+      (void)note_distinct(hash, kSimOpCount);
+      ++at(tally_.faults, fault).planned;
+      ++at(tally_.faults, fault).fired;
+      if (const auto known = seen_->find(hash); known != seen_->end() && known->second.found == found) continue;
+      SimVolume volume(image, true);
+      set_identity(kIdentity);
+      const Recovered recovered = recover(volume, options_);
+      ++tally_.recoveries;
+      (*seen_)[hash] = {recovered.found, recovered.was_clean};
+      if (!recovered.ok || recovered.found != found) {
+        violated("a crash of the recovery gives " +
+                 (recovered.ok ? describe(recovered.content) : "an error: " + recovered.error));
+        continue;
+      }
+      if (level == 1 && faults_.has(Fault::recovery_crash_twice) && ++recovery_crashes_ % budget_.deep_every == 0) {
+        crash_recovery(volume.trace(), found, 2);
+      }
+    }
+  }
+  path_.pop_back();
+}
+
+// The program is killed here, with the power on: the next one finds the files as the kernel has them, recovers, and goes
+// on, while what the first one had not flushed is still not safe. The power is cut at each operation of that.
+void Explorer::kill_here(Run& first, const SimTrace& trace, const SimMedium& medium, const Expected& expected) {
+  FaultCount& count = at(tally_.faults, Fault::killed);
+  ++count.planned;
+  ++count.fired;
+  const std::vector<SimChoice> all(medium.pending_count());
+  const SimImage image = medium.cut(all, kGarbageSeed);
+  SimVolume volume(image);
+  set_identity(kIdentity);
+  const Recovered alive = recover(volume, options_);
+  ++tally_.recoveries;
+  if (std::string wrong = verdict(alive, expected); !wrong.empty()) {
+    violated("after a kill, with the power on: " + wrong);
+    return;
+  }
+  const std::size_t killed_at = path_.back().at;
+  life_link_ = random_.one_in(2) ? '>' : '+';
+  const std::unique_ptr<Run> next = next_life(first, image, alive.content, life_link_ == '+');
+  if (!next->broken().empty()) {
+    path_.push_back({life_link_, next->volume.operations(), {}, {}, 0, 0, {}, false});
+    violated("after a kill, " + next->broken().front());
+    path_.pop_back();
+    return;
+  }
+  also_allowed_ = &expected;
+  also_until_ = next->step_marks().empty() ? next->volume.operations() : next->step_marks().front().first;
+  const Budget full = lighten();
+  explore(*next, trace.continued(killed_at, next->volume.trace()), killed_at, 2);
+  budget_ = full;
+  also_allowed_ = nullptr;
+}
+
+std::unique_ptr<Run> Explorer::next_life(Run& first, const SimImage& image, const Content& content, bool other) {
+  const std::size_t step = first.step_at(path_.back().at);
+  set_identity(kIdentity);
+  auto run = std::make_unique<Run>(options_, image, content);
+  run->other_bytes = other ? 101 : 0;
+  run->perform(steps_, base_.steps, step, step + budget_.life_steps, true);
+  run->history.finish();
+  return run;
+}
+
+Budget Explorer::lighten() {
+  Budget lighter = budget_;
+  lighter.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 5);
+  lighter.samples = std::min<std::size_t>(budget_.samples, 4);
+  lighter.special = std::min<std::size_t>(budget_.special, 1);
+  return std::exchange(budget_, lighter);
+}
+
+// The program comes back, does again what was interrupted, goes on for a few steps, and crashes again.
+void Explorer::second_life(Run& first, const SimImage& image, const Content& content, bool other) {
+  ++tally_.lives;
+  ++at(tally_.faults, Fault::second_life).planned;
+  const std::unique_ptr<Run> run = next_life(first, image, content, other);
+  ++at(tally_.faults, Fault::second_life).fired;
+  life_link_ = other ? '+' : '>';
+  if (!run->broken().empty()) {
+    path_.push_back({life_link_, run->volume.operations(), {}, {}, 0, 0, {}, false});
+    violated("in its second life, " + run->broken().front());
+    path_.pop_back();
+    return;
+  }
+  const Budget full = lighten();
+  explore(*run, run->volume.trace(), 0, 2);
+  budget_ = full;
+}
+
+// ---- lies of the medium ----------------------------------------------------------------------------------------
+
+namespace {
+bool is_mixture(const History& history, std::size_t at, const Expected& expected, const Content& content) {
+  std::vector<Content> states;
+  for (std::size_t p = expected.vouched; p <= expected.last; ++p) states.push_back(history.content(at, p));
+  const auto some = [&states](auto&& suits) { return std::any_of(states.begin(), states.end(), suits); };
+  for (const auto& [name, bytes] : content.objects) {
+    if (!some([&](const Content& state) {
+          const auto object = state.objects.find(name);
+          return object != state.objects.end() && object->second.size() == bytes.size();
+        })) {
+      return false;
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (!some([&](const Content& state) {
+            const auto object = state.objects.find(name);
+            // What it grew by is zeros until its bytes come.
+            return object != state.objects.end() &&
+                   (i < object->second.size() ? object->second[i] : std::byte{0}) == bytes[i];
+          })) {
+        return false;
+      }
+    }
+  }
+  return some([&](const Content& state) {
+    return state.exists == content.exists && state.objects.size() == content.objects.size();
+  });
+}
+}  // namespace
+
+std::string Explorer::lie_verdict(const Run& run, std::size_t at, const Recovered& recovered, const Expected& expected,
+                                  bool last_commit_may_go, FaultCount& count) const {
+  if (!recovered.ok) {
+    const bool clear =
+        (recovered.status.category == Errc::corrupt || recovered.status.category == Errc::incompatible) &&
+        recovered.error.find("sim:") != std::string::npos;
+    if (!clear) return "the damage is reported as: " + recovered.error;
+    ++count.detected;
+    return {};
+  }
+  if (expected.allows(recovered.found, expected.first)) {
+    ++count.harmless;
+    return {};
+  }
+  // Nothing behind the newest frame vouches for it: its damage looks like a torn end. A checkpoint may have brought some
+  // of its bytes home already, so every byte is that of one of the last states, but not all of the same.
+  if (last_commit_may_go && is_mixture(run.history, at, expected, recovered.content)) {
+    ++count.untellable;
+    return {};
+  }
+  return fmt::format("damage went unnoticed: recovered {}, which is none of the states after commits {} to {}",
+                     describe(recovered.content), last_commit_may_go ? expected.vouched : expected.first,
+                     expected.last);
+}
+
+void Explorer::judge_lie(const Run& run, const SimImage& image, const Expected& expected, Fault fault,
+                         bool last_commit_may_go) {
+  (void)note_distinct(image.hash(), operation_);
+  SimVolume volume(image);
+  set_identity(kIdentity);
+  const Recovered recovered = recover(volume, options_);
+  ++tally_.recoveries;
+  std::string wrong =
+      lie_verdict(run, path_.back().at, recovered, expected, last_commit_may_go, at(tally_.faults, fault));
+  if (!wrong.empty()) violated(std::move(wrong));
+}
+
+// A bit flips in what one of the recovery's reads returns.
+void Explorer::flip_reads(const Run& run, const SimImage& image, const Expected& expected) {
+  SimVolume counting(image);
+  set_identity(kIdentity);
+  const std::uint64_t reads = recover(counting, options_).reads_of_open;
+  if (reads == 0) return;
+  const std::uint64_t nth = random_.below(reads);
+  path_.back().flipped_read = nth;
+  SimVolume volume(image);
+  volume.faults().plan(SimFaults::Kind::flip_bit, nth);
+  FaultCount& count = at(tally_.faults, Fault::read_flip);
+  ++count.planned;
+  set_identity(kIdentity);
+  const Recovered recovered = recover(volume, options_);
+  tally_.recoveries += 2;
+  if (volume.faults().fired() > 0) ++count.fired;
+  std::string wrong = lie_verdict(run, path_.back().at, recovered, expected, true, count);
+  if (!wrong.empty()) violated(std::move(wrong));
+  path_.back().flipped_read.reset();
+}
+
+}  // namespace memlith::lab

@@ -1,0 +1,130 @@
+// memlith-crashlab: explores what a crash can leave, and proves that it would notice. docs/testing.md tells of it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "mutants.hpp"
+#include "replay.hpp"
+#include "report.hpp"
+
+using namespace memlith::lab;
+
+namespace {
+
+int list() {
+  fmt::print("Workloads:\n");
+  for (const Workload& workload : workloads()) {
+    fmt::print("  {:<20} {}{}\n", workload.name, workload.sentence,
+               workload.threaded ? " (threads: replays only roughly)" : "");
+  }
+  fmt::print("\nFaults:\n");
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    fmt::print("  {:<22} {}\n", name_of(fault), sentence_of(fault));
+  }
+  fmt::print("\nMutants:\n{}", describe_mutants());
+  return 0;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+int run(RunOptions& options, const std::string& names, const std::string& faults) {
+  options.all_workloads = names == "all";
+  for (const Workload& workload : workloads()) {
+    if (options.all_workloads) options.workloads.push_back(&workload);
+  }
+  for (const std::string& name : options.all_workloads ? std::vector<std::string>{} : split(names)) {
+    const Workload* const workload = find_workload(name);
+    if (workload == nullptr) {
+      fmt::print(stderr, "memlith-crashlab: there is no workload \"{}\"; `memlith-crashlab list` names them\n", name);
+      return 2;
+    }
+    options.workloads.push_back(workload);
+  }
+  options.faults_named = faults != "all";
+  if (options.faults_named) {
+    options.faults = {};
+    for (const std::string& word : split(faults)) {
+      Fault fault{};
+      if (!parse_fault(word, fault)) {
+        fmt::print(stderr, "memlith-crashlab: there is no fault \"{}\"; `memlith-crashlab list` names them\n", word);
+        return 2;
+      }
+      options.faults.add(fault);
+    }
+  }
+  return run_command(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app{"Explores the states that crashes leave behind, and checks what recovery makes of them."};
+  app.require_subcommand(1);
+
+  RunOptions run_options;
+  std::string names = "all";
+  std::string faults = "all";
+  auto* const run_app =
+      app.add_subcommand("run", "explore; exit code 0 only if nothing was wrong and every fault struck");
+  run_app->add_option("--workload", names, "names, separated by commas, or all")->capture_default_str();
+  run_app->add_option("--states", run_options.states, "go on until so many distinct states were seen (0: one round)");
+  run_app->add_option("--minutes", run_options.minutes, "go on for so long");
+  run_app->add_option("--seed", run_options.seed, "of the first round; the next takes the next")->capture_default_str();
+  run_app->add_flag("--exhaustive", run_options.exhaustive,
+                    "more subsets, more crashes of recoveries, calls fail at every chance");
+  run_app->add_flag("--quick", run_options.quick, "less of everything; for sanitizers");
+  run_app->add_option("--faults", faults, "names, separated by commas, or all")->capture_default_str();
+  run_app->add_option("--mutant", run_options.mutant, "switch on a planted fault");
+  run_app->add_flag("--json", run_options.json, "one JSON object on standard output");
+  run_app->add_option("--plot", run_options.plot, "draw the report into this PNG (needs python3-matplotlib)");
+  run_app->add_option("--jobs", run_options.jobs, "processes (0: one a processor)");
+
+  MutantOptions mutant_options;
+  auto* const mutants_app =
+      app.add_subcommand("mutants", "see whether every planted fault is noticed; exit code 0 if so");
+  mutants_app->add_option("--only", mutant_options.only, "this one alone");
+  mutants_app->add_flag("--json", mutant_options.json, "one JSON object on standard output");
+  mutants_app->add_flag("--markdown", mutant_options.markdown, "the table of docs/testing.md");
+  mutants_app->add_option("--jobs", mutant_options.jobs, "processes (0: one a processor)");
+  mutants_app->add_option("--seconds", mutant_options.seconds_each, "at most, for each")->capture_default_str();
+
+  std::string line;
+  bool as_json = false;
+  auto* const replay_app = app.add_subcommand(
+      "replay", "do again what a violation's line tells, and tell the story; exit code 1 if it is still wrong");
+  replay_app->add_option("line", line, "in one argument")->required();
+  replay_app->add_flag("--json", as_json, "one JSON object on standard output");
+  auto* const shrink_app = app.add_subcommand("shrink", "look for a smaller violation, and tell its story");
+  shrink_app->add_option("line", line, "in one argument")->required();
+
+  auto* const list_app = app.add_subcommand("list", "name the workloads, the faults and the mutants");
+  CLI11_PARSE(app, argc, argv);
+
+  if (*run_app) {
+    if (!run_options.mutant.empty() && describe_mutants().find("  " + run_options.mutant + " ") == std::string::npos) {
+      fmt::print(stderr, "memlith-crashlab: there is no mutant \"{}\"; `memlith-crashlab list` names them\n",
+                 run_options.mutant);
+      return 2;
+    }
+    return run(run_options, names, faults);
+  }
+  if (*mutants_app) return mutants_command(mutant_options);
+  if (*replay_app) return replay_command(line, as_json);
+  if (*shrink_app) return shrink_command(line);
+  if (*list_app) return list();
+  return 2;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "memlith-crashlab: {}\n", error.what());
+  return 2;
+}

@@ -1,0 +1,196 @@
+#include "mutants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/mutant.hpp"
+#include "pool.hpp"
+#include "unit.hpp"
+
+namespace memlith::lab {
+
+using nlohmann::json;
+
+namespace {
+
+struct Entry {
+  const char* name;
+  const char* floor;
+  const char* what;
+};
+constexpr Entry kMutants[] = {
+#define MEMLITH_MUTANT_ENTRY(name, floor, what) {#name, #floor, what},
+    MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_ENTRY)
+#undef MEMLITH_MUTANT_ENTRY
+};
+
+constexpr double kHangSeconds = 30;   // a single workload takes no such time, unless it hangs
+constexpr std::uint64_t kRounds = 5;  // seeds tried; the first lightly
+
+// How the violation came about, in a few words, from the line that replays it.
+std::string how(const std::string& line) {
+  std::string why;
+  const std::optional<Case> parsed = parse_case(line, why);
+  if (!parsed.has_value()) return "a crash";
+  if (parsed->fault.has_value())
+    return std::string(name_of(*parsed->fault)) + (parsed->cuts.empty() ? "" : " and a crash");
+  if (parsed->cuts.empty()) return "without a crash";
+  bool second_life = false;
+  for (const Cut& cut : parsed->cuts) second_life = second_life || cut.link == '>' || cut.link == '+';
+  const Cut& last = parsed->cuts.back();
+  std::string text = "a crash";
+  if (last.link == '/') text = parsed->cuts.size() > 2 ? "a crash of a crashed recovery" : "a crash of the recovery";
+  for (const core::SimChoice& choice : last.choices) {
+    if (choice.fate == core::SimFate::garbage) text = "garbage in a torn sector";
+    if (choice.fate >= core::SimFate::elsewhere) text = "a misdirected write";
+  }
+  if (!last.rotten_file.empty()) text = "bit rot";
+  if (last.flipped_read.has_value()) text = "a flipped read";
+  return second_life ? text + " in the second life" : text;
+}
+
+// Tries one workload after another until something is wrong.
+void hunt(const std::string& mutant, double seconds_max, json& report) {
+  const auto began = std::chrono::steady_clock::now();
+  std::uint64_t states = 0;
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    Budget budget;
+    budget.violations_max = 1;
+    budget.life_every = 12;
+    if (round == 0) {
+      budget.exhaustive_items = 4;
+      budget.samples = 4;
+      budget.special = 3;
+      budget.recovery_every = 20;
+      budget.kill_every = 8;
+      budget.life_every = 40;
+      budget.states_max = 2'000;
+    }
+    for (const bool call_faults : {false, true}) {
+      for (const Workload& workload : workloads()) {
+        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds_max) {
+          report = {{"states", states}};
+          return;
+        }
+        if (round > 1 && !workload.every_seed_differs) continue;
+        if (call_faults && !workload.with_call_faults) continue;
+        if (round == 0 && call_faults) {  // what they break shows in the run itself, or at once
+          budget.exhaustive_items = 1;
+          budget.samples = 1;
+          budget.special = 0;
+          budget.recovery_every = budget.kill_every = ~0u;
+          budget.states_max = ~0ull;
+        }
+        Tally tally;
+        const std::uint64_t seed = std::max<std::uint64_t>(1, round);
+        work({&workload, seed, call_faults, {}}, FaultSet::all(), budget, round == 0 ? 2 : 3, mutant, tally);
+        states += tally.states;
+        if (tally.violations.empty()) continue;
+        report = {{"workload", workload.name},
+                  {"what", tally.violations.front().what},
+                  {"replay", format_case(tally.violations.front().replay)},
+                  {"states", states}};
+        return;
+      }
+    }
+  }
+  report = {{"states", states}};
+}
+
+}  // namespace
+
+std::string describe_mutants() {
+  std::string text;
+  for (const Entry& entry : kMutants) text += fmt::format("  {:<32} {}: {}\n", entry.name, entry.floor, entry.what);
+  return text;
+}
+
+int mutants_command(const MutantOptions& options) {
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<Entry> wanted;
+  for (const Entry& entry : kMutants) {
+    if (options.only.empty() || options.only == entry.name) wanted.push_back(entry);
+  }
+  if (wanted.empty()) {
+    fmt::print(stderr, "memlith-crashlab: there is no mutant \"{}\"; `memlith-crashlab list` names them\n",
+               options.only);
+    return 2;
+  }
+  json rows = json::array();
+  std::size_t killed = 0;
+  std::size_t started = 0;
+  const bool table = !options.json && !options.markdown;
+  run_jobs(
+      options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency()),
+      [&]() -> std::optional<Job> {
+        if (started == wanted.size()) return std::nullopt;
+        const std::string name = wanted[started++].name;
+        Job job;
+        const double seconds_each = options.seconds_each;
+        job.seconds_max = seconds_each + kHangSeconds;
+        job.act = [name, seconds_each](json& report, std::vector<std::uint64_t>&) {
+          if (set_mutant(name)) hunt(name, seconds_each, report);
+        };
+        return job;
+      },
+      [&](const Answer& answer) {
+        const Entry& entry = wanted[rows.size()];
+        json row{{"name", entry.name}, {"floor", entry.floor}, {"what", entry.what}, {"seconds", answer.seconds}};
+        if (!answer.died.empty()) {
+          const std::string workload = answer.position.substr(0, answer.position.find(' '));
+          row["caught_by"] = workload;
+          row["how"] = "the process " + answer.died;
+          row["states"] = nullptr;
+          row["replay"] = answer.position;
+          row["detail"] = answer.said;
+        } else {
+          row["states"] = answer.report["states"];
+          if (answer.report.contains("replay")) {
+            row["caught_by"] = answer.report["workload"];
+            row["how"] = how(answer.report["replay"]);
+            row["detail"] = answer.report["what"];
+            row["replay"] = answer.report["replay"];
+          } else {
+            row["caught_by"] = nullptr;
+          }
+        }
+        const bool caught = !row["caught_by"].is_null();
+        if (caught) ++killed;
+        if (table) {
+          fmt::print("{:<9} {:<32} {:>6.1f} s  {}\n", caught ? "killed" : "SURVIVED", entry.name, answer.seconds,
+                     caught ? fmt::format("{}: {}", row["caught_by"].get<std::string>(), row["how"].get<std::string>())
+                            : "");
+          std::fflush(stdout);
+        }
+        if (!caught) fmt::print(stderr, "SURVIVED: {}, {}\n", entry.name, entry.what);
+        rows.push_back(std::move(row));
+        return true;
+      });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  if (options.markdown) {
+    fmt::print(
+        "| mutant | floor | what it does | caught by workload | how | states until then "
+        "|\n|---|---|---|---|---|---:|\n");
+    for (const json& row : rows) {
+      const bool caught = !row["caught_by"].is_null();
+      fmt::print("| {} | {} | {} | {} | {} | {} |\n", row["name"].get<std::string>(), row["floor"].get<std::string>(),
+                 row["what"].get<std::string>(), caught ? row["caught_by"].get<std::string>() : "**not caught**",
+                 caught ? row["how"].get<std::string>() : "",
+                 row["states"].is_null() ? "" : fmt::format("{}", row["states"].get<std::uint64_t>()));
+    }
+  } else if (options.json) {
+    json result{{"killed", killed}, {"total", rows.size()}, {"seconds", seconds}, {"mutants", std::move(rows)}};
+    fmt::print("{}\n", result.dump());
+    return killed == result["total"] ? 0 : 1;
+  } else {
+    fmt::print("{} of {} mutants killed in {:.0f} s\n", killed, rows.size(), seconds);
+  }
+  return killed == wanted.size() ? 0 : 1;
+}
+
+}  // namespace memlith::lab

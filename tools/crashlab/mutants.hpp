@@ -1,0 +1,23 @@
+// `memlith-crashlab mutants`: switches on one planted fault after another and sees whether the laboratory notices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace memlith::lab {
+
+struct MutantOptions {
+  std::string only;
+  bool json = false;
+  bool markdown = false;
+  std::size_t jobs = 0;
+  double seconds_each = 40;  // a mutant not caught by then has survived, unless it hangs
+};
+
+// 0 when every one was caught.
+int mutants_command(const MutantOptions& options);
+
+// The names, each with its sentence, for `list`.
+std::string describe_mutants();
+
+}  // namespace memlith::lab

@@ -1,0 +1,360 @@
+#include "run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/mutant.hpp"
+#include "log/format.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+constexpr std::uint64_t kAddress = 0x550000000000;
+constexpr std::uint64_t kReserve = 1 * kMiB;
+}  // namespace
+
+std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
+  std::vector<std::byte> bytes(write.bytes);
+  for (std::uint64_t i = 0; i < write.bytes; ++i) {
+    bytes[i] = static_cast<std::byte>(fill + (write.offset + i) * 7 + ((write.offset + i) >> 8));
+  }
+  return bytes;
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------
+
+Recovered recover(SimVolume& volume, const StoreOptions& options) {
+  Recovered result;
+  StoreOptions reopen = options;
+  reopen.create = false;
+  reopen.manual_checkpoint = true;  // what comes back does not depend on it, and a thread costs more than the recovery
+  const auto failed = [&](Status status) {
+    result.status = status;
+    result.error = last_error_text();
+    return result;
+  };
+  auto store = Store::open(volume, reopen);
+  if (!store.ok()) {
+    if (store.error().category != Errc::not_found) return failed(store.error());
+    result.ok = true;
+    // No store yet; a one-file store's file must be what it was.
+    if (options.kind == StoreKind::one_file) {
+      const SimImage image = volume.image();
+      if (const auto file = image.files.find(options.file_name); file != image.files.end() && !file->second->empty()) {
+        result.content.objects["file"] = *file->second;
+      }
+    }
+    result.found = fingerprint(result.content);
+    return result;
+  }
+  result.reads_of_open = volume.faults().seen(SimFaults::Kind::flip_bit);
+  result.content.exists = true;
+  for (const ObjectInfo& object : (*store)->objects()) {
+    auto bytes = (*store)->read_home(object.id);
+    if (!bytes.ok()) return failed(bytes.error());
+    // A one-file store of an empty file that was not there before has nothing to show.
+    result.content.objects[object.name] = std::move(*bytes);
+  }
+  result.ok = true;
+  result.was_clean = (*store)->was_clean();
+  result.replayed = (*store)->counters().replayed_frames;
+  result.found = fingerprint(result.content);
+  return result;
+}
+
+// ---- Run -------------------------------------------------------------------------------------------------------
+
+Run::Run(StoreOptions options, SimImage start, Content before)
+    : volume(std::move(start), true), history(before), options_(std::move(options)), created_(before.exists) {
+  // Who has the store open differs from run to run, and a crash state must not.
+  volume.edit_write = [](std::string_view, std::uint64_t offset, std::span<std::byte> bytes) {
+    constexpr std::string_view kNote = "process ";
+    if (offset != kHolderOffset || bytes.size() < kNote.size()) return;
+    if (std::memcmp(bytes.data(), kNote.data(), kNote.size()) != 0) return;
+    std::memset(bytes.data() + kNote.size(), 0, bytes.size() - kNote.size());
+  };
+}
+
+Run::~Run() {
+  drop_regions();
+  volume.before_transfer = nullptr;
+}
+
+void Run::drop_regions() {
+  regions_.clear();
+  soon_.clear();
+}
+
+void Run::perform(const std::vector<Step>& steps, const std::vector<std::size_t>& wanted, std::size_t from,
+                  std::size_t until, bool again) {
+  if (again) open();
+  for (std::size_t i = from; i < std::min(until, steps.size()); ++i) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), i) == wanted.end()) continue;
+    step_ = i;
+    part_ = 0;
+    step_marks_.emplace_back(now(), i);
+    const bool redo = again && i == from && steps[i].again != nullptr;
+    (redo ? steps[i].again : steps[i].act)(*this);
+  }
+  // Whatever state the last step left the store in, nothing runs on into the exploration.
+  drop_regions();
+  volume.before_transfer = nullptr;
+  if (!store_ && created_ && fired() == 0) return;
+  if (store_ && !poisoned_ && fired() == 0) {
+    store_ = nullptr;
+    return;
+  }
+  // Something failed: going on without a power cut must give an allowed state as well.
+  store_ = nullptr;
+  volume.faults().clear();
+  if (flip_in_open_) return;
+  SimVolume copy(volume.image());
+  const Recovered recovered = recover(copy, options_);
+  if (!recovered.ok) {
+    broken("after the failure, reopening without a power cut says: " + recovered.error);
+  } else if (!history.resolve(recovered.found, now() + 1)) {
+    broken("after the failure, reopening without a power cut shows no allowed state: " + describe(recovered.content));
+  }
+}
+
+std::size_t Run::step_at(std::size_t operations) const {
+  std::size_t result = step_marks_.empty() ? 0 : step_marks_.front().second;
+  for (const auto& [began, step] : step_marks_) {
+    if (began <= operations) result = step;
+  }
+  return result;
+}
+
+void Run::broken(std::string what) {
+  if (broken_.size() < 3) broken_.push_back(fmt::format("step {}: {}", step_, what));
+}
+
+bool Run::passed(Status status, std::string_view what, std::uint64_t fired_before) {
+  const std::uint64_t fired_now = fired();
+  if (status.ok()) {
+    if (fired_now > fired_before && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
+      broken(fmt::format("{} returned ok although a call below it had failed", what));
+    }
+    return true;
+  }
+  if (fired_now == 0) broken(fmt::format("{} failed although nothing had: {}", what, last_error_text()));
+  return false;
+}
+
+// A commit returned: what does the history learn?
+void Run::settle(std::size_t commit, bool ok) {
+  const bool poisoned = store_ != nullptr && store_->log().poisoned();
+  if (ok) {
+    if (poisoned_) broken("a commit was acknowledged by a poisoned store");
+    history.acknowledged(commit, now());
+  } else if (!poisoned) {
+    history.cancelled(commit);  // it said no, and goes on
+  }
+  poisoned_ = poisoned_ || poisoned;
+}
+
+std::uint64_t Run::fill_of(std::size_t part) const { return 1 + step_ * 29 + part * 113 + other_bytes; }
+
+std::string Run::log_name() const {
+  return options_.kind == StoreKind::one_file ? options_.file_name + ".memlith" : "log";
+}
+
+std::optional<ObjectInfo> Run::find(const std::string& name) const {
+  return store_ != nullptr ? store_->find(name) : std::nullopt;
+}
+
+// ---- store -----------------------------------------------------------------------------------------------------
+
+void Run::open() {
+  if (store_ != nullptr) return;
+  if (!created_ && !creation_.has_value()) {
+    creation_ = history.started(
+        "create the store",
+        [one_file = options_.kind == StoreKind::one_file](Content& content) {
+          content.exists = true;
+          if (one_file) content.objects["file"];  // of no bytes if there was none
+        },
+        now());
+  }
+  const std::uint64_t before = fired();
+  history.opened(now());
+  auto store = Store::open(volume, options_);
+  flip_in_open_ = flip_in_open_ || (fired() > before && volume.faults().fired(SimFaults::Kind::flip_bit) > 0);
+  if (!passed(store.status(), "open", before)) return;
+  store_ = std::move(*store);
+  poisoned_ = false;
+  if (!created_) history.acknowledged(*creation_, now());
+  created_ = true;
+  Content content;
+  content.exists = true;
+  region_content_.clear();
+  const std::uint64_t fired_by_open = fired();
+  for (const ObjectInfo& object : store_->objects()) {
+    auto bytes = store_->read_home(object.id);
+    if (!passed(bytes.status(), "reading an object", fired_by_open)) return;
+    content.objects[object.name] = std::move(*bytes);
+  }
+  if (fired() > fired_by_open) flip_in_open_ = true;  // what was read here is no measure of what is there
+  if (!history.resolve(fingerprint(content), now()) && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
+    broken("reopening without a power cut shows no allowed state: " + describe(content));
+  }
+  region_content_ = std::move(content.objects);
+}
+
+void Run::close() {
+  if (store_ == nullptr) return;
+  drop_regions();
+  const std::uint64_t before = fired();
+  const Status status = store_->close();
+  const bool ok = passed(status, "close", before);
+  if (ok && poisoned_) broken("a poisoned store was closed in good order");
+  store_ = nullptr;
+  poisoned_ = false;
+  if (ok) history.closed(now());
+}
+
+void Run::abandon() {
+  drop_regions();
+  store_ = nullptr;
+  poisoned_ = false;
+}
+
+void Run::create(const std::string& name, std::uint64_t size) {
+  if (store_ == nullptr || find(name).has_value()) return;
+  const std::size_t commit = history.started(
+      fmt::format("create {} of {} bytes", name, size), [name, size](Content& c) { c.objects[name].resize(size); },
+      now());
+  const std::uint64_t before = fired();
+  settle(commit, passed(store_->create(name, size, kAddress, kReserve).status(), "create", before));
+}
+
+void Run::remove(const std::string& name) {
+  const auto object = find(name);
+  if (!object.has_value() || options_.kind == StoreKind::one_file) return;
+  regions_.erase(name);
+  const std::size_t commit = history.started("remove " + name, [name](Content& c) { c.objects.erase(name); }, now());
+  const std::uint64_t before = fired();
+  const bool ok = passed(store_->remove(object->id), "remove", before);
+  // The entry may be gone although the checkpoint or the removal of the file behind it failed.
+  if (!ok && !find(name).has_value()) {
+    history.acknowledged(commit, now());
+    poisoned_ = poisoned_ || store_->log().poisoned();
+    return;
+  }
+  settle(commit, ok);
+}
+
+std::vector<Write> Run::possible(const std::vector<Write>& writes, std::uint64_t grow) const {
+  std::vector<Write> result;
+  for (const Write& write : writes) {
+    const auto object = find(write.object);
+    if (!object.has_value()) continue;
+    const std::uint64_t size = grow > 0 && write.object == writes.front().object ? grow : object->size_bytes;
+    if (write.offset + write.bytes <= size) result.push_back(write);
+  }
+  return result;
+}
+
+// Everything of a commit but waiting for it.
+Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t grow) {
+  std::vector<Extent> extents;
+  std::vector<SizeChange> sizes;
+  for (const Write& write : writes) extents.push_back({store_->find(write.object)->id, write.offset, write.bytes});
+  if (grow > 0) {
+    MEMLITH_TRY(store_->reserve_home(extents.front().object, grow));
+    sizes.push_back({extents.front().object, grow});
+  }
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents, sizes));
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    const std::vector<std::byte> bytes = bytes_of(fill + i * 57, writes[i]);
+    writer.put(bytes.data(), bytes.size());
+  }
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  store_->finished(end);
+  return end;
+}
+
+std::string text_of_commit(const std::vector<Write>& writes, std::uint64_t grow) {
+  std::string text = "commit";
+  for (const Write& write : writes) {
+    text += fmt::format(" {}[{}..{})", write.object, write.offset, write.offset + write.bytes);
+  }
+  if (grow > 0) text += fmt::format(", {} grows to {}", writes.front().object, grow);
+  return text;
+}
+
+Change change_of_commit(std::vector<Write> writes, std::uint64_t fill, std::uint64_t grow) {
+  return [writes = std::move(writes), fill, grow](Content& content) {
+    if (grow > 0) content.objects[writes.front().object].resize(grow);
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      const std::vector<std::byte> bytes = bytes_of(fill + i * 57, writes[i]);
+      auto& object = content.objects[writes[i].object];
+      if (writes[i].offset + bytes.size() <= object.size()) {
+        std::memcpy(object.data() + writes[i].offset, bytes.data(), bytes.size());
+      }
+    }
+  };
+}
+
+void Run::commit(const std::vector<Write>& wanted, std::uint64_t grow) {
+  if (grow > 0 && find(wanted.front().object).has_value() && find(wanted.front().object)->size_bytes >= grow) grow = 0;
+  const std::vector<Write> writes = possible(wanted, grow);
+  if (writes.empty() || (grow > 0 && writes.front().object != wanted.front().object)) return;
+  for (const Write& write : writes) region_content_.erase(write.object);
+  const std::uint64_t fill = fill_of(part_++);
+  const std::size_t commit = history.started(text_of_commit(writes, grow), change_of_commit(writes, fill, grow), now());
+  const std::uint64_t before = fired();
+  auto end = append(writes, fill, grow);
+  Status status = end.status();
+  if (status.ok()) status = store_->sync(*end);
+  settle(commit, passed(status, "commit", before));
+}
+
+void Run::commit_too_large(const std::string& object, std::uint64_t bytes) {
+  const auto info = find(object);
+  if (!info.has_value() || bytes > info->size_bytes) return;
+  const std::uint64_t before = fired();
+  const auto end = append({{object, 0, bytes}}, fill_of(part_++), 0);
+  if (end.ok()) {
+    broken(fmt::format("a commit of {} bytes should not have fitted the log", bytes));
+  } else if (end.error().category != Errc::full && fired() == 0) {
+    (void)passed(end.error(), "a commit that is too large", before);
+  }
+}
+
+void Run::batch(const std::vector<std::vector<Write>>& commits, std::size_t until) {
+  std::vector<std::pair<std::size_t, Lsn>> begun;
+  for (const std::vector<Write>& wanted : commits) {
+    const std::vector<Write> writes = possible(wanted, 0);
+    if (writes.empty()) continue;
+    for (const Write& write : writes) region_content_.erase(write.object);
+    const std::uint64_t fill = fill_of(part_++);
+    const std::size_t commit = history.started(text_of_commit(writes, 0), change_of_commit(writes, fill, 0), now());
+    const std::uint64_t before = fired();
+    const auto end = append(writes, fill, 0);
+    if (!passed(end.status(), "commit", before)) {
+      settle(commit, false);
+      break;
+    }
+    begun.emplace_back(commit, *end);
+  }
+  if (begun.empty()) return;
+  const std::size_t count = std::min(until, begun.size());
+  const std::uint64_t before = fired();
+  const bool ok = count == 0 || passed(store_->sync(begun[count - 1].second), "sync", before);
+  for (std::size_t i = 0; i < count; ++i) settle(begun[i].first, ok);
+}
+
+void Run::checkpoint() {
+  if (store_ == nullptr) return;
+  const std::uint64_t before = fired();
+  const bool ok = passed(store_->checkpoint(), "checkpoint", before);
+  // After a checkpoint that failed nothing may be acknowledged, whatever the store thinks of itself.
+  poisoned_ = poisoned_ || store_->log().poisoned() || (!ok && fired() > before);
+}
+
+}  // namespace memlith::lab

@@ -1,0 +1,174 @@
+#include "steps.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace memlith::lab {
+
+using namespace core;
+
+Step open() {
+  return {"open the store", [](Run& run) { run.open(); }};
+}
+Step close() {
+  return {"close the store", [](Run& run) { run.close(); }};
+}
+Step abandon() {
+  return {"leave the store without closing it", [](Run& run) { run.abandon(); }};
+}
+Step checkpoint() {
+  return {"checkpoint", [](Run& run) { run.checkpoint(); }};
+}
+Step create(std::string name, std::uint64_t size) {
+  return {fmt::format("create {} of {} bytes", name, size), [=](Run& run) { run.create(name, size); }};
+}
+Step remove(std::string name) {
+  return {"remove " + name, [=](Run& run) { run.remove(name); }};
+}
+Step commit(std::vector<Write> writes, std::uint64_t grow) {
+  return {text_of_commit(writes, grow), [=](Run& run) { run.commit(writes, grow); }};
+}
+Step batch(std::vector<std::vector<Write>> commits, std::size_t until) {
+  std::string text = "in one batch:";
+  for (const auto& writes : commits) text += " " + text_of_commit(writes, 0) + ";";
+  if (until < commits.size()) text += fmt::format(" waiting for {} of them", until);
+  return {text, [=](Run& run) { run.batch(commits, until); },
+          [first = commits.front()](Run& run) { run.commit(first); }};
+}
+Step map(std::string name, std::uint64_t size, TrackerKind tracker) {
+  return {fmt::format("map region {}", name), [=](Run& run) { run.map(name, size, tracker); }};
+}
+Step unmap(std::string name) {
+  return {"close region " + name, [=](Run& run) { run.unmap(name); }};
+}
+Step store(std::string name, std::uint64_t offset, std::uint64_t bytes) {
+  return {fmt::format("store to {}[{}..{})", name, offset, offset + bytes),
+          [=](Run& run) { run.store(name, offset, bytes); }};
+}
+Step grow(std::string name, std::uint64_t size) {
+  return {fmt::format("grow region {} to {}", name, size), [=](Run& run) { run.grow(name, size); }};
+}
+Step persist(std::vector<std::string> names) {
+  return {fmt::format("persist {}", fmt::join(names, " and ")), [=](Run& run) { run.persist(names); }};
+}
+
+Step checkpoint_inside(Write write) {
+  return {text_of_commit({write}, 0) + ", with a checkpoint between its write and its flush",
+          [=](Run& run) { run.commit_with_checkpoint_inside(write); }, [=](Run& run) { run.commit({write}); }};
+}
+
+// ---- histories drawn by seed -----------------------------------------------------------------------------------
+
+std::vector<Step> random_history(Random& random) {
+  std::vector<Step> steps{open()};
+  std::map<std::string, std::uint64_t> sizes;
+  while (steps.size() < 26) {
+    const std::string name = "o" + std::to_string(random.below(3));
+    const auto object = sizes.find(name);
+    if (object == sizes.end()) {
+      sizes[name] = 4096 * (1 + random.below(3));
+      steps.push_back(create(name, sizes[name]));
+      continue;
+    }
+    const auto place = [&random](std::uint64_t size) {
+      const std::uint64_t offset = random.below(size);
+      return std::pair(offset, 1 + random.below(std::min<std::uint64_t>(size - offset, random.one_in(3) ? 5000 : 600)));
+    };
+    const auto [offset, bytes] = place(object->second);
+    switch (random.below(14)) {
+      case 0: steps.push_back(checkpoint()); break;
+      case 1: steps.push_back(close()), steps.push_back(open()); break;
+      case 2: steps.push_back(abandon()), steps.push_back(open()); break;
+      case 3:
+        steps.push_back(remove(name));
+        sizes.erase(name);
+        break;
+      case 4:
+        object->second += 4096;
+        steps.push_back(commit({{name, object->second - 4096, 700}}, object->second));
+        break;
+      case 5:
+      case 6: {
+        std::vector<std::vector<Write>> commits;
+        for (std::uint64_t i = 2 + random.below(3); i > 0; --i) {
+          const auto [begin, length] = place(object->second);
+          commits.push_back({{name, begin, std::min<std::uint64_t>(length, 600)}});
+        }
+        const std::size_t count = commits.size();
+        steps.push_back(batch(commits, random.below(count + 1)));
+        break;
+      }
+      case 7: steps.push_back(checkpoint_inside({name, offset, std::min<std::uint64_t>(bytes, 900)})); break;
+      default: {
+        std::vector<Write> writes{{name, offset, bytes}};
+        if (random.one_in(2)) {
+          for (const auto& [other, size] : sizes) {
+            if (other != name) writes.push_back({other, random.below(size - 100), 1 + random.below(100)});
+          }
+        }
+        steps.push_back(commit(writes));
+        break;
+      }
+    }
+  }
+  return steps;
+}
+
+std::vector<Step> random_file_history(Random& random) {
+  std::vector<Step> steps{open()};
+  std::uint64_t size = 5003;
+  while (steps.size() < 22) {
+    const std::uint64_t offset = random.below(size);
+    const std::uint64_t bytes = 1 + random.below(std::min<std::uint64_t>(size - offset, 3000));
+    switch (random.below(9)) {
+      case 0: steps.push_back(checkpoint()); break;
+      case 1: steps.push_back(close()), steps.push_back(open()); break;
+      case 2: steps.push_back(abandon()), steps.push_back(open()); break;
+      case 3:
+      case 4: {
+        size += 1 + random.below(5000);
+        const std::uint64_t tail = 1 + random.below(400);
+        steps.push_back(commit({{"file", size - tail, tail}}, size));
+        break;
+      }
+      default: steps.push_back(commit({{"file", offset, bytes}})); break;
+    }
+  }
+  return steps;
+}
+
+std::vector<Step> random_region_history(Random& random) {
+  std::vector<Step> steps{open()};
+  std::map<std::string, std::uint64_t> sizes{{"a", 8192}, {"b", 4096}};
+  const auto map_all = [&] {
+    for (const auto& [name, size] : sizes) steps.push_back(map(name, size));
+  };
+  map_all();
+  while (steps.size() < 36) {
+    const std::string name = random.one_in(2) ? "a" : "b";
+    std::uint64_t& size = sizes[name];
+    switch (random.below(12)) {
+      case 0: steps.push_back(checkpoint()); break;
+      case 1: steps.push_back(close()), steps.push_back(open()), map_all(); break;
+      case 2: steps.push_back(abandon()), steps.push_back(open()), map_all(); break;
+      case 3:
+        size += 4096;
+        steps.push_back(grow(name, size));
+        break;
+      case 4: steps.push_back(unmap(name)), steps.push_back(map(name, size)); break;
+      case 5:
+      case 6: steps.push_back(persist({name})); break;
+      case 7: steps.push_back(persist({"a", "b"})); break;
+      default: {
+        const std::uint64_t offset = random.below(size - 1);
+        steps.push_back(store(name, offset, 1 + random.below(std::min<std::uint64_t>(size - offset - 1, 1500) + 1)));
+        break;
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace memlith::lab

@@ -1,0 +1,33 @@
+// The steps that workloads are made of, with a text each; and the workloads whose steps are drawn by seed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "run.hpp"
+
+namespace memlith::lab {
+
+Step open();
+Step close();
+Step abandon();
+Step checkpoint();
+Step create(std::string name, std::uint64_t size);
+Step remove(std::string name);
+Step commit(std::vector<Write> writes, std::uint64_t grow = 0);
+// Several commits in one batch. A program that tries again does the first one only, so that what was in flight behind it
+// must not follow.
+Step batch(std::vector<std::vector<Write>> commits, std::size_t until = ~std::size_t{0});
+Step map(std::string name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
+Step unmap(std::string name);
+Step store(std::string name, std::uint64_t offset, std::uint64_t bytes);
+Step grow(std::string name, std::uint64_t size);
+Step persist(std::vector<std::string> names);
+Step checkpoint_inside(Write write);
+
+std::vector<Step> random_history(core::Random& random);
+std::vector<Step> random_file_history(core::Random& random);
+std::vector<Step> random_region_history(core::Random& random);
+
+}  // namespace memlith::lab

@@ -1,0 +1,33 @@
+// A piece of work that one child process does: a workload with a seed, and the calls that fail in it one after another.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "explorer.hpp"
+
+namespace memlith::lab {
+
+struct Unit {
+  const Workload* workload = nullptr;
+  std::uint64_t seed = 1;
+  bool call_faults = false;
+  std::vector<std::size_t> steps;  // empty: all
+};
+
+// Does it. `calls_each` is how often each kind of failing call is tried, ~0 for at every chance.
+void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t calls_each, const std::string& mutant,
+          Tally& tally);
+
+// Switches a mutant on; false if there is none of this name. An empty name switches it off.
+bool set_mutant(const std::string& name);
+
+nlohmann::json to_json(const Tally& tally);
+
+// Where the exploring of this process is right now, as a line that replays it. For signal handlers: not safe, but the
+// process is lost by then.
+std::string current_position();
+
+}  // namespace memlith::lab

@@ -1,0 +1,663 @@
+#include "workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "steps.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+
+// ---- stores small enough that their crash states can be enumerated ----------------------------------------------
+
+StoreOptions small() {
+  StoreOptions options;
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.slot_bytes = 4096;
+  options.log_bytes = 4 * 4096;
+  options.log_max_bytes = 16 * 4096;
+  options.log.batch_bytes = 4096;
+  options.log.stream_chunk_bytes = 4096;
+  options.log.window_bytes = 4096;
+  return options;
+}
+
+StoreOptions full_log() {
+  StoreOptions options = small();
+  options.log_max_bytes = options.log_bytes;  // it cannot grow
+  return options;
+}
+
+StoreOptions background() {
+  StoreOptions options = small();
+  options.manual_checkpoint = false;
+  return options;
+}
+
+StoreOptions wide_slots() {
+  StoreOptions options = small();
+  options.slot_bytes = 16384;
+  options.log_bytes = 4 * 16384;
+  options.log_max_bytes = 8 * 16384;
+  options.log.batch_bytes = 16384;
+  options.log.stream_chunk_bytes = 8192;
+  return options;
+}
+
+StoreOptions roomy() {
+  StoreOptions options = small();
+  options.log_bytes = options.log_max_bytes = 64 * 4096;
+  return options;
+}
+
+StoreOptions file() {
+  StoreOptions options = small();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
+
+StoreOptions file_wide_slots() {
+  StoreOptions options = wide_slots();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
+
+// An ordinary file that was there before, of a length that is no multiple of anything.
+std::vector<std::byte> file_bytes() {
+  std::vector<std::byte> bytes(5003);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
+  return bytes;
+}
+SimImage file_image() {
+  SimImage image;
+  image.files["data"] = std::make_shared<const std::vector<std::byte>>(file_bytes());
+  return image;
+}
+Content file_content() {
+  Content content;
+  content.objects["file"] = file_bytes();
+  return content;
+}
+
+// ---- store workloads -------------------------------------------------------------------------------------------
+
+std::vector<Step> commits(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 4096),
+          create("b", 4096),
+          commit({{"a", 0, 200 + shift}, {"b", 100, 50}}),
+          commit({{"a", 100, 900}, {"b", 3000, 600 + shift}}),
+          commit({{"a", 0, 300}, {"a", 200, 300}}),  // the second lies over the first
+          commit({{"a", 4000, 96}, {"b", 0, 40 + shift}}),
+          commit({{"b", 500, 64}, {"a", 1000, 64}})};
+}
+
+std::vector<Step> checkpoints(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 4096),
+          create("b", 4096),
+          checkpoint(),
+          commit({{"a", 0, 700 + shift}, {"b", 500, 1200}}),
+          commit({{"a", 300, 600}, {"b", 0, 100 + shift}}),
+          checkpoint(),
+          commit({{"a", 0, 64 + shift}, {"b", 1000, 64}}),
+          checkpoint(),
+          checkpoint(),
+          commit({{"a", 0, 64}})};
+}
+
+std::vector<Step> reopening(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 4096),
+          commit({{"a", 0, 600 + shift}}),
+          close(),
+          open(),
+          commit({{"a", 100, 600}}),
+          commit({{"a", 150, 600 + shift}}),
+          abandon(),
+          open(),
+          commit({{"a", 200, 600}}),
+          close(),
+          open(),
+          abandon(),
+          open(),
+          commit({{"a", 300, 600 + shift}}),
+          close()};
+}
+
+// Frames of two sectors that were in flight together, lost and kept in every combination, and then written again.
+std::vector<Step> stale_frames(Random& random) {
+  const std::uint64_t shift = random.below(100);
+  return {open(), create("a", 8192), commit({{"a", 0, 600}}),
+          // The middle sector of the first is payload and nothing else: whoever writes it again writes the same bytes.
+          batch({{{"a", 100, 1100 + shift}}, {{"a", 4000, 100}}}),
+          batch({{{"a", 3000, 1200}}, {{"a", 100, 100 + shift}}}),
+          batch({{{"a", 100, 600 + shift}}, {{"a", 1000, 600 + shift}}, {{"a", 2000, 500}}}),
+          batch({{{"a", 200, 600}}, {{"a", 900, 700 + shift}}}), abandon(), open(),
+          batch({{{"a", 3000, 600}}, {{"a", 3100, 600 + shift}}}, 1), commit({{"a", 1, 1}})};
+}
+
+// Commits that nobody waited for are lost with the process, or were carried along by those who did.
+std::vector<Step> unfinished(Random& random) {
+  const std::uint64_t shift = random.below(100);
+  return {open(),
+          create("a", 8192),
+          batch({{{"a", 0, 300}}, {{"a", 200, 300 + shift}}, {{"a", 400, 300}}}, 1),
+          batch({{{"a", 600, 300}}, {{"a", 700, 300 + shift}}}, 0),
+          checkpoint(),
+          commit({{"a", 800, 300}}),
+          batch({{{"a", 900, 300}}, {{"a", 950, 300}}}, 0),
+          abandon(),
+          open(),
+          commit({{"a", 1000, 100 + shift}}),
+          batch({{{"a", 1100, 300}}}, 0),
+          close(),
+          open(),
+          commit({{"a", 1200, 100}})};
+}
+
+std::vector<Step> wraparound(Random& random) {
+  std::vector<Step> steps{open(), create("a", 8192), create("b", 4096)};
+  for (int i = 0; i < 40; ++i) {
+    steps.push_back(commit({{"a", random.below(6000), 1 + random.below(2000)},
+                            {"b", random.below(3000), 1 + random.below(1000)}}));
+    if (random.one_in(9)) steps.push_back(checkpoint());
+    if (random.one_in(15)) steps.push_back(abandon()), steps.push_back(open());
+  }
+  return steps;
+}
+
+std::vector<Step> log_full(Random& random) {
+  std::vector<Step> steps{open(), create("a", 65536)};
+  for (int i = 0; i < 14; ++i) {
+    steps.push_back(commit({{"a", random.below(50000), 1000 + random.below(3500)}}));
+    if (i == 5) {
+      steps.push_back({"commit 40000 bytes, more than the log can hold",
+                       [](Run& run) { run.commit_too_large("a", 40000); }});
+    }
+    if (random.one_in(5)) steps.push_back(commit({{"a", random.below(50000), 9000}}));
+  }
+  return steps;
+}
+
+std::vector<Step> growing_log(Random& random) {
+  const std::uint64_t shift = random.below(512);
+  return {open(),
+          create("a", 40960),
+          commit({{"a", 0, 5000 + shift}}),
+          commit({{"a", 1000, 30000 + shift}}),
+          commit({{"a", 100, 300}}),
+          commit({{"a", 0, 9000}, {"a", 20000, 9000 + shift}}),
+          checkpoint(),
+          commit({{"a", 7, 12345}}),
+          commit({{"a", 8, 33333 + shift}}),
+          abandon(),
+          open(),
+          commit({{"a", 9, 20000}}),
+          commit({{"a", 9, 100}})};
+}
+
+// Frames of several chunks in slots of 16 KiB, so that single writes are longer than 4 KiB.
+std::vector<Step> streams(Random& random) {
+  const std::uint64_t shift = random.below(4096);
+  return {open(),
+          create("a", 65536),
+          commit({{"a", 0, 20000 + shift}}),
+          commit({{"a", 500, 9000}}),
+          commit({{"a", 1000, 40000 + shift}}),
+          checkpoint(),
+          commit({{"a", 0, 33000 + shift}}),
+          commit({{"a", 9, 12000}}),
+          abandon(),
+          open(),
+          commit({{"a", 5, 17000}})};
+}
+
+std::vector<Step> objects(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          create("a", 4096),
+          commit({{"a", 0, 400 + shift}}),
+          create("b", 8192),
+          commit({{"b", 4000, 500}, {"a", 9, 9}}),
+          remove("a"),
+          commit({{"b", 0, 500 + shift}}),
+          create("a", 4096),
+          create("c", 4096),
+          commit({{"a", 1000, 100}, {"c", 0, 64}}),
+          remove("b"),
+          checkpoint(),
+          create("b", 4096),
+          close(),
+          open(),
+          commit({{"a", 0, 100}, {"b", 7, 100}}),
+          remove("c"),
+          commit({{"a", 50, 100}})};
+}
+
+std::vector<Step> object_growth(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          create("a", 4096),
+          commit({{"a", 0, 400 + shift}}),
+          commit({{"a", 4000, 4000}}, 8192),
+          checkpoint(),
+          commit({{"a", 12000, 200}, {"a", 0, 20 + shift}}, 12288),
+          commit({{"a", 1, 20}}),
+          abandon(),
+          open(),
+          commit({{"a", 12288, 100}}, 16384),
+          close()};
+}
+
+std::vector<Step> directory_growth(Random&) {
+  std::vector<Step> steps{open()};
+  for (int i = 0; i < 66; ++i) steps.push_back(create("object " + std::to_string(i), 4096));
+  steps.push_back(commit({{"object 65", 0, 100}}));
+  steps.push_back(remove("object 3"));
+  steps.push_back(checkpoint());
+  steps.push_back(create("another", 4096));
+  return steps;
+}
+
+std::vector<Step> one_file(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          commit({{"file", 5000, 3}}),
+          commit({{"file", 4999, 4000 + shift}}, 9001 + shift),
+          checkpoint(),
+          commit({{"file", 0, 700}}),
+          close(),
+          open(),
+          commit({{"file", 1, 1}, {"file", 12000, 33 + shift}}, 13000 + shift),
+          abandon(),
+          open(),
+          commit({{"file", 100, 600 + shift}}),
+          close(),
+          open(),
+          commit({{"file", 20, 600}})};
+}
+
+std::vector<Step> one_file_new(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          commit({{"file", 0, 700 + shift}}, 1000 + shift),
+          commit({{"file", 600, 100}}),
+          close(),
+          open(),
+          commit({{"file", 900, 1000 + shift}}, 2500 + shift),
+          close()};
+}
+
+// ---- in the middle of a commit's I/O ---------------------------------------------------------------------------
+
+Step crosswise(Write first, Write second) {
+  return {text_of_commit({first}, 0) + " while " + text_of_commit({second}, 0) + " overtakes it",
+          [=](Run& run) { run.two_batches_crosswise(first, second); }, [=](Run& run) { run.commit({first}); }};
+}
+
+std::vector<Step> interleaved(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          create("a", 4096),
+          create("b", 4096),
+          commit({{"a", 0, 300}}),
+          checkpoint_inside({"a", 100, 300 + shift}),
+          crosswise({"a", 200, 300}, {"b", 0, 300 + shift}),
+          crosswise({"b", 100, 300}, {"a", 0, 300}),
+          checkpoint(),
+          commit({{"b", 50, 300}}),
+          abandon(),
+          open(),
+          crosswise({"a", 0, 900 + shift}, {"b", 0, 100}),
+          checkpoint_inside({"b", 100, 300}),
+          close()};
+}
+
+std::vector<Step> group_commit(Random&) {
+  return {open(),
+          create("t0", 4096),
+          create("t1", 4096),
+          create("t2", 4096),
+          {"three threads commit six times each", [](Run& run) { run.threads({"t0", "t1", "t2"}, 6); }}};
+}
+
+std::vector<Step> background_checkpoints(Random& random) {
+  std::vector<Step> steps{open(), create("a", 8192)};
+  for (int i = 0; i < 25; ++i) steps.push_back(commit({{"a", random.below(5000), 1 + random.below(3000)}}));
+  steps.push_back(close());
+  return steps;
+}
+
+// ---- regions ---------------------------------------------------------------------------------------------------
+
+std::vector<Step> regions(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 8192),
+          map("b", 8192),
+          store("a", 100, 50 + shift),
+          store("b", 4000, 200),
+          persist({"a", "b"}),
+          store("a", 4090, 20 + shift),
+          store("b", 0, 1),
+          persist({"a"}),
+          checkpoint(),
+          persist({"b"}),
+          unmap("a"),
+          map("a", 8192),
+          store("a", 120, 5),
+          store("a", 6000, 500 + shift),
+          persist({"a"}),
+          store("a", 0, 4),
+          unmap("a"),  // what was not persisted is gone
+          map("a", 8192),
+          store("a", 8000, 10),
+          persist({"a", "b"}),
+          abandon(),
+          open(),
+          map("a", 8192),
+          map("b", 8192),
+          store("a", 130, 5),
+          store("b", 130, 5 + shift),
+          persist({"a", "b"}),
+          close()};
+}
+
+std::vector<Step> region_growth(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 4096),
+          store("a", 0, 10 + shift),
+          persist({"a"}),
+          grow("a", 12288),
+          store("a", 4000, 5000 + shift),
+          persist({"a"}),
+          grow("a", 16384),  // with nothing stored
+          persist({"a"}),
+          grow("a", 20480),  // never persisted
+          abandon(),
+          open(),
+          map("a", 0),
+          store("a", 16383, 1),
+          persist({"a"}),
+          close()};
+}
+
+// Two regions that fit the log one by one, but not together.
+std::vector<Step> regions_too_large(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 12288),
+          map("b", 12288),
+          map("c", 4096),
+          store("a", 100, 8000 + shift),
+          store("b", 100, 8000),
+          store("c", 0, 64),
+          persist({"a", "b", "c"}),
+          persist({"c"}),
+          persist({"a"}),
+          store("a", 0, 7),
+          persist({"b"}),
+          persist({"a", "b", "c"})};
+}
+
+// Persists that nobody waits for, stores of another thread, and stores taken back.
+std::vector<Step> scopes(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto soon = [](std::vector<std::string> names) {
+    return Step{fmt::format("persist {} without waiting", fmt::join(names, " and ")),
+                [=](Run& run) { run.persist_soon(names); }};
+  };
+  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
+  const auto by_another = [](std::string name, std::uint64_t offset, std::uint64_t bytes) {
+    return Step{fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
+                [=](Run& run) { run.store_by_another(name, offset, bytes); }};
+  };
+  const auto rollback = [](std::vector<std::string> names) {
+    return Step{fmt::format("roll {} back", fmt::join(names, " and ")), [=](Run& run) { run.rollback(names); }};
+  };
+  const Step everybody{"persist a and b, everybody's stores",
+                       [](Run& run) { run.persist({"a", "b"}, Scope::process); }};
+  return {open(),
+          map("a", 8192),
+          map("b", 4096),
+          store("a", 100, 300),
+          by_another("a", 1000, 200 + shift),
+          persist({"a"}),
+          soon({"a", "b"}),
+          store("b", 50, 700),
+          soon({"b"}),
+          store("a", 120, 5 + shift),
+          soon({"a"}),
+          wait,
+          store("a", 3000, 900),
+          by_another("b", 2000, 64),
+          rollback({"a"}),
+          store("a", 200, 20),
+          everybody,
+          store("a", 4000, 300 + shift),
+          store("b", 0, 10),
+          rollback({"a", "b"}),
+          store("a", 5000, 100),
+          soon({"a"}),
+          by_another("a", 6000, 100 + shift),
+          soon({"a"}),
+          abandon(),
+          open(),
+          map("a", 0),
+          store("a", 5000, 200),
+          soon({"a"}),
+          checkpoint(),
+          store("a", 5100, 200),
+          soon({"a"}),
+          wait,
+          close()};
+}
+
+std::vector<Step> region_joined(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto joined = [](Run& run) { run.persist_joined_by_another("a"); };
+  return {open(),
+          map("a", 8192),
+          store("a", 0, 300 + shift),
+          {"persist a, joined by another thread", joined},
+          store("a", 200, 300),
+          {"persist a, joined by another thread", joined},
+          close()};
+}
+
+template <TrackerKind tracker>
+std::vector<Step> file_region(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          map("file", 0, tracker),
+          store("file", 5000, 3),
+          persist({"file"}),
+          grow("file", 9001 + shift),
+          store("file", 4999, 4000 + shift),
+          persist({"file"}),
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 1, 1),
+          persist({"file"}),
+          grow("file", 20000 + shift),  // never persisted
+          abandon(),
+          open(),
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 9000, 1),
+          persist({"file"}),
+          grow("file", 12000),  // never persisted
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 10, 600),
+          unmap("file"),
+          map("file", 0, tracker),
+          store("file", 20, 1),
+          persist({"file"}),
+          unmap("file"),
+          map("file", 0, tracker),
+          store("file", 30, 1),
+          persist({"file"})};
+}
+
+std::vector<Step> page_regions(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kPages = TrackerKind::fault;
+  return {open(),
+          map("a", 12288, kPages),
+          store("a", 100, 50 + shift),
+          persist({"a"}),
+          store("a", 4000, 200 + shift),
+          store("a", 8200, 20),
+          persist({"a"}),
+          unmap("a"),
+          map("a", 12288, kPages),  // its newest bytes may be in the log only
+          store("a", 4100, 5),
+          persist({"a"}),
+          grow("a", 16384),
+          store("a", 12300, 7),
+          persist({"a"}),
+          abandon(),
+          open(),
+          map("a", 0, kPages),
+          store("a", 8000, 300 + shift),
+          persist({"a"})};
+}
+
+constexpr Workload kWorkloads[] = {
+    {.name = "commits",
+     .sentence = "commits to two objects, overlapping, within a sector and across",
+     .options = small,
+     .steps = commits},
+    {.name = "checkpoints", .sentence = "checkpoints between commits", .options = small, .steps = checkpoints},
+    {.name = "reopening", .sentence = "clean close, walking away, reopening", .options = small, .steps = reopening},
+    {.name = "stale-frames",
+     .sentence = "batches of several frames in flight, and the same again after the crash",
+     .options = small,
+     .steps = stale_frames,
+     .lives_often = true},
+    {.name = "unfinished",
+     .sentence = "commits nobody waited for, and those who carry them along",
+     .options = small,
+     .steps = unfinished},
+    {.name = "wraparound", .sentence = "the log goes round many times", .options = small, .steps = wraparound},
+    {.name = "log-full",
+     .sentence = "a log that may not grow, and a commit that does not fit it",
+     .options = full_log,
+     .steps = log_full},
+    {.name = "growing-log",
+     .sentence = "frames over several slots that make the log grow",
+     .options = small,
+     .steps = growing_log},
+    {.name = "streams",
+     .sentence = "frames of several chunks, written in pieces of up to 16 KiB",
+     .options = wide_slots,
+     .steps = streams},
+    {.name = "objects", .sentence = "objects come and go", .options = small, .steps = objects},
+    {.name = "object-growth", .sentence = "objects grow with their bytes", .options = small, .steps = object_growth},
+    {.name = "directory-growth",
+     .sentence = "the directory outgrows its file",
+     .options = small,
+     .steps = directory_growth,
+     .every_seed_differs = false,
+     .with_call_faults = false},
+    {.name = "one-file",
+     .sentence = "an ordinary file, adopted, changed, grown, closed, reopened",
+     .options = file,
+     .steps = one_file,
+     .start = file_image,
+     .before = file_content},
+    {.name = "one-file-new",
+     .sentence = "a one-file store whose file was not there",
+     .options = file,
+     .steps = one_file_new},
+    {.name = "interleaved",
+     .sentence = "a checkpoint inside a commit; two batches in flight, the second done first",
+     .options = small,
+     .steps = interleaved},
+    {.name = "regions",
+     .sentence = "stores to mapped regions, persisted alone and together",
+     .options = wide_slots,
+     .steps = regions},
+    {.name = "region-growth", .sentence = "mapped regions that grow", .options = wide_slots, .steps = region_growth},
+    {.name = "regions-too-large",
+     .sentence = "persists that do not fit the log leave everything due",
+     .options = full_log,
+     .steps = regions_too_large},
+    {.name = "scopes",
+     .sentence = "persists without waiting, of one thread's stores only, and rollback",
+     .options = wide_slots,
+     .steps = scopes},
+    {.name = "region-joined",
+     .sentence = "a persist with nothing of its own waits for what is under way",
+     .options = wide_slots,
+     .steps = region_joined},
+    {.name = "file-region",
+     .sentence = "an ordinary file as a region, tracked by touches",
+     .options = file_wide_slots,
+     .steps = file_region<TrackerKind::touched>,
+     .start = file_image,
+     .before = file_content},
+    {.name = "file-pages",
+     .sentence = "an ordinary file as a region, tracked by pages",
+     .options = file_wide_slots,
+     .steps = file_region<TrackerKind::scan>,
+     .with_call_faults = false,
+     .start = file_image,
+     .before = file_content},
+    {.name = "page-regions",
+     .sentence = "regions tracked by pages",
+     .options = wide_slots,
+     .steps = page_regions,
+     .with_call_faults = false},
+    {.name = "group-commit",
+     .sentence = "three threads commit side by side",
+     .options = roomy,
+     .steps = group_commit,
+     .threaded = true,
+     .with_call_faults = false},
+    {.name = "background",
+     .sentence = "the checkpoint's own thread, under pressure",
+     .options = background,
+     .steps = background_checkpoints,
+     .threaded = true,
+     .with_call_faults = false},
+    {.name = "random", .sentence = "histories drawn by seed", .options = small, .steps = random_history},
+    {.name = "random-file",
+     .sentence = "histories of a one-file store drawn by seed",
+     .options = file,
+     .steps = random_file_history,
+     .start = file_image,
+     .before = file_content},
+    {.name = "random-regions",
+     .sentence = "histories of mapped regions drawn by seed",
+     .options = wide_slots,
+     .steps = random_region_history},
+};
+
+}  // namespace
+
+std::span<const Workload> workloads() { return kWorkloads; }
+
+const Workload* find_workload(std::string_view name) {
+  const auto found = std::find_if(std::begin(kWorkloads), std::end(kWorkloads),
+                                  [name](const Workload& workload) { return workload.name == name; });
+  return found == std::end(kWorkloads) ? nullptr : &*found;
+}
+
+}  // namespace memlith::lab
