@@ -1,0 +1,230 @@
+"""The virtual machine of the VM rig: Debian's kernel, and an initramfs with busybox, the modules and the workload.
+
+Nothing of it is installed: the kernel's package is downloaded with apt-get and unpacked below the work folder, once.
+"""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+from typing import TextIO
+
+from common import PATIENCE_S, RigError, Settings, Unable, need_programs
+
+META_PACKAGE = "linux-image-amd64"
+MODULE_FOLDERS = re.compile(r"/kernel/(fs/(ext4|jbd2|mbcache|xfs|btrfs)|fs/mbcache|lib|crypto|arch/x86/crypto|"
+                            r"drivers/(virtio|block|char|nvdimm|md|dax))\b")
+MODULES_EARLY = ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "xxhash_generic", "blake2b_generic",
+                 "sha256_generic", "ext4", "xfs", "btrfs"]
+# Loaded when a session begins: the memory of the booted machine must know nothing of any disk.
+MODULES_LATE = ["virtio_blk"]
+MEMORY_MIB = 256
+
+INIT = """#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /mnt /bin /tmp
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in $(cat /modules.early); do insmod "/modules/$module.ko"; done
+exec 3<>/dev/vport0p1
+echo R >&3
+read -r fs seed life deaths mode <&3
+[ "$deaths" = - ] && deaths=
+[ "$mode" = - ] && mode=
+for module in $(cat /modules.late); do insmod "/modules/$module.ko"; done
+if ! mount -t "$fs" /dev/vda /mnt 2>/tmp/message; then
+  echo "M $(tr '\\n' ' ' </tmp/message)" >&3
+  sleep 100000
+fi
+number=0
+for die in $(echo "$deaths" | tr ',' ' ') 0; do
+  echo "L" >&3
+  power-workload /mnt --seed "$seed" --life "$life$number" --die-ms "$die" --report-fd 3 $mode
+  status=$?
+  if [ "$die" = 0 ] || [ "$status" != 137 ]; then echo "Q $status" >&3; fi
+  number=$((number + 1))
+done
+umount /mnt
+poweroff -f
+"""
+
+
+def kernel_package() -> str:
+    for update in (False, True):
+        if update:
+            subprocess.run(["apt-get", "-qq", "update"], check=False)
+        depends = subprocess.run(["apt-cache", "depends", META_PACKAGE], capture_output=True, text=True, check=False)
+        if found := re.search(r"Depends: (linux-image-[0-9]\S+)", depends.stdout):
+            return found[1]
+    raise Unable(f"apt knows no {META_PACKAGE}")
+
+
+def module_needs(module: bytes) -> list[str]:
+    """The names in a module's own depends= line."""
+    found = re.search(rb"(?:^|\0)depends=([^\0]*)\0", module)
+    return [name for name in found[1].decode().replace("-", "_").split(",") if name] if found else []
+
+
+def fetch_kernel(folder: pathlib.Path) -> str:
+    """Leaves `vmlinuz`, `modules/*.ko` and `order` in the folder; returns the kernel's version."""
+    version_file = folder / "version"
+    if version_file.exists():
+        return version_file.read_text(encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "modules").mkdir(parents=True)
+    package = kernel_package()
+    print(f"fetching and unpacking {package}", flush=True)
+    if subprocess.run(["apt-get", "-qq", "download", package], cwd=folder, check=False).returncode != 0:
+        raise Unable(f"apt-get cannot download {package}")
+    archive = next(folder.glob("*.deb"))
+    found: dict[str, bytes] = {}
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as unpack:
+        with tarfile.open(fileobj=unpack.stdout, mode="r|") as tar:
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content is None:
+                    continue
+                if "/boot/vmlinuz-" in member.name:
+                    (folder / "vmlinuz").write_bytes(content.read())
+                elif member.name.endswith(".ko") and MODULE_FOLDERS.search(member.name):
+                    found[pathlib.Path(member.name).stem.replace("-", "_")] = content.read()
+    order: list[str] = []
+
+    def add(name: str) -> None:
+        if name in found and name not in order:
+            for need in module_needs(found[name]):
+                add(need)
+            order.append(name)
+
+    for name in MODULES_EARLY:
+        add(name)
+    early = list(order)
+    for name in MODULES_LATE:
+        add(name)
+    for name in order:
+        (folder / "modules" / f"{name}.ko").write_bytes(found[name])
+    (folder / "modules.early").write_text("\n".join(early) + "\n", encoding="utf-8")
+    (folder / "modules.late").write_text("\n".join(order[len(early):]) + "\n", encoding="utf-8")
+    archive.unlink()
+    version = package.removeprefix("linux-image-")
+    version_file.write_text(version, encoding="utf-8")
+    return version
+
+
+def cpio_entry(name: str, mode: int, content: bytes, number: int) -> bytes:
+    """One member of a "newc" archive."""
+    path = name.encode() + b"\0"
+    fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(path), 0]
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + path
+    head += bytes(-len(head) % 4)
+    return head + content + bytes(-len(content) % 4)
+
+
+def libraries_of(program: pathlib.Path) -> list[str]:
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(/\S+) \(0x", listed)
+
+
+def make_initramfs(settings: Settings, kernel: pathlib.Path, target: pathlib.Path) -> None:
+    busybox = shutil.which("busybox")
+    if busybox is None or subprocess.run(["ldd", busybox], capture_output=True, check=False).returncode == 0:
+        raise Unable("busybox-static is missing")  # the other busybox wants libraries
+    files: dict[str, tuple[int, bytes]] = {
+        "init": (0o755, INIT.encode()),
+        "bin/busybox": (0o755, pathlib.Path(busybox).read_bytes()),
+        "modules.early": (0o644, (kernel / "modules.early").read_bytes()),
+        "modules.late": (0o644, (kernel / "modules.late").read_bytes()),
+    }
+    for module in (kernel / "modules").iterdir():
+        files[f"modules/{module.name}"] = (0o644, module.read_bytes())
+    program = settings.workload
+    stripped = target.with_suffix(".program")
+    subprocess.run(["strip", "-o", str(stripped), str(program)], check=True)
+    files["bin/power-workload"] = (0o755, stripped.read_bytes())
+    stripped.unlink()
+    for library in libraries_of(program):
+        files[library.lstrip("/")] = (0o755, pathlib.Path(library).read_bytes())
+    folders = sorted({str(parent) for name in files for parent in pathlib.PurePath(name).parents} - {"."})
+    archive = b"".join(cpio_entry(name, 0o040755, b"", number) for number, name in enumerate(folders, 1))
+    archive += b"".join(cpio_entry(name, 0o100000 | mode, content, number)
+                        for number, (name, (mode, content)) in enumerate(sorted(files.items()), len(folders) + 1))
+    target.write_bytes(archive + cpio_entry("TRAILER!!!", 0, b"", 0))
+
+
+class Machine:
+    """What boots, and the memory of it once booted."""
+
+    def __init__(self, settings: Settings) -> None:
+        need_programs("qemu-system-x86_64", "busybox", "ldd", "strip", "apt-get", "dpkg-deb")
+        self.folder = settings.work / "vm"
+        self.kernel = self.folder / "kernel"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.version = fetch_kernel(self.kernel)
+        self.initramfs = self.folder / f"initramfs-{settings.sabotage or 'honest'}"
+        self.memory = self.folder / f"memory-{settings.sabotage or 'honest'}"
+        self.console = self.folder / "console.log"
+        make_initramfs(settings, self.kernel, self.initramfs)
+
+    def command(self, nbd: str, extra: list[str]) -> list[str]:
+        return [
+            "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-m", str(MEMORY_MIB), "-smp", "1", "-nodefaults",
+            "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(self.kernel / "vmlinuz"),
+            "-initrd", str(self.initramfs), "-append", "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off",
+            "-serial", f"file:{self.console}", "-chardev", "stdio,id=report,signal=off", "-device",
+            # Without ioeventfd a report is in the pipe when the write of the guest returns, before it goes on.
+            "virtio-serial-pci,ioeventfd=off",
+            "-device", "virtserialport,chardev=report",
+            "-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={nbd}",
+            "-device", "virtio-blk-pci,drive=disk,logical_block_size=512,physical_block_size=4096,write-cache=on",
+            *extra
+        ]
+
+    def boot(self, nbd: str, cold: bool) -> subprocess.Popen[bytes]:
+        extra = [] if cold else ["-incoming", f"exec:cat {shlex.quote(str(self.memory))}"]
+        return subprocess.Popen(self.command(nbd, extra), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def save_memory(self, nbd: str, socket_folder: pathlib.Path) -> None:
+        """Boots up to the moment where the machine asks what to do, and keeps its memory."""
+        control = socket_folder / "qmp"
+        machine = subprocess.Popen(self.command(nbd, ["-qmp", f"unix:{control},server=on,wait=off"]),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert machine.stdout is not None
+            if machine.stdout.readline() != b"R\n":
+                raise RigError(f"the machine did not boot; see {self.console}")
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(control))
+                with connection.makefile("rw", encoding="utf-8") as qmp:
+                    json.loads(qmp.readline())
+                    _execute(qmp, {"execute": "qmp_capabilities"})
+                    # Not stopped before: a machine that is saved while it stands still goes on standing still.
+                    _execute(qmp, {"execute": "migrate",
+                                   "arguments": {"uri": f"exec:cat > {shlex.quote(str(self.memory))}"}})
+                    end = time.monotonic() + PATIENCE_S
+                    while (status := _execute(qmp, {"execute": "query-migrate"}).get("status")) != "completed":
+                        if status == "failed" or time.monotonic() > end:
+                            raise RigError("the machine's memory could not be saved")
+                        time.sleep(0.1)
+        finally:
+            machine.kill()
+            machine.wait()
+
+
+def _execute(qmp: TextIO, command: dict[str, object]) -> dict[str, object]:
+    qmp.write(json.dumps(command) + "\n")
+    qmp.flush()
+    while True:
+        answer = json.loads(qmp.readline())
+        if "error" in answer:
+            raise RigError(f"QEMU: {answer['error']}")
+        if "return" in answer:
+            value: dict[str, object] = answer["return"]
+            return value

@@ -1,0 +1,336 @@
+// power-workload: commits to a store with several regions and to a one-file store until it is killed, and says on a
+// descriptor, in one line each, what it does (tests/power/rig/oracle.py reads them):
+//   P s n   on opening, stream s was found to hold exactly the state after commit n
+//   S s n   commit n of s has begun: nothing of it was stored before
+//   A s n   commit n was acknowledged
+//   F n     opening replayed n frames
+//   X text  the state found is none that a crash may leave; the program ends
+//   E text  something failed that may fail; the program ends
+//   D       the program has done what it was asked to
+// Streams: a (two regions, grows), b (one region, always explicit), f (the file), and c, which creates and removes regions.
+// What stream c has done is told by which regions there are, so its numbers are modulo 4.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+#include "memlith/memlith.hpp"
+#include "power/stream.hpp"
+
+namespace memlith::power {
+namespace {
+
+constexpr std::uint64_t kCommitMax = 1'000'000;  // beyond it, a number found is no commit of ours
+constexpr std::uint64_t kTemporaryBytes = 64 * 1024;
+constexpr const char* kTemporary[] = {"t0", "t1"};
+constexpr int kExitViolation = 10, kExitError = 11, kExitReport = 12;
+
+struct Options {
+  std::string folder;
+  std::uint64_t seed = 1;
+  std::uint64_t life = 0;  // which run on this folder it is: the same data is stored in other ways
+  std::uint64_t rounds = 0;
+  std::uint64_t commits_max = 120;
+  std::uint64_t die_ms = 0;
+  int report = 1;
+  bool check_only = false;
+};
+
+// ---- reports -------------------------------------------------------------------------------------------------------
+
+class Report {
+ public:
+  explicit Report(int descriptor) : descriptor_(descriptor) {}
+
+  void line(char what, char stream, std::uint64_t number) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%c %c %llu\n", what, stream, static_cast<unsigned long long>(number));
+    put(text);
+  }
+  void frames(std::uint64_t count) { put("F " + std::to_string(count) + "\n"); }
+  void done() { put("D\n"); }
+  [[noreturn]] void violation(const std::string& text) { end("X " + text + "\n", kExitViolation); }
+  [[noreturn]] void error(const std::string& text) { end("E " + text + "\n", kExitError); }
+
+ private:
+  // A line is whole on the other side, or at least out of this process, before anything that follows it is done.
+  void put(const std::string& text) {
+    const std::lock_guard guard(mutex_);
+    std::size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t wrote = ::write(descriptor_, text.data() + done, text.size() - done);
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote <= 0) std::_Exit(kExitReport);
+      done += static_cast<std::size_t>(wrote);
+    }
+  }
+  [[noreturn]] void end(const std::string& text, int status) {
+    put(text);
+    std::_Exit(status);
+  }
+
+  std::mutex mutex_;
+  int descriptor_;
+};
+
+// A refusal to open, or damage that is reported, is a loss as much as wrong bytes are. A disk that fails is not.
+[[noreturn]] void report_failure(Report& report, const std::string& what, const Error& error) {
+  const bool environment = error.category() == MEMLITH_IO || error.category() == MEMLITH_POISONED ||
+                           error.category() == MEMLITH_NO_SPACE || error.category() == MEMLITH_BUSY ||
+                           error.category() == MEMLITH_READ_ONLY;
+  const std::string text = what + ": " + error.message();
+  if (environment) report.error(text);
+  report.violation(text);
+}
+
+void must(Report& report, const std::string& what, const Result<void>& result) {
+  if (!result.ok()) report_failure(report, what, result.error());
+}
+template <class T>
+T must(Report& report, const std::string& what, Result<T> result) {
+  if (!result.ok()) report_failure(report, what, result.error());
+  return std::move(*result);
+}
+
+// ---- streams -------------------------------------------------------------------------------------------------------
+
+StreamPlan plan_a() { return {'a', {{"a0", 1024, 512, 6, 0}, {"a1", 480, 0, 0, 0}}, 60, 500}; }
+StreamPlan plan_b() { return {'b', {{"b0", 512, 128, 10, 0}}, 45, 300}; }
+StreamPlan plan_f() { return {'f', {{"file", 1000, 300, 5, 77}}, 50, 400}; }
+
+// A stream whose regions are open.
+class LiveStream {
+ public:
+  LiveStream(StreamPlan plan, std::uint64_t seed) : stream_(std::move(plan), seed) {}
+
+  // Opens the regions and compares them. `known` is what this process knows they hold, or nothing.
+  void open(const Store& store, Tracker tracker, std::optional<std::uint64_t> known, Report& report) {
+    regions_.clear();
+    std::vector<std::span<const std::byte>> bytes;
+    for (std::size_t i = 0; i < stream_.plan().regions.size(); ++i) {
+      const std::string name = stream_.plan().regions[i].name;
+      RegionOptions options;
+      options.create = true;
+      options.size = stream_.size_after(i, 0);
+      options.tracker = tracker;
+      regions_.push_back(must(report, "region " + name, store.region(name, options)));
+      bytes.emplace_back(static_cast<const std::byte*>(regions_[i].address()), regions_[i].size());
+    }
+    commit_ = Stream::commit_in(bytes.front());
+    if (commit_ > kCommitMax) report.violation(name() + "the first cell names no commit: " + std::to_string(commit_));
+    if (known && commit_ != *known) {
+      report.violation(name() + "closed with commit " + std::to_string(*known) + ", opened with " +
+                       std::to_string(commit_));
+    }
+    if (const auto difference = stream_.check(bytes, commit_)) report.violation(name() + *difference);
+    if (!known) report.line('P', stream_.plan().letter, commit_);
+  }
+
+  void commit_once(Report& report) {
+    const std::uint64_t next = commit_ + 1;
+    report.line('S', stream_.plan().letter, next);
+    std::vector<memlith_region*> handles;
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      const std::uint64_t size = stream_.size_after(i, next);
+      if (size > regions_[i].size()) must(report, name() + "grow", regions_[i].grow(size));
+      handles.push_back(regions_[i].handle());
+    }
+    for (const Change& change : stream_.changes(next)) {
+      const Region& region = regions_[change.region];
+      auto* const cell = static_cast<std::byte*>(region.address()) + change.cell * kCellBytes;
+      stream_.fill(Cell(cell, kCellBytes), change, next);
+      must(report, name() + "touch", region.touch(cell, kCellBytes));
+    }
+    if (const std::int32_t code = memlith_persist(handles.data(), handles.size(), MEMLITH_SCOPE_USUAL);
+        code != MEMLITH_OK) {
+      report_failure(report, name() + "persist", Error(code));
+    }
+    report.line('A', stream_.plan().letter, next);
+    commit_ = next;
+  }
+
+  void close() { regions_.clear(); }
+  [[nodiscard]] std::uint64_t commit() const { return commit_; }
+
+ private:
+  [[nodiscard]] std::string name() const { return std::string("stream ") + stream_.plan().letter + ": "; }
+
+  Stream stream_;
+  std::vector<Region> regions_;
+  std::uint64_t commit_ = 0;
+};
+
+// Stream c: t0 is created, t1 is created, t0 is removed, t1 is removed, and so on.
+class Creations {
+ public:
+  // Finds out how far they had come; `known` as for LiveStream.
+  void open(const Store& store, std::optional<std::uint64_t> known, Report& report) {
+    bool there[2] = {};
+    for (const memlith_region_info& info : store.regions()) {
+      for (int i = 0; i < 2; ++i) there[i] = there[i] || std::strcmp(info.name, kTemporary[i]) == 0;
+    }
+    constexpr std::uint64_t kDone[2][2] = {{0, 3}, {1, 2}};
+    done_ = kDone[there[0]][there[1]];
+    for (int i = 0; i < 2; ++i) {
+      if (there[i]) check_zeros(store, kTemporary[i], report);
+    }
+    if (known && *known % 4 != done_) report.violation("stream c: regions came or went while the store was closed");
+    if (known) done_ = *known;
+    if (!known) report.line('P', 'c', done_);
+  }
+
+  void step(const Store& store, Report& report) {
+    const std::uint64_t next = done_ + 1;
+    const std::string name = kTemporary[done_ % 2];
+    report.line('S', 'c', next);
+    if (done_ % 4 < 2) {
+      RegionOptions options;
+      options.create = options.exclusive = true;
+      options.size = kTemporaryBytes;
+      Region region = must(report, "create " + name, store.region(name, options));
+      must(report, "close " + name, region.close());
+    } else {
+      must(report, "remove " + name, store.remove(name));
+    }
+    report.line('A', 'c', next);
+    done_ = next;
+  }
+  [[nodiscard]] std::uint64_t done() const { return done_; }
+
+ private:
+  static void check_zeros(const Store& store, const std::string& name, Report& report) {
+    Region region = must(report, "region " + name, store.region(name));
+    const std::string_view bytes(static_cast<const char*>(region.address()), region.size());
+    if (bytes.size() != kTemporaryBytes || bytes.find_first_not_of('\0') != std::string_view::npos) {
+      report.violation("region " + name + ": expected " + std::to_string(kTemporaryBytes) + " zeros");
+    }
+  }
+
+  std::uint64_t done_ = 0;
+};
+
+// ---- a life --------------------------------------------------------------------------------------------------------
+
+class Life {
+ public:
+  Life(const Options& options, Report& report)
+      : options_(options),
+        report_(report),
+        random_(core::Random(options.seed).next() ^ core::Random(options.life + 1).next()),
+        a_(plan_a(), options.seed),
+        b_(plan_b(), options.seed),
+        f_(plan_f(), options.seed) {}
+
+  void run() {
+    for (std::uint64_t round = 0; options_.rounds == 0 || round < options_.rounds; ++round) {
+      open_all(round == 0);
+      if (!options_.check_only) work();
+      close_all();
+      if (options_.check_only) break;
+    }
+    report_.done();
+  }
+
+ private:
+  StoreOptions store_options(bool file) {
+    // The log's size is the store's for good, so it follows from the seed alone. Small: it comes round often.
+    constexpr std::uint64_t kLogBytes[] = {256 << 10, 1 << 20, 4 << 20};
+    StoreOptions options;
+    options.create = true;  // a cut may have struck before there was a store
+    options.log_bytes = kLogBytes[core::Random(options_.seed + (file ? 1 : 0)).below(3)];
+    options.log_max_bytes = 16 << 20;
+    options.manual_checkpoint = random_.one_in(3);
+    options.in_flight_max = static_cast<std::uint32_t>(1 + random_.below(3));
+    return options;
+  }
+  Tracker tracker() {
+    constexpr Tracker kAll[] = {Tracker::automatic, Tracker::fault, Tracker::touched};
+    return kAll[random_.below(3)];
+  }
+
+  void open_all(bool first) {
+    const auto known = [&](std::uint64_t commit) { return first ? std::nullopt : std::optional(commit); };
+    store_.emplace(must(report_, "open the store", Store::open(options_.folder + "/store", store_options(false))));
+    creations_.open(*store_, known(creations_.done()), report_);
+    a_.open(*store_, tracker(), known(a_.commit()), report_);
+    b_.open(*store_, Tracker::touched, known(b_.commit()), report_);
+    file_.emplace(must(report_, "open the file", Store::open_file(options_.folder + "/file.bin", store_options(true))));
+    f_.open(*file_, tracker(), known(f_.commit()), report_);
+    if (first) report_.frames(store_->info().replayed_frames + file_->info().replayed_frames);
+  }
+
+  void work() {
+    const std::uint64_t commits = 1 + random_.below(options_.commits_max);
+    std::atomic<int> busy = 3;
+    const auto commit_many = [&](LiveStream& stream) {
+      for (std::uint64_t i = 0; i < commits; ++i) stream.commit_once(report_);
+      busy.fetch_sub(1);
+    };
+    std::vector<std::thread> threads;
+    for (LiveStream* stream : {&a_, &b_, &f_}) threads.emplace_back(commit_many, std::ref(*stream));
+    while (busy.load() > 0) {
+      const std::uint64_t what = random_.below(8);
+      if (what < 2) creations_.step(*store_, report_);
+      if (what == 2) must(report_, "checkpoint the store", store_->checkpoint());
+      if (what == 3) must(report_, "checkpoint the file", file_->checkpoint());
+      std::this_thread::sleep_for(std::chrono::milliseconds(random_.below(20)));
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void close_all() {
+    for (LiveStream* stream : {&a_, &b_, &f_}) stream->close();
+    must(report_, "close the store", store_->close());
+    must(report_, "close the file", file_->close());
+  }
+
+  const Options& options_;
+  Report& report_;
+  core::Random random_;
+  std::optional<Store> store_;
+  std::optional<Store> file_;
+  Creations creations_;
+  LiveStream a_;
+  LiveStream b_;
+  LiveStream f_;
+};
+
+}  // namespace
+}  // namespace memlith::power
+
+int main(int count, char** arguments) {
+  memlith::power::Options options;
+  CLI::App app("Commits to memlith stores in FOLDER until it is killed, and says what it does");
+  app.add_option("folder", options.folder)->required()->check(CLI::ExistingDirectory);
+  app.add_option("--seed", options.seed, "of what is stored");
+  app.add_option("--life", options.life, "of how it is stored");
+  app.add_option("--rounds", options.rounds, "close and reopen so often, then end; 0 = for ever");
+  app.add_option("--commits", options.commits_max, "of each stream between opening and closing, at most")
+      ->check(CLI::Range(1, 100'000));
+  app.add_option("--die-ms", options.die_ms, "kill itself with SIGKILL after so long; 0 = never");
+  app.add_option("--report-fd", options.report, "where reports go");
+  app.add_flag("--check", options.check_only, "open, compare, say what was found, close");
+  CLI11_PARSE(app, count, arguments);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (options.die_ms > 0) {
+    std::thread([after = std::chrono::milliseconds(options.die_ms)] {
+      std::this_thread::sleep_for(after);
+      ::kill(::getpid(), SIGKILL);
+    }).detach();
+  }
+  memlith::power::Report report(options.report);
+  memlith::power::Life life(options, report);
+  life.run();
+  return 0;
+}
