@@ -138,7 +138,9 @@ Answer finish(Child& child) {
     std::memcpy(sizes, child.bytes.data(), sizeof sizes);
     answer.report = json::parse(child.bytes.substr(sizeof sizes, sizes[0]));
     answer.hashes.resize(sizes[1]);
-    std::memcpy(answer.hashes.data(), child.bytes.data() + sizeof sizes + sizes[0], sizes[1] * sizeof(std::uint64_t));
+    if (sizes[1] > 0) {
+      std::memcpy(answer.hashes.data(), child.bytes.data() + sizeof sizes + sizes[0], sizes[1] * sizeof(std::uint64_t));
+    }
   } else if (child.asked_to_stop) {
     answer.died = fmt::format("hung for {:.0f} s", child.seconds_max);
   } else if (signal != 0) {
