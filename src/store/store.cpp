@@ -187,6 +187,7 @@ Status Store::commit_directory(std::span<const Extent> extents, std::span<const 
 
 Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
                                  std::uint64_t reserve_bytes) {
+  MEMLITH_TRY(check_process());  // before its home is made anew, which may be one that the parent has made since
   const std::lock_guard create_lock(create_mutex_);
   ObjectInfo info{kFile, std::string(name), size_bytes, address, reserve_bytes};
   if (one_file()) {
@@ -279,6 +280,7 @@ Status Store::remove(ObjectId id) {
 }
 
 Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
+  MEMLITH_TRY(check_process());
   MEMLITH_TRY_ASSIGN(Device* const device, home(id));
   MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
   if (present >= size_bytes) {

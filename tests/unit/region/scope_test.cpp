@@ -198,21 +198,33 @@ TEST_P(Scopes, AForkedChildLeavesTheStoreAlone) {
   put(region, 0, 1);
   world_.store().flush_soon(must(capture(region)));  // so that both threads of the store run
   put(region, 8, 2);
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
     const bool reads = get(region, 0) == 1 && get(region, 8) == 2;
     const std::uint64_t value = 77;
     std::memcpy(region.address() + 16, &value, sizeof value);
     (void)region.touch(region.address() + 16, sizeof value);
+    char made = 0;  // the parent makes an object meanwhile, with the number that the child would give to one
+    (void)!::read(ready[0], &made, 1);
     const bool refused = persist(region, Scope::process).category == Errc::invalid &&
+                         world_.store().create("mine", 8192, 0, 8192).status().category == Errc::invalid &&
+                         world_.store().reserve_home(region.object(), 2 * kSize).category == Errc::invalid &&
                          world_.store().checkpoint().category == Errc::invalid &&
                          world_.store().close().category == Errc::invalid;
     world_.close("a");
     ::_exit(reads && refused ? 0 : 1);
   }
+  const ObjectInfo theirs = must(world_.store().create("theirs", 8192, 0, 8192));
+  ASSERT_EQ(::write(ready[1], "x", 1), 1);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ::close(ready[0]);
+  ::close(ready[1]);
   EXPECT_EQ(status, 0);
+  EXPECT_TRUE(world_.store().read_home(theirs.id).ok()) << last_error_text();
+  EXPECT_TRUE(must(world_.volume().exists("objects/" + std::to_string(theirs.id.value)))) << "the child removed it";
   EXPECT_EQ(get(region, 16), 0u);
   ASSERT_OK(persist(region, Scope::usual));
   world_.crash();
