@@ -139,6 +139,26 @@ std::int64_t CrashWorld::match(const Content& content, std::size_t first, std::s
   return -1;
 }
 
+namespace {
+
+// Inside a recovery: every subset of two unflushed items, of more none, all, and some by coin.
+std::size_t subsets_in_recovery(const SimMedium& medium, const ExploreOptions& options) {
+  const std::size_t pending = medium.pending_count();
+  return pending <= 2 ? std::size_t{1} << pending : 2 + options.recovery_samples;
+}
+
+SimImage cut_in_recovery(const SimMedium& medium, std::size_t subset, Random& random) {
+  const std::size_t pending = medium.pending_count();
+  const std::uint64_t coins = random.next();
+  return medium.cut([=](std::size_t item) {
+    if (pending <= 2) return (subset >> item & 1) != 0;
+    if (subset < 2) return subset == 1;
+    return (coins >> item % 64 & 1) != 0;
+  });
+}
+
+}  // namespace
+
 // Returns the commit that the image recovers to, -1 after reporting a failure.
 std::int64_t CrashWorld::check_image(const SimImage& image, std::size_t first, std::size_t last,
                                      const ExploreOptions& options, Random& random, const std::string& where) {
@@ -193,15 +213,9 @@ void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expe
   SimMedium medium(trace);
   for (std::size_t at = 0; at < trace.records.size() && failures_ <= kFailuresMax; ++at) {
     medium.step();
-    const std::size_t pending = medium.pending_count();
-    const std::size_t subsets = pending <= 2 ? std::size_t{1} << pending : 2 + options.recovery_samples;
+    const std::size_t subsets = subsets_in_recovery(medium, options);
     for (std::size_t subset = 0; subset < subsets; ++subset) {
-      const std::uint64_t coins = random.next();
-      const SimImage image = medium.cut([&](std::size_t item) {
-        if (pending <= 2) return (subset >> item & 1) != 0;
-        if (subset < 2) return subset == 1;
-        return (coins >> item % 64 & 1) != 0;
-      });
+      const SimImage image = cut_in_recovery(medium, subset, random);
       ++result_.states;
       const std::uint64_t hash = image.hash();
       if (const auto known = seen_.find(hash);
@@ -245,15 +259,9 @@ void CrashWorld::check_kill(std::size_t at, std::size_t first, std::size_t last,
   for (std::size_t next = 0; next < trace.records.size() && failures_ <= kFailuresMax; ++next) {
     medium.step();
     if (next < at) continue;
-    const std::size_t pending = medium.pending_count();
-    const std::size_t subsets = pending <= 2 ? std::size_t{1} << pending : 2 + options.recovery_samples;
+    const std::size_t subsets = subsets_in_recovery(medium, options);
     for (std::size_t subset = 0; subset < subsets; ++subset) {
-      const std::uint64_t coins = random.next();
-      const SimImage image = medium.cut([&](std::size_t item) {
-        if (pending <= 2) return (subset >> item & 1) != 0;
-        if (subset < 2) return subset == 1;
-        return (coins >> item % 64 & 1) != 0;
-      });
+      const SimImage image = cut_in_recovery(medium, subset, random);
       // What the recovery found may still have been in flight; what came behind it was found by nobody.
       check_image(image, first, static_cast<std::size_t>(p), options, random,
                   fmt::format("kill -9 after operation {}, then a power cut after operation {} of {} (subset {}, seed "

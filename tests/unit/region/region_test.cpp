@@ -470,8 +470,8 @@ TEST(ScanRegion, SeesSystemCalls) {
   EXPECT_EQ(again.address()[100 + 3 * kPageBytes], std::byte{'r'});
 }
 
-// With mprotect a system call into a clean page fails with EFAULT, as documented, and the region is none the worse.
-TEST(MprotectRegion, SystemCallsFail) {
+// With fault a system call into a clean page fails with EFAULT, as documented, and the region is none the worse.
+TEST(FaultRegions, SystemCallsFail) {
   RegionWorld world(TrackerKind::fault, tiny_options());
   Region& region = world.open("a", kSize);
   const int fd = ::open("/dev/zero", O_RDONLY);

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "the mprotect tracker": it catches its own faults and hands every other on; a program's own handlers
+// docs/guarantees.md, "the fault tracker": it catches its own faults and hands every other on; a program's own handlers
 // and a program's own crashes are what they would be without it.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ namespace {
 using namespace core;
 
 // Each death test runs in a process of its own, where no other test has installed anything.
-class MprotectSignalsDeathTest : public ::testing::Test {
+class FaultSignalsDeathTest : public ::testing::Test {
  protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -50,7 +50,7 @@ void with_info(int, siginfo_t* info, void*) { ::_exit(info->si_addr != nullptr ?
 void without_info(int) { ::_exit(43); }
 
 // A handler that the program installed before still gets faults outside all regions, in either form.
-TEST_F(MprotectSignalsDeathTest, EarlierHandlersGetTheirFaults) {
+TEST_F(FaultSignalsDeathTest, EarlierHandlersGetTheirFaults) {
   for (const bool info : {true, false}) {
     EXPECT_EXIT(
         {
@@ -80,7 +80,7 @@ constexpr bool kSanitized = false;
 #endif
 
 // A wild store with nobody to catch it ends the program by SIGSEGV, and does not loop.
-TEST_F(MprotectSignalsDeathTest, WildStoresStillEndTheProgram) {
+TEST_F(FaultSignalsDeathTest, WildStoresStillEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
   EXPECT_EXIT(
       {
@@ -92,7 +92,7 @@ TEST_F(MprotectSignalsDeathTest, WildStoresStillEndTheProgram) {
 }
 
 // So does a store behind the end of a region, in the addresses set aside for its growth.
-TEST_F(MprotectSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
+TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
   for (const TrackerKind kind : {TrackerKind::fault, TrackerKind::scan}) {
     EXPECT_EXIT(
@@ -106,7 +106,7 @@ TEST_F(MprotectSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
 }
 
 // errno is what it was, whatever the handler did between two instructions of the program.
-TEST(MprotectSignals, KeepErrno) {
+TEST(FaultSignals, KeepErrno) {
   RegionWorld world(TrackerKind::fault, tiny_options());
   Region& region = world.open("a", 64 * kKiB);
   errno = 1234;
@@ -117,7 +117,7 @@ TEST(MprotectSignals, KeepErrno) {
 constexpr bool kThreadSanitized = MEMLITH_TEST_TSAN != 0;
 
 // A store from within another signal's handler is seen like any other.
-TEST(MprotectSignals, StoresFromHandlers) {
+TEST(FaultSignals, StoresFromHandlers) {
   if (kThreadSanitized) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
   static RegionWorld* world = nullptr;
   RegionWorld here(TrackerKind::fault, tiny_options());
@@ -137,7 +137,7 @@ TEST(MprotectSignals, StoresFromHandlers) {
 
 // Stores to every other page of a large region: more separate page ranges than the kernel keeps for a process
 // (vm.max_map_count, 65,530). They are stores like any other, not the end of the program.
-TEST_F(MprotectSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
+TEST_F(FaultSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
   EXPECT_EXIT(
       {
         StoreOptions options = tiny_options();
@@ -154,7 +154,7 @@ TEST_F(MprotectSignalsDeathTest, ScatteredStoresOutnumberTheKernelsRanges) {
 }
 
 // Regions come and go, more of them over time than there are places in the handler's table, which are used again.
-TEST(MprotectSignals, PlacesAreUsedAgain) {
+TEST(FaultSignals, PlacesAreUsedAgain) {
   RegionWorld world(TrackerKind::fault, tiny_options());
   for (std::uint64_t i = 1; i <= 300; ++i) {
     put(world.open("a", 8 * kKiB), 0, i);
