@@ -147,7 +147,10 @@ class FaultTracker final : public Tracker {
         return status;
       }
       std::memcpy(page, twin(each.mark), kPageBytes);
-      MEMLITH_TRY(protect(std::uint64_t{each.page} * kPageBytes, kPageBytes));
+      if (!protect(std::uint64_t{each.page} * kPageBytes, kPageBytes).ok()) {
+        mark_again(each);  // it stays writable, so it counts as stored to, with nothing that differs from its twin
+        continue;
+      }
       pages_.marks[each.page] = {};
       free_twin(each.mark);
     }
