@@ -90,6 +90,11 @@ std::size_t History::started(std::string text, Change change, std::size_t now, s
   return commits_.size() - 1;
 }
 
+std::size_t History::size() const {
+  const std::lock_guard lock(mutex_);
+  return commits_.size();
+}
+
 void History::placed(std::size_t commit, Lsn end) {
   const std::lock_guard lock(mutex_);
   commits_[commit].lsn = end;

@@ -61,6 +61,7 @@ class History {
   explicit History(Content before) : before_(std::move(before)) {}
 
   // ---- the workload reports; any thread. `now` is the number of operations done on the disk.
+  [[nodiscard]] std::size_t size() const;  // commits started
   std::size_t started(std::string text, Change change, std::size_t now, std::uint64_t group = 0);
   void placed(std::size_t commit, core::Lsn end);
   void acknowledged(std::size_t commit, std::size_t now);
@@ -90,7 +91,7 @@ class History {
   [[nodiscard]] const Epoch& epoch(std::size_t at) const;
   void sort();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Content before_;
   std::vector<Commit> commits_;
   std::vector<std::pair<std::size_t, bool>> closings_;  // (at, closed or opened)

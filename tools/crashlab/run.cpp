@@ -149,12 +149,18 @@ bool Run::passed(Status status, std::string_view what, std::uint64_t fired_befor
 void Run::settle(std::size_t commit, bool ok) {
   const bool poisoned = store_ != nullptr && store_->log().poisoned();
   if (ok) {
-    if (poisoned_) broken("a commit was acknowledged by a poisoned store");
+    // One that was durable before the failure may still be told so.
+    if (poisoned_ && commit >= poisoned_since_) broken("a commit was acknowledged by a poisoned store");
     history.acknowledged(commit, now());
   } else if (!poisoned) {
     history.cancelled(commit);  // it said no, and goes on
   }
-  poisoned_ = poisoned_ || poisoned;
+  if (poisoned) now_poisoned();
+}
+
+void Run::now_poisoned() {
+  if (!poisoned_) poisoned_since_ = history.size();
+  poisoned_ = true;
 }
 
 std::uint64_t Run::fill_of(std::size_t part) const { return 1 + step_ * 29 + part * 113 + other_bytes; }
@@ -195,7 +201,10 @@ void Run::open() {
   const std::uint64_t fired_by_open = fired();
   for (const ObjectInfo& object : store_->objects()) {
     auto bytes = store_->read_home(object.id);
-    if (!passed(bytes.status(), "reading an object", fired_by_open)) return;
+    if (!passed(bytes.status(), "reading an object", fired_by_open)) {
+      store_ = nullptr;  // nothing may be done in a store of which it is not known what it holds
+      return;
+    }
     content.objects[object.name] = std::move(*bytes);
   }
   if (fired() > fired_by_open) flip_in_open_ = true;  // what was read here is no measure of what is there
@@ -242,7 +251,7 @@ void Run::remove(const std::string& name) {
   // The entry may be gone although the checkpoint or the removal of the file behind it failed.
   if (!ok && !find(name).has_value()) {
     history.acknowledged(commit, now());
-    poisoned_ = poisoned_ || store_->log().poisoned();
+    if (store_->log().poisoned()) now_poisoned();
     return;
   }
   settle(commit, ok);
@@ -354,7 +363,7 @@ void Run::checkpoint() {
   const std::uint64_t before = fired();
   const bool ok = passed(store_->checkpoint(), "checkpoint", before);
   // After a checkpoint that failed nothing may be acknowledged, whatever the store thinks of itself.
-  poisoned_ = poisoned_ || store_->log().poisoned() || (!ok && fired() > before);
+  if (store_->log().poisoned() || (!ok && fired() > before)) now_poisoned();
 }
 
 }  // namespace memlith::lab

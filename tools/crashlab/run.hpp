@@ -108,6 +108,7 @@ class Run {
   // Judges what a call returned. True when it was ok.
   bool passed(core::Status status, std::string_view what, std::uint64_t fired_before);
   void settle(std::size_t commit, bool ok);
+  void now_poisoned();
   [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
   [[nodiscard]] std::uint64_t fill_of(std::size_t part) const;
   [[nodiscard]] std::optional<core::ObjectInfo> find(const std::string& name) const;
@@ -126,6 +127,7 @@ class Run {
   std::optional<std::size_t> creation_;
   bool created_ = false;
   bool poisoned_ = false;
+  std::size_t poisoned_since_ = 0;  // so many commits had begun by then
   bool threaded_ = false;
   bool flip_in_open_ = false;
   std::uint64_t groups_ = 0;

@@ -43,7 +43,7 @@ void Run::commit_with_checkpoint_inside(const Write& write) {
   commit({write});
   volume.before_transfer = nullptr;
   if (!inner.ok() && fired() == 0) broken(fmt::format("a checkpoint during a commit failed: {}", last_error_text()));
-  if (store_ != nullptr) poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_ != nullptr && store_->log().poisoned()) now_poisoned();
 }
 
 void Run::two_batches_crosswise(const Write& first, const Write& second) {
@@ -99,7 +99,7 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
   (void)passed(status, "commit", before);
   if (second_begun) (void)passed(second_status, "commit", before);
   if (!second_begun) history.cancelled(two);
-  poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_->log().poisoned()) now_poisoned();
 }
 
 void Run::threads(const std::vector<std::string>& objects, std::size_t commits_each) {
@@ -138,7 +138,7 @@ void Run::threads(const std::vector<std::string>& objects, std::size_t commits_e
   for (std::thread& thread : threads) thread.join();
   volume.before_transfer = nullptr;
   if (failed && fired() == 0) broken("a commit of several threads failed although nothing had");
-  poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_->log().poisoned()) now_poisoned();
 }
 
 // ---- regions ---------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ void Run::map(const std::string& name, std::uint64_t size, TrackerKind tracker) 
   auto region = Region::open(*store_, name, options);
   const bool ok = passed(region.status(), "opening a region", before);
   if (!sized) settle(commit, ok);
-  poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_->log().poisoned()) now_poisoned();
   if (!ok) return;
   Memory memory;
   memory.region = std::move(*region);
@@ -224,7 +224,7 @@ void Run::grow(const std::string& name, std::uint64_t size) {
   if (found == regions_.end() || found->second.region->size() >= size) return;
   const std::uint64_t before = fired();
   if (passed(found->second.region->grow(size), "grow", before)) found->second.expected.resize(size);
-  poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_->log().poisoned()) now_poisoned();
 }
 
 void Run::persist(const std::vector<std::string>& names, Scope scope) { persist_or_capture(names, scope, true); }
@@ -247,7 +247,7 @@ void Run::rollback(const std::vector<std::string>& names) {
   if (regions.empty()) return;
   const std::uint64_t before = fired();
   const bool ok = passed(Region::rollback(regions, Scope::process), "rollback", before);
-  poisoned_ = poisoned_ || store_->log().poisoned();
+  if (store_->log().poisoned()) now_poisoned();
   for (const std::string& name : names) {
     const auto found = regions_.find(name);
     if (found == regions_.end()) continue;
