@@ -27,10 +27,10 @@
   X(earlier_incarnation_taken, log, "a frame counts although the log was opened anew before its place")           \
   X(constant_incarnation, log, "an open does not begin a new incarnation")                                        \
   X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                              \
-  X(older_superblock_chosen, log, "of two superblocks the older one counts")                                      \
   X(one_superblock_copy, log, "the superblock is always written over the same copy")                              \
   X(superblock_not_flushed, log, "a superblock is not flushed")                                                   \
-  X(clean_mark_of_one_copy, log, "a clean mark is believed when only one superblock is whole")                    \
+  X(superblock_copies_in_turn, log, "a new superblock is written to one of the two copies, in turn")              \
+  X(superblock_copies_at_once, log, "the second superblock copy is written before the first is flushed")          \
   X(tail_too_far, log, "a trim moves the tail one block too far")                                                 \
   X(trim_not_written, log, "a trim frees slots without writing the new tail")                                     \
   X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                  \

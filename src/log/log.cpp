@@ -128,9 +128,10 @@ Status Log::read_superblock() {
     return fail(Errc::corrupt, Detail::superblock, "{}: the two copies of the superblock belong to different logs",
                 device_.path());
   }
-  superblock_ = copies[MEMLITH_MUTANT(older_superblock_chosen) && valid[0] && valid[1] ? 1 - newest : newest];
+  superblock_ = copies[newest];
+  superblock_at_ = newest;
   superblock_copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
-  found_clean_ = superblock_.clean == 1 && (superblock_copies_ == 2 || MEMLITH_MUTANT(clean_mark_of_one_copy));
+  found_clean_ = superblock_.clean == 1;
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,
@@ -307,9 +308,16 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const 
   next.checksum = header_checksum(next, kSuperblockSeed);
   std::memset(superblock_block_.data(), 0, next.block_bytes);
   std::memcpy(superblock_block_.data(), &next, sizeof next);
-  const std::uint64_t offset = MEMLITH_MUTANT(one_superblock_copy) ? 0 : (next.sequence % 2) * kSuperblockStrideBytes;
-  MEMLITH_TRY(device_.write(offset, {superblock_block_.data(), next.block_bytes}));
-  if (!MEMLITH_MUTANT(superblock_not_flushed)) MEMLITH_TRY(device_.flush());
+  // ORDER copy-after-copy: one copy is whole at any time, and when this returns both say the same. So either may be lost later,
+  // and the other is no older than what anybody relied on: a tail after whose writing slots were used again, or a clean
+  // mark after which frames were written. [unit/log, lab/wraparound]
+  for (int copy = 0; copy < (MEMLITH_MUTANT(superblock_copies_in_turn) ? 1 : 2); ++copy) {
+    if (!MEMLITH_MUTANT(one_superblock_copy)) superblock_at_ = 1 - superblock_at_;
+    const std::uint64_t offset = static_cast<std::uint64_t>(superblock_at_) * kSuperblockStrideBytes;
+    MEMLITH_TRY(device_.write(offset, {superblock_block_.data(), next.block_bytes}));
+    if (copy == 0 && MEMLITH_MUTANT(superblock_copies_at_once)) continue;
+    if (!MEMLITH_MUTANT(superblock_not_flushed)) MEMLITH_TRY(device_.flush());
+  }
   superblock_ = next;
   return kOk;
 }
@@ -356,14 +364,9 @@ Status Log::close(const ClientBytes& client) {
   MEMLITH_TRY(sync(head()));
   const LogPosition end = durable();
   const std::lock_guard lock(superblock_mutex_);
-  // Twice, so that both copies say so and the clean mark can be believed (see recover()).
-  for (int copy = 0; copy < 2; ++copy) {
-    if (const Status status = write_superblock(tail(), client, &end); !status.ok()) {
-      poison(status);
-      return status;
-    }
-  }
-  return kOk;
+  const Status status = write_superblock(tail(), client, &end);
+  if (!status.ok()) poison(status);
+  return status;
 }
 
 // Maps slots for everything up to `end`. False when it had to let go of the lock: the caller looks at everything anew.

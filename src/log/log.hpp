@@ -151,10 +151,8 @@ class Log {
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;
   [[nodiscard]] LogPosition recovered() const { return recovered_; }
-  [[nodiscard]] bool started() const { return started_; }  // while nobody calls start()
-  // As found by open(). The clean mark is believed only while the copy written before it is whole too: if the newest copy
-  // rotted away, the one that is left may be the mark of an earlier close, with commits behind it.
-  [[nodiscard]] bool closed_cleanly() const { return found_clean_; }
+  [[nodiscard]] bool started() const { return started_; }                               // while nobody calls start()
+  [[nodiscard]] bool closed_cleanly() const { return found_clean_; }                    // as found by open()
   [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // whole ones found by open()
   [[nodiscard]] std::uint64_t capacity_bytes() const;                                   // as it is now
   [[nodiscard]] std::uint64_t mapped_bytes() const;  // from the tail to the end of the last segment found
@@ -252,6 +250,7 @@ class Log {
   LogOptions options_;
   LogGeometry geometry_;
   Superblock superblock_{};              // as last read or written; under superblock_mutex_ once started
+  int superblock_at_ = 1;                // the copy that was read or written last; likewise
   std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
   bool found_clean_ = false;             // constant after open()
   std::uint64_t log_id_ = 0;             // constant after open()
