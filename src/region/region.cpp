@@ -96,7 +96,10 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   MEMLITH_TRY(region->map(*info));
   if (!store.read_only()) {
     MEMLITH_TRY_ASSIGN(region->tracker_,
-                       attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_}));
+                       attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_,
+                                                        [home = region.get()](std::uint64_t begin, std::uint64_t end) {
+                                                          return home->map_pages(begin, end, false, PROT_READ);
+                                                        }}));
     // What a tracker chosen by size does must not depend on the size.
     region->usual_is_thread_ = region->tracker_->knows_threads() && region->tracker_->kind() == options.tracker;
   }
@@ -112,7 +115,7 @@ Status Region::map(const ObjectInfo& info) {
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
-  MEMLITH_TRY(map_pages(0, end, !MEMLITH_MUTANT(region_mapped_out_of_date)));
+  MEMLITH_TRY(map_pages(0, end, !MEMLITH_MUTANT(region_mapped_out_of_date), PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
   MEMLITH_TRY(store_.overlay().for_each(object_,
@@ -127,11 +130,11 @@ Status Region::map(const ObjectInfo& info) {
   return kOk;
 }
 
-Status Region::map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date) {
+Status Region::map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date, int protection) {
   if (begin == end) return kOk;
   MEMLITH_TRY_ASSIGN(const int descriptor, store_.home_descriptor(object_, up_to_date));
-  void* const got = ::mmap(base_ + begin, end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                           descriptor, static_cast<off_t>(begin));
+  void* const got = ::mmap(base_ + begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, descriptor,
+                           static_cast<off_t>(begin));
   if (got == MAP_FAILED) {
     return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", end - begin, name_,
                       static_cast<const void*>(base_ + begin));
@@ -163,7 +166,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const std::lock_guard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);
-  MEMLITH_TRY(map_pages(mapped_bytes_, end, false));
+  MEMLITH_TRY(map_pages(mapped_bytes_, end, false, PROT_READ | PROT_WRITE));
   if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
   mapped_bytes_ = end;
   size_bytes_ = size;
@@ -360,18 +363,11 @@ Status Region::roll_back(ThreadNumber thread) {
 Status Region::restore_from_home() {
   MEMLITH_TRY(store_.sync(last_lsn_));
   MEMLITH_TRY(store_.checkpoint());
-  const bool whole_pages = tracker_->kind() != TrackerKind::touched;
-  if (!whole_pages) cut_to_size();
-  for (const Range& range : stored_) {
-    if (!whole_pages) {
-      MEMLITH_TRY(store_.read_home_into(object_, range.offset, {base_ + range.offset, range.bytes}));
-      continue;
-    }
-    if (::madvise(base_ + range.offset, range.bytes, MADV_DONTNEED) != 0) {
-      return fail_errno(errno, Detail::mapping, "cannot drop {} bytes of region \"{}\"", range.bytes, name_);
-    }
-    MEMLITH_TRY(tracker_->dropped(range));
-  }
+  cut_to_size();
+  const auto read = [this](Range range) {
+    return store_.read_home_into(object_, range.offset, {base_ + range.offset, range.bytes});
+  };
+  for (const Range& range : stored_) MEMLITH_TRY(tracker_->restore(range, read));
   return kOk;
 }
 

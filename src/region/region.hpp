@@ -84,7 +84,7 @@ class Region {
         reserve_bytes_(info.reserve_bytes) {}
 
   Status map(const ObjectInfo& info);
-  Status map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date);
+  Status map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date, int protection);
   // Under capture_mutex_.
   Status collect(ThreadNumber thread);
   Status roll_back(ThreadNumber thread);

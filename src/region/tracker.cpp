@@ -59,7 +59,7 @@ std::string describe_tracker(TrackerKind kind) {
   switch (kind) {
     case TrackerKind::touched: return "explicit: the program says what it stored; bytes; tells threads apart";
     case TrackerKind::fault:
-      return "fault: pages are protected and SIGSEGV is caught; bytes, by comparing; tells threads apart";
+      return "fault: pages are protected, stores to them caught; bytes, by comparing; tells threads apart";
     case TrackerKind::automatic:
       return fmt::format("auto: scan for regions of up to {} MiB when they are opened, fault for larger ones",
                          kScanBytesMax / kMiB);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct TrackedMemory {
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;           // mapped, and not stored to yet
   std::uint64_t capacity_bytes = 0;  // what it may grow to
+  // Maps pages [begin, end) of the region over home again, read-only. Where it is empty, memory that a tracker moved away
+  // from its file cannot be given back.
+  std::function<Status(std::uint64_t begin, std::uint64_t end)> map_home = nullptr;
 };
 
 // All calls but touch() and prepare() under the region's capture lock.
@@ -47,8 +51,9 @@ class Tracker {
   // Where the tracker keeps pages as they were before they were stored to, it puts those of `thread` back at once, and
   // forgets that they were stored to. It adds to `others` what it cannot put back; that counts as taken by collect().
   virtual Status rollback(ThreadNumber thread, std::vector<Range>& others) { return collect(thread, others); }
-  // Whole pages were dropped from the mapping, and read from home again: nobody stored to them.
-  virtual Status dropped(Range) { return kOk; }
+  // Has the range, which rollback() added to `others`, hold what home holds. `read` reads that into the region's memory.
+  using ReadHome = std::function<Status(Range)>;
+  virtual Status restore(Range range, const ReadHome& read) { return read(range); }
 
   // The region's memory now ends at `bytes`, a multiple of the page size; the new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;

@@ -1,6 +1,7 @@
 // The fault tracker: clean pages are read-only, the first store to one faults, and the handler keeps the page as it was (its
 // twin), notes the thread, and lets the store through. A capture compares each page with its twin, so that only changed bytes
-// are logged; a rollback copies the twin back. Works on every kernel; 3 to 5 microseconds a page first stored to. Floor: region.
+// are logged; a rollback copies the twin back. Works on every kernel, and faster where there is userfaultfd (Linux 5.11; how
+// pages are protected is in fault_handler.hpp). Floor: region.
 //
 // Who stored is known by page: of two threads that store to one page between captures, the first counts.
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
+#include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
 
@@ -20,6 +22,9 @@ constexpr std::uint32_t kTwinsMax = 65536;   // 256 MiB; pages beyond that are c
 constexpr std::uint32_t kTwinsKept = 16384;  // more than these give their memory back when none is in use
 constexpr std::uint64_t kJoinBytes = 16;  // an unchanged gap up to what a further extent costs in the log is logged too
 constexpr std::uint64_t kStepBytes = 64;
+// A stretch of clean pages of adopted chunks up to here is protected again rather than gone around: some nanoseconds a page
+// against a microsecond a call.
+constexpr std::uint64_t kGapPages = 128;
 
 std::uint64_t word_at(const std::byte* bytes) {
   std::uint64_t word = 0;
@@ -48,9 +53,9 @@ std::uint64_t word_at(const std::byte* bytes) {
 }
 
 template <class T>
-Status map_array(T*& array, std::uint64_t count) {
+Status map_array(T*& array, std::uint64_t count, int protection = PROT_READ | PROT_WRITE) {
   void* const memory =
-      ::mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ::mmap(nullptr, count * sizeof(T), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return fail_errno(errno, Detail::tracker, "no memory for {} page marks", count);
   }
@@ -66,10 +71,12 @@ void unmap_array(T* array, std::uint64_t count) {
 class FaultTracker final : public Tracker {
  public:
   FaultTracker(const TrackedMemory& memory, std::string reason)
-      : base_(memory.base),
-        bytes_(memory.bytes),
-        pages_max_(std::max<std::uint64_t>(memory.capacity_bytes / kPageBytes, 1)),
-        reason_(std::move(reason)) {}
+      : pages_max_(std::max<std::uint64_t>(memory.capacity_bytes / kPageBytes, 1)),
+        map_home_(memory.map_home),
+        reason_(std::move(reason)) {
+    pages_.base = memory.base;
+    pages_.bytes = memory.bytes;
+  }
 
   ~FaultTracker() override {
     if (region_ != nullptr) release_fault_region(region_);
@@ -77,6 +84,8 @@ class FaultTracker final : public Tracker {
     unmap_array(pages_.dirty, pages_max_);
     unmap_array(pages_.free_twins, pages_.twins_max);
     unmap_array(pages_.twins, pages_.twins_max * kPageBytes);
+    unmap_array(pages_.chunks, chunks_max());
+    unmap_array(pages_.mirror, chunks_max() * kChunkBytes);
   }
 
   Status attach() {
@@ -85,8 +94,11 @@ class FaultTracker final : public Tracker {
     MEMLITH_TRY(map_array(pages_.dirty, pages_max_));
     MEMLITH_TRY(map_array(pages_.free_twins, pages_.twins_max));
     MEMLITH_TRY(map_array(pages_.twins, pages_.twins_max * kPageBytes));
-    MEMLITH_TRY(protect(0, bytes_));
-    MEMLITH_TRY_ASSIGN(region_, claim_fault_region(base_, bytes_, &pages_));
+    MEMLITH_TRY(map_array(pages_.chunks, chunks_max()));
+    const Status status = prepare_adoption();
+    if (!status.ok()) slow_because_ = last_error_text();
+    MEMLITH_TRY(protect(0, pages_.bytes / kPageBytes));
+    MEMLITH_TRY_ASSIGN(region_, claim_fault_region(pages_.base, pages_.bytes, &pages_));
     return kOk;
   }
 
@@ -100,7 +112,7 @@ class FaultTracker final : public Tracker {
       if (each.mark.twin == 0) {
         ranges.push_back({offset, kPageBytes});
       } else {
-        compare_page(base_ + offset, twin(each.mark), offset, ranges);
+        compare_page(pages_.base + offset, twin(each.mark), offset, ranges);
       }
     }
     return kOk;
@@ -132,13 +144,12 @@ class FaultTracker final : public Tracker {
     std::vector<Taken> left;
     for (std::size_t i = 0; i < taken_.size(); ++i) {
       const Taken& each = taken_[i];
-      std::byte* const page = base_ + std::uint64_t{each.page} * kPageBytes;
       if (each.mark.twin == 0) {
         others.push_back({std::uint64_t{each.page} * kPageBytes, kPageBytes});
         left.push_back(each);
         continue;
       }
-      if (::mprotect(page, kPageBytes, PROT_READ | PROT_WRITE) != 0) {
+      if (!set_writable(pages_, each.page, each.page + 1, true)) {
         // Nothing is lost: the pages count as stored to again, and the caller may try once more.
         const Status status = fail_errno(errno, Detail::tracker, "cannot roll a page back (see vm.max_map_count)");
         for (; i < taken_.size(); ++i) mark_again(taken_[i]);
@@ -146,8 +157,8 @@ class FaultTracker final : public Tracker {
         taken_.clear();
         return status;
       }
-      std::memcpy(page, twin(each.mark), kPageBytes);
-      if (!protect(std::uint64_t{each.page} * kPageBytes, kPageBytes).ok()) {
+      std::memcpy(pages_.base + std::uint64_t{each.page} * kPageBytes, twin(each.mark), kPageBytes);
+      if (!set_writable(pages_, each.page, each.page + 1, false)) {
         mark_again(each);  // it stays writable, so it counts as stored to, with nothing that differs from its twin
         continue;
       }
@@ -158,10 +169,32 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
+  Status restore(Range range, const ReadHome& read) override {
+    const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
+    const FaultHold hold(*region_);
+    for (std::uint64_t first = range.offset / kPageBytes, next = 0; first < end; first = next) {
+      next = std::min((first / kChunkPages + 1) * kChunkPages, end);
+      const Range part{first * kPageBytes,
+                       std::min(next * kPageBytes, range.offset + range.bytes) - first * kPageBytes};
+      if (!pages_.anonymous(first)) {
+        MEMLITH_TRY(drop(first, next));
+        continue;
+      }
+      if (!set_writable(pages_, first, next, true)) {
+        return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", part.bytes);
+      }
+      const Status status = read(part);
+      MEMLITH_TRY(protect(first, next));
+      MEMLITH_TRY(status);
+    }
+    return kOk;
+  }
+
   Status grow(std::uint64_t bytes) override {
-    MEMLITH_TRY(protect(bytes_, bytes - bytes_));
-    bytes_ = bytes;
-    region_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes, std::memory_order_release);
+    MEMLITH_TRY(protect(pages_.bytes / kPageBytes, bytes / kPageBytes));
+    const FaultHold hold(*region_);
+    pages_.bytes = bytes;
+    region_->end.store(reinterpret_cast<std::uintptr_t>(pages_.base) + bytes, std::memory_order_release);
     return kOk;
   }
 
@@ -169,7 +202,7 @@ class FaultTracker final : public Tracker {
     const ThreadNumber thread = this_thread_number();
     const FaultHold hold(*region_);
     for (std::uint64_t page = range.offset / kPageBytes; page * kPageBytes < range.offset + range.bytes; ++page) {
-      if (take_page(*region_, reinterpret_cast<std::uintptr_t>(base_) + page * kPageBytes, thread)) continue;
+      if (take_page(*region_, page, thread)) continue;
       return fail_errno(errno, Detail::tracker, "cannot make the region writable");
     }
     return kOk;
@@ -181,11 +214,9 @@ class FaultTracker final : public Tracker {
     std::sort(pages_.dirty, pages_.dirty + pages_.dirty_count);
     std::uint64_t begin = 0;
     for (std::uint64_t i = 0; i <= pages_.dirty_count; ++i) {
-      const std::uint64_t end = i < pages_.dirty_count ? pages_.dirty[i] * kPageBytes : bytes_;
-      if (begin < end && ::madvise(base_ + begin, end - begin, MADV_DONTNEED) != 0) {
-        return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", end - begin);
-      }
-      begin = end + kPageBytes;
+      const std::uint64_t end = i < pages_.dirty_count ? pages_.dirty[i] : pages_.bytes / kPageBytes;
+      MEMLITH_TRY(release_pages(begin, end));
+      begin = end + 1;
     }
     return kOk;
   }
@@ -193,7 +224,8 @@ class FaultTracker final : public Tracker {
   [[nodiscard]] bool knows_threads() const override { return true; }
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::fault; }
   [[nodiscard]] std::string describe() const override {
-    return "mprotect and SIGSEGV, bytes by comparing (" + reason_ + ")";
+    if (pages_.uffd >= 0) return "userfaultfd and mprotect, SIGBUS and SIGSEGV; bytes by comparing (" + reason_ + ")";
+    return "mprotect and SIGSEGV, because " + slow_because_ + "; bytes by comparing (" + reason_ + ")";
   }
 
  private:
@@ -201,6 +233,22 @@ class FaultTracker final : public Tracker {
     std::uint32_t page = 0;
     PageMark mark;
   };
+
+  [[nodiscard]] std::uint64_t chunks_max() const { return (pages_max_ + kChunkPages - 1) / kChunkPages; }
+
+  // Nobody ever uses the mirror's addresses but userfaultfd, so nothing there is ever missing to anybody. All of it is one
+  // mapping with one anon_vma, and so adopted chunks that lie together become one mapping again in their place.
+  Status prepare_adoption() {
+    MEMLITH_TRY_ASSIGN(uffd_, open_userfaultfd(UFFD_FEATURE_SIGBUS, "SIGBUS delivery"));
+    const std::uint64_t bytes = chunks_max() * kChunkBytes;
+    MEMLITH_TRY(map_array(pages_.mirror, bytes, PROT_READ));
+    (void)::madvise(pages_.mirror, bytes, MADV_NOHUGEPAGE);
+    if (!register_range(uffd_.get(), pages_.mirror, bytes, UFFDIO_REGISTER_MODE_MISSING)) {
+      return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes", bytes);
+    }
+    pages_.uffd = uffd_.get();
+    return kOk;
+  }
 
   // Moves the marks of `thread` to taken_, in order of the pages, and protects those. Under busy.
   Status take(ThreadNumber thread) {
@@ -225,12 +273,12 @@ class FaultTracker final : public Tracker {
     Status status = kOk;
     for (std::size_t i = 0; i < taken_.size() && status.ok();) {
       std::size_t next = i + 1;
-      while (next < taken_.size() && taken_[next].page == taken_[next - 1].page + 1) ++next;
-      status = protect(std::uint64_t{taken_[i].page} * kPageBytes, (next - i) * kPageBytes);
+      while (next < taken_.size() && protected_in_one(taken_[next - 1].page, taken_[next].page)) ++next;
+      status = protect(taken_[i].page, taken_[next - 1].page + 1);
       i = next;
     }
     // Out of mappings. The region as one takes none; who had been let in faults once more, and nothing is forgotten.
-    if (!status.ok()) status = protect(0, bytes_);
+    if (!status.ok()) status = protect_all();
     if (!status.ok()) {
       for (const Taken& each : taken_) pages_.dirty[pages_.dirty_count++] = each.page;
       taken_.clear();
@@ -267,15 +315,66 @@ class FaultTracker final : public Tracker {
     return pages_.twins + std::uint64_t{mark.twin - 1} * kPageBytes;
   }
 
-  Status protect(std::uint64_t offset, std::uint64_t bytes) const {
-    if (bytes == 0 || ::mprotect(base_ + offset, bytes, PROT_READ) == 0) return kOk;
-    return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region (see vm.max_map_count)", bytes);
+  [[nodiscard]] bool protected_in_one(std::uint64_t page, std::uint64_t next) const {
+    if (next == page + 1) return true;
+    return next - page <= kGapPages && pages_.adopted(page) && pages_.same_kind_until(page, next + 1) == next + 1;
   }
 
-  std::byte* base_;
-  std::uint64_t bytes_;
+  Status protect(std::uint64_t first, std::uint64_t end) const {
+    if (set_writable(pages_, first, end, false)) return kOk;
+    return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region (see vm.max_map_count)",
+                      (end - first) * kPageBytes);
+  }
+
+  // One call for all that is not adopted, which ends up read-only in between, so that its stores wait for us.
+  Status protect_all() const {
+    const std::uint64_t end = pages_.bytes / kPageBytes;
+    if (::mprotect(pages_.base, pages_.bytes, PROT_READ) != 0) {
+      return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", pages_.bytes);
+    }
+    for (std::uint64_t first = 0, next = 0; first < end; first = next) {
+      next = pages_.same_kind_until(first, end);
+      if (!pages_.adopted(first)) continue;
+      MEMLITH_TRY(protect(first, next));
+      const std::uint64_t bytes = (next - first) * kPageBytes;
+      if (::mprotect(pages_.base + first * kPageBytes, bytes, PROT_READ | PROT_WRITE) != 0) {
+        return fail_errno(errno, Detail::tracker, "cannot let {} bytes of the region be stored to again", bytes);
+      }
+    }
+    return kOk;
+  }
+
+  // Has the pages read from home again when they are used next.
+  Status drop(std::uint64_t first, std::uint64_t end) const {
+    if (::madvise(pages_.base + first * kPageBytes, (end - first) * kPageBytes, MADV_DONTNEED) == 0) return kOk;
+    return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", (end - first) * kPageBytes);
+  }
+
+  // Gives the memory of clean pages back. A chunk that was moved goes back to its file, when all of it is clean.
+  Status release_pages(std::uint64_t first, std::uint64_t end) {
+    for (std::uint64_t next = 0; first < end; first = next) {
+      const std::uint64_t chunk = first / kChunkPages;
+      const bool moved = pages_.anonymous(first);
+      next = std::min((chunk + 1) * kChunkPages, end);
+      while (next < end && pages_.anonymous(next) == moved) next = std::min(next + kChunkPages, end);
+      if (!moved) {
+        MEMLITH_TRY(drop(first, next));
+        continue;
+      }
+      const std::uint64_t first_chunk = (first + kChunkPages - 1) / kChunkPages;
+      const std::uint64_t end_chunk = next / kChunkPages;
+      if (first_chunk >= end_chunk || !map_home_) continue;
+      MEMLITH_TRY(map_home_(first_chunk * kChunkBytes, end_chunk * kChunkBytes));
+      std::fill(pages_.chunks + first_chunk, pages_.chunks + end_chunk, std::uint8_t{0});
+    }
+    return kOk;
+  }
+
   std::uint64_t pages_max_;
+  std::function<Status(std::uint64_t, std::uint64_t)> map_home_;
   std::string reason_;
+  std::string slow_because_;  // why chunks are not adopted
+  FileDescriptor uffd_;
   FaultPages pages_;
   FaultRegion* region_ = nullptr;
   std::vector<Taken> taken_;

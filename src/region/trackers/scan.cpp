@@ -7,57 +7,19 @@
 // System calls that store into the region (read(2), recv(2)) are seen like any other store.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <mutex>
 
-#include "region/kernel_abi.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
+#include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
 
 namespace {
 
 constexpr std::size_t kRegionsPerScan = 512;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  FileDescriptor& operator=(FileDescriptor&&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-Result<FileDescriptor> open_userfaultfd() {
-  // USER_MODE_ONLY works without privilege, and with WP_ASYNC nobody ever waits on a fault, the kernel included.
-  FileDescriptor fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
-  if (fd.get() < 0) return fail_errno(errno, Detail::tracker, "userfaultfd is not available");
-  uffdio_api api{};
-  api.api = UFFD_API;
-  api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_ASYNC;
-  if (::ioctl(fd.get(), UFFDIO_API, &api) != 0) {
-    return fail(Errc::unsupported, Detail::tracker, "this kernel's userfaultfd has no WP_ASYNC (Linux 6.7)");
-  }
-  return fd;
-}
-
-Status register_range(int fd, std::byte* base, std::uint64_t bytes) {
-  uffdio_register range{};
-  range.range.start = reinterpret_cast<std::uintptr_t>(base);
-  range.range.len = bytes;
-  range.mode = UFFDIO_REGISTER_MODE_WP;
-  if (::ioctl(fd, UFFDIO_REGISTER, &range) == 0) return kOk;
-  return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes at {:#x}", bytes, range.range.start);
-}
 
 class ScanTracker final : public Tracker {
  public:
@@ -76,9 +38,8 @@ class ScanTracker final : public Tracker {
   void accept() override { taken_.clear(); }
   void give_back() override { normalize(taken_); }
 
-  Status dropped(Range range) override {
-    std::vector<Range> ignored;
-    return scan_from(range.offset, range.offset + range.bytes, ignored, true);
+  Status restore(Range range, const ReadHome&) override {
+    return drop({range.offset, round_up(range.bytes, kPageBytes)});
   }
 
   // For as long as it takes, the region is read-only and the fault handler lets stores wait.
@@ -101,7 +62,9 @@ class ScanTracker final : public Tracker {
   // Protects pages from `bytes_` to `bytes`, which nobody has stored to yet.
   Status grow(std::uint64_t bytes) override {
     if (bytes == bytes_) return kOk;
-    MEMLITH_TRY(register_range(uffd_.get(), base_ + bytes_, bytes - bytes_));
+    if (!register_range(uffd_.get(), base_ + bytes_, bytes - bytes_, UFFDIO_REGISTER_MODE_WP)) {
+      return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes of the region", bytes - bytes_);
+    }
     std::vector<Range> fresh;
     MEMLITH_TRY(scan_from(bytes_, bytes, fresh, true));
     bytes_ = bytes;
@@ -115,6 +78,15 @@ class ScanTracker final : public Tracker {
   }
 
  private:
+  // Has the pages read from home again when they are used next.
+  Status drop(Range range) {
+    if (::madvise(base_ + range.offset, range.bytes, MADV_DONTNEED) != 0) {
+      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", range.bytes);
+    }
+    std::vector<Range> ignored;  // or every dropped page would count as written
+    return scan_from(range.offset, range.offset + range.bytes, ignored, true);
+  }
+
   Status drop_clean() {
     std::vector<Range> stored = taken_;
     MEMLITH_TRY(scan_from(0, bytes_, stored, false));
@@ -122,12 +94,7 @@ class ScanTracker final : public Tracker {
     stored.push_back({bytes_, 0});
     std::uint64_t begin = 0;
     for (const Range& range : stored) {
-      if (begin < range.offset) {
-        if (::madvise(base_ + begin, range.offset - begin, MADV_DONTNEED) != 0) {
-          return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", range.offset - begin);
-        }
-        MEMLITH_TRY(dropped({begin, range.offset - begin}));  // or every dropped page would count as written
-      }
+      if (begin < range.offset) MEMLITH_TRY(drop({begin, range.offset - begin}));
       begin = range.offset + range.bytes;
     }
     return kOk;
@@ -203,7 +170,8 @@ Status probe_scan() {
 }
 
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason) {
-  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd());
+  // Nobody ever waits on such a fault, the kernel included.
+  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, "WP_ASYNC (Linux 6.7)"));
   FileDescriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");
   auto tracker = std::make_unique<ScanTracker>(std::move(uffd), std::move(pagemap), memory.base, std::move(reason));

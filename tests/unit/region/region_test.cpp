@@ -407,8 +407,16 @@ TEST_P(RegionTest, AgreesWithAModel) {
     } else if (what < 92 && size < 64 * kPageBytes) {
       size += kPageBytes * (1 + random.below(4));
       ASSERT_OK(world_["a"].grow(size));
-    } else if (what < 96) {
-      if (what < 94) {
+    } else if (what == 92) {
+      Region* const region = &world_["a"];
+      ASSERT_OK(Region::rollback({&region, 1}, Scope::process));
+      for (auto& [offset, value] : memory) value = persisted.contains(offset) ? persisted[offset] : 0;
+      ASSERT_NO_FATAL_FAILURE(check()) << step;
+    } else if (what == 93) {
+      ASSERT_OK(world_["a"].release_clean());
+      ASSERT_NO_FATAL_FAILURE(check()) << step;
+    } else if (what > 96) {
+      if (what < 98) {
         world_.crash();
       } else {
         world_.close("a");

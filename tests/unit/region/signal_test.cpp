@@ -91,6 +91,31 @@ TEST_F(FaultSignalsDeathTest, WildStoresStillEndTheProgram) {
       ::testing::KilledBySignal(SIGSEGV), "");
 }
 
+// A page of the home file that is not there any more ends the program by SIGBUS, and does not loop, whether it is read or stored to.
+TEST_F(FaultSignalsDeathTest, AHomeThatWasCutShortEndsTheProgram) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGBUS itself";
+  for (const bool store : {true, false}) {
+    EXPECT_EXIT(
+        {
+          RegionWorld world(TrackerKind::fault, tiny_options());
+          Region& region = world.open("a", 256 * kKiB);
+          for (std::uint64_t page = 0; page < 16; ++page) put(region, page * kPageBytes, 1);
+          if (!persist(region).ok()) ::_exit(1);
+          const std::string home = world.folder() / "store/objects/1";
+          if (::truncate(home.c_str(), 64 * kKiB) != 0) ::_exit(2);
+          put(region, 3 * kPageBytes, 2);  // what was moved away from the file stays
+          volatile char* const gone = reinterpret_cast<char*>(region.address()) + 128 * kKiB;
+          if (store) {
+            *gone = 1;
+          } else {
+            (void)*gone;
+          }
+          ::_exit(3);
+        },
+        ::testing::KilledBySignal(SIGBUS), "");
+  }
+}
+
 // So does a store behind the end of a region, in the addresses set aside for its growth.
 TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";

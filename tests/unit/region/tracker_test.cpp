@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -81,7 +82,12 @@ class PageTracker : public ::testing::TestWithParam<TrackerKind> {
   PageTracker() {
     base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * kPageBytes, PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    tracker_ = must(attach_tracker(GetParam(), {base_, kPages * kPageBytes, 2 * kPages * kPageBytes}));
+    // Home is zeros here.
+    const auto map_home = [this](std::uint64_t begin, std::uint64_t end) {
+      void* const got = ::mmap(base_ + begin, end - begin, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      return got != MAP_FAILED ? kOk : fail_errno(errno, Detail::tracker, "mmap");
+    };
+    tracker_ = must(attach_tracker(GetParam(), {base_, kPages * kPageBytes, 2 * kPages * kPageBytes, map_home}));
   }
   ~PageTracker() override {
     tracker_ = nullptr;
@@ -204,14 +210,18 @@ TEST_P(PageTracker, WhatIsGivenBackIsTakenAgain) {
   EXPECT_EQ(collect(), Ranges{});
 }
 
-// Anonymous memory that is dropped reads as zeros; what was stored since the last capture stays.
+// Anonymous memory that is dropped reads as zeros; what was stored since the last capture stays. The fault tracker may keep
+// up to 15 neighbours of such a page.
 TEST_P(PageTracker, ReleasesCleanPagesOnly) {
   for (std::uint64_t page = 0; page < kPages; ++page) store(page);
   collect();
   store(5);
   ASSERT_OK(tracker_->release_clean());
-  for (std::uint64_t page = 0; page < kPages; ++page) {
-    EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{static_cast<unsigned char>(page == 5 ? 2 : 0)}) << page;
+  EXPECT_EQ(base_[5 * kPageBytes + 17], std::byte{2});
+  for (std::uint64_t page = 16; page < kPages; ++page) EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{0}) << page;
+  for (std::uint64_t page = 0; page < 16; ++page) {
+    if (page == 5 || (GetParam() == TrackerKind::fault && base_[page * kPageBytes + 17] == std::byte{1})) continue;
+    EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{0}) << page;
   }
   EXPECT_EQ(collect(), pages(5, 1));
   store(6);
@@ -365,6 +375,109 @@ TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(collect(), pages(1, 1));
   EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
+}
+
+// Pages of one chunk stored to in turn, from the first store, when mprotect protects them, through the fourth, when the chunk is
+// moved with a page or three that were stored to, to the hundredth: each capture has exactly what was stored since the last.
+TEST_P(FaultTracker, ChunksAreMovedWithoutLosingAnything) {
+  Random random(12);
+  std::vector<std::byte> captured(kPages * kPageBytes);
+  for (int round = 0; round < 400; ++round) {
+    for (std::uint64_t i = random.below(6); i-- > 0;) store(random.below(kPages));
+    if (round % 50 == 49) {
+      ASSERT_OK(tracker_->grow((kPages + static_cast<std::uint64_t>(round) / 50) * kPageBytes));
+    }
+    const std::uint64_t what = random.below(10);
+    if (what < 2) continue;
+    Ranges ranges;
+    if (what == 2) {
+      ASSERT_OK(tracker_->rollback(kAllThreads, ranges));
+      ASSERT_EQ(ranges, Ranges{});
+      tracker_->accept();
+    } else {
+      ASSERT_OK(tracker_->collect(kAllThreads, ranges));
+      if (what == 3) {
+        tracker_->give_back();
+        continue;
+      }
+      for (const Range& range : ranges) {
+        std::memcpy(captured.data() + range.offset, base_ + range.offset, range.bytes);
+      }
+      tracker_->accept();
+    }
+    ASSERT_EQ(std::memcmp(captured.data(), base_, captured.size()), 0) << round;
+  }
+}
+
+// Threads store to chunks that are moved under their hands, and moved back when their memory is given back, over and over. Home is
+// zeros here, so only what was stored since the last capture must be there; captures add up to every store.
+TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
+  constexpr int kThreads = 3;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  std::array<std::uint64_t, kThreads> stored{};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      Random random(static_cast<std::uint64_t>(t));
+      while (!stop.load(std::memory_order_relaxed)) {
+        // Only ever ones, each byte once a thread: what is in no capture is lost.
+        const std::uint64_t at = stored[t] * 61 % (kPages * kPageBytes / 4) * 4 + static_cast<std::uint64_t>(t);
+        base_[at] = std::byte{1};
+        if (++stored[t] == kPages * kPageBytes / 4) return;
+        if (random.below(64) == 0) std::this_thread::yield();
+      }
+    });
+  }
+  std::vector<bool> seen(kPages * kPageBytes);
+  const auto capture = [&] {
+    Ranges ranges;
+    ASSERT_OK(tracker_->collect(kAllThreads, ranges));
+    for (const Range& range : ranges) {
+      for (std::uint64_t i = range.offset; i < range.offset + range.bytes; ++i) {
+        if (base_[i] == std::byte{1}) seen[i] = true;
+      }
+    }
+    tracker_->accept();
+  };
+  for (int round = 0; round < 300; ++round) {
+    capture();
+    if (round % 3 == 0) {
+      ASSERT_OK(tracker_->release_clean());
+    }
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  capture();
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    for (std::uint64_t i = 0; i < stored[t]; ++i) {
+      ASSERT_TRUE(seen[i * 61 % (kPages * kPageBytes / 4) * 4 + t]) << "store " << i << " of thread " << t;
+    }
+  }
+}
+
+// The child has none of the parent's userfaultfd: its stores to moved chunks are its own, and disturb nobody.
+TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
+  for (std::uint64_t page = 0; page < 16; ++page) store(page);  // moved
+  store(16), store(17), store(18);                              // one more, and it will be
+  collect();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (std::uint64_t page = 0; page < kPages; ++page) store(page);
+    for (std::uint64_t page = 0; page < kPages; ++page) {
+      if (base_[page * kPageBytes + 17] != std::byte{static_cast<unsigned char>(page < 19 ? 2 : 1)}) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(collect(), Ranges{});
+  for (std::uint64_t page = 0; page < kPages; ++page) {
+    ASSERT_EQ(base_[page * kPageBytes + 17], std::byte{static_cast<unsigned char>(page < 19 ? 1 : 0)}) << page;
+  }
+  for (std::uint64_t page = 16; page < 32; ++page) store(page);
+  EXPECT_EQ(collect(), pages(16, 16));
 }
 
 class ExplicitTracker : public ::testing::Test {

@@ -1,0 +1,86 @@
+// Opening a userfaultfd, and its calls, for the trackers that use one. Floor: region, private to the trackers.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "base/status.hpp"
+#include "region/kernel_abi.hpp"
+
+namespace memlith::core {
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// USER_MODE_ONLY works without privilege; a system call that meets a fault of ours fails with EFAULT instead of waiting.
+inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const char* lacking) {
+  FileDescriptor fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
+  if (fd.get() < 0) return fail_errno(errno, Detail::tracker, "userfaultfd is not available");
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | features;
+  if (::ioctl(fd.get(), UFFDIO_API, &api) != 0) {
+    return fail(Errc::unsupported, Detail::tracker, "this kernel's userfaultfd has no {}", lacking);
+  }
+  return fd;
+}
+
+// The rest may be called in a signal handler: bare system calls, false with errno on failure.
+
+inline bool register_range(int fd, const std::byte* base, std::uint64_t bytes, std::uint64_t mode) {
+  uffdio_register range{};
+  range.range.start = reinterpret_cast<std::uintptr_t>(base);
+  range.range.len = bytes;
+  range.mode = mode;
+  return ::ioctl(fd, UFFDIO_REGISTER, &range) == 0;
+}
+
+inline void unregister_range(int fd, const std::byte* base, std::uint64_t bytes) {
+  uffdio_range range{reinterpret_cast<std::uintptr_t>(base), bytes};
+  (void)::ioctl(fd, UFFDIO_UNREGISTER, &range);
+}
+
+inline bool write_protect(int fd, const std::byte* base, std::uint64_t bytes, bool protect) {
+  uffdio_writeprotect range{};
+  range.range.start = reinterpret_cast<std::uintptr_t>(base);
+  range.range.len = bytes;
+  range.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+  return ::ioctl(fd, UFFDIO_WRITEPROTECT, &range) == 0;
+}
+
+// Fills missing pages of a registered range.
+inline bool copy_pages(int fd, const std::byte* target, const std::byte* source, std::uint64_t bytes) {
+  while (bytes > 0) {
+    uffdio_copy range{};
+    range.dst = reinterpret_cast<std::uintptr_t>(target);
+    range.src = reinterpret_cast<std::uintptr_t>(source);
+    range.len = bytes;
+    if (::ioctl(fd, UFFDIO_COPY, &range) == 0) return true;
+    if (errno != EAGAIN || range.copy < 0) return false;
+    target += range.copy;
+    source += range.copy;
+    bytes -= static_cast<std::uint64_t>(range.copy);
+  }
+  return true;
+}
+
+}  // namespace memlith::core
