@@ -59,5 +59,32 @@ TEST_F(StaleFrame, StaysHarmlessOverSeveralCrashes) {
   EXPECT_EQ(world_.frames(), (Frames{x_, y_}));
 }
 
+// Found by the crash laboratory. Y was torn: its header reached the medium, its payload did not; Z behind it is whole. The
+// program tries again with the same bytes, and is torn the other way round: of the new Y the payload reaches the medium, the
+// header does not. What stands there now is the *old* Y, whole, chain and all, with Z, which nobody wrote in this life, behind
+// it. From where an incarnation began, frames of earlier ones are stale (Superblock::begun_lsn).
+TEST(TornStaleFrame, IsNotMadeWholeByTheSamePayloadWrittenAgain) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  const auto x = payload_of(kPayload, 1);
+  const auto y = payload_of(kPayload, 2);
+  world.append(x);
+  const std::uint64_t begin = world.file_offset(world.log().head());
+  (void)world.add(y);
+  ASSERT_TRUE(world.log().sync(world.add(payload_of(kPayload, 3))).ok());
+  std::vector<std::byte> old_header;
+  world.crash([&](std::vector<std::byte>& disk) {
+    old_header.assign(disk.begin() + static_cast<std::ptrdiff_t>(begin),
+                      disk.begin() + static_cast<std::ptrdiff_t>(begin) + 512);
+    std::memset(disk.data() + begin + 512, 0, 512);
+  });
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  ASSERT_EQ(world.frames(), (Frames{x}));
+  world.append(y);
+  world.crash([&](std::vector<std::byte>& disk) { std::memcpy(disk.data() + begin, old_header.data(), 512); });
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames(), (Frames{x}));
+}
+
 }  // namespace
 }  // namespace memlith::test

@@ -1,0 +1,200 @@
+// A program is killed between doing something and flushing it. The kernel keeps what it did, so the next program finds it
+// and builds upon it; then the power goes, and takes along what nobody had flushed. docs/guarantees.md, "After a crash";
+// docs/architecture.md, crash case 9. [crash/killed]
+//
+// Each test is one fault that the crash laboratory or the power rig found, at its smallest: the operation after which the
+// program dies, what the next one does, and the one cut that showed it.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr std::uint64_t kAddress = 0x550000000000;
+
+StoreOptions file_options() {
+  StoreOptions options = tiny_options();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
+
+using Matches = std::function<bool(const SimRecord&)>;
+
+Matches flush_of(const std::string& what) {
+  return [what](const SimRecord& record) {
+    return (record.op == SimOp::flush && what == "file") || (record.op == SimOp::sync_folder && what == "folder");
+  };
+}
+
+// A disk, one program after another on it, and a power cut at the end.
+class AfterAKill : public ::testing::Test {
+ protected:
+  // The program dies before the first operation that matches, counted from the `from`-th; the next one finds its files.
+  void kill_before(std::size_t from, const Matches& matches) {
+    const auto& records = volume_->trace().records;
+    std::size_t at = from;
+    while (at < records.size() && !matches(records[at])) ++at;
+    ASSERT_LT(at, records.size()) << "nothing of the kind was done:\n" << volume_->trace().describe(records.size());
+    volume_ = std::make_unique<SimVolume>(volume_->trace(), at);
+  }
+  // The disk after a power cut behind `count` operations. `kept` says what was not flushed and made it nevertheless.
+  SimImage cut(std::size_t count, const std::function<bool(const SimMedium&, const SimMedium::Item&)>& kept) const {
+    SimMedium medium(volume_->trace());
+    while (medium.position() < count) medium.step();
+    return medium.cut([&](std::size_t item) { return kept(medium, medium.pending(item)); });
+  }
+  [[nodiscard]] SimImage cut_with_all_lost() const {
+    return cut(volume_->operations(), [](const SimMedium&, const SimMedium::Item&) { return false; });
+  }
+  std::unique_ptr<Store> open(const StoreOptions& options = tiny_options()) {
+    return must(Store::open(*volume_, options));
+  }
+
+  std::unique_ptr<SimVolume> volume_ = std::make_unique<SimVolume>(SimImage{}, true);
+};
+
+// Found by the power rig, on ext4, XFS and Btrfs. A commit's frame was written; the program died before its flush. The next
+// opening read the frame, took it for durable, and wrote its bytes home. A power cut in the middle of that left a part of
+// them at home, and of the frame nothing. The log is flushed before anything of it goes home.
+TEST_F(AfterAKill, FramesAreFlushedBeforeTheyGoHome) {
+  auto store = open();
+  const ObjectId a = create_object(*store, "a", 4096);
+  ASSERT_OK(store->checkpoint());
+  const std::size_t begin = volume_->operations();
+  ASSERT_OK(commit(*store, {{a, 0, filled(1500, 1)}}));  // three sectors at home
+  store = nullptr;
+  kill_before(begin, flush_of("file"));
+  const std::size_t opened_at = volume_->operations();
+  store = open();
+  ASSERT_EQ(store->counters().replayed_frames, 1u);
+  store = nullptr;
+
+  // Wherever the power goes: of what is unflushed, the medium gets the first sector of what was on its way home.
+  std::size_t halves = 0;
+  for (std::size_t count = opened_at; count <= volume_->operations(); ++count) {
+    SimVolume rest(cut(count, [&](const SimMedium& medium, const SimMedium::Item& item) {
+      const bool first = item.op == SimOp::write && item.skip == 0 && medium.name_of_file(item.file) == "objects/1";
+      halves += first ? 1 : 0;
+      return first;
+    }));
+    auto again = must(Store::open(rest, tiny_options()));
+    const Bytes found = content_of(*again, a);
+    EXPECT_TRUE(found[0] == found[600] && found[600] == found[1400])
+        << "half a commit after operation " << count << ":\n"
+        << volume_->trace().describe(count);
+  }
+  EXPECT_GE(halves, 1u) << "no cut struck between a write home and its flush";
+}
+
+// A new store was renamed into its place; the program died before the folder was flushed. The next one found the store,
+// used it, and had commits acknowledged, but nothing ever flushed the name: all of it was gone after a power cut. The
+// first opening that finds a store which was never opened flushes its folder.
+TEST_F(AfterAKill, TheNameOfANewStoreIsFlushedBeforeItIsUsed) {
+  (void)open();
+  std::size_t renamed = 0;
+  while (volume_->trace().records[renamed].op != SimOp::rename) ++renamed;
+  kill_before(renamed, flush_of("folder"));
+  auto store = open();
+  const ObjectId a = create_object(*store, "a", 4096);
+  ASSERT_OK(commit(*store, {{a, 0, filled(10, 1)}}));
+  store = nullptr;
+
+  SimVolume rest(cut_with_all_lost());
+  StoreOptions options = tiny_options();
+  options.create = false;
+  auto again = Store::open(rest, options);
+  ASSERT_OK(again);
+  EXPECT_EQ(content_of(**again, a)[9], std::byte{1});
+}
+
+// The same for the file of a one-file store: it was made, and the program died before the folder was flushed. The next one
+// found the file and made the log beside it. A power cut that kept the log's name and lost the file's left a log that
+// belonged to no file: CORRUPT. The file's name is flushed before the log gets one.
+TEST_F(AfterAKill, TheNameOfAFileIsFlushedBeforeItsLogHasOne) {
+  (void)open(file_options());
+  ASSERT_EQ(volume_->trace().records[0].op, SimOp::create);
+  ASSERT_EQ(volume_->trace().records[0].name, "data");
+  kill_before(0, flush_of("folder"));
+  (void)open(file_options());
+  const auto& records = volume_->trace().records;
+  std::size_t renamed = 0;
+  while (records[renamed].op != SimOp::rename) ++renamed;
+
+  SimVolume rest(cut(renamed + 1, [&](const SimMedium&, const SimMedium::Item& item) {
+    return item.op != SimOp::create || records[item.record].name != "data";
+  }));
+  EXPECT_OK(Store::open(rest, file_options()));
+}
+
+// A file had grown, and no persist had made that part of its state. The next opening cut it to its length, and died before
+// the flush; the one after found the length right, and closed the file as clean. With the cut lost to a power failure, the
+// file was longer than ever committed, and as it had been closed in good order, that was now its length. An opening that
+// was not preceded by a clean close flushes the length, whoever made it so.
+TEST_F(AfterAKill, ALengthThatIsRightIsFlushedAllTheSame) {
+  auto store = open(file_options());
+  ASSERT_OK(store->create("file", 4096, kAddress, 1 * kMiB));
+  ASSERT_OK(store->reserve_home(ObjectId{1}, 8192));
+  store = nullptr;
+  const std::size_t begin = volume_->operations();
+  (void)open(file_options());
+  std::size_t truncated = begin;
+  while (volume_->trace().records[truncated].op != SimOp::truncate) ++truncated;
+  kill_before(truncated + 1, flush_of("file"));
+  store = open(file_options());
+  ASSERT_OK(store->close());
+
+  EXPECT_EQ(cut_with_all_lost().files.at("data")->size(), 4096u);
+}
+
+// The directory was full and had been made longer; the program died before the flush. The next one found it long enough and
+// committed an entry in the new part. A power cut took the length: the log then named bytes beyond the directory's end, and
+// the store was CORRUPT. The directory is flushed when it is loaded after anything but a clean close.
+TEST_F(AfterAKill, TheDirectorysLengthIsFlushedBeforeEntriesStandThere) {
+  auto store = open();
+  for (int i = 0; i < 63; ++i) (void)create_object(*store, std::to_string(i), 4096);
+  ASSERT_OK(store->checkpoint());  // or replaying them would flush the directory
+  const std::size_t begin = volume_->operations();
+  (void)create_object(*store, "64th", 4096);
+  store = nullptr;
+  ASSERT_EQ(volume_->trace().records[begin].op, SimOp::reserve);
+  kill_before(begin, flush_of("file"));
+  store = open();
+  ASSERT_EQ(store->objects().size(), 63u);
+  (void)create_object(*store, "64th", 4096);
+  store = nullptr;
+
+  SimVolume rest(cut_with_all_lost());
+  auto again = Store::open(rest, tiny_options());
+  ASSERT_OK(again);
+  EXPECT_EQ((*again)->objects().size(), 64u);
+}
+
+// A home had been made longer for a region that was about to grow; the program died before the flush. The next one found
+// it long enough and committed the new size with bytes in the new part. A power cut took the length: the log then named bytes
+// beyond the file's end, and the store was CORRUPT. Only a length that the directory says is taken for durable.
+TEST_F(AfterAKill, AHomeThatIsLongEnoughIsFlushedBeforeItsSizeIsCommitted) {
+  auto store = open();
+  const ObjectId a = create_object(*store, "a", 4096);
+  const std::size_t begin = volume_->operations();
+  ASSERT_OK(store->reserve_home(a, 8192));
+  store = nullptr;
+  kill_before(begin, flush_of("file"));
+  store = open();
+  ASSERT_OK(store->reserve_home(a, 8192));
+  ASSERT_OK(commit(*store, {{a, 5000, filled(10, 1)}}, {{a, 8192}}));
+  store = nullptr;
+
+  SimVolume rest(cut_with_all_lost());
+  auto again = Store::open(rest, tiny_options());
+  ASSERT_OK(again);
+  EXPECT_EQ(content_of(**again, a)[5009], std::byte{1});
+}
+
+}  // namespace
+}  // namespace memlith::test
