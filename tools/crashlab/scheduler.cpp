@@ -1,0 +1,217 @@
+#include "scheduler.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+
+namespace memlith::core {
+thread_local Controller* controller = nullptr;
+}  // namespace memlith::core
+
+namespace memlith::lab {
+
+Scheduler::~Scheduler() {
+  if (lost_) {  // its threads are stuck in the engine; the process ends soon
+    for (const auto& worker : workers_) worker->thread.detach();
+    for (auto& worker : workers_) (void)worker.release();
+    return;
+  }
+  quitting_ = true;
+  for (const auto& worker : workers_) {
+    worker->go.release();
+    worker->thread.join();
+  }
+}
+
+void Scheduler::work(std::size_t index) {
+  core::controller = this;
+  for (;;) {
+    workers_[index]->go.acquire();
+    if (quitting_) return;
+    tasks_[index].act();
+    *tasks_[index].ended = true;
+    tell("end", nullptr);
+    next_after_end();
+  }
+}
+
+Scheduler::Outcome Scheduler::run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions) {
+  MEMLITH_ASSERT(!lost_);
+  workers_.reserve(64);  // the threads look at it while it grows
+  tasks_.clear();
+  tasks_.reserve(64);
+  objects_.clear();
+  outcome_ = {};
+  given_ = &decisions;
+  time_ = std::chrono::nanoseconds(0);
+  deciding_ = false;
+  (void)start(act);
+  current_ = 0;
+  workers_[0]->go.release();
+  over_.acquire();
+  return std::move(outcome_);
+}
+
+std::shared_ptr<const bool> Scheduler::start(std::function<void()> act) {
+  const std::size_t index = tasks_.size();
+  MEMLITH_ASSERT(index < 64);
+  Task task;
+  task.act = std::move(act);
+  task.ended = std::make_shared<bool>(false);
+  tasks_.push_back(std::move(task));
+  if (workers_.size() == index) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_[index]->thread = std::thread([this, index] { work(index); });
+  }
+  if (index > 0) tell(index == 0 ? "" : "start a thread", nullptr);
+  return tasks_[index].ended;
+}
+
+// ---- decisions -------------------------------------------------------------------------------------------------
+
+bool Scheduler::can_run(std::size_t task) const {
+  const Task& t = tasks_[task];
+  return !*t.ended && (t.until == nullptr || t.timed || (*t.until)());
+}
+
+void Scheduler::find_others() {
+  others_.clear();
+  for (std::size_t i = 1; i < tasks_.size(); ++i) {
+    const std::size_t task = (current_ + i) % tasks_.size();
+    if (can_run(task)) others_.push_back(task);
+  }
+}
+
+std::size_t Scheduler::decide(std::size_t options, bool preempts) {
+  if (!deciding_ || options < 2) return 0;
+  const std::size_t index = outcome_.decisions.size();
+  const std::size_t wanted = index < given_->size() ? (*given_)[index] : 0;
+  // More than there are: the line is of another run. It is done as far as it can be, and found not to be followed.
+  const std::size_t chosen = std::min(wanted, options - 1);
+  outcome_.decisions.push_back({static_cast<std::uint16_t>(options), static_cast<std::uint16_t>(chosen), preempts});
+  return chosen;
+}
+
+void Scheduler::switch_to(std::size_t task) {
+  const std::size_t self = current_;
+  current_ = task;
+  workers_[task]->go.release();
+  workers_[self]->go.acquire();
+}
+
+void Scheduler::give_up(std::string why) {
+  outcome_.stuck = std::move(why);
+  lost_ = true;
+  const std::size_t self = current_;
+  over_.release();
+  workers_[self]->go.acquire();  // for ever
+}
+
+void Scheduler::next_after_end() {
+  find_others();
+  if (!others_.empty()) {
+    current_ = others_[decide(others_.size(), false)];
+    workers_[current_]->go.release();
+    return;
+  }
+  std::string stuck;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if (!*tasks_[i].ended) stuck += fmt::format("; thread {}: {}", i, tasks_[i].what);
+  }
+  if (!stuck.empty()) {
+    outcome_.stuck = "deadlock" + stuck;
+    lost_ = true;
+  }
+  over_.release();
+}
+
+void Scheduler::point(const char* what, const void* object) {
+  tell(what, object);
+  if (!deciding_) return;
+  time_ += std::chrono::microseconds(1);
+  if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+  find_others();
+  if (others_.empty()) return;
+  const std::size_t chosen = decide(others_.size() + 1, true);
+  if (chosen > 0) switch_to(others_[chosen - 1]);
+}
+
+bool Scheduler::block(const char* what, const void* object, bool timed, const std::function<bool()>& until) {
+  tell(what, object);
+  Task* const self = &tasks_[current_];
+  const std::size_t number = current_;
+  self->until = &until;
+  self->timed = timed;
+  self->what = what;
+  while (!until()) {
+    if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+    find_others();
+    std::size_t chosen = 0;
+    if (!others_.empty()) chosen = decide(others_.size() + (timed ? 1 : 0), false);
+    if (chosen < others_.size()) {
+      switch_to(others_[chosen]);
+    } else if (!timed) {
+      std::string stuck = "deadlock";
+      for (std::size_t i = 0; i < tasks_.size(); ++i) {
+        if (!*tasks_[i].ended) stuck += fmt::format("; thread {}: {}", i, tasks_[i].what);
+      }
+      give_up(std::move(stuck));
+    }
+    if (timed && !until()) {  // chosen although nobody has woken it
+      time_ += std::chrono::seconds(1);
+      break;
+    }
+  }
+  Task& task = tasks_[number];
+  task.until = nullptr;
+  task.timed = false;
+  task.what = "running";
+  tell(until() ? "go on" : "time runs out", object);
+  return until();
+}
+
+void Scheduler::yield() {
+  tell("give way", nullptr);
+  if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+  find_others();
+  // Nobody else: time passes.
+  time_ += others_.empty() ? std::chrono::nanoseconds(std::chrono::seconds(1)) : std::chrono::microseconds(1);
+  if (!others_.empty()) switch_to(others_[decide(others_.size(), false)]);
+}
+
+std::size_t Scheduler::choose(std::size_t count) { return decide(count, false); }
+
+void Scheduler::settle() {
+  for (;;) {
+    find_others();
+    std::erase_if(others_, [this](std::size_t task) {
+      const Task& t = tasks_[task];
+      return t.until != nullptr && !(*t.until)();  // only time would wake it
+    });
+    if (others_.empty()) break;
+    // It runs until it blocks or ends, and then the first that can goes on: this thread, unless others can as well.
+    const std::function<bool()> all_wait = [this, self = current_] {
+      for (std::size_t task = 0; task < tasks_.size(); ++task) {
+        const Task& t = tasks_[task];
+        if (task != self && !*t.ended && (t.until == nullptr || (*t.until)())) return false;
+      }
+      return true;
+    };
+    block("let the others settle", nullptr, false, all_wait);
+  }
+}
+
+void Scheduler::tell(const char* what, const void* object) {
+  if (story == nullptr || !deciding_) return;
+  std::string text = fmt::format("  thread {}: {}", current_, what);
+  if (object != nullptr) {
+    auto known = std::find(objects_.begin(), objects_.end(), object);
+    if (known == objects_.end()) known = objects_.insert(objects_.end(), object);
+    text += fmt::format(" #{}", known - objects_.begin());
+  }
+  story->push_back(std::move(text));
+}
+
+}  // namespace memlith::lab

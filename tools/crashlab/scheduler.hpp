@@ -1,0 +1,100 @@
+// Runs threads one at a time and decides at each step which one goes on, so that an interleaving can be done again, and the
+// next one tried. It is the Controller of base/sync.hpp. The idea of bounding the preemptions, and of trying everything within
+// the bound: CHESS (Musuvathi and others, "Finding and Reproducing Heisenbugs in Concurrent Programs", OSDI 2008).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/sync.hpp"
+
+namespace memlith::lab {
+
+// One place where more than one thread could go on. Option 0 is what happens if nobody interferes: the thread that runs goes on,
+// or, where it cannot, the first that can.
+struct Decision {
+  std::uint16_t options = 0;
+  std::uint16_t chosen = 0;
+  bool preempts = false;  // any option but 0 takes the processor from a thread that could go on
+};
+
+class Scheduler final : public core::Controller {
+ public:
+  Scheduler() = default;
+  ~Scheduler() override;
+  Scheduler(const Scheduler&) = delete;
+
+  struct Outcome {
+    std::vector<Decision> decisions;
+    std::string stuck;  // why it did not come to its end; its threads are lost then, and so is this scheduler
+    std::uint64_t steps = 0;
+  };
+  // Runs `act` as the first thread, until all threads have ended. The first decisions are those given, the rest are 0.
+  Outcome run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions);
+
+  // ---- from within
+  // Lets all other threads run until they wait.
+  void settle();
+  // From now on every step is a decision.
+  void begin_deciding() { deciding_ = true; }
+  void end_deciding() { deciding_ = false; }
+  // A point of the laboratory's own.
+  void here(const char* what) { point(what, nullptr); }
+
+  // A line a step goes here, if set.
+  std::vector<std::string>* story = nullptr;
+
+  // ---- Controller
+  void point(const char* what, const void* object) override;
+  bool block(const char* what, const void* object, bool timed, const std::function<bool()>& until) override;
+  void yield() override;
+  std::size_t choose(std::size_t count) override;
+  std::shared_ptr<const bool> start(std::function<void()> act) override;
+  std::chrono::nanoseconds now() override { return time_; }
+
+ private:
+  static constexpr std::uint64_t kStepsMax = 20'000;  // a schedule that takes more gets nowhere
+
+  struct Task {
+    std::function<void()> act;
+    std::shared_ptr<bool> ended;
+    const std::function<bool()>* until = nullptr;  // blocked
+    bool timed = false;
+    const char* what = "";
+  };
+  // Kept from run to run: starting a thread takes longer than a schedule.
+  struct Worker {
+    std::binary_semaphore go{0};
+    std::thread thread;
+  };
+
+  void work(std::size_t index);
+  [[nodiscard]] bool can_run(std::size_t task) const;
+  // The others that can go on, in the order of their numbers behind the current one.
+  void find_others();
+  std::size_t decide(std::size_t options, bool preempts);
+  void switch_to(std::size_t task);
+  void next_after_end();
+  void give_up(std::string why);
+  void tell(const char* what, const void* object);
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Task> tasks_;
+  std::vector<std::size_t> others_;
+  std::size_t current_ = 0;
+  bool deciding_ = false;
+  bool lost_ = false;
+  bool quitting_ = false;
+  const std::vector<std::uint16_t>* given_ = nullptr;
+  Outcome outcome_;
+  std::chrono::nanoseconds time_{0};
+  std::binary_semaphore over_{0};
+  std::vector<const void*> objects_;  // by the numbers that the story gives them
+};
+
+}  // namespace memlith::lab
