@@ -1,7 +1,6 @@
 // Appending to the log: batches (group commit) and streamed frames. Opening and space are in log.cpp.
 #include <bit>
 #include <cstring>
-#include <thread>
 
 #include "base/mutant.hpp"
 #include "log/log.hpp"
@@ -198,12 +197,10 @@ Status Log::sync(Lsn lsn) {
 
 // ---- batches ---------------------------------------------------------------------------------------------------
 
-void Log::await(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  word.wait(value, std::memory_order_acquire);
-}
+void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
 
 void Log::wait_for(Lock& lock, std::uint32_t sequence) {
-  const std::atomic<std::uint32_t>& word = batch(sequence).word;
+  const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
   lock.unlock();
   await(word, seen);
@@ -255,10 +252,10 @@ void Log::gather(Lock& lock) {
   };
   if (enough()) return;
   gathering_ = true;
-  const auto deadline = std::chrono::steady_clock::now() + io_time_ / 4;
-  while (!enough() && std::chrono::steady_clock::now() < deadline) {
+  const auto deadline = SteadyClock::now() + io_time_ / 4;
+  while (!enough() && SteadyClock::now() < deadline) {
     lock.unlock();
-    std::this_thread::yield();
+    yield_thread();
     lock.lock();
   }
   gathering_ = false;
@@ -273,7 +270,7 @@ void Log::lead(Lock& lock) {
   open_next_batch();
   lock.unlock();
   seal(sealed, sequence);
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = SteadyClock::now();
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(flush_before_write)) (void)device_.flush();
 #endif
@@ -292,7 +289,7 @@ void Log::lead(Lock& lock) {
 #ifdef MEMLITH_MUTANTS
   if (!status.ok() && MEMLITH_MUTANT(failed_flush_retried)) status = device_.flush();
 #endif
-  complete(lock, sequence, status, std::chrono::steady_clock::now() - begin);
+  complete(lock, sequence, status, SteadyClock::now() - begin);
 }
 
 // Until every batch before this one has its headers.

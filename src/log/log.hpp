@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +33,7 @@
 #include "base/buffer.hpp"
 #include "base/checksum.hpp"
 #include "base/status.hpp"
+#include "base/sync.hpp"
 #include "base/units.hpp"
 #include "device/device.hpp"
 #include "log/format.hpp"
@@ -180,8 +180,8 @@ class Log {
     std::uint64_t used = 0;
     std::uint32_t frames = 0;
     std::uint64_t after_checksum = 0;
-    std::atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
-    std::atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
+    Atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
+    Atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
     std::vector<Piece> pieces;
     AlignedBuffer slot_header;
   };
@@ -204,7 +204,7 @@ class Log {
   };
   static constexpr std::uint32_t kStreamChunks = 4;
 
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<Mutex>;
 
   Log(Device& device, const LogOptions& options) : device_(device), options_(options) {}
 
@@ -244,7 +244,7 @@ class Log {
   Status stream_write();
   Result<Lsn> finish_stream(const FrameWriter& writer);
   FrameHeader compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes) const;
-  static void await(const std::atomic<std::uint32_t>& word, std::uint32_t value);
+  static void await(const Atomic<std::uint32_t>& word, std::uint32_t value);
 
   Device& device_;
   LogOptions options_;
@@ -261,10 +261,10 @@ class Log {
   std::function<void()> on_durable_;
   LogCounters counters_;
 
-  std::mutex superblock_mutex_;  // taken before mutex_, held across the superblock's write
+  Mutex superblock_mutex_;  // taken before mutex_, held across the superblock's write
   AlignedBuffer superblock_block_;
 
-  mutable std::mutex mutex_;  // everything from here to the atomics; never held across I/O
+  mutable Mutex mutex_;  // everything from here to the atomics; never held across I/O
   SlotMap slots_;
   std::vector<std::uint32_t> free_slots_;
   std::uint64_t slot_count_ = 0;
@@ -282,13 +282,13 @@ class Log {
   std::string failure_text_;
 
   std::vector<std::unique_ptr<Batch>> batches_;
-  AlignedBuffer memory_;                           // of the batches and the stream
-  std::uint64_t last_checksum_ = 0;                // the chain; owned by whoever seals, handed on by sealed_sequence_
-  std::atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
-  std::atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
-  std::atomic<std::uint32_t> space_word_{0};       // changes when space came free or the log failed
-  std::atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
-  std::atomic<bool> failed_{false};
+  AlignedBuffer memory_;                      // of the batches and the stream
+  std::uint64_t last_checksum_ = 0;           // the chain; owned by whoever seals, handed on by sealed_sequence_
+  Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
+  Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
+  Atomic<std::uint32_t> space_word_{0};       // changes when space came free or the log failed
+  Atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
+  Atomic<bool> failed_{false};
 };
 
 }  // namespace memlith::core

@@ -13,11 +13,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/sync.hpp"
 #include "region/tracker.hpp"
 #include "store/store.hpp"
 
@@ -106,7 +106,7 @@ class Region {
 
   bool usual_is_thread_ = false;
 
-  std::mutex capture_mutex_;
+  Mutex capture_mutex_;
   std::vector<Range> stored_;  // collected by the capture under way
   bool size_changed_ = false;  // since the last commit
   Lsn last_lsn_;               // of the last commit that carried bytes of this region

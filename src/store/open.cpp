@@ -98,7 +98,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   });
   store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2,
                             std::memory_order_relaxed);
-  store->checkpointer_ = std::thread([self] { self->checkpoint_loop(); });
+  store->checkpointer_ = Thread([self] { self->checkpoint_loop(); });
   return store;
 }
 

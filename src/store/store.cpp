@@ -323,7 +323,7 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
   // The sizes go first, so that the caller's bytes follow everything that is written here.
   const CommitHeader header{static_cast<std::uint32_t>(count), 0};
   writer.put(&header, sizeof header);
-  std::unique_lock<std::mutex> directory_lock(directory_mutex_, std::defer_lock);
+  std::unique_lock<Mutex> directory_lock(directory_mutex_, std::defer_lock);
   if (!sizes.empty()) directory_lock.lock();
   for (const SizeChange& change : sizes) {
     const Entry* const entry = find_entry(change.object);
@@ -368,7 +368,7 @@ void Store::flush_soon(Lsn lsn) {
   bool wake = false;
   {
     const std::lock_guard lock(flush_mutex_);
-    if (!flusher_.joinable()) flusher_ = std::thread([this] { flush_loop(); });
+    if (!flusher_.joinable()) flusher_ = Thread([this] { flush_loop(); });
     const bool idle = flush_target_ <= log_->durable_lsn();
     flush_target_ = std::max(flush_target_, lsn);
     const bool too_much =

@@ -11,20 +11,18 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/mutant.hpp"
+#include "base/sync.hpp"
 #include "device/volume.hpp"
 #include "log/log.hpp"
 #include "store/format.hpp"
@@ -210,38 +208,38 @@ class Store {
   bool was_clean_ = false;
   bool closed_ = false;
 
-  std::mutex homes_mutex_;
+  Mutex homes_mutex_;
   std::map<ObjectId, std::unique_ptr<Device>> homes_;
 
-  mutable std::mutex directory_mutex_;  // the directory in memory; held across the append of its changes, not the sync
+  mutable Mutex directory_mutex_;  // the directory in memory; held across the append of its changes, not the sync
   std::vector<Entry> entries_;
   std::uint32_t next_id_ = 1;
   std::uint64_t directory_size_bytes_ = 0;  // of the home file
   ObjectRecord file_record_{};              // one_file: as committed
-  std::mutex create_mutex_;                 // one create, remove or growth at a time, I/O included
+  Mutex create_mutex_;                      // one create, remove or growth at a time, I/O included
 
-  std::mutex checkpoint_mutex_;      // one replay at a time
+  Mutex checkpoint_mutex_;           // one replay at a time
   Overlay overlay_;                  // under checkpoint_mutex_; constant in a read-only store
   ObjectRecord home_file_record_{};  // one_file: as of the tail, under checkpoint_mutex_
   std::map<ObjectId, std::uint64_t>
       unreachable_;                      // objects that frames named but that have no home: must be removed ones
   std::vector<ObjectId> written_homes_;  // to be flushed
 
-  std::mutex wake_mutex_;
-  std::condition_variable wake_;
+  Mutex wake_mutex_;
+  ConditionVariable wake_;
   bool wanted_ = false;
   bool stopping_ = false;
-  std::thread checkpointer_;
-  std::atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
+  Thread checkpointer_;
+  Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
 
-  std::mutex flush_mutex_;
-  std::condition_variable flush_wake_;
+  Mutex flush_mutex_;
+  ConditionVariable flush_wake_;
   FlushWindow flush_window_ = options_.flush_window;
   Lsn flush_target_;  // to be made durable
   bool flush_asleep_ = false;
   bool flush_now_ = false;  // the window's bytes are used up, or it was changed
   bool flush_stopping_ = false;
-  std::thread flusher_;  // started by the first flush_soon()
+  Thread flusher_;  // started by the first flush_soon()
   std::atomic<int> durable_eventfd_{-1};
   int process_ = 0;
 
