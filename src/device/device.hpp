@@ -21,6 +21,7 @@
 #include <string_view>
 
 #include "base/status.hpp"
+#include "base/sync.hpp"
 
 namespace memlith::core {
 
@@ -69,7 +70,11 @@ class Device {
   }
 
   // On ok, all writes that had returned survive power loss.
+  //
+  // One at a time: of two flushes side by side one may fail, and lose what both were for, and the other return ok behind it. That
+  // would be a flush tried again and believed. [schedule/flush-fails]
   Status flush() {
+    const std::lock_guard lock(flush_mutex_);
     MEMLITH_TRY(check_latch());
     return latch(do_flush());
   }
@@ -114,6 +119,7 @@ class Device {
   std::string path_;
 
  private:
+  Mutex flush_mutex_;
   std::atomic<bool> latched_{false};  // release in latch(), acquire in latched()
 };
 

@@ -258,6 +258,9 @@ Status Store::check_before_create() {
   auto objects = volume_.list("objects");
   for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
     if (name == "0") continue;  // left by a creation that was interrupted
+    // Somebody may have made the store, and an object in it, since the folder was listed. [schedule/two-opens]
+    MEMLITH_TRY_ASSIGN(const bool made_meanwhile, volume_.exists(log_name()));
+    if (made_meanwhile) return kOk;
     return fail(Errc::corrupt, Detail::open,
                 "{}: there are objects (\"objects/{}\") but no log; the log was removed, and with it the newest "
                 "commits. Nothing "
