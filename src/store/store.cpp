@@ -13,6 +13,11 @@ namespace memlith::core {
 namespace {
 constexpr ObjectId kDirectory{0};
 constexpr ObjectId kFile{1};
+
+// The flusher looks this often whether there is something to flush, and so many times before it sleeps. Waking it takes longer than
+// all the rest of an asynchronous persist.
+constexpr std::chrono::microseconds kLookEvery{100};
+constexpr int kLooks = 10;
 }  // namespace
 
 Store::~Store() { stop_threads(); }
@@ -388,15 +393,18 @@ void Store::set_flush_window(FlushWindow window) {
   flush_wake_.notify_one();
 }
 
-// The window of a commit begins when the flusher hears of it, with nothing else waiting. A failed flush has poisoned the log,
+// The window of a commit begins when the flusher hears of it, with nothing else waiting; at the latest at its next look. A failed flush has poisoned the log,
 // which tells everybody; there is nothing left to do then.
 void Store::flush_loop() {
   std::unique_lock lock(flush_mutex_);
+  const auto wanted = [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); };
   while (!flush_stopping_ && !log_->poisoned()) {
+    // Not asleep yet: nobody has to wake it.
+    for (int look = 0; look < kLooks && !wanted(); ++look) flush_wake_.wait_for(lock, kLookEvery, wanted);
     flush_asleep_ = true;
-    flush_wake_.wait(lock, [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); });
+    flush_wake_.wait(lock, wanted);
     if (!flush_stopping_ && flush_window_.interval_ms > 0) {
-      flush_wake_.wait_for(lock, std::chrono::milliseconds(flush_window_.interval_ms),
+      flush_wake_.wait_for(lock, std::chrono::milliseconds(flush_window_.interval_ms) - kLookEvery,
                            [this] { return flush_stopping_ || flush_now_; });
     }
     flush_asleep_ = false;
