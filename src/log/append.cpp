@@ -181,7 +181,7 @@ Status Log::sync(Lsn lsn) {
     }
     MEMLITH_ASSERT(lsn <= head_);
     if (batch(open_sequence_).begin < lsn) {
-      if (in_flight() < options_.in_flight_max && !gathering_) {
+      if (may_lead()) {
         gather(lock);
         lead(lock);
       } else {

@@ -81,7 +81,8 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   log.superblock_.slot_bytes = format.slot_bytes;
   log.superblock_.slot_count = format.slot_count;
   const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
-  return log.write_superblock(beginning, client, &beginning);
+  // Not marked clean: whoever opens it first cannot rely on its name being durable.
+  return log.write_superblock(beginning, client, nullptr);
 }
 
 Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {

@@ -51,8 +51,9 @@ struct LogFormat {
 };
 
 struct LogOptions {
-  std::uint64_t slot_count_max = 128;  // the log grows up to this for one large frame
-  std::uint32_t in_flight_max = 2;     // batches being written at a time
+  std::uint64_t slot_count_max = 128;             // the log grows up to this for one large frame
+  std::uint32_t in_flight_max = 2;                // batches being written at a time
+  std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
   std::uint64_t batch_bytes = 1280 * kKiB;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
@@ -223,6 +224,12 @@ class Log {
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
   [[nodiscard]] std::uint32_t in_flight() const {
     return open_sequence_ - done_sequence_.load(std::memory_order_relaxed);
+  }
+  // Small batches take as long as one flush, however full: one that all committers share serves them better than two that
+  // overlap. Large ones are transfers, and those run side by side.
+  [[nodiscard]] bool may_lead() {
+    if (gathering_ || in_flight() >= options_.in_flight_max) return false;
+    return in_flight() == 0 || batch(open_sequence_).used >= options_.pipeline_bytes_min;
   }
   void gather(Lock& lock);
   void lead(Lock& lock);
