@@ -10,6 +10,7 @@
 // X(name, floor, what it does)
 // clang-format off
 #define MEMLITH_MUTANT_LIST(X)                                                                                    \
+  X(flushes_side_by_side, device, "two threads flush a device at the same time")                                  \
   X(skip_log_flush, log, "a batch is acknowledged without a flush")                                               \
   X(skip_log_write, log, "a batch is flushed without having been written")                                        \
   X(flush_before_write, log, "a batch is flushed first and written then")                                         \
@@ -38,6 +39,9 @@
   X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                   \
   X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
   X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
+  X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \
+  X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")           \
+  X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")         \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")       \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")           \
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                      \
@@ -59,6 +63,8 @@
   X(truncate_not_flushed_by_open, store, "an unpersisted growth is undone at open without a flush")               \
   X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
   X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
+  X(stop_told_outside_lock, store, "the flusher is told to stop without its lock")                                \
+  X(asleep_asked_outside_lock, store, "whether the flusher is to be woken is asked before its lock is taken")     \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                    \
   X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                          \

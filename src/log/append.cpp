@@ -203,7 +203,7 @@ void Log::wait_for(Lock& lock, std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
   lock.unlock();
-  await(word, seen);
+  await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
   lock.lock();
 }
 
@@ -283,6 +283,11 @@ void Log::lead(Lock& lock) {
     if (MEMLITH_MUTANT(acknowledge_before_flush)) (void)device_.flush();
     lock.lock();
     return;
+  }
+#endif
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(durable_told_before_flush) && done_sequence_.load() == sequence) {
+    durable_lsn_.store(sealed.begin.advance(sealed.used).value);
   }
 #endif
   if (status.ok()) status = device_.flush();

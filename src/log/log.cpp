@@ -412,7 +412,13 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
 }
 
 Status Log::grow(std::uint64_t more_slots) {
+#ifdef MEMLITH_MUTANTS
+  const std::uint64_t count_before = superblock_.slot_count;
+#endif
   const std::lock_guard superblock_lock(superblock_mutex_);
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblock_.slot_count = count_before;
+#endif
   const std::uint64_t old_count = superblock_.slot_count;
   const std::uint64_t begin = kSlotsOffset + old_count * geometry_.slot_bytes;
   const std::uint64_t end = begin + more_slots * geometry_.slot_bytes;

@@ -30,7 +30,9 @@ void Store::stop_threads() {
     return;
   }
   if (flusher_.joinable()) {
-    {
+    if (MEMLITH_MUTANT(stop_told_outside_lock)) {
+      flush_stopping_ = true;
+    } else {
       const std::lock_guard lock(flush_mutex_);
       flush_stopping_ = true;
     }
@@ -371,6 +373,9 @@ void Store::finished(Lsn end) {
 void Store::flush_soon(Lsn lsn) {
   if (options_.manual_flush || log_->durable_lsn() >= lsn) return;
   bool wake = false;
+#ifdef MEMLITH_MUTANTS
+  const bool asleep_before = flush_asleep_;
+#endif
   {
     const std::lock_guard lock(flush_mutex_);
     if (!flusher_.joinable()) flusher_ = Thread([this] { flush_loop(); });
@@ -380,6 +385,9 @@ void Store::flush_soon(Lsn lsn) {
         bytes_between(std::min(log_->durable_lsn(), flush_target_), flush_target_) > flush_window_.bytes;
     wake = flush_asleep_ && (idle || (too_much && !flush_now_));
     flush_now_ = flush_now_ || too_much;
+#ifdef MEMLITH_MUTANTS
+    if (MEMLITH_MUTANT(asleep_asked_outside_lock)) wake = asleep_before && wake;
+#endif
   }
   if (wake) flush_wake_.notify_one();
 }
