@@ -323,6 +323,12 @@ class SimDevice final : public Device {
 
   Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
     if (volume_.before_transfer) volume_.before_transfer();
+    const Status status = write_now(offset, pieces);
+    if (volume_.after_write) volume_.after_write();
+    return status;
+  }
+
+  Status write_now(std::uint64_t offset, std::span<const iovec> pieces) {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(writable_);
     SimRecord record;

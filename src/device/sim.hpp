@@ -176,6 +176,8 @@ class SimVolume final : public Volume {
 
   // Called before every write and flush, without any lock: a place to sleep, so that threads meet.
   std::function<void()> before_transfer;
+  // Called after every write, without any lock.
+  std::function<void()> after_write;
   // May change the bytes of a write on their way: takes out what differs from run to run, such as process numbers.
   std::function<void(std::string_view path, std::uint64_t offset, std::span<std::byte> bytes)> edit_write;
 

@@ -91,16 +91,52 @@ class Lab(unittest.TestCase):
     def test_nonsense_is_refused(self):
         for arguments in (["replay", "no-such-workload seed=1 cut=1:k"], ["replay", "commits seed=x"],
                           ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["run", "--mutant", "nothing"],
-                          ["mutants", "--only", "nothing"]):
+                          ["mutants", "--only", "nothing"], ["schedule", "run", "--workload", "nothing"],
+                          ["schedule", "run", "--mutant", "nothing"], ["schedule", "replay", "schedule nothing"],
+                          ["schedule", "replay", "schedule two-commits choices=x"],
+                          ["schedule", "replay", "schedule two-commits choices=0:99"],
+                          ["schedule", "replay", "schedule two-commits choices= cut=999:all"]):
             self.assertEqual(lab(*arguments).returncode, 2, arguments)
         # A line of another run: more operations than there are, other items than there are.
         self.assertEqual(lab("replay", "commits seed=1 cut=9999:k").returncode, 2)
         self.assertEqual(lab("replay", "commits seed=1 cut=5:k99").returncode, 2)
 
+    def test_a_schedule_replays_from_its_line(self):
+        # The first needs one preemption in the right place, and nothing but the scheduler has ever shown it.
+        for case, mutant, says in ("asynchronous", "stop_told_outside_lock", "deadlock"), \
+                                  ("two-growths", "growth_sized_outside_lock", "recovery"), \
+                                  ("flush-fails", "flushes_side_by_side", "what comes back"):
+            done = lab("schedule", "run", "--json", "--preemptions", "1", "--workload", case, "--mutant", mutant)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            line = json.loads(done.stdout)["cases"][0]["violation"]["replay"]
+            stories = []
+            for _ in range(2):
+                again = lab("schedule", "replay", "--json", line)
+                self.assertEqual(again.returncode, 1, again.stdout + again.stderr)
+                answer = json.loads(again.stdout)
+                self.assertTrue(answer["followed"])
+                self.assertIn(says, answer["violation"])
+                stories.append(answer["story"])
+            self.assertEqual(stories[0], stories[1])
+            # Without the mutant the same decisions do no harm, though they may lead elsewhere.
+            healed = lab("schedule", "replay", " ".join(word for word in line.split() if not word.startswith("mutant=")))
+            self.assertNotEqual(healed.returncode, 1, healed.stdout)
+
+    def test_the_same_bound_tries_the_same_schedules(self):
+        counts = []
+        for jobs in "1", "2":
+            done = lab("schedule", "run", "--json", "--preemptions", "1", "--jobs", jobs)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(done.stdout)
+            self.assertTrue(all(case["complete"] for case in report["cases"]))
+            counts.append([report[key] for key in ("schedules", "courses", "cuts", "states")])
+        self.assertEqual(counts[0], counts[1])
+        self.assertGreater(counts[0][0], 1000)
+
     def test_nothing_of_the_mutants_is_in_the_library(self):
         for library in SHARED, STATIC:
             symbols = subprocess.run(["nm", "-C", "-a", library], capture_output=True, text=True, check=True).stdout
-            for word in "active_mutant", "given_identity", "Mutant":
+            for word in "active_mutant", "given_identity", "Mutant", "Controller":
                 self.assertNotIn(word, symbols, library)
         # The laboratory itself has them, so the search would find them.
         symbols = subprocess.run(["nm", "-C", "-a", LAB], capture_output=True, text=True, check=True).stdout

@@ -8,6 +8,7 @@
 #include "mutants.hpp"
 #include "replay.hpp"
 #include "report.hpp"
+#include "schedules.hpp"
 
 using namespace memlith::lab;
 
@@ -97,6 +98,7 @@ int main(int argc, char** argv) try {
   mutants_app->add_flag("--json", mutant_options.json, "one JSON object on standard output");
   mutants_app->add_flag("--markdown", mutant_options.markdown, "the table of docs/testing.md");
   mutants_app->add_option("--jobs", mutant_options.jobs, "processes (0: one a processor)");
+  mutants_app->add_flag("!--no-schedules", mutant_options.schedules, "without the scheduler");
   mutants_app->add_option("--seconds", mutant_options.seconds_each, "at most, for each")->capture_default_str();
 
   std::string line;
@@ -107,6 +109,23 @@ int main(int argc, char** argv) try {
   replay_app->add_flag("--json", as_json, "one JSON object on standard output");
   auto* const shrink_app = app.add_subcommand("shrink", "look for a smaller violation, and tell its story");
   shrink_app->add_option("line", line, "in one argument")->required();
+
+  ScheduleOptions schedule_options;
+  auto* const schedule_app = app.add_subcommand("schedule", "threads beside each other, in every order within a bound");
+  schedule_app->require_subcommand(1);
+  auto* const schedule_run_app = schedule_app->add_subcommand("run", "try them; exit code 0 only if nothing was wrong");
+  schedule_run_app->add_option("--workload", schedule_options.workload, "one case, or all")->capture_default_str();
+  schedule_run_app->add_option("--preemptions", schedule_options.preemptions,
+                               "at most so many (each case has its own bound)");
+  schedule_run_app->add_option("--schedules", schedule_options.schedules_max, "at most so many of a case (0: all)");
+  schedule_run_app->add_option("--mutant", schedule_options.mutant, "switch on a planted fault");
+  schedule_run_app->add_flag("--json", schedule_options.json, "one JSON object on standard output");
+  schedule_run_app->add_option("--jobs", schedule_options.jobs, "processes (0: one a processor)");
+  auto* const schedule_replay_app =
+      schedule_app->add_subcommand("replay", "do again what a line tells, and tell the story");
+  schedule_replay_app->add_option("line", line, "in one argument")->required();
+  schedule_replay_app->add_flag("--json", as_json, "one JSON object on standard output");
+  auto* const schedule_list_app = schedule_app->add_subcommand("list", "name the cases");
 
   auto* const list_app = app.add_subcommand("list", "name the workloads, the faults and the mutants");
   CLI11_PARSE(app, argc, argv);
@@ -122,6 +141,9 @@ int main(int argc, char** argv) try {
   if (*mutants_app) return mutants_command(mutant_options);
   if (*replay_app) return replay_command(line, as_json);
   if (*shrink_app) return shrink_command(line);
+  if (*schedule_run_app) return schedule_run_command(schedule_options);
+  if (*schedule_replay_app) return schedule_replay_command(line, as_json);
+  if (*schedule_list_app) return schedule_list_command();
   if (*list_app) return list();
   return 2;
 } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 
 #include "base/mutant.hpp"
 #include "pool.hpp"
+#include "schedules.hpp"
 #include "unit.hpp"
 
 namespace memlith::lab {
@@ -31,6 +32,7 @@ constexpr Entry kMutants[] = {
 
 constexpr double kHangSeconds = 30;   // a single workload takes no such time, unless it hangs
 constexpr std::uint64_t kRounds = 5;  // seeds tried; the first lightly
+constexpr double kScheduleSeconds = 8;
 
 // How the violation came about, in a few words, from the line that replays it.
 std::string how(const std::string& line) {
@@ -55,9 +57,12 @@ std::string how(const std::string& line) {
 }
 
 // Tries one workload after another until something is wrong.
-void hunt(const std::string& mutant, double seconds_max, json& report) {
+void hunt(const std::string& mutant, bool schedules, double seconds_max, json& report) {
   const auto began = std::chrono::steady_clock::now();
   std::uint64_t states = 0;
+  const auto left = [&] {
+    return seconds_max - std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     Budget budget;
     budget.violations_max = 1;
@@ -72,8 +77,12 @@ void hunt(const std::string& mutant, double seconds_max, json& report) {
       budget.states_max = 2'000;
     }
     for (const bool call_faults : {false, true}) {
+      if (schedules && round == 0 && call_faults) {
+        hunt_schedules(mutant, std::min(kScheduleSeconds, left()), report);
+        if (report.contains("replay")) return;
+      }
       for (const Workload& workload : workloads()) {
-        if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds_max) {
+        if (left() <= 0) {
           report = {{"states", states}};
           return;
         }
@@ -133,8 +142,9 @@ int mutants_command(const MutantOptions& options) {
         Job job;
         const double seconds_each = options.seconds_each;
         job.seconds_max = seconds_each + kHangSeconds;
-        job.act = [name, seconds_each](json& report, std::vector<std::uint64_t>&) {
-          if (set_mutant(name)) hunt(name, seconds_each, report);
+        const bool schedules = options.schedules;
+        job.act = [name, seconds_each, schedules](json& report, std::vector<std::uint64_t>&) {
+          if (set_mutant(name)) hunt(name, schedules, seconds_each, report);
         };
         return job;
       },
@@ -152,7 +162,8 @@ int mutants_command(const MutantOptions& options) {
           row["states"] = answer.report["states"];
           if (answer.report.contains("replay")) {
             row["caught_by"] = answer.report["workload"];
-            row["how"] = how(answer.report["replay"]);
+            row["how"] =
+                answer.report.contains("how") ? answer.report["how"].get<std::string>() : how(answer.report["replay"]);
             row["detail"] = answer.report["what"];
             row["replay"] = answer.report["replay"];
           } else {

@@ -11,6 +11,7 @@ struct MutantOptions {
   bool json = false;
   bool markdown = false;
   std::size_t jobs = 0;
+  bool schedules = true;     // else without the scheduler
   double seconds_each = 40;  // a mutant not caught by then has survived, unless it hangs
 };
 

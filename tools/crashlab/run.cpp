@@ -66,10 +66,7 @@ Recovered recover(SimVolume& volume, const StoreOptions& options) {
   return result;
 }
 
-// ---- Run -------------------------------------------------------------------------------------------------------
-
-Run::Run(StoreOptions options, SimImage start, Content before)
-    : volume(std::move(start), true), history(before), options_(std::move(options)), created_(before.exists) {
+void make_repeatable(SimVolume& volume) {
   // Who has the store open differs from run to run, and a crash state must not.
   volume.edit_write = [](std::string_view, std::uint64_t offset, std::span<std::byte> bytes) {
     constexpr std::string_view kNote = "process ";
@@ -77,6 +74,13 @@ Run::Run(StoreOptions options, SimImage start, Content before)
     if (std::memcmp(bytes.data(), kNote.data(), kNote.size()) != 0) return;
     std::memset(bytes.data() + kNote.size(), 0, bytes.size() - kNote.size());
   };
+}
+
+// ---- Run -------------------------------------------------------------------------------------------------------
+
+Run::Run(StoreOptions options, SimImage start, Content before)
+    : volume(std::move(start), true), history(before), options_(std::move(options)), created_(before.exists) {
+  make_repeatable(volume);
 }
 
 Run::~Run() {

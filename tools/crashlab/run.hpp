@@ -38,6 +38,9 @@ struct Step {
 // A small seeded number that random_identity() returns from now on; 0 gives the real one back.
 void set_identity(std::uint64_t identity);
 
+// Leaves out of what is written what differs from run to run.
+void make_repeatable(core::SimVolume& volume);
+
 class Run {
  public:
   Run(core::StoreOptions options, core::SimImage start, Content before);

@@ -22,12 +22,12 @@ constexpr std::uint64_t kReserve = 1 * kMiB;
 constexpr auto kPatience = 200ms;  // for something that must happen
 constexpr auto kQuiet = 4ms;       // for something that must not
 
-// Runs `act` in the calling thread before its `nth` transfer from now on (from 0), once.
-void before_nth_transfer(SimVolume& volume, int nth, std::function<void()> act) {
-  volume.before_transfer = [thread = std::this_thread::get_id(), left = nth, act = std::move(act)]() mutable {
-    if (std::this_thread::get_id() != thread || left < 0 || left-- > 0) return;
-    const std::function<void()> once = std::move(act);
-    if (once) once();
+// Runs `act` at the calling thread's first call of the hook, once.
+std::function<void()> once_in_this_thread(std::function<void()> act) {
+  return [thread = std::this_thread::get_id(), done = false, act = std::move(act)]() mutable {
+    if (std::this_thread::get_id() != thread || done) return;
+    done = true;
+    act();
   };
 }
 }  // namespace
@@ -39,9 +39,9 @@ void Run::commit_with_checkpoint_inside(const Write& write) {
   // With room in the log, or the commit would checkpoint by itself, and the one inside wait for that for ever.
   if (store_->log().used_bytes() > store_->log().capacity_bytes() / 2) checkpoint();
   Status inner = kOk;
-  before_nth_transfer(volume, 1, [&] { inner = store_->checkpoint(); });
+  volume.after_write = once_in_this_thread([&] { inner = store_->checkpoint(); });
   commit({write});
-  volume.before_transfer = nullptr;
+  volume.after_write = nullptr;
   if (!inner.ok() && fired() == 0) broken(fmt::format("a checkpoint during a commit failed: {}", last_error_text()));
   if (store_ != nullptr && store_->log().poisoned()) now_poisoned();
 }
@@ -66,7 +66,7 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
   if (end.ok()) {
     history.placed(one, *end);
     // While this thread is about to write the first batch, another writes and flushes the second.
-    before_nth_transfer(volume, 0, [&] {
+    volume.before_transfer = once_in_this_thread([&] {
       const std::size_t operations = now();
       other = std::thread([&] {
         second_begun = true;
@@ -319,7 +319,7 @@ void Run::persist_joined_by_another(const std::string& name) {
   Status other_status = kOk;
   std::atomic<bool> joined{false};
   std::size_t other_done_at = kNever;
-  before_nth_transfer(volume, 0, [&] {
+  volume.before_transfer = once_in_this_thread([&] {
     other = std::thread([&] {
       other_status = Region::persist({&region, 1});
       other_done_at = now();

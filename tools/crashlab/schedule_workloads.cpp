@@ -1,0 +1,444 @@
+#include "schedule_workloads.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "explorer.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+constexpr std::uint64_t kAddress = 0x550000000000;
+constexpr std::uint64_t kReserve = 1 * kMiB;
+constexpr std::uint64_t kObjectBytes = 4096;
+constexpr std::uint64_t kWideBytes = 24576;
+constexpr std::uint64_t kGroup = 1;  // commits side by side: their order is that of the log
+
+// What the laboratory asks for itself is no step of the engine's.
+struct Unobserved {
+  Controller* const before = std::exchange(controller, nullptr);
+  ~Unobserved() { controller = before; }
+};
+}  // namespace
+
+// ---- SwitchingVolume -------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Device>> SwitchingVolume::open(std::string_view name, OpenMode mode, Caching caching) {
+  scheduler_.here("open a file");
+  return volume_.open(name, mode, caching);
+}
+Result<bool> SwitchingVolume::exists(std::string_view name) {
+  scheduler_.here("look whether a file is there");
+  return volume_.exists(name);
+}
+Result<std::vector<std::string>> SwitchingVolume::list(std::string_view folder) {
+  scheduler_.here("list a folder");
+  return volume_.list(folder);
+}
+Status SwitchingVolume::make_folder(std::string_view name) {
+  scheduler_.here("make a folder");
+  return volume_.make_folder(name);
+}
+Status SwitchingVolume::rename(std::string_view from, std::string_view to) {
+  scheduler_.here("rename a file");
+  return volume_.rename(from, to);
+}
+Status SwitchingVolume::remove(std::string_view name) {
+  scheduler_.here("remove a file");
+  return volume_.remove(name);
+}
+Status SwitchingVolume::sync_folder(std::string_view name) {
+  scheduler_.here("flush a folder");
+  return volume_.sync_folder(name);
+}
+Result<std::unique_ptr<VolumeLock>> SwitchingVolume::lock(std::string_view name, bool exclusive) {
+  scheduler_.here("lock a file");
+  return volume_.lock(name, exclusive);
+}
+
+// ---- Session ---------------------------------------------------------------------------------------------------
+
+Session::Session(Scheduler& the_scheduler, StoreOptions options, SimImage start, Content before)
+    : volume(std::move(start), true),
+      history(std::move(before)),
+      scheduler(the_scheduler),
+      options_(std::move(options)) {
+  make_repeatable(volume);
+  volume.before_transfer = [this] {
+    if (controller != nullptr) scheduler.here("write or flush");
+  };
+}
+
+void Session::broken(std::string what) { broken_.push_back(std::move(what)); }
+
+void Session::open() {
+  auto opened = Store::open(volume, options_);
+  if (opened.ok()) {
+    store = std::move(*opened);
+  } else {
+    broken(fmt::format("open failed: {}", last_error_text()));
+  }
+}
+
+void Session::close() {
+  const Status status = store->close();
+  if (status.ok()) {
+    for (const std::size_t commit : captured_) history.acknowledged(commit, now());
+    captured_.clear();
+    history.closed(now());
+  } else if (volume.faults().fired() == 0) {
+    broken(fmt::format("close failed although nothing had: {}", last_error_text()));
+  }
+  store = nullptr;
+}
+
+void Session::checkpoint() {
+  const Status status = store->checkpoint();
+  if (!status.ok() && volume.faults().fired() == 0) {
+    broken(fmt::format("a checkpoint failed although nothing had: {}", last_error_text()));
+  }
+}
+
+Session::Captured Session::append(Store& to, const std::string& object, std::uint64_t offset, std::uint64_t bytes,
+                                  bool sync) {
+  const Write write{object, offset, bytes};
+  const std::uint64_t fill = 1 + 61 * ++fill_;
+  Captured result;
+  result.commit = history.started(text_of_commit({write}, 0), change_of_commit({write}, fill, 0), now(), kGroup);
+  const Extent extent{to.find(object)->id, offset, bytes};
+  auto writer = to.begin_commit({&extent, 1}, {}, sync);
+  if (!writer.ok()) {
+    if (volume.faults().fired() == 0)
+      broken(fmt::format("a commit failed although nothing had: {}", last_error_text()));
+    history.cancelled(result.commit);
+    return result;
+  }
+  const std::vector<std::byte> content = bytes_of(fill, write);
+  writer->put(content.data(), content.size());
+  const auto end = writer->finish();
+  if (!end.ok()) {
+    if (volume.faults().fired() == 0)
+      broken(fmt::format("a commit failed although nothing had: {}", last_error_text()));
+    return result;
+  }
+  to.finished(*end);
+  history.placed(result.commit, *end);
+  result.end = *end;
+  result.ok = true;
+  return result;
+}
+
+void Session::acknowledge(Store& to, const Captured& captured, Status status) {
+  if (status.ok()) {
+    const Unobserved asking;
+    if (captured.end > to.log().durable().lsn) broken("a commit was acknowledged that the log does not call durable");
+    history.acknowledged(captured.commit, now());
+    std::erase(captured_, captured.commit);
+  } else if (volume.faults().fired() == 0) {
+    broken(fmt::format("a commit failed although nothing had: {}", last_error_text()));
+  }
+}
+
+void Session::commit(const std::string& object, std::uint64_t offset, std::uint64_t bytes) {
+  const Captured captured = append(*store, object, offset, bytes, true);
+  if (captured.ok) acknowledge(*store, captured, store->sync(captured.end));
+}
+
+Session::Captured Session::commit_soon(const std::string& object, std::uint64_t offset, std::uint64_t bytes) {
+  const Captured captured = append(*store, object, offset, bytes, false);
+  if (!captured.ok) return captured;
+  captured_.push_back(captured.commit);
+  store->flush_soon(captured.end);
+  return captured;
+}
+
+void Session::await_durable(const Captured& captured) {
+  if (!captured.ok) return;
+  scheduler.block("wait until it is durable", nullptr, false, [this, &captured] {
+    const Unobserved asking;
+    return store->log().durable_lsn() >= captured.end || store->log().poisoned();
+  });
+  const Unobserved asking;
+  if (store->log().durable_lsn() >= captured.end) acknowledge(*store, captured, kOk);
+}
+
+void Session::use_alone(const std::string& object, Volume& through) {
+  auto opened = Store::open(through, options_);
+  if (!opened.ok()) {
+    if (opened.error().category != Errc::busy) broken(fmt::format("open failed: {}", last_error_text()));
+    return;
+  }
+  if (creation_ != kNever) history.acknowledged(creation_, now());
+  creation_ = kNever;
+  Store& mine = **opened;
+  if (!mine.find(object).has_value()) {
+    const std::size_t commit = history.started(
+        "create " + object, [object](Content& c) { c.objects[object].resize(kObjectBytes); }, now(), kGroup);
+    const auto made = mine.create(object, kObjectBytes, kAddress, kReserve);
+    if (!made.ok()) {
+      broken(fmt::format("creating an object failed: {}", last_error_text()));
+      return;
+    }
+    history.placed(commit, mine.log().head());
+    history.acknowledged(commit, now());
+  }
+  const Captured captured = append(mine, object, 100, 700, true);
+  if (captured.ok) acknowledge(mine, captured, mine.sync(captured.end));
+  if (!mine.close().ok()) broken(fmt::format("close failed: {}", last_error_text()));
+}
+
+void Session::side_by_side(std::vector<std::function<void()>> acts) {
+  scheduler.settle();
+  std::vector<Thread> threads;
+  for (std::size_t i = 1; i < acts.size(); ++i) threads.emplace_back(acts[i]);
+  decided_from = now();
+  scheduler.begin_deciding();
+  acts.front()();
+  for (Thread& thread : threads) thread.join();
+  scheduler.end_deciding();
+}
+
+// ---- the cases -------------------------------------------------------------------------------------------------
+
+namespace {
+
+StoreOptions small() {
+  StoreOptions options;
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.slot_bytes = 4096;
+  options.log_bytes = 4 * 4096;
+  options.log_max_bytes = 16 * 4096;
+  options.log.batch_bytes = 4096;
+  options.log.stream_chunk_bytes = 4096;
+  options.log.window_bytes = 4096;
+  options.log.recovery_window_bytes = 4096;
+  return options;
+}
+StoreOptions background() {
+  StoreOptions options = small();
+  options.manual_checkpoint = false;
+  options.log_max_bytes = options.log_bytes;
+  return options;
+}
+StoreOptions window() {
+  StoreOptions options = small();
+  options.flush_window.interval_ms = 10;
+  return options;
+}
+StoreOptions window_of_few_bytes() {
+  StoreOptions options = window();
+  options.flush_window.bytes = 600;
+  return options;
+}
+
+void two_commits(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("a", 0, 700); }, [&] { s.commit("b", 0, 700); }});
+}
+
+void two_commits_each(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("a", 0, 100), s.commit("a", 50, 100); },
+                  [&] { s.commit("b", 0, 100), s.commit("b", 50, 100); }});
+}
+
+void three_commits(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("a", 0, 100); }, [&] { s.commit("b", 0, 100); }, [&] { s.commit("c", 0, 100); }});
+}
+
+// One batch in flight at a time: who comes later waits for the next.
+void three_commits_of_full_batches(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("a", 0, 2500); }, [&] { s.commit("b", 0, 2500); }, [&] { s.commit("c", 0, 2500); }});
+}
+
+void commit_beside_checkpoint(Session& s) {
+  s.open();
+  s.commit("a", 0, 600);
+  s.side_by_side({[&] { s.commit("a", 300, 600), s.commit("b", 0, 600); }, [&] { s.checkpoint(); }});
+}
+
+void two_checkpoints(Session& s) {
+  s.open();
+  s.commit("a", 0, 600);
+  s.side_by_side({[&] { s.checkpoint(); }, [&] { s.commit("b", 0, 600), s.checkpoint(); }});
+}
+
+// The store's own thread checkpoints when half of the log is used.
+void commits_wake_the_checkpointer(Session& s) {
+  s.open();
+  s.commit("a", 0, 3000);
+  s.side_by_side({[&] { s.commit("a", 100, 3000), s.commit("b", 0, 3000); }});
+}
+
+// The log is full but for one slot: who comes second waits for the checkpointer.
+void commits_wait_for_space(Session& s) {
+  s.open();
+  for (int i = 0; i < 3; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.side_by_side({[&] { s.commit("a", 0, 3000), s.commit("b", 0, 3000); }});
+}
+
+void two_wait_for_space(Session& s) {
+  s.open();
+  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+}
+
+void commit_beside_growth(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("wide", 0, 20000); }, [&] { s.commit("a", 0, 600); }});
+}
+
+void two_growths(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("wide", 0, 20000); }, [&] { s.commit("wide", 1000, 20000); }});
+}
+
+void asynchronous(Session& s) {
+  s.open();
+  s.side_by_side({[&] {
+    (void)s.commit_soon("a", 0, 100);
+    s.await_durable(s.commit_soon("a", 50, 100));
+  }});
+}
+
+void asynchronous_beside_a_commit(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.await_durable(s.commit_soon("a", 0, 100)); }, [&] { s.commit("b", 0, 100); }});
+}
+
+void two_asynchronous(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.await_durable(s.commit_soon("a", 0, 700)); },
+                  [&] { s.await_durable(s.commit_soon("b", 0, 700)); }});
+}
+
+void close_beside_the_flusher(Session& s) {
+  s.open();
+  s.side_by_side({[&] {
+    (void)s.commit_soon("a", 0, 100);
+    (void)s.commit_soon("b", 0, 100);
+    s.close();
+  }});
+}
+
+void close_beside_the_checkpointer(Session& s) {
+  s.open();
+  s.commit("a", 0, 3000);
+  s.side_by_side({[&] {
+    s.commit("a", 100, 3000);
+    s.commit("b", 0, 3000);
+    s.close();
+  }});
+}
+
+void two_open(Session& s) {
+  SwitchingVolume switching(s.volume, s.scheduler);
+  s.expect_creation();
+  s.side_by_side({[&] { s.use_alone("a", switching); }, [&] { s.use_alone("b", switching); }});
+}
+
+void flush_fails(Session& s) {
+  s.open();
+  s.volume.faults().plan(SimFaults::Kind::fail_flush, 0);
+  s.side_by_side({[&] { s.commit("a", 0, 100); }, [&] { s.commit("b", 0, 100); }, [&] { s.commit("c", 0, 100); }});
+}
+
+void write_fails_in_a_checkpoint(Session& s) {
+  s.open();
+  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.volume.faults().plan(SimFaults::Kind::fail_write, 0);
+  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+}
+
+void flusher_fails(Session& s) {
+  s.open();
+  s.volume.faults().plan(SimFaults::Kind::fail_flush, 0);
+  s.side_by_side({[&] { s.await_durable(s.commit_soon("a", 0, 100)); }, [&] { s.commit("b", 0, 100); }});
+}
+
+constexpr ScheduleWorkload kWorkloads[] = {
+    {"two-commits", "two threads commit", small, two_commits},
+    {"two-commits-each", "two threads commit twice", small, two_commits_each},
+    {"three-commits", "three threads commit and share batches", small, three_commits},
+    {"three-large-commits", "three threads commit, a batch holds one", small, three_commits_of_full_batches, 1},
+    {"commit-checkpoint", "commits beside a checkpoint", small, commit_beside_checkpoint},
+    {"two-checkpoints", "two threads checkpoint, one of them after a commit", small, two_checkpoints},
+    {"checkpointer", "commits wake the thread that checkpoints", background, commits_wake_the_checkpointer},
+    {"space", "a commit waits until the thread that checkpoints has made room", background, commits_wait_for_space},
+    {"two-for-space", "two commits wait for room", background, two_wait_for_space, 1},
+    {"growth", "a commit makes the log grow beside another", small, commit_beside_growth},
+    {"two-growths", "two commits make the log grow", small, two_growths},
+    {"asynchronous", "commits that the flusher makes durable", small, asynchronous},
+    {"asynchronous-commit", "a commit of the flusher's beside one that is waited for", small,
+     asynchronous_beside_a_commit},
+    {"asynchronous-window", "two commits of the flusher's within its window", window, two_asynchronous, 1},
+    {"asynchronous-bytes", "two commits of the flusher's that use its window up", window_of_few_bytes, two_asynchronous,
+     1},
+    {"close-flusher", "a close right behind asynchronous commits", window, close_beside_the_flusher},
+    {"close-checkpointer", "a close while the checkpointer may be at work", background, close_beside_the_checkpointer},
+    {"two-opens", "two open, create and close the same store", small, two_open, 2, true},
+    {"flush-fails", "three commits, and the first flush fails", small, flush_fails},
+    {"checkpoint-fails", "two commits wait for room, and the checkpoint fails", background,
+     write_fails_in_a_checkpoint},
+    {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small, flusher_fails},
+};
+
+// A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.
+struct Prepared {
+  SimImage image;
+  Content content;
+};
+const Prepared& prepared(const StoreOptions& options) {
+  static std::map<std::pair<std::uint64_t, std::uint64_t>, Prepared> made;
+  Prepared& result = made[{options.log_bytes, options.log_max_bytes}];
+  if (!result.image.files.empty()) return result;
+  StoreOptions plain = options;
+  plain.manual_checkpoint = true;
+  SimVolume volume;
+  make_repeatable(volume);
+  auto store = Store::open(volume, plain);
+  MEMLITH_ASSERT(store.ok());
+  for (const char* const name : {"a", "b", "c", "wide"}) {
+    const std::uint64_t bytes = std::string_view(name) == "wide" ? kWideBytes : kObjectBytes;
+    MEMLITH_ASSERT((*store)->create(name, bytes, kAddress, kReserve).ok());
+    result.content.objects[name].resize(bytes);
+  }
+  MEMLITH_ASSERT((*store)->close().ok());
+  result.content.exists = true;
+  result.image = volume.image();
+  return result;
+}
+
+}  // namespace
+
+void Session::expect_creation() {
+  creation_ = history.started("create the store", [](Content& content) { content.exists = true; }, now(), kGroup);
+  history.placed(creation_, Lsn{0});
+}
+
+std::span<const ScheduleWorkload> schedule_workloads() { return kWorkloads; }
+
+const ScheduleWorkload* find_schedule_workload(std::string_view name) {
+  for (const ScheduleWorkload& workload : kWorkloads) {
+    if (workload.name == name) return &workload;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, Scheduler& scheduler) {
+  set_identity(kIdentity);
+  StoreOptions options = workload.options();
+  if (workload.fresh) return std::make_unique<Session>(scheduler, std::move(options), SimImage{}, Content{});
+  const Prepared& begin = prepared(options);
+  return std::make_unique<Session>(scheduler, std::move(options), begin.image, begin.content);
+}
+
+}  // namespace memlith::lab

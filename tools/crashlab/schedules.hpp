@@ -1,0 +1,38 @@
+// `memlith-crashlab schedule`: tries the interleavings of small cases, one after another, and judges what a power cut at each
+// operation of each would leave.
+//
+// A schedule is told in one line, which does it again:
+//   schedule WORKLOAD [mutant=NAME] choices=INDEX:OPTION,... [cut=AT:none|all|0xMASK]
+// At decision INDEX, counted from 0, option OPTION was taken instead of option 0 (scheduler.hpp). The power went after AT
+// operations on the disk; MASK has a bit for each unflushed item that was kept.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "schedule_workloads.hpp"
+
+namespace memlith::lab {
+
+struct ScheduleOptions {
+  std::string workload = "all";
+  std::optional<std::size_t> preemptions;  // else what the case's row says
+  std::uint64_t schedules_max = 0;         // of a case; 0: all there are
+  std::string mutant;
+  bool json = false;
+  std::size_t jobs = 0;
+};
+
+// 0 when nothing was wrong.
+int schedule_run_command(const ScheduleOptions& options);
+int schedule_replay_command(const std::string& line, bool as_json);
+int schedule_list_command();
+
+// Looks for a schedule that shows the mutant that is switched on: {"schedules": N}, and if there is one its "workload", "what",
+// "how" and "replay".
+void hunt_schedules(const std::string& mutant, double seconds_max, nlohmann::json& report);
+
+}  // namespace memlith::lab
