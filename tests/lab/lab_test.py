@@ -104,7 +104,7 @@ class Lab(unittest.TestCase):
     def test_a_schedule_replays_from_its_line(self):
         # The first needs one preemption in the right place, and nothing but the scheduler has ever shown it.
         for case, mutant, says in ("asynchronous", "stop_told_outside_lock", "deadlock"), \
-                                  ("two-growths", "growth_sized_outside_lock", "recovery"), \
+                                  ("two-growths", "growth_sized_outside_lock", "durable"), \
                                   ("flush-fails", "flushes_side_by_side", "what comes back"):
             done = lab("schedule", "run", "--json", "--preemptions", "1", "--workload", case, "--mutant", mutant)
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)

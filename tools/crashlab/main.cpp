@@ -120,6 +120,7 @@ int main(int argc, char** argv) try {
   schedule_run_app->add_option("--schedules", schedule_options.schedules_max, "at most so many of a case (0: all)");
   schedule_run_app->add_option("--mutant", schedule_options.mutant, "switch on a planted fault");
   schedule_run_app->add_flag("--json", schedule_options.json, "one JSON object on standard output");
+  schedule_run_app->add_flag("--markdown", schedule_options.markdown, "the table of docs/testing.md");
   schedule_run_app->add_option("--jobs", schedule_options.jobs, "processes (0: one a processor)");
   auto* const schedule_replay_app =
       schedule_app->add_subcommand("replay", "do again what a line tells, and tell the story");

@@ -207,27 +207,14 @@ void Session::side_by_side(std::vector<std::function<void()>> acts) {
 
 namespace {
 
-StoreOptions small() {
-  StoreOptions options;
-  options.create = true;
-  options.manual_checkpoint = true;
-  options.slot_bytes = 4096;
-  options.log_bytes = 4 * 4096;
-  options.log_max_bytes = 16 * 4096;
-  options.log.batch_bytes = 4096;
-  options.log.stream_chunk_bytes = 4096;
-  options.log.window_bytes = 4096;
-  options.log.recovery_window_bytes = 4096;
-  return options;
-}
 StoreOptions background() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.manual_checkpoint = false;
   options.log_max_bytes = options.log_bytes;
   return options;
 }
 StoreOptions window() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.flush_window.interval_ms = 10;
   return options;
 }
@@ -365,30 +352,30 @@ void flusher_fails(Session& s) {
 }
 
 constexpr ScheduleWorkload kWorkloads[] = {
-    {"two-commits", "two threads commit", small, two_commits},
-    {"two-commits-each", "two threads commit twice", small, two_commits_each},
-    {"three-commits", "three threads commit and share batches", small, three_commits},
-    {"three-large-commits", "three threads commit, a batch holds one", small, three_commits_of_full_batches, 1},
-    {"commit-checkpoint", "commits beside a checkpoint", small, commit_beside_checkpoint},
-    {"two-checkpoints", "two threads checkpoint, one of them after a commit", small, two_checkpoints},
+    {"two-commits", "two threads commit", small_store, two_commits},
+    {"two-commits-each", "two threads commit twice", small_store, two_commits_each},
+    {"three-commits", "three threads commit and share batches", small_store, three_commits},
+    {"three-large-commits", "three threads commit, a batch holds one", small_store, three_commits_of_full_batches},
+    {"commit-checkpoint", "commits beside a checkpoint", small_store, commit_beside_checkpoint},
+    {"two-checkpoints", "two threads checkpoint, one of them after a commit", small_store, two_checkpoints},
     {"checkpointer", "commits wake the thread that checkpoints", background, commits_wake_the_checkpointer},
     {"space", "a commit waits until the thread that checkpoints has made room", background, commits_wait_for_space},
-    {"two-for-space", "two commits wait for room", background, two_wait_for_space, 1},
-    {"growth", "a commit makes the log grow beside another", small, commit_beside_growth},
-    {"two-growths", "two commits make the log grow", small, two_growths},
-    {"asynchronous", "commits that the flusher makes durable", small, asynchronous},
-    {"asynchronous-commit", "a commit of the flusher's beside one that is waited for", small,
+    {"two-for-space", "two commits wait for room", background, two_wait_for_space},
+    {"growth", "a commit makes the log grow beside another", small_store, commit_beside_growth},
+    {"two-growths", "two commits make the log grow", small_store, two_growths},
+    {"asynchronous", "commits that the flusher makes durable", small_store, asynchronous},
+    {"asynchronous-commit", "a commit of the flusher's beside one that is waited for", small_store,
      asynchronous_beside_a_commit},
-    {"asynchronous-window", "two commits of the flusher's within its window", window, two_asynchronous, 1},
+    {"asynchronous-window", "two commits of the flusher's within its window", window, two_asynchronous},
     {"asynchronous-bytes", "two commits of the flusher's that use its window up", window_of_few_bytes, two_asynchronous,
      1},
     {"close-flusher", "a close right behind asynchronous commits", window, close_beside_the_flusher},
     {"close-checkpointer", "a close while the checkpointer may be at work", background, close_beside_the_checkpointer},
-    {"two-opens", "two open, create and close the same store", small, two_open, 2, true},
-    {"flush-fails", "three commits, and the first flush fails", small, flush_fails},
+    {"two-opens", "two open, create and close the same store", small_store, two_open, 2, true},
+    {"flush-fails", "three commits, and the first flush fails", small_store, flush_fails},
     {"checkpoint-fails", "two commits wait for room, and the checkpoint fails", background,
      write_fails_in_a_checkpoint},
-    {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small, flusher_fails},
+    {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small_store, flusher_fails},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

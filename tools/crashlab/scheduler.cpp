@@ -1,16 +1,51 @@
 #include "scheduler.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.hpp"
+#include "base/units.hpp"
 
 namespace memlith::core {
 thread_local Controller* controller = nullptr;
 }  // namespace memlith::core
 
 namespace memlith::lab {
+
+// ---- one runs at a time ----------------------------------------------------------------------------------------
+
+#if MEMLITH_LAB_FIBERS
+
+namespace {
+constexpr std::size_t kStackBytes = 512 * core::kKiB;
+Scheduler* g_entered = nullptr;  // whose fiber begins
+}  // namespace
+
+Scheduler::~Scheduler() {
+  for (const auto& worker : workers_) ::munmap(worker->stack, kStackBytes);
+}
+
+void Scheduler::make_worker(std::size_t index) {
+  workers_.push_back(std::make_unique<Worker>());
+  Worker& worker = *workers_[index];
+  worker.stack = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  // The page below the stack: one that grows too long dies there, and nowhere else.
+  MEMLITH_ASSERT(worker.stack != MAP_FAILED && ::mprotect(worker.stack, core::kPageBytes, PROT_NONE) == 0);
+  MEMLITH_ASSERT(::getcontext(&worker.context) == 0);
+  worker.context.uc_stack = {worker.stack, 0, kStackBytes};
+  ::makecontext(&worker.context, [] { g_entered->work(g_entered->current_); }, 0);
+}
+
+void Scheduler::leave(std::size_t self, std::size_t next) {
+  g_entered = this;
+  ucontext_t* const from = self == kMain ? &main_ : &workers_[self]->context;
+  MEMLITH_ASSERT(::swapcontext(from, next == kMain ? &main_ : &workers_[next]->context) == 0);
+}
+
+#else
 
 Scheduler::~Scheduler() {
   if (lost_) {  // its threads are stuck in the engine; the process ends soon
@@ -25,23 +60,36 @@ Scheduler::~Scheduler() {
   }
 }
 
-void Scheduler::work(std::size_t index) {
-  core::controller = this;
-  for (;;) {
+void Scheduler::make_worker(std::size_t index) {
+  workers_.push_back(std::make_unique<Worker>());
+  workers_[index]->thread = std::thread([this, index] {
+    core::controller = this;
     workers_[index]->go.acquire();
-    if (quitting_) return;
+    work(index);
+  });
+}
+
+void Scheduler::leave(std::size_t self, std::size_t next) {
+  (next == kMain ? over_ : workers_[next]->go).release();
+  (self == kMain ? over_ : workers_[self]->go).acquire();
+}
+
+#endif
+
+void Scheduler::work(std::size_t index) {
+  while (!quitting_) {
     tasks_[index].act();
     *tasks_[index].ended = true;
     tell("end", nullptr);
-    next_after_end();
+    leave(index, next_after_end());
   }
 }
 
 Scheduler::Outcome Scheduler::run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions) {
   MEMLITH_ASSERT(!lost_);
-  workers_.reserve(64);  // the threads look at it while it grows
+  workers_.reserve(kTasksMax);  // they are looked at while they become more
   tasks_.clear();
-  tasks_.reserve(64);
+  tasks_.reserve(kTasksMax);
   objects_.clear();
   outcome_ = {};
   given_ = &decisions;
@@ -49,23 +97,21 @@ Scheduler::Outcome Scheduler::run(const std::function<void()>& act, const std::v
   deciding_ = false;
   (void)start(act);
   current_ = 0;
-  workers_[0]->go.release();
-  over_.acquire();
+  core::Controller* const before = std::exchange(core::controller, this);
+  leave(kMain, 0);
+  core::controller = before;
   return std::move(outcome_);
 }
 
 std::shared_ptr<const bool> Scheduler::start(std::function<void()> act) {
   const std::size_t index = tasks_.size();
-  MEMLITH_ASSERT(index < 64);
+  MEMLITH_ASSERT(index < kTasksMax);
   Task task;
   task.act = std::move(act);
   task.ended = std::make_shared<bool>(false);
   tasks_.push_back(std::move(task));
-  if (workers_.size() == index) {
-    workers_.push_back(std::make_unique<Worker>());
-    workers_[index]->thread = std::thread([this, index] { work(index); });
-  }
-  if (index > 0) tell(index == 0 ? "" : "start a thread", nullptr);
+  if (workers_.size() == index) make_worker(index);
+  if (index > 0) tell("start a thread", nullptr);
   return tasks_[index].ended;
 }
 
@@ -97,34 +143,32 @@ std::size_t Scheduler::decide(std::size_t options, bool preempts) {
 void Scheduler::switch_to(std::size_t task) {
   const std::size_t self = current_;
   current_ = task;
-  workers_[task]->go.release();
-  workers_[self]->go.acquire();
+  leave(self, task);
 }
 
+std::string Scheduler::who_waits() const {
+  std::string text;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if (!*tasks_[i].ended) text += fmt::format("; thread {}: {}", i, tasks_[i].what);
+  }
+  return text;
+}
+
+// Nobody lets this one go on any more.
 void Scheduler::give_up(std::string why) {
   outcome_.stuck = std::move(why);
   lost_ = true;
-  const std::size_t self = current_;
-  over_.release();
-  workers_[self]->go.acquire();  // for ever
+  leave(current_, kMain);
 }
 
-void Scheduler::next_after_end() {
+std::size_t Scheduler::next_after_end() {
   find_others();
-  if (!others_.empty()) {
-    current_ = others_[decide(others_.size(), false)];
-    workers_[current_]->go.release();
-    return;
-  }
-  std::string stuck;
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    if (!*tasks_[i].ended) stuck += fmt::format("; thread {}: {}", i, tasks_[i].what);
-  }
-  if (!stuck.empty()) {
-    outcome_.stuck = "deadlock" + stuck;
+  if (!others_.empty()) return current_ = others_[decide(others_.size(), false)];
+  if (const std::string waiting = who_waits(); !waiting.empty()) {
+    outcome_.stuck = "deadlock" + waiting;
     lost_ = true;
   }
-  over_.release();
+  return kMain;
 }
 
 void Scheduler::point(const char* what, const void* object) {
@@ -153,11 +197,7 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
     if (chosen < others_.size()) {
       switch_to(others_[chosen]);
     } else if (!timed) {
-      std::string stuck = "deadlock";
-      for (std::size_t i = 0; i < tasks_.size(); ++i) {
-        if (!*tasks_[i].ended) stuck += fmt::format("; thread {}: {}", i, tasks_[i].what);
-      }
-      give_up(std::move(stuck));
+      give_up("deadlock" + who_waits());
     }
     if (timed && !until()) {  // chosen although nobody has woken it
       time_ += std::chrono::seconds(1);

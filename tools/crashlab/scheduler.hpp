@@ -1,7 +1,12 @@
 // Runs threads one at a time and decides at each step which one goes on, so that an interleaving can be done again, and the
 // next one tried. It is the Controller of base/sync.hpp. The idea of bounding the preemptions, and of trying everything within
 // the bound: CHESS (Musuvathi and others, "Finding and Reproducing Heisenbugs in Concurrent Programs", OSDI 2008).
+//
+// Its threads are fibers of the one thread that calls run(): a switch then costs no more on a busy machine than on a quiet one.
+// Sanitizers know threads better than fibers, so with them each is a thread of the system's, of which one runs at a time.
 #pragma once
+
+#include <ucontext.h>
 
 #include <cstdint>
 #include <functional>
@@ -12,6 +17,17 @@
 #include <vector>
 
 #include "base/sync.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MEMLITH_LAB_FIBERS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MEMLITH_LAB_FIBERS 0
+#endif
+#endif
+#ifndef MEMLITH_LAB_FIBERS
+#define MEMLITH_LAB_FIBERS 1
+#endif
 
 namespace memlith::lab {
 
@@ -67,20 +83,31 @@ class Scheduler final : public core::Controller {
     bool timed = false;
     const char* what = "";
   };
-  // Kept from run to run: starting a thread takes longer than a schedule.
+  // Kept from run to run: starting one takes longer than a schedule.
   struct Worker {
+#if MEMLITH_LAB_FIBERS
+    ucontext_t context{};
+    void* stack = nullptr;
+#else
     std::binary_semaphore go{0};
     std::thread thread;
+#endif
   };
+  static constexpr std::size_t kMain = ~std::size_t{0};  // whoever called run()
+  static constexpr std::size_t kTasksMax = 64;
 
   void work(std::size_t index);
+  void make_worker(std::size_t index);
+  // `next` goes on; returns when somebody lets this one go on.
+  void leave(std::size_t self, std::size_t next);
   [[nodiscard]] bool can_run(std::size_t task) const;
   // The others that can go on, in the order of their numbers behind the current one.
   void find_others();
   std::size_t decide(std::size_t options, bool preempts);
   void switch_to(std::size_t task);
-  void next_after_end();
+  std::size_t next_after_end();
   void give_up(std::string why);
+  [[nodiscard]] std::string who_waits() const;
   void tell(const char* what, const void* object);
 
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -93,7 +120,11 @@ class Scheduler final : public core::Controller {
   const std::vector<std::uint16_t>* given_ = nullptr;
   Outcome outcome_;
   std::chrono::nanoseconds time_{0};
+#if MEMLITH_LAB_FIBERS
+  ucontext_t main_{};
+#else
   std::binary_semaphore over_{0};
+#endif
   std::vector<const void*> objects_;  // by the numbers that the story gives them
 };
 

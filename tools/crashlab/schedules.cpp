@@ -358,7 +358,8 @@ int schedule_run_command(const ScheduleOptions& options) {
   }
   if (wanted.empty()) return unknown("case", options.workload);
   if (!set_mutant(options.mutant)) return unknown("mutant", options.mutant);
-  if (!options.json) {
+  const bool table = !options.json && !options.markdown;
+  if (table) {
     fmt::print("{:<22} {:>11} {:>10} {:>9} {:>9} {:>9} {:>8}  {}\n", "case", "preemptions", "schedules", "courses",
                "cuts", "states", "seconds", "");
   }
@@ -392,7 +393,7 @@ int schedule_run_command(const ScheduleOptions& options) {
         row["preemptions"] = options.preemptions.value_or(workload.preemptions);
         row["seconds"] = answer.seconds;
         for (auto& [name, value] : sum.items()) value = value.get<std::uint64_t>() + row[name].get<std::uint64_t>();
-        if (!options.json) {
+        if (table) {
           fmt::print("{:<22} {:>11} {:>10} {:>9} {:>9} {:>9} {:>8.1f}  {}\n", workload.name,
                      row["preemptions"].get<std::uint64_t>(), row["schedules"].get<std::uint64_t>(),
                      row["courses"].get<std::uint64_t>(), row["cuts"].get<std::uint64_t>(),
@@ -416,6 +417,19 @@ int schedule_run_command(const ScheduleOptions& options) {
     sum["seconds"] = seconds;
     sum["cases"] = std::move(rows);
     fmt::print("{}\n", sum.dump());
+  } else if (options.markdown) {
+    fmt::print(
+        "| case | what it is | preemptions | schedules | courses | power cuts | distinct states |\n"
+        "|---|---|---:|---:|---:|---:|---:|\n");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} |\n", wanted[i]->name, wanted[i]->sentence,
+                 rows[i]["preemptions"].get<std::uint64_t>(), rows[i]["schedules"].get<std::uint64_t>(),
+                 rows[i]["courses"].get<std::uint64_t>(), rows[i]["cuts"].get<std::uint64_t>(),
+                 rows[i]["states"].get<std::uint64_t>());
+    }
+    fmt::print("| all | | | {} | {} | {} | {} |\n", sum["schedules"].get<std::uint64_t>(),
+               sum["courses"].get<std::uint64_t>(), sum["cuts"].get<std::uint64_t>(),
+               sum["states"].get<std::uint64_t>());
   } else {
     fmt::print(
         "{} schedules of {} cases, {} courses, {} power cuts, {} distinct crash states, {} violations, {:.0f} s\n",

@@ -23,6 +23,7 @@ struct ScheduleOptions {
   std::uint64_t schedules_max = 0;         // of a case; 0: all there are
   std::string mutant;
   bool json = false;
+  bool markdown = false;
   std::size_t jobs = 0;
 };
 

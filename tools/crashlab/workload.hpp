@@ -25,6 +25,9 @@ struct Workload {
   Content (*before)() = nullptr;
 };
 
+// A store small enough that its crash states can be enumerated.
+core::StoreOptions small_store();
+
 std::span<const Workload> workloads();
 const Workload* find_workload(std::string_view name);
 

@@ -10,11 +10,7 @@ namespace memlith::lab {
 
 using namespace core;
 
-namespace {
-
-// ---- stores small enough that their crash states can be enumerated ----------------------------------------------
-
-StoreOptions small() {
+StoreOptions small_store() {
   StoreOptions options;
   options.create = true;
   options.manual_checkpoint = true;
@@ -27,20 +23,24 @@ StoreOptions small() {
   return options;
 }
 
+namespace {
+
+// ---- stores small enough that their crash states can be enumerated ----------------------------------------------
+
 StoreOptions full_log() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.log_max_bytes = options.log_bytes;  // it cannot grow
   return options;
 }
 
 StoreOptions background() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.manual_checkpoint = false;
   return options;
 }
 
 StoreOptions wide_slots() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.slot_bytes = 16384;
   options.log_bytes = 4 * 16384;
   options.log_max_bytes = 8 * 16384;
@@ -50,13 +50,13 @@ StoreOptions wide_slots() {
 }
 
 StoreOptions roomy() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.log_bytes = options.log_max_bytes = 64 * 4096;
   return options;
 }
 
 StoreOptions file() {
-  StoreOptions options = small();
+  StoreOptions options = small_store();
   options.kind = StoreKind::one_file;
   options.file_name = "data";
   return options;
@@ -542,37 +542,43 @@ std::vector<Step> page_regions(Random& random) {
 constexpr Workload kWorkloads[] = {
     {.name = "commits",
      .sentence = "commits to two objects, overlapping, within a sector and across",
-     .options = small,
+     .options = small_store,
      .steps = commits},
-    {.name = "checkpoints", .sentence = "checkpoints between commits", .options = small, .steps = checkpoints},
-    {.name = "reopening", .sentence = "clean close, walking away, reopening", .options = small, .steps = reopening},
+    {.name = "checkpoints", .sentence = "checkpoints between commits", .options = small_store, .steps = checkpoints},
+    {.name = "reopening",
+     .sentence = "clean close, walking away, reopening",
+     .options = small_store,
+     .steps = reopening},
     {.name = "stale-frames",
      .sentence = "batches of several frames in flight, and the same again after the crash",
-     .options = small,
+     .options = small_store,
      .steps = stale_frames,
      .lives_often = true},
     {.name = "unfinished",
      .sentence = "commits nobody waited for, and those who carry them along",
-     .options = small,
+     .options = small_store,
      .steps = unfinished},
-    {.name = "wraparound", .sentence = "the log goes round many times", .options = small, .steps = wraparound},
+    {.name = "wraparound", .sentence = "the log goes round many times", .options = small_store, .steps = wraparound},
     {.name = "log-full",
      .sentence = "a log that may not grow, and a commit that does not fit it",
      .options = full_log,
      .steps = log_full},
     {.name = "growing-log",
      .sentence = "frames over several slots that make the log grow",
-     .options = small,
+     .options = small_store,
      .steps = growing_log},
     {.name = "streams",
      .sentence = "frames of several chunks, written in pieces of up to 16 KiB",
      .options = wide_slots,
      .steps = streams},
-    {.name = "objects", .sentence = "objects come and go", .options = small, .steps = objects},
-    {.name = "object-growth", .sentence = "objects grow with their bytes", .options = small, .steps = object_growth},
+    {.name = "objects", .sentence = "objects come and go", .options = small_store, .steps = objects},
+    {.name = "object-growth",
+     .sentence = "objects grow with their bytes",
+     .options = small_store,
+     .steps = object_growth},
     {.name = "directory-growth",
      .sentence = "the directory outgrows its file",
-     .options = small,
+     .options = small_store,
      .steps = directory_growth,
      .every_seed_differs = false,
      .with_call_faults = false},
@@ -588,7 +594,7 @@ constexpr Workload kWorkloads[] = {
      .steps = one_file_new},
     {.name = "interleaved",
      .sentence = "a checkpoint inside a commit; two batches in flight, the second done first",
-     .options = small,
+     .options = small_store,
      .steps = interleaved},
     {.name = "regions",
      .sentence = "stores to mapped regions, persisted alone and together",
@@ -637,7 +643,7 @@ constexpr Workload kWorkloads[] = {
      .steps = background_checkpoints,
      .threaded = true,
      .with_call_faults = false},
-    {.name = "random", .sentence = "histories drawn by seed", .options = small, .steps = random_history},
+    {.name = "random", .sentence = "histories drawn by seed", .options = small_store, .steps = random_history},
     {.name = "random-file",
      .sentence = "histories of a one-file store drawn by seed",
      .options = file,
