@@ -1,14 +1,12 @@
 // Making a store in its steady state, and measuring rounds of it.
 #include "persist_line.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <utility>
 
+#include "bench_store.hpp"
 #include "clock.hpp"
 #include "measure.hpp"
 #include "store_path.hpp"
@@ -23,7 +21,6 @@ constexpr std::uint64_t kAloneNsMin = kNsPerSecond / 4;
 constexpr std::uint64_t kPhaseNs = kNsPerSecond / 10;
 constexpr std::uint64_t kAlternationsMin = 20;
 constexpr std::uint64_t kAlonePhases = 5;
-constexpr std::uint64_t kSeed = 20240427;
 
 // Which of the two ways of measuring.
 struct Limits {
@@ -68,33 +65,13 @@ Side memlith_side(std::vector<Workload>& workloads) {
   return side;
 }
 
-Result<StoreHandle> make_store(const std::string& path, std::uint64_t log_mib) {
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
-  options.log_bytes = log_mib * kMiB;
-  return open_store({path, StoreKind::folder}, options);
-}
-
 // One region a thread, each of them written all over, persisted and checkpointed.
 MaybeFailure make_workloads(memlith_store* store, const BenchPersistArguments& arguments, const RoundShape& shape,
                             std::vector<Workload>& workloads, std::string& tracker_detail) {
   for (std::uint64_t thread = 0; thread < arguments.threads; ++thread) {
-    memlith_region_options options{};
-    options.struct_size = sizeof options;
-    options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
-    options.tracker = shape.tracker;
-    options.size = arguments.region_mib * kMiB;
-    memlith_region* region = nullptr;
-    std::int32_t code = memlith_region_open(store, fmt::format("bench-{}", thread).c_str(), &options, &region);
-    if (code != MEMLITH_OK) return library_failure(code, "opening a region");
-    memlith_region_info info{};
-    info.struct_size = sizeof info;
-    code = memlith_region_get_info(region, &info);
-    if (code != MEMLITH_OK) return library_failure(code, "examining a region");
-    tracker_detail.assign(info.tracker_detail, ::strnlen(info.tracker_detail, sizeof info.tracker_detail));
-    workloads.emplace_back(store, region, shape, kSeed + thread);
-    if (MaybeFailure failure = workloads.back().fill()) return failure;
+    Result<Workload> workload = make_workload(store, thread, arguments.region_mib, shape, tracker_detail);
+    if (!workload.ok()) return std::move(workload.failure());
+    workloads.push_back(std::move(*workload));
   }
   const std::int32_t code = memlith_store_checkpoint(store);
   if (code != MEMLITH_OK) return library_failure(code, "checkpointing the new store");
@@ -145,7 +122,7 @@ Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments,
   line.raw_alone = result_of(alone[0]);
 
   constexpr std::string_view kStoreName = "store";
-  Result<StoreHandle> store = make_store(scratch.path_of(kStoreName), arguments.log_mib);
+  Result<StoreHandle> store = make_bench_store(scratch.path_of(kStoreName), arguments.log_mib);
   if (!store.ok()) return std::move(store.failure());
   std::vector<Workload> workloads;
   workloads.reserve(arguments.threads);

@@ -35,6 +35,14 @@ const char* name_of(Scope scope) {
   return "usual";
 }
 
+// The first `count` steps of a Fisher-Yates shuffle.
+std::span<const std::uint32_t> RandomPages::choose(Random& random, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) std::swap(order_[i], order_[i + random.below(order_.size() - i)]);
+  return std::span(order_).first(count);
+}
+
+RandomPages::RandomPages(std::uint64_t pages) : order_(pages) { std::iota(order_.begin(), order_.end(), 0u); }
+
 Workload::Workload(memlith_store* store, memlith_region* region, const RoundShape& shape, std::uint64_t seed)
     : store_(store),
       region_(region),
@@ -42,14 +50,13 @@ Workload::Workload(memlith_store* store, memlith_region* region, const RoundShap
       shape_(shape),
       random_(seed),
       source_(kSourceBytes),
-      page_order_(memlith_region_size(region) / kPageBytes),
+      pages_(memlith_region_size(region) / kPageBytes),
       changes_(shape.pages) {
   random_.fill(source_);
-  std::iota(page_order_.begin(), page_order_.end(), 0u);
 }
 
 MaybeFailure Workload::fill() {
-  const std::uint64_t region_bytes = page_order_.size() * kPageBytes;
+  const std::uint64_t region_bytes = pages_.size() * kPageBytes;
   for (std::uint64_t begin = 0; begin < region_bytes; begin += kFillBytes) {
     if (interrupted()) return interrupted_failure();
     const std::uint64_t end = std::min(begin + kFillBytes, region_bytes);
@@ -66,15 +73,13 @@ MaybeFailure Workload::fill() {
   return {};
 }
 
-// The first shape_.pages steps of a Fisher-Yates shuffle: distinct pages, every set of them equally likely.
 void Workload::choose() {
   const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
-  for (std::uint64_t i = 0; i < shape_.pages; ++i) {
-    const std::uint64_t j = i + random_.below(page_order_.size() - i);
-    std::swap(page_order_[i], page_order_[j]);
+  std::size_t next = 0;
+  for (const std::uint64_t page : pages_.choose(random_, shape_.pages)) {
     const std::uint64_t in_page = random_.below(slack_words + 1) * kWordBytes;
     const std::uint64_t from = random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
-    changes_[i] = {base_ + page_order_[i] * kPageBytes + in_page, source_.data() + from};
+    changes_[next++] = {base_ + page * kPageBytes + in_page, source_.data() + from};
   }
 }
 

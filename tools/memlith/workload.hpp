@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "commands.hpp"
@@ -29,6 +30,18 @@ struct RoundShape {
   Scope scope = Scope::touch;  // not `usual`
   bool asynchronous = false;   // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
+};
+
+// Distinct pages of so many, every set of them equally likely.
+class RandomPages {
+ public:
+  explicit RandomPages(std::uint64_t pages);
+  // `count` of them; valid until the next call.
+  std::span<const std::uint32_t> choose(Random& random, std::uint64_t count);
+  [[nodiscard]] std::uint64_t size() const { return order_.size(); }
+
+ private:
+  std::vector<std::uint32_t> order_;  // every page once; its start is shuffled anew each time
 };
 
 class Workload {
@@ -60,8 +73,8 @@ class Workload {
   std::byte* base_;
   RoundShape shape_;
   Random random_;
-  std::vector<std::byte> source_;          // random content that changes are cut from, each time elsewhere
-  std::vector<std::uint32_t> page_order_;  // every page once; its start is shuffled anew each round
+  std::vector<std::byte> source_;  // random content that changes are cut from, each time elsewhere
+  RandomPages pages_;
   std::vector<Change> changes_;
 };
 
