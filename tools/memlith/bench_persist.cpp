@@ -87,8 +87,6 @@ void write_text(std::string_view tracker, const BenchPersistArguments& arguments
              fmt::to_string(line.rounds)});
 }
 
-double rounded(double value) { return static_cast<double>(static_cast<std::int64_t>(value * 1000 + 0.5)) / 1000; }
-
 Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, const PersistLine& line) {
   const Percentiles& ours = line.memlith.latency;
   const Percentiles& raw = line.raw.latency;
@@ -197,6 +195,7 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
 MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
   if (MaybeFailure failure = check(arguments)) return failure;
   catch_interrupts();
+  if (arguments.peers) return run_bench_peers(arguments);
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
   Result<std::vector<RawWriter>> raws = make_raws(arguments, *scratch);

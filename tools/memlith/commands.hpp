@@ -48,6 +48,9 @@ struct BenchPersistArguments {
   Scope scope = Scope::usual;
   bool asynchronous = false;
   bool raw_whole_pages = false;
+  bool peers = false;                      // the table with all peers instead
+  std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured
+  std::string record;                      // --peers: a file that takes the JSON lines too; may be empty
   Format format = Format::text;
 };
 
@@ -66,6 +69,7 @@ struct BenchOpenArguments {
 };
 
 [[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
+[[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);  // called by run_bench_persist
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);
 

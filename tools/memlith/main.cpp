@@ -77,6 +77,26 @@ void add_stat(CLI::App& app, CommandLine& line) {
   add_command(command, line, line.stat, run_stat);
 }
 
+// `--peers`, and what goes with it only. The defaults are those of the table then.
+void add_peers(CLI::App* command, BenchPersistArguments& arguments) {
+  CLI::Option* const peers = command->add_flag_callback(
+      "--peers",
+      [command, &arguments] {
+        arguments.peers = true;
+        if (command->count("--pages") == 0) arguments.pages = {1, 4, 16, 64, 256, 1024};
+        if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
+      },
+      "Instead: 4 KiB to 4 MiB of random pages, by memlith with each tracker, pwrite + fsync, msync and raw, in turn");
+  for (const char* other : {"--threads", "--scope", "--async", "--raw"}) peers->excludes(command->get_option(other));
+  command
+      ->add_option("--fsync-dir", arguments.fsync_folders,
+                   "With --peers: a folder on another file system to measure pwrite + fsync in as well; may be "
+                   "repeated")
+      ->needs(peers);
+  command->add_option("--record", arguments.record, "With --peers: a file that takes the JSON lines as well")
+      ->needs(peers);
+}
+
 void add_bench_persist(CLI::App* bench, CommandLine& line) {
   BenchPersistArguments& arguments = line.persist;
   CLI::App* command =
@@ -129,6 +149,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
           "--raw", [&arguments](const std::string& name) { arguments.raw_whole_pages = name == "pages"; },
           "What the raw side writes: bytes (as many as changed) or pages (the whole pages they lie in)")
       ->check(CLI::IsMember({"bytes", "pages"}));
+  add_peers(command, arguments);
   add_command(command, line, arguments, run_bench_persist);
 }
 

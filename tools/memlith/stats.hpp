@@ -38,4 +38,9 @@ template <class T>
 // What a ratio is where there is nothing to divide by: 0, which no measurement gives.
 [[nodiscard]] inline double ratio_of(double value, double base) { return base > 0 ? value / base : 0; }
 
+// To three places, which is more than any measurement here is good for.
+[[nodiscard]] inline double rounded(double value) {
+  return static_cast<double>(static_cast<std::int64_t>(value * 1000 + 0.5)) / 1000;
+}
+
 }  // namespace memlith::tool

@@ -73,6 +73,11 @@ MaybeFailure Workload::fill() {
   return {};
 }
 
+void Workload::set_pages(std::uint64_t pages) {
+  shape_.pages = pages;
+  changes_.resize(pages);
+}
+
 void Workload::choose() {
   const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
   std::size_t next = 0;

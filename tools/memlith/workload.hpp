@@ -53,6 +53,9 @@ class Workload {
   // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
   [[nodiscard]] MaybeFailure fill();
 
+  // From now on a round changes so many; at most as many as at the beginning.
+  void set_pages(std::uint64_t pages);
+
   // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
 

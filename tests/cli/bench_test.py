@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The benchmarks of the command `memlith`, with the least that they do (docs/performance.md): each side was measured as often
+as the others, what is printed has the documented shape, and nothing stays behind. What they measure is nobody's business here.
+
+Usage: bench_test.py MEMLITH FOLDER_OF_THE_SCRIPTS
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MEMLITH = sys.argv[1]
+SCRIPTS = pathlib.Path(sys.argv[2])
+SMALL = ["--region-mib", "1", "--log-mib", "1"]
+PERCENTILES = ["p50_us", "p99_us", "p999_us"]
+
+
+def run(folder, *arguments):
+    """The lines of a run that must succeed."""
+    done = subprocess.run([MEMLITH, "bench", *arguments, "--dir", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def pythons():
+    """This one and the system's, which may differ; True for those that have matplotlib."""
+    for python in sys.executable, "/usr/bin/python3":
+        if os.access(python, os.X_OK):
+            probe = subprocess.run([python, "-c", "import matplotlib"], capture_output=True, check=False)
+            yield python, probe.returncode == 0
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        parent = os.environ.get("MEMLITH_TEST_DIR") or None
+        self.temporary = tempfile.TemporaryDirectory(dir=parent, prefix="bench-test-")
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def check_rising(self, row, names):
+        values = [row[name] for name in names]
+        self.assertGreater(values[0], 0, row)
+        self.assertEqual(values, sorted(values), row)
+
+    def check_nothing_left(self, *expected):
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(expected))
+
+
+class Peers(Bench):
+    SIDES = ["explicit", "fault", "scan", "pwrite+fsync", "msync", "raw"]
+
+    def test_every_side_at_every_size(self):
+        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "3", *SMALL)
+        rows = [json.loads(line) for line in lines]
+        self.assertEqual([(row["kib"], row["side"]) for row in rows], [(kib, side) for kib in (4, 16) for side in self.SIDES])
+        for row in rows:
+            self.assertEqual(row["rounds"], 3, row)
+            self.check_rising(row, PERCENTILES)
+            self.assertTrue(row["durable"], row)
+            ours = row["side"] in self.SIDES[:3]
+            self.assertEqual(row["atomic"], ours, row)
+            self.assertEqual(row["alone_p50_us"] is None, ours, row)
+            # Whatever was changed went through the log, and only memlith has one.
+            self.assertEqual(row["bytes_logged"] >= 3 * row["kib"] * 1024, ours, row)
+        self.check_nothing_left()
+
+    def test_another_file_system_is_a_side_of_its_own(self):
+        other = self.folder / "other"
+        other.mkdir()
+        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1", "--rounds", "2", *SMALL, "--tracker", "explicit",
+                    "--fsync-dir", str(other))
+        self.assertEqual([json.loads(line)["side"] for line in lines], ["explicit", "pwrite+fsync", "pwrite+fsync", "msync", "raw"])
+        self.check_nothing_left("other")
+        self.assertEqual(list(other.iterdir()), [])
+
+    def test_the_text_states_durability_and_atomicity(self):
+        text = run(self.folder, "persist", "--peers", "--pages", "1", "--rounds", "2", *SMALL)
+        titles = next(line.split() for line in text if line.startswith("side"))
+        columns = [titles.index(title) for title in ("durable", "atomic")]
+        found = {words[0]: [words[column] for column in columns] for words in map(str.split, text) if words[0] in self.SIDES}
+        self.assertEqual(found, {side: ["yes", "yes" if side in self.SIDES[:3] else "no"] for side in self.SIDES})
+
+    def test_what_does_not_go_with_it_is_refused(self):
+        for arguments in ["--peers", "--threads", "2"], ["--peers", "--async"], ["--record", "x"], ["--fsync-dir", "."]:
+            done = subprocess.run([MEMLITH, "bench", "persist", *arguments], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, arguments)
+
+    def test_the_record_can_be_drawn(self):
+        record, picture = self.folder / "peers.jsonl", self.folder / "peers.png"
+        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "2", *SMALL, "--record", str(record))
+        self.assertEqual(record.read_text(encoding="utf-8").splitlines(), lines)
+        for python, has_matplotlib in pythons():
+            done = subprocess.run([python, SCRIPTS / "plot_peers.py", record, picture], capture_output=True, text=True, check=False)
+            if has_matplotlib:
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+                return
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("python3-matplotlib", done.stderr)
+        self.skipTest("no Python with matplotlib: nothing was drawn, and the script said so")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
