@@ -49,6 +49,37 @@ class Bench(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), sorted(expected))
 
 
+class Persist(Bench):
+    def test_a_line_has_the_documented_fields(self):
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--rounds", "5", *SMALL,
+                                                 "--tracker", "explicit,fault")]
+        self.assertEqual([(row["tracker"], row["pages"]) for row in rows], [(name, pages) for name in ("explicit", "fault") for pages in (1, 4)])
+        for row in rows:
+            self.check_rising(row, PERCENTILES)
+            self.check_rising(row, ["raw_" + name for name in PERCENTILES])
+            self.assertEqual(row["rounds"], 5)
+            self.assertIsNone(row["home_writes_each"])
+        self.check_nothing_left()
+
+    def test_amplification_is_counted_in_sectors(self):
+        for tracker in "explicit", "fault":
+            row = json.loads(run(self.folder, "persist", "--json", "--pages", "16", "--bytes-per-page", "200", "--rounds", "5",
+                                 "--tracker", tracker, *SMALL)[0])
+            self.assertEqual(row["bytes_changed"], 3200)
+            self.assertEqual(row["bytes_logged"] % 512, 0)
+            self.assertAlmostEqual(row["write_amplification"], row["bytes_logged"] / 3200, places=2)
+            self.assertLessEqual(row["write_amplification"], 1.5)
+
+    def test_the_same_pages_go_home_a_few_times(self):
+        arguments = ["persist", "--pages", "4", "--rounds", "50", "--same-pages", "--region-mib", "1", "--log-mib", "4"]
+        row = json.loads(run(self.folder, *arguments, "--json")[0])
+        self.assertGreaterEqual(row["checkpoints"], 1)
+        self.assertEqual(row["home_bytes"], row["home_writes_each"] * row["bytes_changed"])
+        self.assertGreaterEqual(row["home_writes_each"], 1)
+        self.assertLessEqual(row["home_writes_each"], row["checkpoints"])
+        self.assertTrue(any("written home" in line for line in run(self.folder, *arguments)))
+
+
 class Peers(Bench):
     SIDES = ["explicit", "fault", "scan", "pwrite+fsync", "msync", "raw"]
 

@@ -25,11 +25,12 @@ struct Column {
   int width;
 };
 constexpr std::array kColumns{
-    Column{"tracker", 8}, Column{"pages", 6},     Column{"B/page", 6},     Column{"threads", 7},
-    Column{"timed", 7},   Column{"p50 us", 9},    Column{"p99 us", 9},     Column{"p999 us", 9},
-    Column{"raw p50", 9}, Column{"raw p99", 9},   Column{"raw p999", 9},   Column{"alone p50", 9},
-    Column{"p50/raw", 7}, Column{"p50/alone", 9}, Column{"commits/s", 10}, Column{"raw/s", 10},
-    Column{"c/raw", 6},   Column{"log B", 9},     Column{"raw B", 9},      Column{"rounds", 7},
+    Column{"tracker", 8},  Column{"pages", 6},     Column{"B/page", 6},     Column{"threads", 7},
+    Column{"timed", 7},    Column{"p50 us", 9},    Column{"p99 us", 9},     Column{"p999 us", 9},
+    Column{"raw p50", 9},  Column{"raw p99", 9},   Column{"raw p999", 9},   Column{"alone p50", 9},
+    Column{"p50/raw", 7},  Column{"p50/alone", 9}, Column{"commits/s", 10}, Column{"raw/s", 10},
+    Column{"c/raw", 6},    Column{"log B", 9},     Column{"raw B", 9},      Column{"log/chg", 7},
+    Column{"home/chg", 8}, Column{"rounds", 7},
 };
 
 using Cells = std::array<std::string, kColumns.size()>;
@@ -53,6 +54,9 @@ void write_heading(const BenchPersistArguments& arguments) {
                          arguments.region_mib));
   write_line("timed: stores = stores + persist; touch = memlith_touch + persist; persist = the call alone");
   write_line("raw: interleaved with memlith; alone: raw before there was a store, with no checkpoint beside it");
+  write_line(
+      "log/chg: bytes logged, in whole sectors of 512, over bytes changed; home/chg: bytes that checkpoints wrote home "
+      "over bytes changed");
   Cells titles;
   std::transform(kColumns.begin(), kColumns.end(), titles.begin(),
                  [](const Column& c) { return std::string(c.title); });
@@ -84,48 +88,61 @@ void write_text(std::string_view tracker, const BenchPersistArguments& arguments
              ratio(line.memlith.commits_per_s, line.raw.commits_per_s),
              fmt::format("{:.0f}", line.bytes_logged),
              fmt::to_string(line.raw_bytes),
+             fmt::format("{:.2f}", line.write_amplification()),
+             fmt::format("{:.3f}", line.home_share()),
              fmt::to_string(line.rounds)});
+}
+
+// How often each byte of the same pages went home. Each thread has pages of its own.
+double home_writes_each(const BenchPersistArguments& arguments, const PersistLine& line) {
+  return ratio_of(static_cast<double>(line.home_bytes), static_cast<double>(arguments.threads * line.shape.bytes()));
 }
 
 Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, const PersistLine& line) {
   const Percentiles& ours = line.memlith.latency;
   const Percentiles& raw = line.raw.latency;
   const SideResult& alone = line.raw_alone;
-  return {{"tracker", tracker},
-          {"pages", line.shape.pages},
-          {"bytes_per_page", line.shape.bytes_per_page},
-          {"region_mib", arguments.region_mib},
-          {"log_mib", arguments.log_mib},
-          {"threads", arguments.threads},
-          {"p50_us", rounded(ours.p50_us)},
-          {"p99_us", rounded(ours.p99_us)},
-          {"p999_us", rounded(ours.p999_us)},
-          {"raw_p50_us", rounded(raw.p50_us)},
-          {"raw_p99_us", rounded(raw.p99_us)},
-          {"raw_p999_us", rounded(raw.p999_us)},
-          {"ratio_p50", rounded(ratio_of(ours.p50_us, raw.p50_us))},
-          {"raw_alone_p50_us", rounded(alone.latency.p50_us)},
-          {"ratio_alone_p50", rounded(ratio_of(ours.p50_us, alone.latency.p50_us))},
-          {"commits_per_s", rounded(line.memlith.commits_per_s)},
-          {"raw_commits_per_s", rounded(line.raw.commits_per_s)},
-          {"ratio_commits", rounded(ratio_of(line.memlith.commits_per_s, line.raw.commits_per_s))},
-          {"raw_alone_commits_per_s", rounded(alone.commits_per_s)},
-          {"ratio_alone_commits", rounded(ratio_of(line.memlith.commits_per_s, alone.commits_per_s))},
-          {"bytes_logged", rounded(line.bytes_logged)},
-          {"raw_bytes", line.raw_bytes},
-          {"scope", name_of(line.shape.scope)},
-          {"includes_stores", line.shape.scope == Scope::stores},
-          {"asynchronous", line.shape.asynchronous},
-          {"raw_whole_pages", arguments.raw_whole_pages},
-          {"tracker_detail", line.tracker_detail},
-          {"rounds", line.rounds},
-          {"alternations", line.alternations},
-          {"checkpoints", line.checkpoints},
-          {"home_bytes", line.home_bytes},
-          {"kernel", kernel_release()},
-          {"direct_io", line.direct_io},
-          {"raw_direct_io", line.raw_direct_io},
-          {"version", memlith_version()}};
+  return {
+      {"tracker", tracker},
+      {"pages", line.shape.pages},
+      {"bytes_per_page", line.shape.bytes_per_page},
+      {"region_mib", arguments.region_mib},
+      {"log_mib", arguments.log_mib},
+      {"threads", arguments.threads},
+      {"p50_us", rounded(ours.p50_us)},
+      {"p99_us", rounded(ours.p99_us)},
+      {"p999_us", rounded(ours.p999_us)},
+      {"raw_p50_us", rounded(raw.p50_us)},
+      {"raw_p99_us", rounded(raw.p99_us)},
+      {"raw_p999_us", rounded(raw.p999_us)},
+      {"ratio_p50", rounded(ratio_of(ours.p50_us, raw.p50_us))},
+      {"raw_alone_p50_us", rounded(alone.latency.p50_us)},
+      {"ratio_alone_p50", rounded(ratio_of(ours.p50_us, alone.latency.p50_us))},
+      {"commits_per_s", rounded(line.memlith.commits_per_s)},
+      {"raw_commits_per_s", rounded(line.raw.commits_per_s)},
+      {"ratio_commits", rounded(ratio_of(line.memlith.commits_per_s, line.raw.commits_per_s))},
+      {"raw_alone_commits_per_s", rounded(alone.commits_per_s)},
+      {"ratio_alone_commits", rounded(ratio_of(line.memlith.commits_per_s, alone.commits_per_s))},
+      {"bytes_logged", rounded(line.bytes_logged)},
+      {"raw_bytes", line.raw_bytes},
+      {"bytes_changed", line.shape.bytes()},
+      {"write_amplification", rounded(line.write_amplification())},
+      {"home_share", rounded(line.home_share())},
+      {"same_pages", line.shape.same_pages},
+      {"home_writes_each", line.shape.same_pages ? Json(rounded(home_writes_each(arguments, line))) : Json(nullptr)},
+      {"scope", name_of(line.shape.scope)},
+      {"includes_stores", line.shape.scope == Scope::stores},
+      {"asynchronous", line.shape.asynchronous},
+      {"raw_whole_pages", arguments.raw_whole_pages},
+      {"tracker_detail", line.tracker_detail},
+      {"rounds", line.rounds},
+      {"alternations", line.alternations},
+      {"checkpoints", line.checkpoints},
+      {"home_bytes", line.home_bytes},
+      {"kernel", kernel_release()},
+      {"direct_io", line.direct_io},
+      {"raw_direct_io", line.raw_direct_io},
+      {"version", memlith_version()}};
 }
 
 MaybeFailure check(const BenchPersistArguments& arguments) {
@@ -175,6 +192,7 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
   shape.tracker = tracker_of(tracker);
   shape.scope = resolve_scope(arguments.scope, shape.tracker);
   shape.asynchronous = arguments.asynchronous;
+  shape.same_pages = arguments.same_pages;
   bool first = true;
   for (const std::uint64_t pages : arguments.pages) {
     shape.pages = pages;
@@ -185,6 +203,11 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
     } else {
       if (std::exchange(first, false)) write_notes(tracker, *line);
       write_text(tracker, arguments, *line);
+      if (shape.same_pages) {
+        write_line(
+            fmt::format("# the same pages in all of {} persists: written home {:.2f} times each, by {} checkpoints",
+                        line->rounds, home_writes_each(arguments, *line), line->checkpoints));
+      }
     }
   }
   return {};

@@ -48,6 +48,7 @@ struct BenchPersistArguments {
   Scope scope = Scope::usual;
   bool asynchronous = false;
   bool raw_whole_pages = false;
+  bool same_pages = false;
   bool peers = false;                      // the table with all peers instead
   std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured
   std::string record;                      // --peers: a file that takes the JSON lines too; may be empty

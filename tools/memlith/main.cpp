@@ -87,7 +87,8 @@ void add_peers(CLI::App* command, BenchPersistArguments& arguments) {
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
       "Instead: 4 KiB to 4 MiB of random pages, by memlith with each tracker, pwrite + fsync, msync and raw, in turn");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw"}) peers->excludes(command->get_option(other));
+  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages"})
+    peers->excludes(command->get_option(other));
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
                    "With --peers: a folder on another file system to measure pwrite + fsync in as well; may be "
@@ -149,6 +150,8 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
           "--raw", [&arguments](const std::string& name) { arguments.raw_whole_pages = name == "pages"; },
           "What the raw side writes: bytes (as many as changed) or pages (the whole pages they lie in)")
       ->check(CLI::IsMember({"bytes", "pages"}));
+  command->add_flag("--same-pages", arguments.same_pages,
+                    "Change the same bytes of the same pages in every round: how often do they go home?");
   add_peers(command, arguments);
   add_command(command, line, arguments, run_bench_persist);
 }

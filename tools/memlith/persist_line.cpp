@@ -78,6 +78,13 @@ MaybeFailure make_workloads(memlith_store* store, const BenchPersistArguments& a
   return {};
 }
 
+// So that what is written home afterwards is what was persisted afterwards.
+Result<memlith_store_info> checkpoint_and_look(memlith_store* store) {
+  const std::int32_t code = memlith_store_checkpoint(store);
+  if (code != MEMLITH_OK) return library_failure(code, "checkpointing");
+  return info_of(store);
+}
+
 // The comparison: memlith and raw interleaved, after a warm-up that does not count.
 MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std::vector<Workload>& workloads,
                                  std::vector<RawWriter>& raws, PersistLine& line) {
@@ -85,10 +92,10 @@ MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std
   if (MaybeFailure failure = measure(sides, warm_up_limits(limits.threads))) return failure;
   for (Side& side : sides) side.clear();
 
-  Result<memlith_store_info> before = info_of(store);
+  Result<memlith_store_info> before = checkpoint_and_look(store);
   if (!before.ok()) return std::move(before.failure());
   if (MaybeFailure failure = measure(sides, limits)) return failure;
-  Result<memlith_store_info> after = info_of(store);
+  Result<memlith_store_info> after = checkpoint_and_look(store);
   if (!after.ok()) return std::move(after.failure());
 
   line.memlith = result_of(sides[0]);
@@ -104,6 +111,12 @@ MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std
 }
 
 }  // namespace
+
+double PersistLine::write_amplification() const { return ratio_of(bytes_logged, static_cast<double>(shape.bytes())); }
+
+double PersistLine::home_share() const {
+  return ratio_of(static_cast<double>(home_bytes), static_cast<double>(rounds * shape.bytes()));
+}
 
 Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments, const RoundShape& shape,
                                          const ScratchFolder& scratch, std::vector<RawWriter>& raws) {

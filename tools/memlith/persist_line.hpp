@@ -31,12 +31,17 @@ struct PersistLine {
   std::uint64_t rounds = 0;        // persists measured, by all threads together
   std::uint64_t alternations = 0;  // of phases; 0 with one thread
   std::uint64_t raw_bytes = 0;     // of a raw round
-  double bytes_logged = 0;         // written to memlith's log for a persist, on average
-  std::uint64_t checkpoints = 0;   // during the measurement,
+  double bytes_logged = 0;         // written to memlith's log for a persist, in whole sectors of 512 bytes, on average
+  std::uint64_t checkpoints = 0;   // of the measured persists, the last one behind the measurement,
   std::uint64_t home_bytes = 0;    // and what they wrote
   bool direct_io = false;
   bool raw_direct_io = false;
   std::string tracker_detail;
+
+  // Bytes logged over bytes changed.
+  [[nodiscard]] double write_amplification() const;
+  // Bytes written home over bytes changed: below 1 where what was changed twice went home once.
+  [[nodiscard]] double home_share() const;
 };
 
 // `raws` has one writer a thread. The store is made in the scratch folder and removed again.

@@ -61,8 +61,7 @@ MaybeFailure Workload::fill() {
     if (interrupted()) return interrupted_failure();
     const std::uint64_t end = std::min(begin + kFillBytes, region_bytes);
     for (std::uint64_t at = begin; at < end; at += kPageBytes) {
-      const std::uint64_t from = random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
-      std::memcpy(base_ + at, source_.data() + from, kPageBytes);
+      std::memcpy(base_ + at, content(), kPageBytes);
     }
     std::int32_t code = MEMLITH_OK;
     if (shape_.tracker == MEMLITH_TRACKER_EXPLICIT) code = memlith_touch(region_, base_ + begin, end - begin);
@@ -73,18 +72,27 @@ MaybeFailure Workload::fill() {
   return {};
 }
 
+// A page of it, each time from elsewhere.
+const std::byte* Workload::content() {
+  return source_.data() + random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
+}
+
 void Workload::set_pages(std::uint64_t pages) {
   shape_.pages = pages;
   changes_.resize(pages);
 }
 
 void Workload::choose() {
+  if (shape_.same_pages && chosen_) {
+    for (Change& change : changes_) change.source = content();
+    return;
+  }
+  chosen_ = true;
   const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
   std::size_t next = 0;
   for (const std::uint64_t page : pages_.choose(random_, shape_.pages)) {
     const std::uint64_t in_page = random_.below(slack_words + 1) * kWordBytes;
-    const std::uint64_t from = random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
-    changes_[next++] = {base_ + page * kPageBytes + in_page, source_.data() + from};
+    changes_[next++] = {base_ + page * kPageBytes + in_page, content()};
   }
 }
 

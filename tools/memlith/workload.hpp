@@ -28,6 +28,7 @@ struct RoundShape {
   std::uint64_t bytes_per_page = kPageBytes;
   std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
   Scope scope = Scope::touch;  // not `usual`
+  bool same_pages = false;     // the first round's pages and places in them, in every round
   bool asynchronous = false;   // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
 };
@@ -65,6 +66,7 @@ class Workload {
     const std::byte* source;
   };
   void choose();
+  [[nodiscard]] const std::byte* content();
   void store() const;
   [[nodiscard]] std::int32_t touch() const;
 
@@ -79,6 +81,7 @@ class Workload {
   std::vector<std::byte> source_;  // random content that changes are cut from, each time elsewhere
   RandomPages pages_;
   std::vector<Change> changes_;
+  bool chosen_ = false;  // there was a round
 };
 
 }  // namespace memlith::tool

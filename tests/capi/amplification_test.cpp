@@ -1,0 +1,105 @@
+// What a persist costs in bytes written, by the counters of memlith_store_get_stats: small changes make small frames, and what
+// was persisted over and over goes home a few times at most (docs/performance.md, "Bytes written"). Both hold for the trackers
+// that know bytes, and neither depends on how fast the machine is.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "memlith/memlith.h"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kPages = 16;  // of each change
+constexpr std::uint64_t kRegionPages = 1024;
+
+class Amplification : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  void SetUp() override {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_OPEN_CREATE;
+    ASSERT_EQ(memlith_store_open((folder_ / "store").c_str(), &options, &store_), MEMLITH_OK);
+    memlith_region_options wanted{};
+    wanted.struct_size = sizeof wanted;
+    wanted.flags = MEMLITH_REGION_CREATE;
+    wanted.tracker = GetParam();
+    wanted.size = kRegionPages * kPageBytes;
+    ASSERT_EQ(memlith_region_open(store_, "a", &wanted, &region_), MEMLITH_OK);
+    base_ = static_cast<unsigned char*>(memlith_region_address(region_));
+  }
+  void TearDown() override { EXPECT_EQ(memlith_store_close(store_), MEMLITH_OK); }
+
+  [[nodiscard]] memlith_stats stats() {
+    memlith_stats stats{};
+    stats.struct_size = sizeof stats;
+    EXPECT_EQ(memlith_store_get_stats(store_, &stats), MEMLITH_OK);
+    return stats;
+  }
+  void checkpoint() { ASSERT_EQ(memlith_store_checkpoint(store_), MEMLITH_OK); }
+
+  // Every byte of the range gets another value than it had, whatever round it was changed in before.
+  void change(std::uint64_t offset, std::uint64_t bytes) {
+    for (std::uint64_t i = 0; i < bytes; ++i)
+      base_[offset + i] = static_cast<unsigned char>(base_[offset + i] + 1 + i % 7);
+    ASSERT_EQ(memlith_touch(region_, base_ + offset, bytes), MEMLITH_OK);  // no effect on fault
+  }
+  void persist() { ASSERT_EQ(memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL), MEMLITH_OK); }
+
+ private:
+  TempFolder folder_;
+  memlith_store* store_ = nullptr;
+  memlith_region* region_ = nullptr;
+  unsigned char* base_ = nullptr;
+};
+INSTANTIATE_TEST_SUITE_P(By, Amplification, ::testing::Values(MEMLITH_TRACKER_EXPLICIT, MEMLITH_TRACKER_FAULT),
+                         [](const auto& given) { return given.param == MEMLITH_TRACKER_FAULT ? "Fault" : "Explicit"; });
+
+// 16 changes of 200 bytes, scattered over pages and places in them: at most 1.5 times their bytes go into the log, counted in the
+// whole sectors that a frame takes.
+TEST_P(Amplification, SmallChangesMakeSmallFrames) {
+  constexpr std::uint64_t kChangeBytes = 200;
+  constexpr std::uint64_t kRounds = 100;
+  const memlith_stats before = stats();
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    for (std::uint64_t i = 0; i < kPages; ++i) {
+      const std::uint64_t page = (round * 131 + i * 61) % kRegionPages;
+      change(page * kPageBytes + (round * 37 + i * 251) % (kPageBytes - kChangeBytes), kChangeBytes);
+    }
+    persist();
+  }
+  const memlith_stats after = stats();
+  constexpr std::uint64_t kChanged = kRounds * kPages * kChangeBytes;
+  EXPECT_EQ(after.frames - before.frames, kRounds);
+  EXPECT_EQ(after.captured_bytes - before.captured_bytes, kChanged) << "not the bytes that were changed";
+  const std::uint64_t logged = after.logged_bytes - before.logged_bytes;
+  EXPECT_EQ(logged % 512, 0u);
+  EXPECT_GT(logged, kChanged);
+  EXPECT_LE(logged * 10, kChanged * 15);
+}
+
+// 1,000 persists of the same 16 pages write them home a few times, not a thousand times: with the usual log of 128 MiB one
+// checkpoint comes by itself when half of it is used, and one is asked for.
+TEST_P(Amplification, PersistsOfTheSamePagesGoHomeTogether) {
+  constexpr std::uint64_t kRounds = 1000;
+  constexpr std::uint64_t kTimesMax = 4;
+  const auto page_of = [](std::uint64_t i) { return i * 61 % kRegionPages; };
+  checkpoint();
+  const memlith_stats before = stats();
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    for (std::uint64_t i = 0; i < kPages; ++i) change(page_of(i) * kPageBytes, kPageBytes);
+    persist();
+  }
+  checkpoint();
+  const memlith_stats after = stats();
+  EXPECT_EQ(after.frames - before.frames, kRounds);
+  EXPECT_EQ(after.captured_bytes - before.captured_bytes, kRounds * kPages * kPageBytes);
+  const std::uint64_t home = after.home_bytes - before.home_bytes;
+  EXPECT_GE(home, kPages * kPageBytes) << "they have not gone home at all";
+  EXPECT_LE(home, kTimesMax * kPages * kPageBytes) << "by " << after.checkpoints - before.checkpoints << " checkpoints";
+}
+
+}  // namespace
+}  // namespace memlith::test
