@@ -134,5 +134,36 @@ class Peers(Bench):
         self.skipTest("no Python with matplotlib: nothing was drawn, and the script said so")
 
 
+class Tail(Bench):
+    ARGUMENTS = ["tail", "--region-mib", "1", "--log-mib", "1", "--pages", "4", "--phases", "2", "--rounds", "20"]
+
+    def test_the_sides_do_the_same_work(self):
+        for tracker in "explicit", "fault":
+            row = json.loads(run(self.folder, *self.ARGUMENTS, "--tracker", tracker, "--json")[0])
+            for side in "memlith", "raw_loaded", "raw_quiet":
+                self.check_rising(row[side], PERCENTILES + ["max_us"])
+                self.assertEqual(row[side]["counted"], 40)
+            ours, raw = row["memlith"], row["raw_loaded"]
+            # Half a log of rounds that do not count begins each phase, and every page of both sides went home.
+            self.assertEqual(ours["rounds"], raw["rounds"])
+            self.assertGreaterEqual(row["raw_with_waits_p999_us"], raw["p999_us"])
+            self.assertGreaterEqual(ours["rounds"], 40 + 2 * 512 // 16)
+            for side in ours, raw:
+                self.assertGreaterEqual(side["checkpoints"], 2)
+                self.assertGreaterEqual(side["home_bytes"], 2 * 100 * 4096)  # of 256 pages, each phase
+            self.assertEqual(row["raw_quiet"]["checkpoints"], 0)
+            self.assertAlmostEqual(row["ratio_p999"], ours["p999_us"] / raw["p999_us"], places=2)
+        self.check_nothing_left()
+
+    def test_the_text_names_the_ratio(self):
+        lines = run(self.folder, *self.ARGUMENTS)
+        self.assertTrue(any(line.startswith("memlith / raw loaded: p50 ") and "p99.9 " in line for line in lines), lines)
+
+    def test_a_log_too_small_is_refused(self):
+        done = subprocess.run([MEMLITH, "bench", "tail", "--pages", "100", "--log-mib", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--log-mib", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -55,6 +55,20 @@ struct BenchPersistArguments {
   Format format = Format::text;
 };
 
+struct BenchTailArguments {
+  std::string folder = ".";
+  std::string tracker = "explicit";
+  std::uint64_t pages = 16;
+  std::uint64_t bytes_per_page = 4096;
+  std::uint64_t region_mib = 256;
+  std::uint64_t log_mib = 128;  // as the library has it by default
+  std::uint64_t phases = 10;
+  std::uint64_t rate = 0;    // rounds a second, on each side; 0: without a pause
+  double seconds = 10;       // of rounds that count, a side
+  std::uint64_t rounds = 0;  // that count, a phase; 0: as many as `seconds` allow
+  Format format = Format::text;
+};
+
 struct BenchRecoveryArguments {
   std::string folder = ".";
   std::uint64_t log_mib = 256;
@@ -71,6 +85,7 @@ struct BenchOpenArguments {
 
 [[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);  // called by run_bench_persist
+[[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);
 

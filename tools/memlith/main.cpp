@@ -30,6 +30,7 @@ struct CommandLine {
   StoreArguments store;
   StatArguments stat;
   BenchPersistArguments persist;
+  BenchTailArguments tail;
   BenchRecoveryArguments recovery;
   BenchOpenArguments open;
   std::vector<std::string> help_words;
@@ -156,6 +157,44 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   add_command(command, line, arguments, run_bench_persist);
 }
 
+void add_bench_tail(CLI::App* bench, CommandLine& line) {
+  BenchTailArguments& arguments = line.tail;
+  CLI::App* command = bench->add_subcommand(
+      "tail", "Time the slowest persists while checkpoints run, against raw writes and flushes beside the same load");
+  command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
+  command->add_option("--tracker", arguments.tracker, "auto, scan, explicit or fault")
+      ->check(CLI::IsMember(tracker_names()))
+      ->capture_default_str();
+  command->add_option("--pages", arguments.pages, "Pages changed in a round")
+      ->check(between(1, kRegionMibMax * 256))
+      ->capture_default_str();
+  command->add_option("--bytes-per-page", arguments.bytes_per_page, "Bytes changed in each of them")
+      ->check(between(1, 4096))
+      ->capture_default_str();
+  command->add_option("--region-mib", arguments.region_mib, "Size of the region")
+      ->check(between(1, kRegionMibMax))
+      ->capture_default_str();
+  command
+      ->add_option("--log-mib", arguments.log_mib,
+                   "Size of the log, and of the file that raw writes around in; a checkpoint begins at half of it")
+      ->check(between(1, kLogMibMax))
+      ->capture_default_str();
+  command->add_option("--phases", arguments.phases, "How often each side has its turn")
+      ->check(between(1, 10'000))
+      ->capture_default_str();
+  command
+      ->add_option("--rate", arguments.rate,
+                   "Rounds a second on every side, for a load that the disk can carry for ever. 0: without a pause")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{10'000'000}))
+      ->capture_default_str();
+  CLI::Option* seconds = command->add_option("--seconds", arguments.seconds, "Time of each side, all phases together");
+  seconds->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+  command->add_option("--rounds", arguments.rounds, "Rounds of a phase that count")
+      ->check(between(1, 1'000'000'000))
+      ->excludes(seconds);
+  add_command(command, line, arguments, run_bench_tail);
+}
+
 void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   CLI::App* command =
       bench->add_subcommand("recovery", "Time recovery after a crash against a sequential write of as many bytes");
@@ -215,6 +254,7 @@ void describe(CLI::App& app, CommandLine& line) {
   CLI::App* bench = app.add_subcommand("bench", "Measure memlith on this machine");
   bench->require_subcommand(1);
   add_bench_persist(bench, line);
+  add_bench_tail(bench, line);
   add_bench_recovery(bench, line);
   add_bench_open(bench, line);
   CLI::App* help = app.add_subcommand("help", "Show this, or what a command takes");

@@ -102,10 +102,7 @@ Result<PeerFile> PeerFile::create(const std::string& path, std::uint64_t bytes) 
   // shared mapping then dirties, and msync writes, all of one. That would be a worse peer than there has to be.
   for (std::uint64_t offset = 0; offset < bytes; offset += kPageBytes) {
     if (offset % kMiB == 0 && interrupted()) return interrupted_failure();
-    const ssize_t written = ::pwrite(descriptor, file.content(), kPageBytes, static_cast<off_t>(offset));
-    if (written != static_cast<ssize_t>(kPageBytes)) {
-      return errno_failure(written < 0 ? errno : EIO, fmt::format("cannot write to {}", path));
-    }
+    if (MaybeFailure failure = file.write(offset, {file.content(), kPageBytes})) return std::move(*failure);
   }
   if (::fsync(descriptor) != 0) return errno_failure(errno, fmt::format("cannot flush {}", path));
   return file;
@@ -116,14 +113,27 @@ const std::byte* PeerFile::content() {
   return source_.data() + random_.below((kSourceBytes - kPageBytes) / kWordBytes) * kWordBytes;
 }
 
+MaybeFailure PeerFile::write(std::uint64_t offset, std::span<const std::byte> source) const {
+  while (!source.empty()) {
+    const ssize_t written = ::pwrite(descriptor_, source.data(), source.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return errno_failure(written < 0 ? errno : EIO, fmt::format("cannot write to {}", path_));
+    source = source.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+MaybeFailure PeerFile::flush() const {
+  if (::fdatasync(descriptor_) == 0) return {};
+  return errno_failure(errno, fmt::format("cannot flush {}", path_));
+}
+
 MaybeFailure PeerFile::pwrite_round(std::uint64_t pages, std::uint64_t& elapsed_ns) {
   const std::span<const std::uint32_t> chosen = pages_.choose(random_, pages);
   const std::uint64_t start = now_ns();
   for (const std::uint64_t page : chosen) {
-    const ssize_t written = ::pwrite(descriptor_, content(), kPageBytes, static_cast<off_t>(page * kPageBytes));
-    if (written != static_cast<ssize_t>(kPageBytes)) {
-      return errno_failure(written < 0 ? errno : EIO, fmt::format("cannot write to {}", path_));
-    }
+    if (MaybeFailure failure = write(page * kPageBytes, {content(), kPageBytes})) return failure;
   }
   if (::fsync(descriptor_) != 0) return errno_failure(errno, fmt::format("cannot flush {}", path_));
   elapsed_ns = now_ns() - start;

@@ -32,6 +32,10 @@ class PeerFile {
   PeerFile& operator=(PeerFile&&) = delete;
   ~PeerFile();
 
+  // Through the page cache; durable with the next flush().
+  [[nodiscard]] MaybeFailure write(std::uint64_t offset, std::span<const std::byte> source) const;
+  [[nodiscard]] MaybeFailure flush() const;  // fdatasync
+
   // Each of `pages` random pages with a pwrite of its own, then one fsync.
   [[nodiscard]] MaybeFailure pwrite_round(std::uint64_t pages, std::uint64_t& elapsed_ns);
   // Stores `bytes_per_page` bytes to each of `pages` random pages of a shared mapping, then one msync(MS_SYNC) of it.
