@@ -134,6 +134,24 @@ class Peers(Bench):
         self.skipTest("no Python with matplotlib: nothing was drawn, and the script said so")
 
 
+class Breakdown(Bench):
+    def test_each_step_of_each_kind_of_persist(self):
+        for tracker in "explicit", "fault":
+            lines = run(self.folder, "persist", "--breakdown", "--json", "--pages", "1,4", "--rounds", "5", "--tracker", tracker, *SMALL)
+            rows = [json.loads(line) for line in lines]
+            kinds = ["synchronous", "asynchronous", "within_window"]
+            self.assertEqual([(row["pages"], row["persist"]) for row in rows], [(pages, kind) for pages in (1, 4) for kind in kinds])
+            for row in rows:
+                self.assertEqual(row["rounds"], 5)
+                self.assertEqual(list(row["steps"]), ["stores", "touch", "call", "wait"])
+                for name, step in row["steps"].items():
+                    if name == "wait" and row["persist"] == "synchronous":
+                        self.assertIsNone(step)
+                    elif name != "touch" or tracker == "explicit":
+                        self.check_rising(step, ["p50_us", "p99_us"])
+        self.check_nothing_left()
+
+
 class Tail(Bench):
     ARGUMENTS = ["tail", "--region-mib", "1", "--log-mib", "1", "--pages", "4", "--phases", "2", "--rounds", "20"]
 

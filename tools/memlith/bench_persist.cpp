@@ -219,6 +219,7 @@ MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
   if (MaybeFailure failure = check(arguments)) return failure;
   catch_interrupts();
   if (arguments.peers) return run_bench_peers(arguments);
+  if (arguments.breakdown) return run_bench_breakdown(arguments);
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
   Result<std::vector<RawWriter>> raws = make_raws(arguments, *scratch);

@@ -49,6 +49,7 @@ struct BenchPersistArguments {
   bool asynchronous = false;
   bool raw_whole_pages = false;
   bool same_pages = false;
+  bool breakdown = false;                  // the steps of a persist instead
   bool peers = false;                      // the table with all peers instead
   std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured
   std::string record;                      // --peers: a file that takes the JSON lines too; may be empty
@@ -84,7 +85,8 @@ struct BenchOpenArguments {
 };
 
 [[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
-[[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);  // called by run_bench_persist
+[[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);      // called by run_bench_persist
+[[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);  // likewise
 [[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);

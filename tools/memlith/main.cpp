@@ -88,7 +88,7 @@ void add_peers(CLI::App* command, BenchPersistArguments& arguments) {
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
       "Instead: 4 KiB to 4 MiB of random pages, by memlith with each tracker, pwrite + fsync, msync and raw, in turn");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages"})
+  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown"})
     peers->excludes(command->get_option(other));
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
@@ -153,6 +153,12 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
       ->check(CLI::IsMember({"bytes", "pages"}));
   command->add_flag("--same-pages", arguments.same_pages,
                     "Change the same bytes of the same pages in every round: how often do they go home?");
+  CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,
+                                                   "Instead: the steps of a persist one by one, synchronous, "
+                                                   "asynchronous, and asynchronous within a flush window");
+  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages"}) {
+    breakdown->excludes(command->get_option(other));
+  }
   add_peers(command, arguments);
   add_command(command, line, arguments, run_bench_persist);
 }

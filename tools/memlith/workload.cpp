@@ -133,4 +133,30 @@ MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
   return {};
 }
 
+MaybeFailure Workload::capture() {
+  choose();
+  store();
+  if (const std::int32_t code = touch(); code != MEMLITH_OK) return library_failure(code, "touching the region");
+  const std::int32_t code = memlith_persist_async(&region_, 1, MEMLITH_SCOPE_USUAL, &ticket_);
+  return code == MEMLITH_OK ? MaybeFailure{} : library_failure(code, "capturing the region");
+}
+
+MaybeFailure Workload::round_in_parts(bool asynchronous, RoundParts& parts) {
+  choose();
+  shape_.asynchronous = asynchronous;
+  const std::uint64_t start = now_ns();
+  store();
+  const std::uint64_t stored = now_ns();
+  const std::int32_t touched = touch();
+  const std::uint64_t told = now_ns();
+  std::int32_t persisted = persist();
+  const std::uint64_t returned = now_ns();
+  if (persisted == MEMLITH_OK && asynchronous) persisted = memlith_wait(store_, ticket_);
+  const std::uint64_t durable = now_ns();
+  parts = {stored - start, told - stored, returned - told, asynchronous ? durable - returned : 0};
+  if (touched != MEMLITH_OK) return library_failure(touched, "touching the region");
+  if (persisted != MEMLITH_OK) return library_failure(persisted, "persisting the region");
+  return {};
+}
+
 }  // namespace memlith::tool

@@ -33,6 +33,14 @@ struct RoundShape {
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
 };
 
+// The times of a round's steps, one behind the other. Those that a round does not have are 0.
+struct RoundParts {
+  std::uint64_t stores_ns = 0;
+  std::uint64_t touch_ns = 0;
+  std::uint64_t call_ns = 0;  // memlith_persist, or memlith_persist_async
+  std::uint64_t wait_ns = 0;  // memlith_wait behind the latter
+};
+
 // Distinct pages of so many, every set of them equally likely.
 class RandomPages {
  public:
@@ -59,6 +67,10 @@ class Workload {
 
   // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
+  // Stores and captures, and waits for nothing: something is on its way then.
+  [[nodiscard]] MaybeFailure capture();
+  // One round step by step; `asynchronous` whatever the shape says.
+  [[nodiscard]] MaybeFailure round_in_parts(bool asynchronous, RoundParts& parts);
 
  private:
   struct Change {
