@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/core.h>
@@ -26,6 +27,15 @@ namespace {
 std::uint64_t random_seed() {
   std::random_device device;
   return (std::uint64_t{device()} << 32 | device()) % 1'000'000'000;
+}
+
+// As a shell reads it back: as it is, or between quotes where it holds anything that a shell might take otherwise.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char each : text) quoted += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  return quoted + "'";
 }
 
 int live(const demo::BuildOptions& options) {
@@ -88,6 +98,6 @@ int main(int argc, char** argv) {
   run_options.limit_bytes = limit_mib * demo::kMiB;
   run_options.batch_bytes = batch_kib * demo::kKiB;
   run_options.query_hint =
-      std::string(argv[0]) + " query" + (store_of_run->count() > 0 ? " --store " + store : "") + " WORD...";
+      shell_word(argv[0]) + " query" + (store_of_run->count() > 0 ? " --store " + shell_word(store) : "") + " WORD...";
   return demo::run(run_options);
 }

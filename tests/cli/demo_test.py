@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""The demo's closing line can be typed as it stands, wherever the demo and its store lie.
+
+Usage: demo_test.py MEMLITH_DEMO
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DEMO = sys.argv[1]
+
+
+class Hint(unittest.TestCase):
+    def test_the_closing_line_can_be_typed(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="demo test's $HOME ") as name:
+            folder = pathlib.Path(name)
+            text = folder / "text"
+            text.mkdir()
+            for number in range(20):
+                (text / f"{number}.txt").write_text(f"granite slate {'marble ' * 1000}{number}\n", encoding="utf-8")
+            done = subprocess.run([DEMO, "run", "--folder", str(text), "--kills", "1", "--store", str(folder / "the store")],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            hint = done.stdout.rstrip().splitlines()[-1].removeprefix("Ask it yourself:").strip()
+            self.assertTrue(hint.endswith(" WORD..."), hint)
+            asked = subprocess.run(hint.replace("WORD...", "granite"), shell=True, capture_output=True, text=True, check=False)
+            self.assertEqual(asked.returncode, 0, hint + asked.stderr)
+            self.assertIn("7.txt", asked.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
