@@ -154,6 +154,9 @@ typedef struct memlith_store_info {
   uint32_t poisoned;
   uint32_t one_file;  /* 1 for memlith_file_open */
   uint32_t direct_io; /* 1: the log bypasses the page cache */
+  uint32_t was_clean; /* 1: opening found that the last user had closed it */
+  uint32_t reserved;
+  uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -26,6 +26,7 @@ struct memlith_store {
   std::unique_ptr<Store> store;  // destroyed before the volume
   std::mutex mutex;              // the list of open regions
   std::vector<std::unique_ptr<memlith_region>> regions;
+  std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
   std::atomic<std::uint64_t> released_at{0};  // captured bytes when memory was last given back
 };
@@ -206,6 +207,7 @@ Status open_store(const char* path, StoreKind kind, StoreOptions options, std::u
   options.file_name = std::move(place.file_name);
   store->volume = std::move(place.volume);
   MEMLITH_TRY_ASSIGN(store->store, Store::open(*store->volume, std::move(options)));
+  store->incarnation = store->store->log().superblock().incarnation;  // nobody else has the store yet
   result = std::move(store);
   return kOk;
 }
@@ -394,6 +396,8 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.poisoned = log.poisoned() ? 1 : 0;
     info.one_file = inner.one_file() ? 1 : 0;
     info.direct_io = log.device().caps().direct ? 1 : 0;
+    info.was_clean = inner.was_clean() ? 1 : 0;
+    info.incarnation = store->incarnation;
     return write_info(target, info);
   });
 }
@@ -631,7 +635,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     report.one_file = inner.one_file() ? 1 : 0;
     report.log_bytes = inner.log().capacity_bytes();
     report.superblock_copies = inner.log().superblock_copies();
-    report.incarnation = inner.log().superblock().incarnation;
+    report.incarnation = store->incarnation;
     return write_info(target, report);
   });
 }

@@ -94,7 +94,8 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_SCOPE_USUAL == 0 && MEMLITH_SCOPE_THREAD == 1 && MEMLITH_SCOPE_PROCESS == 2);
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);
-  EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && sizeof(memlith_store_info) == 120);
+  EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
+         sizeof(memlith_store_info) == 136);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 360);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 72);
   return 0;
@@ -543,6 +544,18 @@ int capi_c_info(const char* folder) {
   EXPECT_OK(memlith_store_checkpoint(store));
   EXPECT_OK(memlith_store_get_info(store, &after));
   EXPECT(after.log_used_bytes == 0 && after.checkpoints == before.checkpoints + 1 && after.home_bytes >= 4096);
+  EXPECT(before.incarnation >= 1 && after.incarnation == before.incarnation);
+  EXPECT_OK(memlith_store_close(store));
+
+  /* What opening found: a store that was closed, for readers and for the next writer. */
+  memlith_store_options options = store_options(MEMLITH_OPEN_READ_ONLY);
+  EXPECT_OK(memlith_store_open(path_in(folder, "store"), &options, &store));
+  EXPECT_OK(memlith_store_get_info(store, &after));
+  EXPECT(after.was_clean == 1 && after.read_only == 1 && after.incarnation == before.incarnation);
+  EXPECT_OK(memlith_store_close(store));
+  EXPECT_OK(open_store(folder, &store));
+  EXPECT_OK(memlith_store_get_info(store, &after));
+  EXPECT(after.was_clean == 1 && after.incarnation == before.incarnation + 1);
   EXPECT_OK(memlith_store_close(store));
   return 0;
 }

@@ -1,7 +1,6 @@
 // memlith info STORE: what a store holds, whether it was closed, and how memlith would work with it on this machine.
 //
-// Changes nothing: the store is opened read-only. Whether it is clean and what waits in its log is what the check of
-// the closed store says, since opening is what would use that up.
+// Changes nothing: the store is opened read-only, which replays what waits in its log in memory alone, and says how much it was.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -18,7 +17,6 @@ namespace {
 
 struct StoreFacts {
   StorePath path;
-  memlith_report report{};
   memlith_store_info info{};
   std::vector<memlith_region_info> regions;
 };
@@ -43,10 +41,6 @@ Result<StoreFacts> gather(const std::string& path) {
   if (!resolved.ok()) return std::move(resolved.failure());
   StoreFacts facts;
   facts.path = *resolved;
-  facts.report.struct_size = sizeof facts.report;
-  const std::int32_t code = memlith_verify(path.c_str(), &facts.report);
-  if (code != MEMLITH_OK) return library_failure(code, {});
-
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_READ_ONLY;
@@ -75,29 +69,29 @@ void print_json(const StoreFacts& facts) {
   }
   write_json({{"path", facts.path.path},
               {"kind", name_of(facts.path.kind)},
-              {"clean", facts.report.clean != 0},
-              {"incarnation", facts.report.incarnation},
+              {"clean", facts.info.was_clean != 0},
+              {"incarnation", facts.info.incarnation},
               {"regions", regions},
               {"log",
                {{"bytes", facts.info.log_bytes},
                 {"used_bytes", facts.info.log_used_bytes},
-                {"frames_waiting", facts.report.frames},
-                {"frame_bytes", facts.report.frame_bytes}}},
+                {"frames_waiting", facts.info.replayed_frames},
+                {"frame_bytes", facts.info.replayed_bytes}}},
               {"durable_lsn", facts.info.durable_lsn},
               {"direct_io", facts.info.direct_io != 0},
               {"trackers", trackers}});
 }
 
 void print_text(const StoreFacts& facts) {
-  const bool clean = facts.report.clean != 0;
+  const bool clean = facts.info.was_clean != 0;
   write_line(fmt::format("store     {} ({})", printable(facts.path.path),
                          facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it"));
   write_line(fmt::format("state     {}", clean ? "clean: its last user closed it"
                                                : "not closed by its last user: the next open for writing recovers it"));
-  write_line(fmt::format("openings  {} for writing so far", facts.report.incarnation));
+  write_line(fmt::format("openings  {} for writing so far", facts.info.incarnation));
   write_line(fmt::format("log       {}, {} in use, {} frames waiting ({})", human_bytes(facts.info.log_bytes),
-                         human_bytes(facts.info.log_used_bytes), facts.report.frames,
-                         human_bytes(facts.report.frame_bytes)));
+                         human_bytes(facts.info.log_used_bytes), facts.info.replayed_frames,
+                         human_bytes(facts.info.replayed_bytes)));
   write_line(fmt::format("log I/O   {}", facts.info.direct_io != 0 ? "direct" : "buffered"));
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {

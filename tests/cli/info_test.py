@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""`memlith info` says how a store was left, from a single look at it: closed, or killed with commits in its log.
+
+Usage: info_test.py MEMLITH HELLO_C
+HELLO_C makes a store in the folder that it is given, persists to it and closes it.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MEMLITH, HELLO = sys.argv[1:3]
+
+
+def info(path):
+    done = subprocess.run([MEMLITH, "info", "--json", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+class Info(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="info-test-")
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def test_a_closed_store_is_clean(self):
+        store = self.folder / "store"
+        for opened in 1, 2:
+            subprocess.run([HELLO, str(store)], check=True, stdout=subprocess.DEVNULL)
+            found = info(store)
+            self.assertTrue(found["clean"])
+            self.assertEqual(found["incarnation"], opened)
+            self.assertEqual(found["log"]["frames_waiting"], 0)
+            self.assertEqual(len(found["regions"]), 1)
+        self.assertEqual(info(store), found, "looking has changed something")
+
+    def test_a_killed_one_is_not_and_says_what_waits(self):
+        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--dir", str(self.folder), "--pages", "1", "--region-mib", "1",
+                                  "--log-mib", "64", "--seconds", "600", "--json"], stdout=subprocess.DEVNULL)
+        try:
+            store = self.folder / f"memlith-bench-{bench.pid}" / "store"
+            stat = {"persists": 0}
+            while stat["persists"] < 300:  # the region was filled and the store checkpointed before most of them
+                self.assertIsNone(bench.poll(), "the benchmark has ended")
+                done = subprocess.run([MEMLITH, "stat", "--json", str(store)], capture_output=True, text=True, check=False)
+                stat = json.loads(done.stdout) if done.returncode == 0 else stat
+        finally:
+            bench.kill()
+            bench.wait()
+        for _ in range(2):
+            found = info(store)
+            self.assertFalse(found["clean"])
+            self.assertGreater(found["log"]["frames_waiting"], 0)
+            self.assertGreater(found["log"]["frame_bytes"], 4096)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
