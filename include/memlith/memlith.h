@@ -100,7 +100,8 @@ typedef struct memlith_store_options {
   uint64_t flush_bytes;       /* and with how much in the log waiting the flush comes at once; 0 = 16 MiB */
   uint64_t memory_max_bytes;  /* regions may keep about so much memory of what was stored to them; when persists have
                                  captured half of it, the one that notices gives the memory of clean pages back, after a
-                                 checkpoint. 0 = no limit. Not for explicit regions: see memlith_region_release */
+                                 checkpoint; how that went is memlith_store_info.memory_error. 0 = no limit. Not for
+                                 explicit regions: see memlith_region_release */
 } memlith_store_options;
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
@@ -155,7 +156,8 @@ typedef struct memlith_store_info {
   uint32_t one_file;  /* 1 for memlith_file_open */
   uint32_t direct_io; /* 1: the log bypasses the page cache */
   uint32_t was_clean; /* 1: opening found that the last user had closed it */
-  uint32_t reserved;
+  int32_t memory_error; /* the code with which memory could not be given back when memory_max_bytes asked for it the last
+                           time; 0 if it could. The persist that noticed says nothing of it: it is durable all the same */
   uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
 } memlith_store_info;
 

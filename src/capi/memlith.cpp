@@ -29,6 +29,7 @@ struct memlith_store {
   std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
   std::atomic<std::uint64_t> released_at{0};  // captured bytes when memory was last given back
+  std::atomic<std::int32_t> memory_error{0};  // how that went
 };
 
 namespace {
@@ -245,18 +246,24 @@ void add_tracker(const memlith_region& region, memlith_region_info& info) {
   copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
 }
 
-// What was captured since the last time stands in memory twice, here and at home.
-Status keep_to_memory(memlith_store& store) {
-  const std::uint64_t captured = store.store->counters().captured_bytes.load(std::memory_order_relaxed);
-  std::uint64_t released = store.released_at.load(std::memory_order_relaxed);
-  if (captured - released < store.memory_max_bytes / 2) return kOk;
-  if (!store.released_at.compare_exchange_strong(released, captured, std::memory_order_relaxed)) return kOk;
+Status release_regions(memlith_store& store) {
   const std::lock_guard lock(store.mutex);
   for (const auto& each : store.regions) {
     const Tracker* const tracker = each->region->tracker();
     if (tracker != nullptr && tracker->releases_any_time()) MEMLITH_TRY(each->region->release_clean());
   }
   return kOk;
+}
+
+// What was captured since the last time stands in memory twice, here and at home. The caller's persist is durable, or
+// captured, whatever comes of this; so a failure is no failure of the persist, and shows in the store's info.
+void keep_to_memory(memlith_store& store) {
+  if (store.memory_max_bytes == 0) return;
+  const std::uint64_t captured = store.store->counters().captured_bytes.load(std::memory_order_relaxed);
+  std::uint64_t released = store.released_at.load(std::memory_order_relaxed);
+  if (captured - released < store.memory_max_bytes / 2) return;
+  if (!store.released_at.compare_exchange_strong(released, captured, std::memory_order_relaxed)) return;
+  store.memory_error.store(guarded([&] { return release_regions(store); }), std::memory_order_relaxed);
 }
 
 // An empty list, kept per thread so that persisting allocates nothing once it has grown.
@@ -295,7 +302,8 @@ Status persist(memlith_store& store, std::span<Region* const> regions, std::uint
   const auto took = std::chrono::steady_clock::now() - begin;
   StatsPage& page = *store.store->stats();
   (ticket == nullptr ? page.persists : page.captures).add(static_cast<std::uint64_t>(took.count()));
-  return store.memory_max_bytes == 0 ? kOk : keep_to_memory(store);
+  keep_to_memory(store);
+  return kOk;
 }
 
 memlith_region* find_open(memlith_store& store, ObjectId id) {
@@ -397,6 +405,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.one_file = inner.one_file() ? 1 : 0;
     info.direct_io = log.device().caps().direct ? 1 : 0;
     info.was_clean = inner.was_clean() ? 1 : 0;
+    info.memory_error = store->memory_error.load(std::memory_order_relaxed);
     info.incarnation = store->incarnation;
     return write_info(target, info);
   });

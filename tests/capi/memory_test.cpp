@@ -105,5 +105,40 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+// A persist that is durable says so, although the checkpoint that the budget then asks for fails; that is said elsewhere.
+TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
+  const TempFolder folder;
+  const std::string home = folder / "store/objects/1";
+  constexpr std::uint64_t kBudget = 256 * 1024;
+  {
+    StoreOptions options;
+    options.create = true;
+    options.memory_max_bytes = kBudget;
+    auto store = Store::open(folder / "store", options);
+    ASSERT_TRUE(store.ok()) << store.error().message();
+    auto region = store->region("a", {.create = true, .tracker = GetParam(), .size = kMiB});
+    ASSERT_TRUE(region.ok()) << region.error().message();
+    auto* const words = static_cast<std::uint64_t*>(region->address());
+    words[0] = 1;
+    ASSERT_TRUE(region->persist(Scope::process).ok());
+    EXPECT_EQ(store->info().memory_error, 0);
+    std::filesystem::rename(home, folder / "away");  // mapped as before; a checkpoint does not find it
+    for (std::uint64_t i = 0; i < kBudget / sizeof *words; ++i) words[i] = i + 2;
+    const auto persisted = region->persist(Scope::process);
+    EXPECT_TRUE(persisted.ok()) << persisted.error().message();
+    EXPECT_EQ(memlith_category(store->info().memory_error), MEMLITH_CORRUPT);
+    EXPECT_EQ(store->info().poisoned, 1u);
+    words[0] = 9;
+    EXPECT_FALSE(region->persist(Scope::process).ok());
+  }
+  std::filesystem::rename(folder / "away", home);
+  auto store = Store::open(folder / "store", {});
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto region = store->region("a", {.tracker = GetParam()});
+  ASSERT_TRUE(region.ok()) << region.error().message();
+  const auto* const words = static_cast<const std::uint64_t*>(region->address());
+  for (std::uint64_t i = 0; i < kBudget / sizeof *words; ++i) ASSERT_EQ(words[i], i + 2);
+}
+
 }  // namespace
 }  // namespace memlith::test
