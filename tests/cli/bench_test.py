@@ -183,5 +183,34 @@ class Tail(Bench):
         self.assertIn("--log-mib", done.stderr)
 
 
+class All(Bench):
+    def test_every_section_has_its_tables(self):
+        out, record = self.folder / "figures.md", self.folder / "peers.jsonl"
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "bench_all.py", "--memlith", MEMLITH, "--dir", self.folder, "--out", out,
+                               "--record", record, "--quick"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
+        sections = out.read_text(encoding="utf-8").split("\n## ")
+        self.assertIn("Measured 20", sections[0])
+        self.assertEqual(len(sections), 9)
+        for section in sections[1:]:
+            rows = [line for line in section.splitlines() if line.startswith("|")]
+            self.assertGreaterEqual(len(rows), 4, section)
+            self.assertIn("    ./dev bench ", section)
+        self.check_nothing_left("figures.md", "peers.jsonl")
+
+    def test_a_benchmark_that_fails_does_not_stop_the_others(self):
+        out = self.folder / "figures.md"
+        broken = self.folder / "memlith"
+        broken.write_text(f'#!/bin/sh\ncase $2 in recovery) exec "{MEMLITH}" "$@";; --*|"") exec "{MEMLITH}" "$@";; esac\n'
+                          'echo "memlith: it does not work" >&2; exit 1\n', encoding="utf-8")
+        broken.chmod(0o755)
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "bench_all.py", "--memlith", broken, "--dir", self.folder, "--out", out,
+                               "--quick"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        text = out.read_text(encoding="utf-8")
+        self.assertEqual(text.count("FAILED: memlith: it does not work"), 8)
+        self.assertIn("recovery/write", text)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

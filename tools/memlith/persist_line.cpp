@@ -48,7 +48,11 @@ Limits limits_of(const BenchPersistArguments& arguments) {
   return limits;
 }
 
-Limits alone_limits(std::size_t threads) { return {threads, {kTurnsMin, kAloneNsMin}, kAlonePhases}; }
+Limits alone_limits(const BenchPersistArguments& arguments) {
+  if (arguments.rounds == 0) return {arguments.threads, {kTurnsMin, kAloneNsMin}, kAlonePhases};
+  // Who asks for few rounds wants few of these too.
+  return {arguments.threads, {std::min(arguments.rounds, kTurnsMin), 0}, std::min(arguments.rounds, kAlonePhases)};
+}
 Limits warm_up_limits(std::size_t threads) { return {threads, {kWarmUpTurns, 0}, 1}; }
 
 SideResult result_of(const Side& side) { return {percentiles_of(side.samples_ns), side.rounds_per_second()}; }
@@ -131,7 +135,7 @@ Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments,
   std::array<Side, 1> alone{raw_side(raws)};
   if (MaybeFailure failure = measure(alone, warm_up_limits(arguments.threads))) return *failure;
   alone[0].clear();
-  if (MaybeFailure failure = measure(alone, alone_limits(arguments.threads))) return *failure;
+  if (MaybeFailure failure = measure(alone, alone_limits(arguments))) return *failure;
   line.raw_alone = result_of(alone[0]);
 
   constexpr std::string_view kStoreName = "store";
