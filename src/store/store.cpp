@@ -14,10 +14,7 @@ namespace {
 constexpr ObjectId kDirectory{0};
 constexpr ObjectId kFile{1};
 
-// The flusher looks this often whether there is something to flush, and so many times before it sleeps. Waking it takes longer than
-// all the rest of an asynchronous persist.
 constexpr std::chrono::microseconds kLookEvery{100};
-constexpr int kLooks = 10;
 }  // namespace
 
 Store::~Store() { stop_threads(); }
@@ -407,8 +404,10 @@ void Store::flush_loop() {
   std::unique_lock lock(flush_mutex_);
   const auto wanted = [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); };
   while (!flush_stopping_ && !log_->poisoned()) {
-    // Not asleep yet: nobody has to wake it.
-    for (int look = 0; look < kLooks && !wanted(); ++look) flush_wake_.wait_for(lock, kLookEvery, wanted);
+    // Not asleep yet: nobody has to wake it, which takes longer than all the rest of an asynchronous persist.
+    for (std::uint32_t look = 0; look < options_.flusher_looks && !wanted(); ++look) {
+      flush_wake_.wait_for(lock, kLookEvery, wanted);
+    }
     flush_asleep_ = true;
     flush_wake_.wait(lock, wanted);
     if (!flush_stopping_ && flush_window_.interval_ms > 0) {

@@ -51,6 +51,7 @@ struct StoreOptions {
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
   bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
+  std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, the flusher looks for work before it sleeps
   FlushWindow flush_window;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };

@@ -245,6 +245,7 @@ TEST_F(StoreCrash, GroupCommitLeavesAPrefixOfTheLog) {
     options.log_bytes = 64 * 4096;
     options.log_max_bytes = 64 * 4096;
     options.log.in_flight_max = 2 + round % 2;
+    options.log.pipeline_bytes_min = 0;
     CrashWorld world(options);
     world.volume().before_transfer = [] {
       thread_local Random random(random_identity());

@@ -20,6 +20,8 @@ StoreOptions small_store() {
   options.log.batch_bytes = 4096;
   options.log.stream_chunk_bytes = 4096;
   options.log.window_bytes = 4096;
+  options.log.pipeline_bytes_min = 0;  // batches overlap, however small
+  options.flusher_looks = 1;
   return options;
 }
 
@@ -36,6 +38,7 @@ StoreOptions full_log() {
 StoreOptions background() {
   StoreOptions options = small_store();
   options.manual_checkpoint = false;
+  options.log.pipeline_bytes_min = LogOptions{}.pipeline_bytes_min;
   return options;
 }
 
