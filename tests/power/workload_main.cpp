@@ -2,17 +2,21 @@
 // descriptor, in one line each, what it does (tests/power/rig/oracle.py reads them):
 //   P s n   on opening, stream s was found to hold exactly the state after commit n
 //   S s n   commit n of s has begun: nothing of it was stored before
-//   A s n   commit n was acknowledged
+//   A s n   commit n was acknowledged, and with it those before it that nobody had waited for
 //   F n     opening replayed n frames
 //   X text  the state found is none that a crash may leave; the program ends
 //   E text  something failed that may fail; the program ends
 //   D       the program has done what it was asked to
 // Streams: a (two regions, grows), b (one region, always explicit), f (the file), and c, which creates and removes regions.
 // What stream c has done is told by which regions there are, so its numbers are modulo 4.
+// Commits are synchronous or asynchronous, of the process or of the thread; and there are stores that no commit may bring to the
+// disk: some that are rolled back, and some of a thread beside a persist of another's own.
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -112,11 +116,15 @@ StreamPlan plan_f() { return {'f', {{"file", 1000, 300, 5, 77}}, 50, 400}; }
 // A stream whose regions are open.
 class LiveStream {
  public:
-  LiveStream(StreamPlan plan, std::uint64_t seed) : stream_(std::move(plan), seed) {}
+  LiveStream(StreamPlan plan, std::uint64_t seed, std::uint64_t life)
+      : stream_(std::move(plan), seed),
+        random_(core::Random(seed + life).next() ^ static_cast<std::uint64_t>(stream_.plan().letter)) {}
 
   // Opens the regions and compares them. `known` is what this process knows they hold, or nothing.
   void open(const Store& store, Tracker tracker, std::optional<std::uint64_t> known, Report& report) {
     regions_.clear();
+    // Which the others are is up to the library.
+    knows_threads_ = tracker == Tracker::fault || tracker == Tracker::touched;
     std::vector<std::span<const std::byte>> bytes;
     for (std::size_t i = 0; i < stream_.plan().regions.size(); ++i) {
       const std::string name = stream_.plan().regions[i].name;
@@ -135,16 +143,49 @@ class LiveStream {
     }
     if (const auto difference = stream_.check(bytes, commit_)) report.violation(name() + *difference);
     if (!known) report.line('P', stream_.plan().letter, commit_);
+    acknowledged_ = commit_;
   }
 
-  void commit_once(Report& report) {
+  // One commit, or a few, in one of the ways there are.
+  void commit_some(const Store& store, Report& report) {
+    const std::uint64_t what = random_.below(24);
+    if (what < 3) commit_asynchronously(store, report);
+    if (what == 3) roll_back(report);  // rarely: where home has to be read, it waits for a checkpoint
+    if (what == 4) commit_of_this_thread(report);
+    commit_once(MEMLITH_SCOPE_USUAL, report);
+  }
+
+  // The store was closed in good order, and waited for all.
+  void closed(Report& report) {
+    if (acknowledged_ < commit_) acknowledge(commit_, report);
+  }
+
+  void close() { regions_.clear(); }
+  [[nodiscard]] std::uint64_t commit() const { return commit_; }
+
+ private:
+  // A cell that holds what nobody may ever find.
+  struct Litter {
+    std::byte* cell;
+    std::array<std::byte, kCellBytes> before;
+  };
+
+  [[nodiscard]] std::string name() const { return std::string("stream ") + stream_.plan().letter + ": "; }
+
+  void acknowledge(std::uint64_t commit, Report& report) {
+    report.line('A', stream_.plan().letter, commit);
+    acknowledged_ = commit;
+  }
+
+  // Stores what the next commit is.
+  void store_next(Report& report) {
     const std::uint64_t next = commit_ + 1;
     report.line('S', stream_.plan().letter, next);
-    std::vector<memlith_region*> handles;
+    handles_.clear();
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       const std::uint64_t size = stream_.size_after(i, next);
       if (size > regions_[i].size()) must(report, name() + "grow", regions_[i].grow(size));
-      handles.push_back(regions_[i].handle());
+      handles_.push_back(regions_[i].handle());
     }
     for (const Change& change : stream_.changes(next)) {
       const Region& region = regions_[change.region];
@@ -152,23 +193,94 @@ class LiveStream {
       stream_.fill(Cell(cell, kCellBytes), change, next);
       must(report, name() + "touch", region.touch(cell, kCellBytes));
     }
-    if (const std::int32_t code = memlith_persist(handles.data(), handles.size(), MEMLITH_SCOPE_USUAL);
-        code != MEMLITH_OK) {
-      report_failure(report, name() + "persist", Error(code));
-    }
-    report.line('A', stream_.plan().letter, next);
-    commit_ = next;
   }
 
-  void close() { regions_.clear(); }
-  [[nodiscard]] std::uint64_t commit() const { return commit_; }
+  void persist(std::uint32_t scope, Report& report) {
+    const std::int32_t code = memlith_persist(handles_.data(), handles_.size(), scope);
+    if (code != MEMLITH_OK) report_failure(report, name() + "persist", Error(code));
+    acknowledge(++commit_, report);
+  }
 
- private:
-  [[nodiscard]] std::string name() const { return std::string("stream ") + stream_.plan().letter + ": "; }
+  void commit_once(std::uint32_t scope, Report& report) {
+    store_next(report);
+    persist(scope, report);
+  }
+
+  // Some that are only captured; then, or not, a wait for one of them. A crash may leave any number of those behind it.
+  void commit_asynchronously(const Store& store, Report& report) {
+    const std::uint64_t first = commit_ + 1;
+    std::vector<std::uint64_t> tickets(1 + random_.below(5));
+    for (std::uint64_t& ticket : tickets) {
+      store_next(report);
+      const std::int32_t code = memlith_persist_async(handles_.data(), handles_.size(), MEMLITH_SCOPE_USUAL, &ticket);
+      if (code != MEMLITH_OK) report_failure(report, name() + "persist asynchronously", Error(code));
+      ++commit_;
+    }
+    if (random_.one_in(2)) return;
+    const std::uint64_t waited = random_.below(tickets.size());
+    if (const std::int32_t code = memlith_wait(store.handle(), tickets[waited]); code != MEMLITH_OK) {
+      report_failure(report, name() + "wait", Error(code));
+    }
+    acknowledge(first + waited, report);
+  }
+
+  [[nodiscard]] Litter litter(std::size_t region, std::uint64_t cell, Report& report) {
+    Litter result{static_cast<std::byte*>(regions_[region].address()) + cell * kCellBytes, {}};
+    std::memcpy(result.before.data(), result.cell, kCellBytes);
+    std::memset(result.cell, 0xee, kCellBytes);
+    must(report, name() + "touch", regions_[region].touch(result.cell, kCellBytes));
+    return result;
+  }
+
+  void undo(const std::vector<Litter>& all, Report& report) {
+    const std::int32_t code = memlith_rollback(handles_.data(), handles_.size(), MEMLITH_SCOPE_PROCESS);
+    if (code != MEMLITH_OK) report_failure(report, name() + "roll back", Error(code));
+    for (const Litter& each : all) {
+      if (std::memcmp(each.cell, each.before.data(), kCellBytes) == 0) continue;
+      report.violation(name() + "after a rollback the memory is not what was persisted last");
+    }
+  }
+
+  void roll_back(Report& report) {
+    handles_.clear();
+    for (const Region& region : regions_) handles_.push_back(region.handle());
+    std::vector<Litter> all;
+    std::vector<std::pair<std::size_t, std::uint64_t>> places;
+    for (std::uint64_t left = 1 + random_.below(6); left > 0; --left) {
+      const std::size_t region = random_.below(regions_.size());
+      const std::uint64_t cell = random_.below(regions_[region].size() / kCellBytes);
+      // What was there before is kept once.
+      if (std::find(places.begin(), places.end(), std::pair(region, cell)) != places.end()) continue;
+      places.emplace_back(region, cell);
+      all.push_back(litter(region, cell, report));
+    }
+    undo(all, report);
+  }
+
+  // Another thread has stored to a page of its own; the persist of this thread's stores leaves that out.
+  void commit_of_this_thread(Report& report) {
+    if (!knows_threads_) return;
+    store_next(report);
+    constexpr std::uint64_t kCellsAPage = 4096 / kCellBytes;
+    const std::vector<Change> changes = stream_.changes(commit_ + 1);
+    const std::size_t region = random_.below(regions_.size());
+    const std::uint64_t cell = random_.below(regions_[region].size() / kCellBytes);
+    const bool own_page = std::none_of(changes.begin(), changes.end(), [&](const Change& change) {
+      return change.region == region && change.cell / kCellsAPage == cell / kCellsAPage;
+    });
+    std::vector<Litter> all;
+    if (own_page) std::thread([&] { all.push_back(litter(region, cell, report)); }).join();
+    persist(MEMLITH_SCOPE_THREAD, report);
+    undo(all, report);
+  }
 
   Stream stream_;
+  core::Random random_;
   std::vector<Region> regions_;
-  std::uint64_t commit_ = 0;
+  std::vector<memlith_region*> handles_;
+  bool knows_threads_ = false;
+  std::uint64_t commit_ = 0;        // the last that was captured
+  std::uint64_t acknowledged_ = 0;  // the last that is known to be durable
 };
 
 // Stream c: t0 is created, t1 is created, t0 is removed, t1 is removed, and so on.
@@ -228,9 +340,9 @@ class Life {
       : options_(options),
         report_(report),
         random_(core::Random(options.seed).next() ^ core::Random(options.life + 1).next()),
-        a_(plan_a(), options.seed),
-        b_(plan_b(), options.seed),
-        f_(plan_f(), options.seed) {}
+        a_(plan_a(), options.seed, options.life),
+        b_(plan_b(), options.seed, options.life),
+        f_(plan_f(), options.seed, options.life) {}
 
   void run() {
     for (std::uint64_t round = 0; options_.rounds == 0 || round < options_.rounds; ++round) {
@@ -252,6 +364,7 @@ class Life {
     options.log_max_bytes = 16 << 20;
     options.manual_checkpoint = random_.one_in(3);
     options.in_flight_max = static_cast<std::uint32_t>(1 + random_.below(3));
+    if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
     return options;
   }
   Tracker tracker() {
@@ -273,12 +386,14 @@ class Life {
   void work() {
     const std::uint64_t commits = 1 + random_.below(options_.commits_max);
     std::atomic<int> busy = 3;
-    const auto commit_many = [&](LiveStream& stream) {
-      for (std::uint64_t i = 0; i < commits; ++i) stream.commit_once(report_);
+    const auto commit_many = [&](LiveStream& stream, const Store& store) {
+      const std::uint64_t end = stream.commit() + commits;
+      while (stream.commit() < end) stream.commit_some(store, report_);
       busy.fetch_sub(1);
     };
     std::vector<std::thread> threads;
-    for (LiveStream* stream : {&a_, &b_, &f_}) threads.emplace_back(commit_many, std::ref(*stream));
+    for (LiveStream* stream : {&a_, &b_}) threads.emplace_back(commit_many, std::ref(*stream), std::cref(*store_));
+    threads.emplace_back(commit_many, std::ref(f_), std::cref(*file_));
     while (busy.load() > 0) {
       const std::uint64_t what = random_.below(8);
       if (what < 2) creations_.step(*store_, report_);
@@ -292,7 +407,9 @@ class Life {
   void close_all() {
     for (LiveStream* stream : {&a_, &b_, &f_}) stream->close();
     must(report_, "close the store", store_->close());
+    for (LiveStream* stream : {&a_, &b_}) stream->closed(report_);
     must(report_, "close the file", file_->close());
+    f_.closed(report_);
   }
 
   const Options& options_;

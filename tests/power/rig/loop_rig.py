@@ -7,47 +7,31 @@ next session begins with mounting what is on the image.
 from __future__ import annotations
 
 import os
-import pathlib
 import subprocess
 import time
 
 import mounts
-from common import (PATIENCE_S, SESSION_S, Cut, Deadline, Disk, RigError, Settings, Tally, Unmountable, copy_image,
-                    feed_rest, make_image, need_programs, wait_for)
+from common import (PATIENCE_S, Cut, Deadline, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs,
+                    wait_for)
+from disk_rig import DiskRig, cut_and_count, listen
 from oracle import Lines, Oracle, WorkloadError
 
 NAME = "loop"
 
 
-class LoopRig:
+class LoopRig(DiskRig):
     operations_max = 4000
     deaths_ms_max = 400
 
     def __init__(self, settings: Settings, fs: str) -> None:
-        self.settings = settings
-        self.fs = fs
         need_programs("mount", "umount", "losetup", f"mkfs.{fs}")
         mounts.enter_namespace()
-        folder = settings.work / f"{NAME}-{fs}"
-        self.target = folder / "mnt"
-        self.target.mkdir(parents=True, exist_ok=True)
-        self.image = folder / "disk.img"
-        self.served = folder / "disk"  # the file that FUSE shows
+        super().__init__(NAME, settings, fs)
+        self.target = self.folder / "mnt"
+        self.target.mkdir(exist_ok=True)
+        self.served = self.folder / "disk"  # the file that FUSE shows
         self.served.touch()
-        mounts.check_loop(folder)
-
-    def begin_chain(self) -> None:
-        make_image(self.fs, self.image)
-
-    def keep(self, folder: pathlib.Path) -> bool:
-        copy_image(self.image, folder / "disk.img")
-        return True
-
-    def restore(self, folder: pathlib.Path) -> None:
-        copy_image(folder / "disk.img", self.image)
-
-    def close(self) -> None:
-        self.image.unlink(missing_ok=True)
+        mounts.check_loop(self.folder)
 
     def session(self, cut: Cut, oracle: Oracle, tally: Tally, check_only: bool) -> None:
         """Mounts, recovers, compares, goes on committing until the power goes."""
@@ -69,11 +53,9 @@ class LoopRig:
                 disk.finish()
                 return
             run.kill()
-            result = disk.cut(cut.seed)
+            count = cut_and_count(disk, cut, tally)
             run.bury()
-            tally.cuts += 1
-            tally.kept += result["kept"]
-            tally.dropped += result["dropped"]
+            count()
         except BaseException:
             run.kill()
             disk.discard()
@@ -130,27 +112,9 @@ class _Session:
         self.oracle.begin_life()
         self.process = subprocess.Popen(arguments, pass_fds=(far_end,))
         os.close(far_end)
-        session = Deadline(SESSION_S)
-        deadline = Deadline(PATIENCE_S)
-        while True:
-            if session.left < 0 and not check_only and die_ms == 0:
-                return
-            ready = wait_for([self.disk.fileno(), self.reports], min(deadline.left, 1.0))
-            if not ready and deadline.left > 0:
-                continue
-            if not ready:
-                raise RigError("the workload neither ended nor said anything")
-            if self.disk.fileno() in ready:
-                self.disk.heard()
-            if self.disk.frozen:
-                return
-            if self.reports in ready:
-                data = os.read(self.reports, 65536)
-                deadline = Deadline(PATIENCE_S)
-                for line in self.lines.add(data):
-                    self.oracle.feed(line)
-                if not data:
-                    break
+        if listen(self.disk, self.reports, self.lines, self.oracle, lambda: False,
+                  lambda: not check_only and die_ms == 0):
+            return
         status = self.process.wait(PATIENCE_S)
         if status != (-9 if die_ms > 0 else 0):
             raise WorkloadError(f"the workload ended with status {status}")

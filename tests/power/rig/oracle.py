@@ -1,7 +1,8 @@
 """Holds what is found after a cut against what the workload had reported before it.
 
-The lines are those of workload_main.cpp. Of each stream: last acknowledged <= found <= last started. What was found is
-from then on both: it may not be lost again, and what came after it may not come back.
+The lines are those of workload_main.cpp. Of each stream: last acknowledged <= found <= last started. Several may have
+started that are not acknowledged yet, for commits are asynchronous too; the acknowledgement of one is that of all
+before it. What was found is from then on both: it may not be lost again, and what came after it may not come back.
 """
 from __future__ import annotations
 
@@ -89,10 +90,10 @@ class Oracle:
 
     def _acknowledged(self, stream: str, number: int) -> None:
         number += self.shift if stream == CREATIONS else 0
-        if number != self.started[stream]:
-            raise WorkloadError(f"acknowledged {stream} {number}, but {self.started[stream]} was the last to start")
+        if not self.acknowledged[stream] < number <= self.started[stream]:
+            raise WorkloadError(f"acknowledged {stream} {number}, with {self.bounds()}")
+        self.commits += number - self.acknowledged[stream]
         self.acknowledged[stream] = number
-        self.commits += 1
 
 
 class Lines:

@@ -27,6 +27,17 @@ class OracleTest(unittest.TestCase):
         with self.assertRaises(Violation):
             after("S a 1", "A a 1").feed("P a 0")
 
+    def test_accepts_a_prefix_of_what_was_not_waited_for(self) -> None:
+        started = ["S a 1", "S a 2", "S a 3", "A a 2"]
+        for found in (2, 3):
+            after(*started).feed(f"P a {found}")
+        for found in (1, 4):
+            with self.assertRaises(Violation):
+                after(*started).feed(f"P a {found}")
+        self.assertEqual(after(*started).commits, 2)
+        with self.assertRaises(WorkloadError):
+            after(*started, "A a 1")
+
     def test_notices_a_commit_nobody_started(self) -> None:
         with self.assertRaises(Violation):
             after("S a 1", "A a 1").feed("P a 2")

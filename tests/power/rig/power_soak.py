@@ -30,6 +30,7 @@ FILE_SYSTEMS = ["ext4", "xfs", "btrfs"]
 CHAIN_CUTS = 25
 FAILURES_MAX = 20  # of one rig and file system: each is kept, and more of them tell no more
 SKIPPED = 77
+RECORD = "results.jsonl"  # in the working folder
 SAY_EVERY_S = 20.0
 
 
@@ -163,6 +164,37 @@ class Soak:
                 good = good and tally.lost == tally.errors == 0
         return 0 if good else 1
 
+    def record(self) -> None:
+        """One line a rig and file system, for --table."""
+        if self.options.sabotage:
+            return
+        with (self.settings.work / RECORD).open("a", encoding="utf-8") as file:
+            for tally in self.tallies:
+                if tally.cuts > 0:
+                    file.write(json.dumps({"seed": self.options.seed, "day": time.strftime("%Y-%m-%d", time.gmtime()),
+                                           "kernel": os.uname().release, **tally.as_json()}) + "\n")
+
+    def table(self) -> int:
+        """What was recorded so far, by rig and file system, as docs/testing.md has it."""
+        path = self.settings.work / RECORD
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        columns = ["cuts", "recovered", "in_recovery", "lost", "unmountable", "errors", "kills", "kept", "dropped",
+                   "commits", "frames"]
+        sums: dict[tuple[str, str], dict[str, int]] = {}
+        for line in lines:
+            row = sums.setdefault((line["rig"], line["fs"]), dict.fromkeys(columns, 0))
+            for name in columns:
+                row[name] += line[name]
+        print("| rig | file system | cuts | recovered | in recovery | lost | unmountable | errors | kills between | "
+              "sectors kept | dropped | commits | frames replayed |\n|---|---|" + "---:|" * len(columns))
+        order = [(rig, fs) for rig in RIGS for fs in [*FILE_SYSTEMS, "host"]]
+        for rig, fs in sorted(sums, key=order.index):
+            print(f"| {rig} | {fs} | " + " | ".join(f"{sums[rig, fs][name]:,}" for name in columns) + " |")
+        for what in ("seed", "day", "kernel"):
+            print(f"\n{what}s: " + ", ".join(str(one) for one in sorted({line[what] for line in lines})), end="")
+        print()
+        return 0
+
     def report(self) -> None:
         if self.options.json:
             total = {key: sum(getattr(tally, key) for tally in self.tallies)
@@ -194,6 +226,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sabotage", choices=["no-flush", "lying-disk"], default="",
                         help="a memlith that never flushes, or a disk that does not: succeeds if the loss is noticed")
     parser.add_argument("--replay", type=pathlib.Path, help="recover once more from the image kept in this folder")
+    parser.add_argument("--table", action="store_true", help="print what all runs so far came to, and end")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--or-skip", action="store_true", help=f"exit with {SKIPPED} if this machine cannot run it")
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="where the programs are")
@@ -220,6 +253,8 @@ def main() -> int:
     try:
         if options.replay:
             return soak.replay(options.replay)
+        if options.table:
+            return soak.table()
         soak.say(f"seed {options.seed}")
         soak.run([(rig, fs) for rig in options.rigs
                   for fs in options.file_systems or FILE_SYSTEMS + (["host"] if rig == "kill" else [])
@@ -232,6 +267,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         soak.say("interrupted")
+    soak.record()
     soak.report()
     return soak.verdict()
 

@@ -8,49 +8,34 @@ memlith.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 
-from common import (IMAGE_BYTES, PATIENCE_S, SESSION_S, Cut, Deadline, Disk, RigError, Settings, Tally, Unmountable,
-                    copy_image, feed_rest, make_image, need_programs, wait_for)
+from common import IMAGE_BYTES, Cut, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs
+from disk_rig import DiskRig, cut_and_count, listen
 from machine import Machine
 from oracle import Lines, Oracle, WorkloadError
 
 NAME = "vm"
 
 
-class VmRig:
+class VmRig(DiskRig):
     operations_max = 1500
     deaths_ms_max = 3000
 
     def __init__(self, settings: Settings, fs: str) -> None:
-        self.settings = settings
-        self.fs = fs
         need_programs(f"mkfs.{fs}")
-        folder = settings.work / f"{NAME}-{fs}"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.image = folder / "disk.img"
+        super().__init__(NAME, settings, fs)
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="power-"))  # a socket's name must be short
         self.nbd = self.sockets / "nbd"
         with self.image.open("wb") as file:
             file.truncate(IMAGE_BYTES)
         self.machine = _machine(self)
 
-    def begin_chain(self) -> None:
-        make_image(self.fs, self.image)
-
-    def keep(self, folder: pathlib.Path) -> bool:
-        copy_image(self.image, folder / "disk.img")
-        return True
-
-    def restore(self, folder: pathlib.Path) -> None:
-        copy_image(folder / "disk.img", self.image)
-
     def close(self) -> None:
-        self.image.unlink(missing_ok=True)
+        super().close()
         shutil.rmtree(self.sockets, ignore_errors=True)
 
     def disk(self) -> Disk:
@@ -72,10 +57,7 @@ class VmRig:
                 disk.finish()
                 return
             life.last_words()
-            result = disk.cut(cut.seed)
-            tally.cuts += 1
-            tally.kept += result["kept"]
-            tally.dropped += result["dropped"]
+            cut_and_count(disk, cut, tally)()
         except BaseException:
             disk.discard()
             raise
@@ -123,25 +105,9 @@ class _Session:
 
     def listen(self, check_only: bool) -> None:
         """Returns when the power has gone or is to go, or the check is through."""
-        session = Deadline(SESSION_S)
-        deadline = Deadline(PATIENCE_S)
-        while not self.disk.frozen and not (check_only and self.oracle.done):
-            if session.left < 0 and self.lives > 0 and not check_only:
-                return
-            ready = wait_for([self.disk.fileno(), self.reports.fileno()], min(deadline.left, 1.0))
-            if not ready and deadline.left > 0:
-                continue
-            if not ready:
-                raise RigError(f"the machine neither ended nor lost power; its last report: "
-                               f"{self.oracle.history[-1]}")
-            if self.disk.fileno() in ready:
-                self.disk.heard()
-            elif data := os.read(self.reports.fileno(), 65536):
-                deadline = Deadline(PATIENCE_S)
-                for line in self.lines.add(data):
-                    self.feed(line)
-            else:
-                raise RigError("the machine ended by itself")
+        if not listen(self.disk, self.reports.fileno(), self.lines, self, lambda: check_only and self.oracle.done,
+                      lambda: self.lives > 0 and not check_only):
+            raise RigError(f"the machine ended by itself; its last report: {self.oracle.history[-1]}")
 
     def end(self) -> None:
         self.machine.kill()
