@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::uint64_t kSlotBytesMax = 1 * kGiB;
 constexpr std::uint64_t kSlotCountMax = 1u << 20;
-constexpr std::uint64_t kZeroBytes = 2 * kMiB;  // large enough for huge pages
+constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // more are not to be had by opening
+constexpr std::uint64_t kZeroBytes = 2 * kMiB;         // large enough for huge pages
+constexpr std::uint64_t kProbeBytes = 64 * kKiB;       // of a slot that looks as if it was never used
 
 // Zeros really written, so that a later flush has no metadata of the file system to move.
 Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end) {
@@ -39,7 +41,8 @@ Verdict judge(const Superblock& copy) {
                     copy.slot_count >= 2 && copy.slot_count <= kSlotCountMax && copy.log_id != 0 &&
                     copy.tail_lsn % copy.block_bytes == 0 && copy.tail_lsn < (1ull << 62) &&
                     copy.head_lsn % copy.block_bytes == 0 && copy.head_lsn < (1ull << 62) && copy.clean <= 1 &&
-                    (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) && copy.client_bytes <= kClientBytes;
+                    (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) && copy.client_bytes <= kClientBytes &&
+                    copy.incarnation < kIncarnationMax;
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
@@ -168,6 +171,8 @@ Status Log::read_slots() {
     SlotHeader header;
     std::memcpy(&header, block.data(), sizeof header);
     if (header.magic != kSlotMagic || header.checksum != header_checksum(header, log_id_)) continue;
+    if (header.incarnation >= kIncarnationMax) continue;
+    incarnation_seen_ = std::max(incarnation_seen_, header.incarnation);
     if (header.segment < tail_segment) continue;
     const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
@@ -192,6 +197,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
+      if (frame->incarnation < kIncarnationMax) incarnation_seen_ = std::max(incarnation_seen_, frame->incarnation);
       MEMLITH_TRY(visit(*frame));
     }
     end = reader.position();
@@ -216,9 +222,10 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
     SlotHeader claim;
     std::memcpy(&claim, buffer.data(), sizeof claim);
     if (claim.magic == 0) {
-      // Never used, if its first block is empty as well: zeros on their way to new slots may have met this header instead.
-      MEMLITH_TRY(device_.read(slot_offset + block_bytes, buffer.span().first(block_bytes)));
-      const auto bytes = buffer.span().first(block_bytes);
+      // Never used, if what follows is empty as well: zeros on their way to new slots may have met this header instead, and more
+      // than the header. (Not all of the slot is read: a large log that is hardly used would take long to open.)
+      const auto bytes = buffer.span().first(std::min(kProbeBytes, geometry_.segment_bytes()));
+      MEMLITH_TRY(device_.read(slot_offset + block_bytes, bytes));
       if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) continue;
     }
     std::uint64_t skip = 0;
@@ -253,6 +260,9 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
   begun_lsn_ = recovered_.lsn;
   superblock_.begun_lsn = begun_lsn_.value;
+  // Later than all there are. If the newest superblock rotted away, the other one does not know of the last opening, whose slots
+  // and frames must not be taken for this one's. [log/forgotten_incarnation]
+  superblock_.incarnation = std::max(superblock_.incarnation, incarnation_seen_);
   incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
   {

@@ -262,6 +262,7 @@ class Log {
   bool found_clean_ = false;             // constant after open()
   std::uint64_t log_id_ = 0;             // constant after open()
   std::uint64_t incarnation_ = 0;        // constant after start()
+  std::uint64_t incarnation_seen_ = 0;   // the latest of slots and frames; constant after recover()
   Lsn begun_lsn_;                        // likewise
   LogPosition recovered_;                // constant after recover()
   std::function<Status()> relieve_;
