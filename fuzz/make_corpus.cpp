@@ -1,41 +1,40 @@
-// make_corpus FOLDER: writes the seeds of fuzz_store_open: small real stores, clean and crashed, of both kinds.
+// make_corpus FOLDER: writes the seeds of the fuzzers, each into the folder of its fuzzer's name: real stores and logs, clean and
+// crashed, as they are and with the options that put checksums right.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "image.hpp"
-#include "store/store.hpp"
+#include "small_log.hpp"
+#include "small_store.hpp"
 
 using namespace memlith::core;
+using namespace memlith::fuzz;
 
 namespace {
 
-StoreOptions small_options(bool one_file) {
-  StoreOptions options;
-  options.kind = one_file ? StoreKind::one_file : StoreKind::folder;
-  options.file_name = "data";
-  options.create = true;
-  options.manual_checkpoint = true;
-  options.slot_bytes = 4096;
-  options.log_bytes = 2 * 4096;
-  options.log.batch_bytes = 4096;
-  options.log.stream_chunk_bytes = 4096;
-  options.log.window_bytes = 4096;
-  return options;
+std::filesystem::path g_folder;
+
+void write(const std::string& fuzzer, const std::string& name, std::span<const std::byte> bytes) {
+  std::filesystem::create_directories(g_folder / fuzzer);
+  std::ofstream out(g_folder / fuzzer / name, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) {
+    std::fprintf(stderr, "make_corpus: cannot write %s\n", (g_folder / fuzzer / name).c_str());
+    std::exit(1);
+  }
 }
 
-Status fill(SimVolume& volume, bool one_file, bool close) {
-  MEMLITH_TRY_ASSIGN(auto store, Store::open(volume, small_options(one_file)));
-  MEMLITH_TRY_ASSIGN(const ObjectInfo info, store->create(one_file ? "file" : "region", 4096, 0x550000000000, 4096));
-  for (std::uint64_t i = 0; i < 3; ++i) {
-    const Extent extent{info.id, i * 700, 300};
-    MEMLITH_TRY_ASSIGN(FrameWriter writer, store->begin_commit({&extent, 1}, {}));
-    const std::vector<std::byte> bytes(extent.bytes, static_cast<std::byte>(i + 1));
-    writer.put(bytes.data(), bytes.size());
-    MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-    MEMLITH_TRY(store->sync(end));
+// The options' byte, then these bytes.
+void write_with_options(const std::string& fuzzer, const std::string& name, unsigned options_max,
+                        std::span<const std::byte> rest) {
+  for (unsigned options = 0; options <= options_max; ++options) {
+    std::vector<std::byte> bytes{static_cast<std::byte>(options)};
+    bytes.insert(bytes.end(), rest.begin(), rest.end());
+    write(fuzzer, name + "_" + std::to_string(options), bytes);
   }
-  return close ? store->close() : kOk;
 }
 
 }  // namespace
@@ -45,19 +44,27 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: make_corpus FOLDER\n");
     return 1;
   }
-  for (unsigned options = 0; options < 8; ++options) {
-    for (const bool close : {false, true}) {
+  g_folder = argv[1];
+  for (const bool clean : {false, true}) {
+    const std::string word = clean ? "clean" : "crashed";
+    for (unsigned options = 0; options < 8; ++options) {
       const bool one_file = (options & 1) != 0;
-      SimVolume volume;
-      if (!fill(volume, one_file, close).ok()) {
-        std::fprintf(stderr, "make_corpus: %s\n", std::string(last_error_text()).c_str());
-        return 1;
-      }
-      const auto bytes = memlith::fuzz::serialize(volume.image(), static_cast<std::byte>(options), one_file);
-      std::ofstream out(std::string(argv[1]) + "/store_" + std::to_string(options) + (close ? "_clean" : "_crashed"),
-                        std::ios::binary);
-      out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      const SimImage image = small_store_image(1, clean, one_file);
+      write("store_open", word + "_" + std::to_string(options),
+            serialize(image, static_cast<std::byte>(options), one_file));
     }
+    for (const std::size_t objects : {0u, 1u, 3u}) {
+      // The identity is random, so without mended checksums a directory belongs to no other store.
+      const SimImage image = small_store_image(objects, clean);
+      const auto& directory = *image.files.at("objects/0");
+      write_with_options("directory", word + "_" + std::to_string(objects), 3,
+                         std::span(directory).first(256 * (objects + 2)));
+    }
+    const std::vector<std::byte> log = *small_log_image(clean).files.at("log");
+    std::vector<std::byte> superblocks(log.begin(), log.begin() + 512);
+    superblocks.insert(superblocks.end(), log.begin() + 4096, log.begin() + 4096 + 512);
+    write_with_options("superblock", word, 3, superblocks);
+    write_with_options("log_frames", word, 3, std::span(log).subspan(kSlotsOffset));
   }
   return 0;
 }

@@ -5,21 +5,13 @@
 #include <cstdint>
 
 #include "image.hpp"
-#include "log/geometry.hpp"
+#include "mend.hpp"
 #include "store/store.hpp"
 
 using namespace memlith::core;
+using namespace memlith::fuzz;
 
 namespace {
-
-template <class Header>
-void mend(std::vector<std::byte>& bytes, std::uint64_t offset, std::uint64_t seed) {
-  if (bytes.size() < sizeof(Header) || offset > bytes.size() - sizeof(Header)) return;
-  Header header;
-  std::memcpy(&header, bytes.data() + offset, sizeof header);
-  header.checksum = header_checksum(header, seed);
-  std::memcpy(bytes.data() + offset, &header, sizeof header);
-}
 
 // Puts the checksums of the superblocks, slots, frames and directory right, without touching what they cover.
 void mend_log(std::vector<std::byte>& log, std::uint64_t& log_id) {
@@ -33,18 +25,8 @@ void mend_log(std::vector<std::byte>& log, std::uint64_t& log_id) {
     std::uint32_t magic = 0;
     std::memcpy(&magic, log.data() + at, sizeof magic);
     if (magic == kSlotMagic) mend<SlotHeader>(log, at, log_id);
-    if (magic != kFrameMagic) continue;
-    FrameHeader header;
-    std::memcpy(&header, log.data() + at, sizeof header);
-    const std::uint64_t rest = log.size() - at;
     const LogGeometry geometry{superblock.block_bytes == 4096 ? 4096u : 512u, superblock.slot_bytes};
-    if (header.payload_bytes <= rest && geometry.frame_bytes(header.payload_bytes) <= rest) {
-      const FrameTrailer trailer{
-          checksum({log.data() + at + sizeof header, header.payload_bytes}, payload_seed(log_id, Lsn{header.lsn}))};
-      const std::uint64_t frame_end = at + geometry.frame_bytes(header.payload_bytes);
-      std::memcpy(log.data() + frame_end - sizeof trailer, &trailer, sizeof trailer);
-    }
-    mend<FrameHeader>(log, at, log_id);
+    if (magic == kFrameMagic) (void)mend_frame(log, at, geometry, log_id);
   }
 }
 
@@ -58,11 +40,7 @@ SimImage mended(const SimImage& image, bool one_file) {
   result.files[log->first] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   if (const auto directory = image.files.find("objects/0"); directory != image.files.end()) {
     auto entries = *directory->second;
-    mend<DirectoryHeader>(entries, 0, log_id);
-    for (std::uint64_t at = kDirectoryEntryBytes; at + kDirectoryEntryBytes <= entries.size();
-         at += kDirectoryEntryBytes) {
-      if (entries[at] != std::byte{0}) mend<DirectoryEntry>(entries, at, log_id);
-    }
+    mend_directory(entries, log_id);
     result.files["objects/0"] = std::make_shared<const std::vector<std::byte>>(std::move(entries));
   }
   return result;
