@@ -4,7 +4,7 @@ that repeats it.
 
     ./dev bench all [--out FILE.md] [--plot FILE.png] [--seconds N] [--quick]
 
-Takes about ten minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message where its table
+Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message where its table
 would be, the others go on, and the exit code is 1.
 """
 import argparse
