@@ -153,11 +153,11 @@ typedef struct memlith_store_info {
   uint64_t replayed_bytes;
   uint32_t read_only;
   uint32_t poisoned;
-  uint32_t one_file;  /* 1 for memlith_file_open */
-  uint32_t direct_io; /* 1: the log bypasses the page cache */
-  uint32_t was_clean; /* 1: opening found that the last user had closed it */
-  int32_t memory_error; /* the code with which memory could not be given back when memory_max_bytes asked for it the last
-                           time; 0 if it could. The persist that noticed says nothing of it: it is durable all the same */
+  uint32_t one_file;    /* 1 for memlith_file_open */
+  uint32_t direct_io;   /* 1: the log bypasses the page cache */
+  uint32_t was_clean;   /* 1: opening found that the last user had closed it */
+  int32_t memory_error; /* 0, or the code with which memory could not be given back when memory_max_bytes last
+                           asked for it; the persist that noticed was durable all the same, and says so */
   uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
 } memlith_store_info;
 
