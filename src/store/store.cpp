@@ -65,19 +65,22 @@ Status Store::close() {
   if (read_only()) return kOk;
   MEMLITH_TRY(log_->sync(log_->head()));
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
-  if (one_file()) {
-    MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
-    MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-    if (size != home_file_record_.size_bytes) {  // grown, and never persisted
-      MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
-      if (!MEMLITH_MUTANT(truncate_not_flushed_by_close)) MEMLITH_TRY(file->flush());
-    }
-  }
+  MEMLITH_TRY(cut_home_to_size());
   MEMLITH_TRY(log_->close(client_bytes()));
   stats_.reset();
   (void)volume_.remove(stats_name(options_.kind, options_.file_name));  // tells of an open store; no harm if it stays
   lock_ = nullptr;
   return kOk;
+}
+
+Status Store::cut_home_to_size() {
+  if (!one_file()) return kOk;
+  const std::lock_guard lock(checkpoint_mutex_);
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  if (size == home_file_record_.size_bytes) return kOk;  // else grown, and never persisted
+  MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+  return MEMLITH_MUTANT(truncate_not_flushed_by_close) ? kOk : file->flush();
 }
 
 // ---- statistics --------------------------------------------------------------------------------------------------

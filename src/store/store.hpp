@@ -129,6 +129,9 @@ class Store {
 
   // Writes everything that is durable home.
   Status checkpoint();
+  // One-file stores: the file becomes as long as the last checkpoint has it, durably, which undoes growth that no commit made
+  // part of the object. Nobody may look at those bytes any more.
+  Status cut_home_to_size();
   // Everything before it is home.
   [[nodiscard]] Lsn home_lsn() const { return log_->tail().lsn; }
 

@@ -1,0 +1,28 @@
+// The functions of the host's SQLite that the plugin calls. Part of the SQLite plugin.
+//
+// The plugin is not linked to a SQLite: a program may have one of its own in it, and a VFS registered with another copy
+// would do nothing. A loaded extension gets its host's functions handed over; LD_PRELOAD and memlith_sqlite_register() look
+// them up among what the process has loaded; tests name those that they are linked to.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstddef>
+
+namespace memlith::sqlite {
+
+struct Api {
+  sqlite3_vfs* (*vfs_find)(const char*) = nullptr;
+  int (*vfs_register)(sqlite3_vfs*, int) = nullptr;
+  int (*vfs_unregister)(sqlite3_vfs*) = nullptr;
+  const char* (*uri_parameter)(const char*, const char*) = nullptr;
+  char* (*mprintf)(const char*, ...) = nullptr;
+  void (*log)(int, const char*, ...) = nullptr;
+
+  [[nodiscard]] bool complete() const {
+    return vfs_find != nullptr && vfs_register != nullptr && vfs_unregister != nullptr && uri_parameter != nullptr &&
+           mprintf != nullptr && log != nullptr;
+  }
+};
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,357 @@
+// What memory holds, commits of rollback journals, and locks. Opening and closing are in database_open.cpp, WAL in wal.cpp.
+#include "database.hpp"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "difference.hpp"
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::Extent;
+using core::fail;
+using core::FrameWriter;
+using core::kMiB;
+using core::kOk;
+using core::kPageBytes;
+using core::Lsn;
+using core::ObjectId;
+using core::round_up;
+using core::SizeChange;
+using core::Status;
+
+namespace {
+constexpr ObjectId kFile{1};
+constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
+constexpr std::size_t kSpareTwinsMax = 1024;
+constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no words
+}  // namespace
+
+#ifdef MEMLITH_SQLITE_SABOTAGE
+Sabotage sabotage;
+#endif
+
+// ---- the file ----------------------------------------------------------------------------------------------------
+
+std::uint64_t Database::read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
+  const std::uint64_t end = size();
+  const std::uint64_t got = offset < end ? std::min(bytes, end - offset) : 0;
+  if (got > 0) image_->read(offset, target, got);
+  std::memset(static_cast<std::byte*>(target) + got, 0, bytes - got);
+  return got;
+}
+
+const std::byte* Database::fetch(std::uint64_t offset, std::uint64_t bytes) const {
+  return offset + bytes <= size() ? image_->find(offset, bytes) : nullptr;
+}
+
+Status Database::write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
+  if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
+  const std::uint64_t now = size();
+  const std::uint64_t end = offset + bytes;
+  if (end > now) {
+    MEMLITH_TRY(reserve(end));
+    if (offset > now) MEMLITH_TRY(zero_between(now, offset));
+  }
+  MEMLITH_TRY(keep(offset, bytes));
+  image_->write(offset, source, bytes);
+  if (end > now) size_.store(end, std::memory_order_release);
+  if (MEMLITH_SABOTAGED(persist_each_write)) return commit();
+  return kOk;
+}
+
+Status Database::truncate(std::uint64_t bytes) {
+  if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
+  const std::uint64_t now = size();
+  if (bytes > now) {
+    MEMLITH_TRY(reserve(bytes));
+    MEMLITH_TRY(zero_between(now, bytes));
+  } else {
+    stale_end_ = std::max(stale_end_, now);
+  }
+  size_.store(bytes, std::memory_order_release);
+  return kOk;
+}
+
+// Where the size had been larger before, and only there, memory holds old bytes instead of zeros.
+Status Database::zero_between(std::uint64_t begin, std::uint64_t end) {
+  end = std::min(end, stale_end_);
+  if (begin >= end) return kOk;
+  MEMLITH_TRY(keep(begin, end - begin));
+  image_->zero(begin, end - begin);
+  return kOk;
+}
+
+// Makes the home file and the mapping long enough, some way ahead, because each growth costs flushes.
+Status Database::reserve(std::uint64_t bytes) {
+  if (bytes <= reserved_.load(std::memory_order_acquire)) return kOk;
+  const std::lock_guard lock(growth_mutex_);
+  if (bytes <= reserved_.load(std::memory_order_relaxed)) return kOk;
+  // ORDER mark-before-growth: a file that plain SQLite may open has the length that SQLite gave it. [sqlite/crash]
+  MEMLITH_TRY(mark());
+  const std::uint64_t ahead =
+      std::clamp(bytes / 8, options_.growth_bytes_min, std::max(kGrowthBytesMax, options_.growth_bytes_min));
+  std::uint64_t wanted = round_up(bytes + ahead, kPageBytes);
+  Status status = store_->reserve_home(kFile, wanted);
+  if (status.category == Errc::no_space) {
+    wanted = round_up(bytes, kPageBytes);
+    status = store_->reserve_home(kFile, wanted);
+  }
+  MEMLITH_TRY(status);
+  MEMLITH_TRY(image_->cover(wanted));
+  reserved_.store(wanted, std::memory_order_release);
+  return kOk;
+}
+
+// ---- rollback ------------------------------------------------------------------------------------------------------
+
+// Copies what is about to be overwritten, once a transaction. A WAL checkpoint stores what is committed already.
+Status Database::keep(std::uint64_t offset, std::uint64_t bytes) {
+  if (in_wal()) return kOk;
+  const std::uint64_t end = std::min(offset + bytes, committed_.load(std::memory_order_relaxed));
+  for (std::uint64_t unit = offset / kUnitBytes; unit * kUnitBytes < end; ++unit) {
+    auto& twin = twins_[unit];
+    if (twin != nullptr) continue;
+    if (spare_twins_.empty()) {
+      twin = std::make_unique_for_overwrite<std::byte[]>(kUnitBytes);
+    } else {
+      twin = std::move(spare_twins_.back());
+      spare_twins_.pop_back();
+    }
+    image_->read(unit * kUnitBytes, twin.get(), kUnitBytes);
+  }
+  return kOk;
+}
+
+void Database::forget_twins() {
+  for (auto& [unit, twin] : twins_) {
+    if (spare_twins_.size() < kSpareTwinsMax) spare_twins_.push_back(std::move(twin));
+  }
+  twins_.clear();
+}
+
+void Database::roll_back() {
+  for (const auto& [unit, twin] : twins_) image_->write(unit * kUnitBytes, twin.get(), kUnitBytes);
+  forget_twins();
+  stale_end_ = std::max(stale_end_, size());
+  size_.store(committed_.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+// ---- commit --------------------------------------------------------------------------------------------------------
+
+// The first bytes are the mark's as long as the database is open.
+void Database::add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source) {
+  if (offset < kMarkBytes && !MEMLITH_SABOTAGED(skip_mark)) {
+    const std::uint64_t skip = std::min(bytes, kMarkBytes - offset);
+    offset += skip;
+    source += skip;
+    bytes -= skip;
+  }
+  if (bytes > 0) pieces_.push_back({{kFile, offset, bytes}, source});
+}
+
+void Database::add_image(std::uint64_t begin, std::uint64_t end) {
+  image_->for_each_piece(begin, end - begin, [this](const std::byte* at, std::uint64_t offset, std::uint64_t bytes) {
+    add_piece(offset, bytes, at);
+  });
+}
+
+void Database::add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after,
+                              std::uint64_t bytes) {
+  for_each_difference(before, after, bytes, [&](std::uint64_t begin, std::uint64_t count) {
+    add_piece(offset + begin, count, after + begin);
+  });
+}
+
+// An empty database has no bytes of its own, but the mark has to be somewhere.
+std::uint64_t Database::stored_size(std::uint64_t logical) const {
+  return logical == 0 && marked_ ? kMarkBytes : logical;
+}
+
+Status Database::commit() {
+  if (in_wal() || read_only_) return kOk;
+  const std::uint64_t now = size();
+  const std::uint64_t before = committed_.load(std::memory_order_relaxed);
+  if (twins_.empty() && now == before) return kOk;
+  pieces_.clear();
+  units_.clear();
+  for (const auto& [unit, twin] : twins_) units_.push_back(unit);
+  std::sort(units_.begin(), units_.end());
+  const std::uint64_t kept_end = std::min(now, before);
+  for (const std::uint64_t unit : units_) {
+    const std::uint64_t begin = unit * kUnitBytes;
+    const std::uint64_t end = std::min(begin + kUnitBytes, kept_end);
+    if (begin < end) add_difference(begin, twins_[unit].get(), image_->find(begin, kUnitBytes), end - begin);
+  }
+  // What lies beyond the committed size at home may be anything, so all of the new part is logged.
+  if (now > before) add_image(before, now);
+  captured_bytes_ += units_.size() * kUnitBytes + (now > before ? now - before : 0);
+  // A rollback that SQLite did by storing the old pages again leaves nothing to do, even where nothing can be done any more.
+  if (!pieces_.empty() || now != before) MEMLITH_TRY(commit_pieces(now));
+  forget_twins();
+  return keep_to_memory();
+}
+
+Status Database::commit_pieces(std::uint64_t new_size) {
+  const auto begin_time = std::chrono::steady_clock::now();
+  // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
+  // [sqlite/crash]
+  MEMLITH_TRY(mark());
+  extents_.clear();
+  for (const Piece& piece : pieces_) extents_.push_back(piece.extent);
+  const SizeChange change{kFile, stored_size(new_size)};
+  const bool resized = change.size_bytes != stored_;
+  const bool wait = durability() == Durability::full;
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents_, {&change, resized ? 1u : 0u}, wait));
+  for (const Piece& piece : pieces_) writer.put(piece.source, piece.extent.bytes);
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  store_->finished(end);
+  last_lsn_.store(end.value, std::memory_order_relaxed);
+  if (MEMLITH_SABOTAGED(skip_persist)) {
+    // The planted mistake: nobody waits, nobody flushes.
+  } else if (wait) {
+    MEMLITH_TRY(store_->sync(end));
+  } else {
+    store_->flush_soon(end);
+  }
+  stored_ = change.size_bytes;
+  committed_.store(new_size, std::memory_order_relaxed);
+  const auto took = std::chrono::steady_clock::now() - begin_time;
+  if (core::StatsPage* const page = store_->stats(); page != nullptr) {
+    (wait ? page->persists : page->captures).add(static_cast<std::uint64_t>(took.count()));
+  }
+  return kOk;
+}
+
+// One extent, durable on ok.
+Status Database::commit_directly(const Extent* extent, const std::byte* bytes, const std::uint64_t* new_stored_size) {
+  const SizeChange change{kFile, new_stored_size != nullptr ? *new_stored_size : 0};
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit({extent, extent != nullptr ? 1u : 0u},
+                                                              {&change, new_stored_size != nullptr ? 1u : 0u}, true));
+  if (extent != nullptr) writer.put(bytes, extent->bytes);
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  store_->finished(end);
+  MEMLITH_TRY(store_->sync(end));
+  if (new_stored_size != nullptr) stored_ = *new_stored_size;
+  return kOk;
+}
+
+Status Database::persist() {
+  if (store_ == nullptr || read_only_) return kOk;
+  MEMLITH_TRY(store_->check_process());
+  return store_->sync(Lsn{last_lsn_.load(std::memory_order_relaxed)});
+}
+
+// Called when memory shows nothing but what was committed.
+Status Database::keep_to_memory() {
+  if (options_.memory_max_bytes == 0 || captured_bytes_ < options_.memory_max_bytes / 2) return kOk;
+  captured_bytes_ = 0;
+  MEMLITH_TRY(persist());
+  MEMLITH_TRY(store_->checkpoint());
+  return image_->release();
+}
+
+// ---- locks ---------------------------------------------------------------------------------------------------------
+
+Status Database::begin_writing() {
+  if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
+  if (host_exclusive_ || host_lock_ == nullptr) return kOk;
+  MEMLITH_TRY(host_lock_->make_exclusive());
+  host_exclusive_ = true;
+  return kOk;
+}
+
+Status Database::lock(Holder& holder, int level) {
+  const std::lock_guard guard(lock_mutex_);
+  if (holder.level >= level) return kOk;
+  const auto others = [&holder](const Holder* who) { return who != nullptr && who != &holder; };
+  if (holder.level == SQLITE_LOCK_NONE) {
+    if (pending_ != nullptr) return kBusyHere;
+    ++shared_;
+    holder.level = SQLITE_LOCK_SHARED;
+  }
+  if (level == SQLITE_LOCK_SHARED) return kOk;
+  if (others(writer_) || others(pending_)) return kBusyHere;
+  MEMLITH_TRY(begin_writing());
+  writer_ = &holder;
+  holder.level = std::max(holder.level, SQLITE_LOCK_RESERVED);
+  if (level == SQLITE_LOCK_RESERVED) return kOk;
+  // From here on nobody new may read; whoever reads already goes on.
+  pending_ = &holder;
+  holder.level = SQLITE_LOCK_PENDING;
+  if (shared_ > 1) return kBusyHere;
+  holder.level = SQLITE_LOCK_EXCLUSIVE;
+  return kOk;
+}
+
+void Database::unlock(Holder& holder, int level) {
+  // journal_mode=OFF has nothing to roll back with: what it spilled and did not commit is undone here.
+  const bool wrote = holder.level == SQLITE_LOCK_EXCLUSIVE && level <= SQLITE_LOCK_SHARED && !in_wal();
+  if (wrote && (!twins_.empty() || size() != committed_.load(std::memory_order_relaxed))) roll_back();
+  const std::lock_guard guard(lock_mutex_);
+  if (holder.level <= level) return;
+  if (writer_ == &holder) writer_ = nullptr;
+  if (pending_ == &holder) pending_ = nullptr;
+  if (level == SQLITE_LOCK_NONE) --shared_;
+  holder.level = level;
+}
+
+bool Database::reserved() const {
+  const std::lock_guard guard(lock_mutex_);
+  return writer_ != nullptr;
+}
+
+Status Database::lock_index(Holder& holder, int first, int count, int flags) {
+  constexpr int kWriteLock = 0;
+  if ((flags & SQLITE_SHM_UNLOCK) != 0) {
+    index_.unlock(holder.index_locks, first, count);
+    return kOk;
+  }
+  const bool exclusive = (flags & SQLITE_SHM_EXCLUSIVE) != 0;
+  if (!index_.lock(holder.index_locks, first, count, exclusive)) return kBusyHere;
+  if (!exclusive || first != kWriteLock || read_only_) return kOk;
+  const Status status = [this] {
+    const std::lock_guard guard(lock_mutex_);
+    return begin_writing();
+  }();
+  if (!status.ok()) index_.unlock(holder.index_locks, first, count);
+  return status;
+}
+
+// ---- state ---------------------------------------------------------------------------------------------------------
+
+bool Database::same_file() const {
+  const auto now = world_.identity_of(path_);
+  return now.ok() && *now == identity_;
+}
+
+std::string Database::describe() const {
+  std::string text =
+      fmt::format("database={} size_bytes={} read_only={} durability={} journal={}", path_, size(), read_only_ ? 1 : 0,
+                  durability() == Durability::full ? "full" : "weak", in_wal() ? "wal" : "rollback");
+  if (store_ == nullptr || read_only_) return text;
+  store_->publish_stats();
+  const core::StatsPage& page = *store_->stats();
+  const auto value = [](const core::Counter& counter) { return counter.load(std::memory_order_relaxed); };
+  text += fmt::format(
+      " commits={} commit_p50_ns={} commit_p99_ns={} commit_max_ns={} weak_commits={} changed_bytes={} "
+      "log_written_bytes={} "
+      "log_bytes={} log_used_bytes={} checkpoints={} home_written_bytes={} replayed_commits={} "
+      "not_yet_durable_bytes={} "
+      "failed={}",
+      page.persists.count(), page.persists.percentile_ns(0.5), page.persists.percentile_ns(0.99),
+      page.persists.percentile_ns(1), page.captures.count(), value(page.captured_bytes), value(page.logged_bytes),
+      value(page.log_bytes), value(page.log_used_bytes), value(page.checkpoints), value(page.home_bytes),
+      store_->counters().replayed_frames,
+      std::max(last_lsn_.load(std::memory_order_relaxed), value(page.durable_lsn)) - value(page.durable_lsn),
+      value(page.poisoned));
+  return text;
+}
+
+}  // namespace memlith::sqlite

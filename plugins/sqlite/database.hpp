@@ -1,0 +1,226 @@
+// One database that is open in this process, shared by all its connections. Part of the SQLite plugin; docs/sqlite.md.
+//
+// The database file is the home of a one-file store; its log is FILE.memlith. Memory (Image) is what connections read and
+// write; a commit is one frame of the bytes that differ from what was committed last.
+//
+// INVARIANT: the first 16 bytes at home tell who may believe the file. "SQLite format 3" there: the file is complete by
+// itself, and whatever log lies beside it is of no account. The mark (MEMLITH and the log's identity) there: the newest commits
+// may be in that log alone, and plain SQLite says "file is not a database". Memory always shows SQLite's own bytes. The mark
+// goes home before the first commit is acknowledged, and gives way to SQLite's bytes as the last thing of a clean close; both
+// through the log, because only replay writes a home file.
+//
+// Two ways to commit:
+//   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. What is overwritten is kept (twins) until the
+//     commit, which logs the difference, or the rollback, which puts it back.
+//   - WAL: SQLite appends pages to a log in memory; the commit logs how they differ from the last committed version, and leaves
+//     this memory alone, because readers of older snapshots read it. SQLite's checkpoint stores the pages here later; they
+//     are durable already.
+//
+// Threads: as SQLite's locks have it, which are kept here too; what they do not order is behind mutexes of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "image.hpp"
+#include "memory_file.hpp"
+#include "options.hpp"
+#include "shared_index.hpp"
+#include "store/store.hpp"
+#include "world.hpp"
+
+namespace memlith::sqlite {
+
+// Planted mistakes, for the crash test, which has to notice each of them. Compiled in for that test only.
+struct Sabotage {
+  bool skip_persist = false;        // a commit is not waited for
+  bool persist_each_write = false;  // every write to the database is a commit of its own
+  bool skip_mark = false;           // the file looks like a database while its log holds commits
+  bool unmark_too_early = false;    // a clean close says so before everything is home
+  bool wal_after_ack = false;       // WAL: a commit is durable with the next one
+  bool share_pages = false;         // WAL: pages are not made private before a commit can change them at home
+};
+#ifdef MEMLITH_SQLITE_SABOTAGE
+extern Sabotage sabotage;
+#define MEMLITH_SABOTAGED(name) (::memlith::sqlite::sabotage.name)
+#else
+#define MEMLITH_SABOTAGED(name) false
+#endif
+
+// A connection, as far as locks go.
+struct Holder {
+  int level = 0;  // SQLITE_LOCK_*
+  SharedIndex::Locks index_locks;
+  bool maps_index = false;
+};
+
+class Database {
+ public:
+  // Opens and recovers, taking an ordinary database over. `read_only` changes no byte of any file.
+  static core::Result<std::unique_ptr<Database>> open(World& world, const std::string& path, const Options& options,
+                                                      bool read_only);
+  // There is no file at `path`: corrupt if its log still waits for it.
+  static core::Status check_absent(World& world, const std::string& path);
+  // The file was removed while a database of this process had it open: gives the name of its log free.
+  static core::Status orphan(World& world, const std::string& path);
+  ~Database();  // as a crash would leave it; close() is the clean way
+
+  // Writes everything home and gives the file back to plain SQLite. Unusable afterwards, whatever the result.
+  core::Status close();
+
+  [[nodiscard]] bool read_only() const { return read_only_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // ---- the file
+  [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
+  // How many bytes there were; the rest of the target is zeros.
+  std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  core::Status write(std::uint64_t offset, const void* source, std::uint64_t bytes);
+  core::Status truncate(std::uint64_t bytes);
+  // Where the bytes lie, until the database is closed; null if that cannot be told.
+  [[nodiscard]] const std::byte* fetch(std::uint64_t offset, std::uint64_t bytes) const;
+
+  // ---- rollback journals
+  // Makes what was stored since the last commit durable (weak: captured). On full and no_space nothing has changed, and SQLite
+  // rolls back; on an I/O error it is unknown until reopening whether the commit took.
+  core::Status commit();
+  // Puts memory back to the last commit.
+  void roll_back();
+  [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
+
+  // ---- the write-ahead log, in memory
+  [[nodiscard]] std::uint64_t wal_size() const { return wal_.file->size(); }
+  std::uint64_t wal_read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  // The write that completes a commit makes it durable, and fails if that fails.
+  core::Status wal_write(std::uint64_t offset, const void* source, std::uint64_t bytes);
+  void wal_truncate(std::uint64_t bytes);
+  [[nodiscard]] bool wal_exists() const { return wal_.exists.load(std::memory_order_acquire); }
+  void wal_create() { wal_.exists.store(true, std::memory_order_release); }
+  bool wal_remove();  // whether it was there
+  SharedIndex& index() { return index_; }
+
+  // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
+  core::Status lock(Holder& holder, int level);
+  void unlock(Holder& holder, int level);
+  [[nodiscard]] bool reserved() const;
+  core::Status lock_index(Holder& holder, int first, int count, int flags);
+
+  // ---- durability
+  core::Status persist();  // everything committed is durable on return
+  void set_durability(Durability durability) { weak_.store(durability == Durability::weak, std::memory_order_relaxed); }
+  [[nodiscard]] Durability durability() const {
+    return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
+  }
+  core::Status check_process() const { return store_ != nullptr ? store_->check_process() : core::kOk; }
+  [[nodiscard]] bool same_file() const;  // the name still leads to this file
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  static constexpr std::uint64_t kMarkBytes = 16;
+  static constexpr std::uint64_t kUnitBytes = 4096;  // of what is kept for the rollback
+
+  struct Piece {
+    core::Extent extent;
+    const std::byte* source;
+  };
+
+  Database(World& world, std::string path, const Options& options, bool read_only)
+      : world_(world), path_(std::move(path)), options_(options), read_only_(read_only) {}
+
+  // database_open.cpp
+  struct Head;
+  core::Status open_it();
+  core::Status read_head(Head& head);
+  core::Status check_log(const Head& head);
+  core::Status check_free(const std::string& log_name);
+  core::Status check_left_over(const Head& head);
+  core::Status discard_log(const std::string& log_name);
+  core::Status open_store();
+  core::Status open_plain(const Head& head);
+  core::Status show_magic();
+  core::Status close_marked();
+  core::Status mark();
+
+  // database.cpp
+  core::Status begin_writing();
+  core::Status reserve(std::uint64_t bytes);
+  core::Status keep(std::uint64_t offset, std::uint64_t bytes);
+  core::Status zero_between(std::uint64_t begin, std::uint64_t end);
+  void add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source);
+  void add_image(std::uint64_t begin, std::uint64_t end);
+  void add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after, std::uint64_t bytes);
+  core::Status commit_pieces(std::uint64_t new_size);
+  core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
+  core::Status keep_to_memory();
+  void forget_twins();
+  [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
+
+  // wal.cpp
+  core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page);
+  const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
+  void forget_wal();
+
+  World& world_;
+  std::string path_;
+  Options options_;
+  bool read_only_;
+  std::string identity_;
+  std::unique_ptr<core::Volume> volume_;
+  std::string file_name_;
+  std::unique_ptr<HostLock> host_lock_;
+  std::unique_ptr<core::Device> plain_;  // read-only, and no store is needed
+  std::unique_ptr<core::Store> store_;   // destroyed before the volume
+  std::unique_ptr<Image> image_;
+
+  std::atomic<std::uint64_t> size_{0};       // what SQLite sees; release after the bytes are there
+  std::atomic<std::uint64_t> committed_{0};  // as of the last commit
+  std::uint64_t stored_ = 0;                 // the file's size as the store has it
+  bool marked_ = false;
+
+  std::mutex growth_mutex_;  // a WAL checkpoint and a WAL commit may both find the file too short
+  std::atomic<std::uint64_t> reserved_{0};
+  std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
+
+  // Under SQLite's EXCLUSIVE lock.
+  std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> twins_;  // by unit
+  std::vector<std::unique_ptr<std::byte[]>> spare_twins_;
+
+  // A commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock.
+  std::vector<Piece> pieces_;
+  std::vector<core::Extent> extents_;
+  std::vector<std::uint64_t> units_;
+  std::uint64_t captured_bytes_ = 0;  // since memory was given back
+
+  struct Wal {
+    std::shared_ptr<MemoryFile> file = std::make_shared<MemoryFile>();
+    std::atomic<bool> exists{false};
+    std::atomic<bool> in_use{false};  // holds commits, or held some since it was made
+    std::uint32_t page_bytes = 0;
+    struct Slot {
+      std::uint32_t page = 0;
+      std::uint32_t commit_pages = 0;  // not 0: ends a commit, after which the database has so many pages
+    };
+    std::vector<Slot> slots;                                  // [0] is slot 1
+    std::uint64_t committed_slots = 0;                        // those before are committed
+    std::unordered_map<std::uint32_t, std::uint64_t> latest;  // page -> slot of its last committed version
+  };
+  Wal wal_;
+  SharedIndex index_;
+
+  mutable std::mutex lock_mutex_;
+  int shared_ = 0;
+  Holder* writer_ = nullptr;   // RESERVED or more
+  Holder* pending_ = nullptr;  // PENDING or more
+  bool host_exclusive_ = false;
+
+  std::atomic<bool> weak_{false};
+  std::atomic<std::uint64_t> last_lsn_{0};
+};
+
+}  // namespace memlith::sqlite

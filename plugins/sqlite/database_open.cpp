@@ -1,0 +1,326 @@
+// Opening, taking over and closing a database.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "database.hpp"
+#include "log/log.hpp"
+
+namespace memlith::sqlite {
+
+using core::Caching;
+using core::Detail;
+using core::Device;
+using core::Errc;
+using core::Extent;
+using core::fail;
+using core::kOk;
+using core::kPageBytes;
+using core::Log;
+using core::ObjectId;
+using core::OpenMode;
+using core::Result;
+using core::Status;
+using core::Store;
+using core::StoreOptions;
+
+namespace {
+
+constexpr ObjectId kFile{1};
+constexpr char kMagic[16] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't', ' ', '3', 0};
+constexpr char kMark[8] = {'M', 'E', 'M', 'L', 'I', 'T', 'H', '\n'};
+
+bool all_zero(const std::byte* bytes, std::size_t count) {
+  return std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+// What the file itself says.
+struct Database::Head {
+  enum class Kind { empty, zeros, magic, mark, foreign } kind = Kind::empty;
+  std::uint64_t size = 0;
+  std::uint64_t log_id = 0;  // of a mark
+  bool wal_format = false;
+};
+
+Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
+                                                 bool read_only) {
+  auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
+  MEMLITH_TRY(database->open_it());
+  return database;
+}
+
+Database::~Database() = default;
+
+Status Database::open_it() {
+  set_durability(options_.durability);
+  MEMLITH_TRY_ASSIGN(Place place, world_.place_of(path_));
+  volume_ = std::move(place.volume);
+  file_name_ = std::move(place.file_name);
+  MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
+  auto lock = world_.lock(path_, !read_only_);
+  if (!lock.ok()) {
+    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_name_ + ".memlith"));  // may know who
+    return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
+  }
+  host_lock_ = std::move(*lock);
+  Head head;
+  MEMLITH_TRY(read_head(head));
+  if (head.kind == Head::Kind::magic) MEMLITH_TRY(check_left_over(head));
+  if (!read_only_) MEMLITH_TRY(check_log(head));
+  if (read_only_ && head.kind != Head::Kind::mark) return open_plain(head);
+  MEMLITH_TRY(open_store());
+  return show_magic();
+}
+
+Status Database::read_head(Head& head) {
+  MEMLITH_TRY_ASSIGN(const auto device, volume_->open(file_name_, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(head.size, device->size());
+  if (head.size == 0) return kOk;
+  std::byte bytes[20] = {};
+  MEMLITH_TRY(device->read(0, {bytes, std::min<std::uint64_t>(head.size, sizeof bytes)}));
+  head.kind = Head::Kind::foreign;
+  if (head.size >= kMarkBytes && std::memcmp(bytes, kMark, sizeof kMark) == 0) {
+    head.kind = Head::Kind::mark;
+    std::memcpy(&head.log_id, bytes + sizeof kMark, sizeof head.log_id);
+  } else if (head.size >= sizeof bytes && std::memcmp(bytes, kMagic, sizeof kMagic) == 0) {
+    head.kind = Head::Kind::magic;
+    head.wal_format = bytes[18] == std::byte{2} || bytes[19] == std::byte{2};
+  } else if (all_zero(bytes, sizeof bytes)) {
+    head.kind = Head::Kind::zeros;  // grown by us, and then there was a crash; or no database
+  }
+  return kOk;
+}
+
+// What plain SQLite left beside the file belongs to it, and only plain SQLite can bring the two together.
+Status Database::check_left_over(const Head& head) {
+  const std::string wal_name = file_name_ + "-wal";
+  const std::string journal_name = file_name_ + "-journal";
+  bool left = false;
+  std::string what;
+  MEMLITH_TRY_ASSIGN(const bool wal_there, volume_->exists(wal_name));
+  if (wal_there) {
+    MEMLITH_TRY_ASSIGN(const auto wal, volume_->open(wal_name, OpenMode::read_only, Caching::buffered));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, wal->size());
+    left = size > 0;
+    what = volume_->path_of(wal_name);
+  }
+  MEMLITH_TRY_ASSIGN(const bool journal_there, volume_->exists(journal_name));
+  if (!left && journal_there) {
+    MEMLITH_TRY_ASSIGN(const auto journal, volume_->open(journal_name, OpenMode::read_only, Caching::buffered));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, journal->size());
+    std::byte begin[8] = {};
+    if (size >= sizeof begin) MEMLITH_TRY(journal->read(0, begin));
+    left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves one that begins with zeros
+    what = volume_->path_of(journal_name);
+  }
+  // In WAL mode plain SQLite changes the file under a shared lock, so it has to be kept out from the start.
+  if ((left || head.wal_format) && !read_only_) {
+    MEMLITH_TRY(host_lock_->make_exclusive());
+    host_exclusive_ = true;
+  }
+  if (!left) return kOk;
+  return fail(Errc::permission, Detail::open,
+              "{}: {} holds changes that plain SQLite has not brought into the database; open the database once with "
+              "plain "
+              "SQLite (sqlite3 {} \"PRAGMA wal_checkpoint(TRUNCATE)\") and close it there",
+              path_, what, path_);
+}
+
+// ---- the log beside it ---------------------------------------------------------------------------------------------
+
+// `busy`, naming the holder, if another process has the log.
+Status Database::check_free(const std::string& log_name) {
+  MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
+  if (!there) return kOk;
+  const std::string earlier(core::last_error_text());
+  const auto lock = volume_->lock(log_name, true);
+  if (!lock.ok() && lock.error().category == Errc::busy) {
+    StoreOptions options;
+    options.kind = core::StoreKind::one_file;
+    options.file_name = file_name_;
+    options.read_only = true;
+    return Store::open(*volume_, options).status();
+  }
+  core::set_error_text(earlier);
+  return kOk;
+}
+
+Status Database::check_log(const Head& head) {
+  const std::string log_name = file_name_ + ".memlith";
+  MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
+  if (!there && head.kind == Head::Kind::mark) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: its newest commits are in the log {}, which is missing; the two belong together. Nothing was "
+                "changed",
+                path_, volume_->path_of(log_name));
+  }
+  if (head.kind == Head::Kind::foreign || (!there && head.kind == Head::Kind::zeros)) {
+    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
+  }
+  if (!there) return kOk;
+  MEMLITH_TRY(check_free(log_name));
+  bool clean = false;
+  {
+    MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::direct));
+    MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
+    clean = log->closed_cleanly();
+    if (head.kind == Head::Kind::mark && log->superblock().log_id != head.log_id) {
+      return fail(Errc::corrupt, Detail::open,
+                  "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the "
+                  "right one "
+                  "back. Nothing was changed",
+                  path_, volume_->path_of(log_name), head.log_id, log->superblock().log_id);
+    }
+  }
+  return head.kind == Head::Kind::magic && !clean ? discard_log(log_name) : kOk;
+}
+
+// The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first
+// ones of opening, or when somebody put another database in the place of the one that the log belongs to.
+Status Database::discard_log(const std::string& log_name) {
+  // ORDER file-before-log: the bytes that say so may not be on the medium yet, if whoever wrote them was killed.
+  // [sqlite/crash]
+  MEMLITH_TRY_ASSIGN(const auto file, volume_->open(file_name_, OpenMode::read_write, Caching::buffered));
+  MEMLITH_TRY(file->flush());
+  return volume_->remove(log_name);
+}
+
+Status Database::check_absent(World& world, const std::string& path) {
+  MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
+  const std::string log_name = place.file_name + ".memlith";
+  MEMLITH_TRY_ASSIGN(const bool there, place.volume->exists(log_name));
+  if (!there) return kOk;
+  MEMLITH_TRY_ASSIGN(const auto device, place.volume->open(log_name, OpenMode::read_only, Caching::direct));
+  MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
+  if (log->closed_cleanly()) return kOk;
+  return fail(Errc::corrupt, Detail::open,
+              "{}: the database is gone, but its log {} still holds commits for it; put it back, or remove the log too",
+              path, place.volume->path_of(log_name));
+}
+
+Status Database::orphan(World& world, const std::string& path) {
+  MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
+  return place.volume->remove(place.file_name + ".memlith");
+}
+
+// ---- mapping -------------------------------------------------------------------------------------------------------
+
+Status Database::open_store() {
+  StoreOptions options = options_.store;
+  options.kind = core::StoreKind::one_file;
+  options.file_name = file_name_;
+  options.create = !read_only_;
+  options.read_only = read_only_;
+  if (options.log_bytes == 0) options.log_bytes = options_.log_bytes;
+  if (options.log_max_bytes == 0) options.log_max_bytes = options_.log_max_bytes;
+  options.flush_window = options_.window;
+  MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
+  if (!read_only_) {
+    const std::string log_path = volume_->path_of(file_name_ + ".memlith");
+    MEMLITH_TRY(world_.match_permissions(path_, log_path));
+    MEMLITH_TRY(world_.match_permissions(path_, log_path + "-stats"));
+  }
+  stored_ = store_->find("file")->size_bytes;
+  last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
+  MEMLITH_TRY_ASSIGN(const int descriptor, store_->home_descriptor(kFile, !read_only_));
+  image_ = std::make_unique<Image>(descriptor);
+  MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
+  if (!read_only_) return kOk;
+  // Commits that nobody has replayed yet are laid over the mapping.
+  return store_->overlay().for_each(kFile, [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset < stored_) image_->write(offset, bytes.data(), std::min<std::uint64_t>(bytes.size(), stored_ - offset));
+    return kOk;
+  });
+}
+
+// Read-only, and the file is complete by itself: no log is looked at.
+Status Database::open_plain(const Head& head) {
+  if (head.kind == Head::Kind::foreign || head.kind == Head::Kind::zeros) {
+    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
+  }
+  MEMLITH_TRY_ASSIGN(plain_, volume_->open(file_name_, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const int descriptor, plain_->mapping_descriptor());
+  image_ = std::make_unique<Image>(descriptor);
+  MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));
+  size_ = committed_ = stored_ = head.size;
+  return kOk;
+}
+
+// Memory shows SQLite's own first bytes, whatever is at home.
+Status Database::show_magic() {
+  std::byte found[kMarkBytes] = {};
+  if (stored_ >= kMarkBytes) image_->read(0, found, kMarkBytes);
+  marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark, sizeof kMark) == 0;
+  const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
+  if (!is_empty && !marked_ && std::memcmp(found, kMagic, sizeof kMagic) != 0) {
+    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
+  }
+  if (marked_ && !is_empty) image_->write(0, kMagic, sizeof kMagic);
+  const std::uint64_t size = is_empty ? 0 : stored_;
+  size_.store(size, std::memory_order_release);
+  committed_.store(size, std::memory_order_relaxed);
+  reserved_.store(stored_, std::memory_order_release);
+  stale_end_ = stored_;
+  return kOk;
+}
+
+// ---- the mark ------------------------------------------------------------------------------------------------------
+
+Status Database::mark() {
+  if (marked_ || MEMLITH_SABOTAGED(skip_mark)) return kOk;
+  const std::uint64_t size = kMarkBytes;
+  const bool is_empty = stored_ == 0;
+  if (is_empty) {
+    MEMLITH_TRY(store_->reserve_home(kFile, kMarkBytes));
+  } else {
+    MEMLITH_TRY(image_->own(0, kMarkBytes));  // memory goes on showing SQLite's bytes
+  }
+  std::byte bytes[kMarkBytes];
+  const std::uint64_t log_id = store_->log().log_id();
+  std::memcpy(bytes, kMark, sizeof kMark);
+  std::memcpy(bytes + sizeof kMark, &log_id, sizeof log_id);
+  const Extent extent{kFile, 0, kMarkBytes};
+  MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
+  MEMLITH_TRY(store_->checkpoint());
+  stale_end_ = std::max(stale_end_, kMarkBytes);
+  marked_ = true;
+  return kOk;
+}
+
+Status Database::close() {
+  if (store_ == nullptr) return kOk;
+  MEMLITH_TRY(store_->check_process());
+  if (!read_only_) {
+    if (!in_wal()) roll_back();
+    forget_wal();
+    if (marked_) MEMLITH_TRY(close_marked());
+  }
+  image_ = nullptr;
+  const bool grown = store_->log().capacity_bytes() > 2 * options_.log_bytes && options_.store.log_bytes == 0;
+  MEMLITH_TRY(store_->close());
+  store_ = nullptr;
+  // One huge transaction should not leave a huge log for ever. The file is complete by itself.
+  if (!read_only_ && grown && same_file()) MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
+  host_lock_ = nullptr;
+  return kOk;
+}
+
+Status Database::close_marked() {
+  const Extent extent{kFile, 0, kMarkBytes};
+  std::byte magic[kMarkBytes];
+  image_->read(0, magic, kMarkBytes);
+  if (MEMLITH_SABOTAGED(unmark_too_early)) return commit_directly(&extent, magic, nullptr);
+  const std::uint64_t size = committed_.load(std::memory_order_relaxed);
+  if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
+  // ORDER home-before-magic: when the file says that it is complete, it is, to its length. [sqlite/crash]
+  MEMLITH_TRY(persist());
+  MEMLITH_TRY(store_->checkpoint());
+  MEMLITH_TRY(store_->cut_home_to_size());
+  MEMLITH_TRY(commit_directly(&extent, magic, nullptr));
+  return store_->checkpoint();
+}
+
+}  // namespace memlith::sqlite

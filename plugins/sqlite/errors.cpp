@@ -1,0 +1,74 @@
+#include "errors.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+
+namespace {
+
+struct Last {
+  char text[core::kErrorTextBytes];
+  std::size_t used;
+  int os_errno;
+};
+Last& last() {
+  thread_local Last instance{};
+  return instance;
+}
+
+int io_code(Detail detail) {
+  switch (detail) {
+    case Detail::read: return SQLITE_IOERR_READ;
+    case Detail::write: return SQLITE_IOERR_WRITE;
+    case Detail::flush: return SQLITE_IOERR_FSYNC;
+    case Detail::resize: return SQLITE_IOERR_TRUNCATE;
+    case Detail::mapping: return SQLITE_IOERR_MMAP;
+    case Detail::lock: return SQLITE_IOERR_LOCK;
+    default: return SQLITE_IOERR;
+  }
+}
+
+}  // namespace
+
+int code_of(core::Status status, bool opening) {
+  switch (status.category) {
+    case Errc::ok: return SQLITE_OK;
+    case Errc::busy: return SQLITE_BUSY;
+    case Errc::full:
+    case Errc::no_space: return SQLITE_FULL;
+    case Errc::corrupt: return SQLITE_CORRUPT;
+    case Errc::incompatible: return SQLITE_NOTADB;
+    case Errc::no_memory: return opening ? SQLITE_NOMEM : SQLITE_IOERR_NOMEM;
+    case Errc::read_only: return SQLITE_READONLY;
+    case Errc::io: return io_code(status.detail);
+    case Errc::not_found:
+    case Errc::permission:
+    case Errc::exists:
+    case Errc::invalid:
+    case Errc::unsupported:
+    case Errc::address_taken: return opening ? SQLITE_CANTOPEN : SQLITE_IOERR;
+    case Errc::poisoned: break;
+  }
+  return SQLITE_IOERR;
+}
+
+int report(const Api& api, core::Status status, bool opening) {
+  if (status.ok()) return SQLITE_OK;
+  const std::string_view text = core::last_error_text();
+  Last& kept = last();
+  kept.used = std::min(text.size(), sizeof kept.text);
+  std::memcpy(kept.text, text.data(), kept.used);
+  kept.os_errno = status.os_errno;
+  const int code = code_of(status, opening);
+  api.log(code, "memlith: %.*s", static_cast<int>(kept.used), kept.text);
+  return code;
+}
+
+std::string_view last_report() { return {last().text, last().used}; }
+int last_report_errno() { return last().os_errno; }
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,430 @@
+#include "files.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "errors.hpp"
+
+namespace memlith::sqlite {
+
+using core::Status;
+
+namespace {
+
+// Where a library knows of them and an older header does not.
+constexpr int kFcntlCkptStart = 39;
+constexpr int kFcntlExternalReader = 40;
+
+// What SQLite gives us memory for: pMethods, and a pointer to what there is to know.
+template <class State>
+struct File {
+  sqlite3_file base;
+  State* state;
+};
+template <class State>
+State& state_of(sqlite3_file* file) {
+  return *reinterpret_cast<File<State>*>(file)->state;
+}
+template <class State>
+void set_state(sqlite3_file* file, const sqlite3_io_methods& methods, std::unique_ptr<State> state) {
+  auto* const typed = reinterpret_cast<File<State>*>(file);
+  typed->state = state.release();
+  typed->base.pMethods = &methods;
+}
+
+template <class Body>
+int guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return SQLITE_IOERR_NOMEM;
+  } catch (...) {
+    return SQLITE_IOERR;
+  }
+}
+
+int read_result(std::uint64_t got, int wanted) {
+  return got == static_cast<std::uint64_t>(wanted) ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
+}
+
+// ---- main databases ------------------------------------------------------------------------------------------------
+
+struct Main {
+  Vfs& vfs;
+  std::string path;
+  std::shared_ptr<Vfs::Shared> shared;
+  Database& database;
+  Holder holder;
+  sqlite3_int64 mmap_limit = 0;
+  bool in_batch = false;  // between BEGIN_ATOMIC_WRITE and its end
+
+  int report(Status status) const { return sqlite::report(vfs.api(), status); }
+};
+
+Main& main_of(sqlite3_file* file) { return state_of<Main>(file); }
+
+int main_close(sqlite3_file* file) {
+  return guarded([&] {
+    const std::unique_ptr<Main> state(&main_of(file));
+    file->pMethods = nullptr;
+    state->database.unlock(state->holder, SQLITE_LOCK_NONE);
+    if (state->holder.maps_index) state->database.index().leave();
+    const int code = state->report(state->vfs.close(state->path, state->shared));
+    return code;
+  });
+}
+
+int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+  const auto count = static_cast<std::uint64_t>(bytes);
+  return read_result(main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
+}
+
+int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    const auto count = static_cast<std::uint64_t>(bytes);
+    return state.report(state.database.write(static_cast<std::uint64_t>(offset), source, count));
+  });
+}
+
+int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    return state.report(state.database.truncate(static_cast<std::uint64_t>(bytes)));
+  });
+}
+
+// What has to be durable is so from FCNTL_SYNC on, which can still fail cleanly and is sent whatever `synchronous` is.
+int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
+
+int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
+  *bytes = static_cast<sqlite3_int64>(main_of(file).database.size());
+  return SQLITE_OK;
+}
+
+// That another connection of this process is at work is an everyday answer; another process is worth a line in the log.
+int lock_result(const Main& state, Status status) {
+  if (status.category == core::Errc::busy && status.detail == core::Detail::none) return SQLITE_BUSY;
+  return state.report(status);
+}
+
+int main_lock(sqlite3_file* file, int level) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    return lock_result(state, state.database.lock(state.holder, level));
+  });
+}
+
+int main_unlock(sqlite3_file* file, int level) {
+  Main& state = main_of(file);
+  state.database.unlock(state.holder, level);
+  return SQLITE_OK;
+}
+
+int main_check_reserved(sqlite3_file* file, int* result) {
+  *result = main_of(file).database.reserved() ? 1 : 0;
+  return SQLITE_OK;
+}
+
+int pragma(Main& state, char** arguments) {
+  const std::string name = arguments[1] != nullptr ? arguments[1] : "";
+  if (!name.starts_with("memlith_")) return SQLITE_NOTFOUND;
+  const auto answer = [&](const std::string& text) {
+    arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
+    return SQLITE_OK;
+  };
+  const auto failed = [&](Status status) {
+    const int code = state.report(status);
+    answer(std::string(last_report()));
+    return code;
+  };
+  if (name == "memlith_stats") return answer(state.database.describe());
+  if (name == "memlith_error") return answer(std::string(last_report()));
+  if (name == "memlith_persist") {
+    const Status status = state.database.persist();
+    return status.ok() ? answer("ok") : failed(status);
+  }
+  if (name == "memlith_durability") {
+    if (arguments[2] != nullptr) {
+      const auto wanted = parse_durability(arguments[2]);
+      if (!wanted.ok()) {
+        (void)failed(wanted.error());
+        return SQLITE_ERROR;
+      }
+      state.database.set_durability(*wanted);
+      // What was committed weakly before is as durable as what comes now.
+      if (const Status status = *wanted == Durability::full ? state.database.persist() : core::kOk; !status.ok()) {
+        return failed(status);
+      }
+    }
+    return answer(state.database.durability() == Durability::full ? "full" : "weak");
+  }
+  return SQLITE_NOTFOUND;
+}
+
+int map_limit(Main& state, sqlite3_int64* limit) {
+  const sqlite3_int64 wanted = *limit;
+  *limit = state.mmap_limit;
+  if (wanted >= 0) state.mmap_limit = wanted;
+  return SQLITE_OK;
+}
+
+// COMMIT_PHASETWO comes when the commit is a fact. VACUUM cuts the file shortly before, which can wait if it must.
+int phase_two(Main& state) {
+  (void)state.report(state.database.commit());
+  return SQLITE_OK;
+}
+
+int control(Main& state, int op, void* argument) {
+  switch (op) {
+    case SQLITE_FCNTL_SYNC: return state.report(state.database.commit());
+    case SQLITE_FCNTL_COMMIT_PHASETWO: return phase_two(state);
+    case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: state.in_batch = true; return SQLITE_OK;
+    case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: {
+      state.in_batch = false;
+      const int code = state.report(state.database.commit());
+      if (code != SQLITE_OK) state.database.roll_back();
+      return code;
+    }
+    case SQLITE_FCNTL_ROLLBACK_ATOMIC_WRITE:
+      if (state.in_batch) state.database.roll_back();
+      state.in_batch = false;
+      return SQLITE_OK;
+    case SQLITE_FCNTL_PRAGMA: return pragma(state, static_cast<char**>(argument));
+    case SQLITE_FCNTL_LOCKSTATE: *static_cast<int*>(argument) = state.holder.level; return SQLITE_OK;
+    case SQLITE_FCNTL_VFSNAME: *static_cast<char**>(argument) = state.vfs.api().mprintf("memlith"); return SQLITE_OK;
+    case SQLITE_FCNTL_HAS_MOVED: *static_cast<int*>(argument) = state.database.same_file() ? 0 : 1; return SQLITE_OK;
+    case SQLITE_FCNTL_PERSIST_WAL: *static_cast<int*>(argument) = 0; return SQLITE_OK;
+    case SQLITE_FCNTL_POWERSAFE_OVERWRITE: *static_cast<int*>(argument) = 1; return SQLITE_OK;
+    case SQLITE_FCNTL_MMAP_SIZE: return map_limit(state, static_cast<sqlite3_int64*>(argument));
+    case kFcntlExternalReader: *static_cast<int*>(argument) = 0; return SQLITE_OK;
+    case SQLITE_FCNTL_SIZE_HINT:
+    case SQLITE_FCNTL_CHUNK_SIZE:
+    case SQLITE_FCNTL_OVERWRITE:
+    case SQLITE_FCNTL_BUSYHANDLER:
+    case SQLITE_FCNTL_PDB:
+    case SQLITE_FCNTL_CKPT_DONE:
+    case kFcntlCkptStart: return SQLITE_OK;
+    default: return SQLITE_NOTFOUND;
+  }
+}
+
+int main_control(sqlite3_file* file, int op, void* argument) {
+  return guarded([&] { return control(main_of(file), op, argument); });
+}
+
+int main_sector_size(sqlite3_file*) { return 512; }
+
+int main_characteristics(sqlite3_file*) {
+  return SQLITE_IOCAP_ATOMIC | SQLITE_IOCAP_SAFE_APPEND | SQLITE_IOCAP_SEQUENTIAL | SQLITE_IOCAP_POWERSAFE_OVERWRITE |
+         SQLITE_IOCAP_BATCH_ATOMIC;
+}
+
+int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void volatile** result) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    if (!state.holder.maps_index) {
+      state.database.index().join();
+      state.holder.maps_index = true;
+    }
+    *result = state.database.index().map(region, bytes, extend != 0);
+    return SQLITE_OK;
+  });
+}
+
+int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    return lock_result(state, state.database.lock_index(state.holder, first, count, flags));
+  });
+}
+
+void main_shm_barrier(sqlite3_file* file) { main_of(file).database.index().barrier(); }
+
+int main_shm_unmap(sqlite3_file* file, int) {
+  Main& state = main_of(file);
+  if (state.holder.maps_index) state.database.index().leave();
+  state.holder.maps_index = false;
+  return SQLITE_OK;
+}
+
+int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** result) {
+  Main& state = main_of(file);
+  const bool wanted = offset + bytes <= state.mmap_limit;
+  const std::byte* const found =
+      wanted ? state.database.fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)) : nullptr;
+  *result = const_cast<std::byte*>(found);
+  return SQLITE_OK;
+}
+
+int main_unfetch(sqlite3_file*, sqlite3_int64, void*) { return SQLITE_OK; }
+
+constexpr sqlite3_io_methods kMainMethods = {
+    3,
+    main_close,
+    main_read,
+    main_write,
+    main_truncate,
+    main_sync,
+    main_file_size,
+    main_lock,
+    main_unlock,
+    main_check_reserved,
+    main_control,
+    main_sector_size,
+    main_characteristics,
+    main_shm_map,
+    main_shm_lock,
+    main_shm_barrier,
+    main_shm_unmap,
+    main_fetch,
+    main_unfetch,
+};
+
+// ---- files in memory -----------------------------------------------------------------------------------------------
+
+int no_sync(sqlite3_file*, int) { return SQLITE_OK; }
+int no_lock(sqlite3_file*, int) { return SQLITE_OK; }
+int no_reserved(sqlite3_file*, int* result) {
+  *result = 0;
+  return SQLITE_OK;
+}
+int no_control(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
+
+struct Journal {
+  std::shared_ptr<MemoryFile> memory;
+  Vfs* vfs = nullptr;
+  std::string remove_at_close;
+};
+Journal& journal_of(sqlite3_file* file) { return state_of<Journal>(file); }
+
+int journal_close(sqlite3_file* file) {
+  return guarded([&] {
+    const std::unique_ptr<Journal> state(&journal_of(file));
+    file->pMethods = nullptr;
+    if (!state->remove_at_close.empty()) state->vfs->memory().remove(state->remove_at_close);
+    return SQLITE_OK;
+  });
+}
+int journal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+  const auto count = static_cast<std::uint64_t>(bytes);
+  const std::uint64_t got = journal_of(file).memory->read(static_cast<std::uint64_t>(offset), target, count);
+  std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
+  return read_result(got, bytes);
+}
+int journal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
+  return guarded([&] {
+    journal_of(file).memory->write(static_cast<std::uint64_t>(offset), source, static_cast<std::uint64_t>(bytes));
+    return SQLITE_OK;
+  });
+}
+int journal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
+  return guarded([&] {
+    journal_of(file).memory->truncate(static_cast<std::uint64_t>(bytes));
+    return SQLITE_OK;
+  });
+}
+int journal_size(sqlite3_file* file, sqlite3_int64* bytes) {
+  *bytes = static_cast<sqlite3_int64>(journal_of(file).memory->size());
+  return SQLITE_OK;
+}
+
+constexpr sqlite3_io_methods kJournalMethods = {
+    1,       journal_close, journal_read, journal_write,    journal_truncate,     no_sync, journal_size, no_lock,
+    no_lock, no_reserved,   no_control,   main_sector_size, main_characteristics, nullptr, nullptr,      nullptr,
+    nullptr, nullptr,       nullptr,
+};
+
+// ---- write-ahead logs ----------------------------------------------------------------------------------------------
+
+struct Wal {
+  Vfs& vfs;
+  std::shared_ptr<Vfs::Shared> shared;
+  Database& database;
+};
+Wal& wal_of(sqlite3_file* file) { return state_of<Wal>(file); }
+
+int wal_close(sqlite3_file* file) {
+  return guarded([&] {
+    const std::unique_ptr<Wal> state(&wal_of(file));
+    file->pMethods = nullptr;
+    return SQLITE_OK;
+  });
+}
+int wal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+  const auto count = static_cast<std::uint64_t>(bytes);
+  const std::uint64_t got = wal_of(file).database.wal_read(static_cast<std::uint64_t>(offset), target, count);
+  std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
+  return read_result(got, bytes);
+}
+int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
+  return guarded([&] {
+    Wal& state = wal_of(file);
+    const auto count = static_cast<std::uint64_t>(bytes);
+    return report(state.vfs.api(), state.database.wal_write(static_cast<std::uint64_t>(offset), source, count));
+  });
+}
+int wal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
+  return guarded([&] {
+    wal_of(file).database.wal_truncate(static_cast<std::uint64_t>(bytes));
+    return SQLITE_OK;
+  });
+}
+int wal_size(sqlite3_file* file, sqlite3_int64* bytes) {
+  *bytes = static_cast<sqlite3_int64>(wal_of(file).database.wal_size());
+  return SQLITE_OK;
+}
+
+constexpr sqlite3_io_methods kWalMethods = {
+    1,       wal_close,   wal_read,   wal_write,        wal_truncate,         no_sync, wal_size, no_lock,
+    no_lock, no_reserved, no_control, main_sector_size, main_characteristics, nullptr, nullptr,  nullptr,
+    nullptr, nullptr,     nullptr,
+};
+
+}  // namespace
+
+// ---- open ----------------------------------------------------------------------------------------------------------
+
+const int kFileBytes = sizeof(File<Main>);
+
+int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  std::shared_ptr<Vfs::Shared> shared;
+  const bool write = (flags & SQLITE_OPEN_READWRITE) != 0;
+  const Status status = vfs.open(name, name, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
+  if (!status.ok()) return report(vfs.api(), status, true);
+  Database& database = *shared->database;
+  if (out_flags != nullptr) {
+    *out_flags = flags;
+    if (database.read_only() && write) {
+      *out_flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) | SQLITE_OPEN_READONLY;
+    }
+  }
+  set_state(file, kMainMethods, std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, false}));
+  return SQLITE_OK;
+}
+
+int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  auto shared = vfs.find_owner(name, "-wal");
+  if (shared == nullptr) return SQLITE_CANTOPEN;
+  Database& database = *shared->database;
+  if (!database.wal_exists()) {
+    if ((flags & SQLITE_OPEN_CREATE) == 0) return SQLITE_CANTOPEN;
+    database.wal_create();
+  }
+  if (out_flags != nullptr) *out_flags = flags;
+  set_state(file, kWalMethods, std::unique_ptr<Wal>(new Wal{vfs, std::move(shared), database}));
+  return SQLITE_OK;
+}
+
+int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  auto memory = vfs.memory().open(name, (flags & SQLITE_OPEN_CREATE) != 0);
+  if (memory == nullptr) return SQLITE_CANTOPEN;
+  if (out_flags != nullptr) *out_flags = flags;
+  const bool delete_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
+  set_state(file, kJournalMethods,
+            std::unique_ptr<Journal>(new Journal{std::move(memory), &vfs, delete_on_close ? name : ""}));
+  return SQLITE_OK;
+}
+
+}  // namespace memlith::sqlite

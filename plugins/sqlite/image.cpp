@@ -1,0 +1,105 @@
+#include "image.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::fail_errno;
+using core::kOk;
+using core::kPageBytes;
+using core::Status;
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+Image::~Image() {
+  for (std::uint64_t i = 0; i < segments_; ++i) ::munmap(segment(i), kSegmentBytes);
+  for (auto& table : tables_) delete table.load(std::memory_order_relaxed);
+}
+
+Status Image::cover(std::uint64_t bytes) {
+  const std::uint64_t wanted = (bytes + kSegmentBytes - 1) / kSegmentBytes;
+  if (wanted > 1024 * 1024) {
+    return fail(Errc::no_space, Detail::mapping, "a database of {} bytes; at most {} can be mapped", bytes,
+                1024 * 1024 * kSegmentBytes);
+  }
+  for (; segments_ < wanted; ++segments_) {
+    auto& slot = tables_[segments_ / 1024];
+    if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(new Table{}, std::memory_order_release);
+    // Beyond the end of the file too: those pages come to life as the file grows.
+    void* const memory = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                                descriptor_, static_cast<off_t>(segments_ * kSegmentBytes));
+    if (memory == MAP_FAILED) {
+      return fail_errno(errno, Detail::mapping, "cannot map {} bytes of the database at offset {}", kSegmentBytes,
+                        segments_ * kSegmentBytes);
+    }
+    (*slot.load(std::memory_order_relaxed))[segments_ % 1024].store(static_cast<std::byte*>(memory),
+                                                                    std::memory_order_release);
+  }
+  return kOk;
+}
+
+std::byte* Image::find(std::uint64_t offset, std::uint64_t bytes) const {
+  if (bytes == 0 || offset / kSegmentBytes != (offset + bytes - 1) / kSegmentBytes) return nullptr;
+  return segment(offset / kSegmentBytes) + offset % kSegmentBytes;
+}
+
+void Image::read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
+  auto* to = static_cast<std::byte*>(target);
+  for_each_piece(offset, bytes, [&](const std::byte* at, std::uint64_t, std::uint64_t step) {
+    std::memcpy(to, at, step);
+    to += step;
+  });
+}
+
+void Image::write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
+  const auto* from = static_cast<const std::byte*>(source);
+  for_each_piece(offset, bytes, [&](std::byte* at, std::uint64_t, std::uint64_t step) {
+    std::memcpy(at, from, step);
+    from += step;
+  });
+}
+
+void Image::zero(std::uint64_t offset, std::uint64_t bytes) {
+  for_each_piece(offset, bytes, [](std::byte* at, std::uint64_t, std::uint64_t step) { std::memset(at, 0, step); });
+}
+
+Status Image::own(std::uint64_t offset, std::uint64_t bytes) {
+  for (std::uint64_t page = offset / kPageBytes; page * kPageBytes < offset + bytes; ++page) {
+    if (owned_.size() <= page / 64) owned_.resize(page / 64 + 64);
+    const std::uint64_t bit = std::uint64_t{1} << page % 64;
+    if ((owned_[page / 64] & bit) != 0) continue;
+    std::byte* const at = find(page * kPageBytes, kPageBytes);
+    // Nobody has to be kept from reading or storing meanwhile.
+    if (::madvise(at, kPageBytes, MADV_POPULATE_WRITE) != 0) {
+      if (errno != EINVAL) {
+        return fail_errno(errno, Detail::mapping, "cannot copy the page at offset {} of the database",
+                          page * kPageBytes);
+      }
+      // Before Linux 5.14: a store that changes nothing, in one step, because a checkpoint may be storing beside it.
+      __atomic_fetch_or(reinterpret_cast<unsigned char*>(at), 0, __ATOMIC_RELAXED);
+    }
+    owned_[page / 64] |= bit;
+  }
+  return kOk;
+}
+
+Status Image::release() {
+  owned_.assign(owned_.size(), 0);
+  for (std::uint64_t i = 0; i < segments_; ++i) {
+    const std::uint64_t kept = i == 0 ? kPageBytes : 0;
+    if (::madvise(segment(i) + kept, kSegmentBytes - kept, MADV_DONTNEED) != 0) {
+      return fail_errno(errno, Detail::mapping, "cannot give memory of the database back");
+    }
+  }
+  return kOk;
+}
+
+}  // namespace memlith::sqlite

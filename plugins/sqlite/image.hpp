@@ -1,0 +1,74 @@
+// The database in memory: a private mapping of its home file, in segments that never move. Part of the SQLite plugin.
+//
+// Pages come in from the page cache when they are first looked at; stores go to private copies and can never reach the
+// file (invariant 4 of the engine). The mapping is made of segments, so that it grows without a limit and a pointer that
+// xFetch has handed out stays valid as long as the database is open.
+//
+// INVARIANT: a page that is not a private copy shows what replay wrote home. So a page whose committed state is to differ
+// from what this memory shows (WAL mode: readers of older snapshots read it) must be made private, own(), before that
+// commit can reach home.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/units.hpp"
+
+namespace memlith::sqlite {
+
+inline constexpr std::uint64_t kSegmentBytes = 256 * core::kMiB;
+
+// Threads: reading and fetching by any number, next to one that covers more; writing, owning and releasing as SQLite's locks
+// have it.
+class Image {
+ public:
+  explicit Image(int descriptor) : descriptor_(descriptor) {}  // the descriptor outlives the image
+  ~Image();
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  // Makes the first `bytes` addressable. The home must be that long before they are touched.
+  core::Status cover(std::uint64_t bytes);
+
+  // Within what is covered.
+  void read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
+  void zero(std::uint64_t offset, std::uint64_t bytes);
+  // The bytes where they lie; null if they lie in two segments.
+  [[nodiscard]] std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
+  // Calls use(address, offset, bytes) for the pieces of a range that lie together.
+  template <class Use>
+  void for_each_piece(std::uint64_t offset, std::uint64_t bytes, Use use) const {
+    while (bytes > 0) {
+      const std::uint64_t inside = offset % kSegmentBytes;
+      const std::uint64_t step = bytes < kSegmentBytes - inside ? bytes : kSegmentBytes - inside;
+      use(segment(offset / kSegmentBytes) + inside, offset, step);
+      offset += step;
+      bytes -= step;
+    }
+  }
+
+  // Makes the pages of the range private copies of what they show.
+  core::Status own(std::uint64_t offset, std::uint64_t bytes);
+  // Gives private copies back, except the first page's; the home must hold the same bytes.
+  core::Status release();
+
+ private:
+  using Table = std::array<std::atomic<std::byte*>, 1024>;
+  [[nodiscard]] std::byte* segment(std::uint64_t index) const {
+    // Acquire; pairs with the stores in cover().
+    return (*tables_[index / 1024].load(std::memory_order_acquire))[index % 1024].load(std::memory_order_acquire);
+  }
+
+  int descriptor_;
+  std::uint64_t segments_ = 0;                      // of the one that covers
+  std::array<std::atomic<Table*>, 1024> tables_{};  // 256 TiB
+  std::vector<std::uint64_t> owned_;                // a bit a page; only saves system calls
+};
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,52 @@
+// Files that live in memory: rollback journals, super-journals, write-ahead logs. Part of the SQLite plugin.
+//
+// They have names, because SQLite finds a journal again by its name (another connection of the process, after a commit that
+// failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace memlith::sqlite {
+
+// Threads: any number may read and write at once.
+class MemoryFile {
+ public:
+  // Returns how many bytes there were.
+  std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
+  void truncate(std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t size() const;
+  // The bytes where they lie, or null if they do not lie together. They stay there until they are truncated.
+  [[nodiscard]] const std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  static constexpr std::uint64_t kChunkBytes = 64 * 1024;
+  void zero(std::uint64_t begin, std::uint64_t end);
+
+  mutable std::shared_mutex mutex_;
+  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::uint64_t size_ = 0;
+};
+
+// The names of one VFS. Threads: any.
+class MemoryFolder {
+ public:
+  // Null if it is not there and `create` is false.
+  std::shared_ptr<MemoryFile> open(const std::string& name, bool create);
+  [[nodiscard]] bool exists(const std::string& name) const;
+  bool remove(const std::string& name);  // whether it was there
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<MemoryFile>, std::less<>> files_;
+};
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,65 @@
+#include "options.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::kGiB;
+using core::kKiB;
+using core::kMiB;
+using core::kOk;
+using core::Result;
+using core::Status;
+
+namespace {
+
+std::optional<std::string> find(const Api& api, const char* name, const char* parameter) {
+  if (const char* const given = api.uri_parameter(name, parameter); given != nullptr) return given;
+  std::string variable = "MEMLITH_SQLITE_";
+  for (const char* c = parameter; *c != 0; ++c) variable += static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 32 : *c);
+  if (const char* const given = std::getenv(variable.c_str()); given != nullptr && *given != 0) return given;
+  return std::nullopt;
+}
+
+Status read_number(const Api& api, const char* name, const char* parameter, std::uint64_t least, std::uint64_t most,
+                   std::uint64_t unit, std::uint64_t& target) {
+  const std::optional<std::string> text = find(api, name, parameter);
+  if (!text.has_value()) return kOk;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc{} || end != text->data() + text->size() || value < least || value > most) {
+    return fail(Errc::invalid, Detail::argument, "{}={}: it has to be a number from {} to {}", parameter, *text, least,
+                most);
+  }
+  target = value * unit;
+  return kOk;
+}
+
+}  // namespace
+
+Result<Durability> parse_durability(const std::string& text) {
+  if (text == "full") return Durability::full;
+  if (text == "weak") return Durability::weak;
+  return fail(Errc::invalid, Detail::argument, "durability={}: it has to be full or weak", text);
+}
+
+Status read_options(const Api& api, const char* name, Options& options) {
+  if (const auto text = find(api, name, "durability"); text.has_value()) {
+    MEMLITH_TRY_ASSIGN(options.durability, parse_durability(*text));
+  }
+  constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
+  MEMLITH_TRY(read_number(api, name, "window_ms", 0, kDayMs, 1, options.window.interval_ms));
+  MEMLITH_TRY(read_number(api, name, "window_bytes", 4 * kKiB, 64 * kGiB, 1, options.window.bytes));
+  MEMLITH_TRY(read_number(api, name, "log_mib", 1, 1024 * 1024, kMiB, options.log_bytes));
+  MEMLITH_TRY(read_number(api, name, "log_max_mib", 1, 1024 * 1024, kMiB, options.log_max_bytes));
+  MEMLITH_TRY(read_number(api, name, "memory_max_mib", 0, 1024 * 1024 * 1024, kMiB, options.memory_max_bytes));
+  options.log_max_bytes = std::max(options.log_max_bytes, options.log_bytes);
+  return kOk;
+}
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,248 @@
+#include "vfs.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "errors.hpp"
+#include "files.hpp"
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::kOk;
+using core::Status;
+
+namespace {
+
+Vfs& self(sqlite3_vfs* vfs) { return *static_cast<Vfs*>(vfs->pAppData); }
+sqlite3_vfs* base(sqlite3_vfs* vfs) { return self(vfs).base(); }
+
+bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
+
+// No exception may pass through SQLite, which is C.
+template <class Body>
+int guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return SQLITE_NOMEM;
+  } catch (...) {
+    return SQLITE_ERROR;
+  }
+}
+
+// ---- sqlite3_vfs -------------------------------------------------------------------------------------------------
+
+int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  file->pMethods = nullptr;
+  return guarded([&]() -> int {
+    Vfs& mine = self(vfs);
+    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_main(mine, name, file, flags, out_flags);
+    if (name != nullptr && (flags & SQLITE_OPEN_WAL) != 0) return open_wal(mine, name, file, flags, out_flags);
+    if (name != nullptr && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0) {
+      return open_journal(mine, name, file, flags, out_flags);
+    }
+    return mine.base()->xOpen(mine.base(), name, file, flags, out_flags);
+  });
+}
+
+int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
+  return guarded([&]() -> int {
+    Vfs& mine = self(vfs);
+    if (mine.memory().remove(name)) return SQLITE_OK;
+    if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
+      return owner->database->wal_remove() ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
+    }
+    // A file of this name beside a database of ours is nothing of ours.
+    if (mine.find_owner(name, "-journal") != nullptr) return SQLITE_IOERR_DELETE_NOENT;
+    return mine.base()->xDelete(mine.base(), name, sync_folder);
+  });
+}
+
+int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
+  return guarded([&]() -> int {
+    Vfs& mine = self(vfs);
+    if (mine.memory().exists(name)) {
+      *result = 1;
+      return SQLITE_OK;
+    }
+    if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
+      *result = owner->database->wal_exists() ? 1 : 0;
+      return SQLITE_OK;
+    }
+    if (mine.find_owner(name, "-journal") != nullptr) {
+      *result = 0;
+      return SQLITE_OK;
+    }
+    return mine.base()->xAccess(mine.base(), name, flags, result);
+  });
+}
+
+int vfs_full_pathname(sqlite3_vfs* vfs, const char* name, int bytes, char* out) {
+  return base(vfs)->xFullPathname(base(vfs), name, bytes, out);
+}
+void* vfs_dl_open(sqlite3_vfs* vfs, const char* name) { return base(vfs)->xDlOpen(base(vfs), name); }
+void vfs_dl_error(sqlite3_vfs* vfs, int bytes, char* out) { base(vfs)->xDlError(base(vfs), bytes, out); }
+void (*vfs_dl_sym(sqlite3_vfs* vfs, void* library, const char* symbol))(void) {
+  return base(vfs)->xDlSym(base(vfs), library, symbol);
+}
+void vfs_dl_close(sqlite3_vfs* vfs, void* library) { base(vfs)->xDlClose(base(vfs), library); }
+int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->xRandomness(base(vfs), bytes, out); }
+int vfs_sleep(sqlite3_vfs* vfs, int microseconds) { return base(vfs)->xSleep(base(vfs), microseconds); }
+int vfs_current_time(sqlite3_vfs* vfs, double* out) { return base(vfs)->xCurrentTime(base(vfs), out); }
+int vfs_current_time_int64(sqlite3_vfs* vfs, sqlite3_int64* out) {
+  return base(vfs)->xCurrentTimeInt64(base(vfs), out);
+}
+
+int vfs_get_last_error(sqlite3_vfs*, int bytes, char* out) {
+  if (out != nullptr && bytes > 0) {
+    const std::string_view text = last_report();
+    const std::size_t count = std::min(text.size(), static_cast<std::size_t>(bytes) - 1);
+    std::memcpy(out, text.data(), count);
+    out[count] = 0;
+  }
+  return last_report_errno();
+}
+
+}  // namespace
+
+// ---- registration ------------------------------------------------------------------------------------------------
+
+std::unique_ptr<Vfs> Vfs::make(const Api& api, World& world, const char* name, const Options& defaults) {
+  sqlite3_vfs* const base = api.vfs_find(nullptr);
+  if (base == nullptr || base->iVersion < 2) return nullptr;
+  return std::unique_ptr<Vfs>(new Vfs(api, world, base, name, defaults));
+}
+
+Vfs::Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults)
+    : api_(api), world_(world), base_(base), defaults_(std::move(defaults)) {
+  vfs_.iVersion = 2;
+  vfs_.szOsFile = std::max(base->szOsFile, kFileBytes);
+  vfs_.mxPathname = base->mxPathname;
+  vfs_.zName = name;
+  vfs_.pAppData = this;
+  vfs_.xOpen = vfs_open;
+  vfs_.xDelete = vfs_delete;
+  vfs_.xAccess = vfs_access;
+  vfs_.xFullPathname = vfs_full_pathname;
+  vfs_.xDlOpen = vfs_dl_open;
+  vfs_.xDlError = vfs_dl_error;
+  vfs_.xDlSym = vfs_dl_sym;
+  vfs_.xDlClose = vfs_dl_close;
+  vfs_.xRandomness = vfs_randomness;
+  vfs_.xSleep = vfs_sleep;
+  vfs_.xCurrentTime = vfs_current_time;
+  vfs_.xGetLastError = vfs_get_last_error;
+  vfs_.xCurrentTimeInt64 = vfs_current_time_int64;
+}
+
+int Vfs::register_it(bool as_default) { return api_.vfs_register(&vfs_, as_default ? 1 : 0); }
+int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
+
+// ---- databases by identity ---------------------------------------------------------------------------------------
+
+std::shared_ptr<Vfs::Shared> Vfs::find(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_path_.find(path);
+  return found != by_path_.end() ? found->second.shared : nullptr;
+}
+
+std::shared_ptr<Vfs::Shared> Vfs::find_owner(const std::string& name, const char* suffix) {
+  if (!ends_with(name, suffix)) return nullptr;
+  auto shared = find(name.substr(0, name.size() - std::strlen(suffix)));
+  return shared != nullptr && shared->database != nullptr ? shared : nullptr;
+}
+
+Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
+  MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
+  if (identity.empty()) {
+    if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
+    // Whoever has a file of this name open has one that was removed.
+    if (find(path) != nullptr) {
+      MEMLITH_TRY(Database::orphan(world_, path));
+      const std::lock_guard lock(mutex_);
+      by_path_.erase(path);
+    } else {
+      MEMLITH_TRY(Database::check_absent(world_, path));
+    }
+    MEMLITH_TRY(world_.create(path));
+    MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));
+  }
+  const std::lock_guard lock(mutex_);
+  auto& entry = by_identity_[identity];
+  if (entry == nullptr) entry = std::make_shared<Shared>();
+  ++entry->users;
+  shared = entry;
+  OpenPath& open_path = by_path_[path];
+  if (open_path.shared != shared) open_path = {shared, 0};
+  ++open_path.users;
+  return kOk;
+}
+
+void Vfs::detach(const std::string& path, const std::shared_ptr<Shared>& shared) {
+  const std::lock_guard lock(mutex_);
+  if (--shared->users == 0) {
+    std::erase_if(by_identity_, [&](const auto& each) { return each.second == shared; });
+  }
+  const auto found = by_path_.find(path);
+  if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
+}
+
+Status Vfs::open(const std::string& path, const char* uri_name, bool wanted_write, bool create,
+                 std::shared_ptr<Shared>& shared) {
+  Options options = defaults_;
+  MEMLITH_TRY(read_options(api_, uri_name, options));
+  MEMLITH_TRY(attach(path, create, shared));
+  Status status = kOk;
+  {
+    const std::lock_guard opening(shared->mutex);
+    if (shared->database == nullptr) {
+      const bool read_only = !wanted_write || !world_.may_write(path);
+      auto opened = Database::open(world_, path, options, read_only);
+      if (opened.ok()) {
+        shared->database = std::move(*opened);
+      } else {
+        status = opened.error();
+      }
+    } else if (wanted_write && shared->database->read_only() && world_.may_write(path)) {
+      status =
+          fail(Errc::busy, Detail::open,
+               "{}: this process has it open read-only; close those connections first, or open it for writing first",
+               path);
+    } else {
+      status = shared->database->check_process();
+    }
+  }
+  if (status.ok()) return kOk;
+  const std::string text(core::last_error_text());
+  detach(path, shared);
+  shared = nullptr;
+  core::set_error_text(text);
+  return status;
+}
+
+Status Vfs::close(const std::string& path, const std::shared_ptr<Shared>& shared) {
+  Status status = kOk;
+  {
+    const std::lock_guard closing(shared->mutex);
+    bool last = false;
+    {
+      const std::lock_guard lock(mutex_);
+      last = shared->users == 1;
+    }
+    if (last && shared->database != nullptr) {
+      memory_.remove(shared->database->path() + "-journal");
+      status = shared->database->close();
+      shared->database = nullptr;
+    }
+  }
+  const std::string text(core::last_error_text());
+  detach(path, shared);
+  core::set_error_text(text);
+  return status;
+}
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,152 @@
+// WAL mode: SQLite's write-ahead log in memory, and commits out of it.
+//
+// SQLite appends to the log a header of 24 bytes and a page for each page changed; the last one of a commit says so in its
+// header, and its page is the last that is written. The commit is made durable right there, before SQLite publishes it to
+// other connections, and whatever `synchronous` is: a write that fails fails the commit.
+#include <algorithm>
+
+#include "database.hpp"
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::kOk;
+using core::Status;
+
+namespace {
+
+constexpr std::uint64_t kWalHeaderBytes = 32;
+constexpr std::uint64_t kFrameHeaderBytes = 24;
+
+std::uint32_t big_endian(const std::byte* at) {
+  return std::to_integer<std::uint32_t>(at[0]) << 24 | std::to_integer<std::uint32_t>(at[1]) << 16 |
+         std::to_integer<std::uint32_t>(at[2]) << 8 | std::to_integer<std::uint32_t>(at[3]);
+}
+
+}  // namespace
+
+std::uint64_t Database::wal_read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
+  return wal_.file->read(offset, target, bytes);
+}
+
+Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
+  if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
+  const auto* from = static_cast<const std::byte*>(source);
+  if (offset == 0 && bytes >= kWalHeaderBytes) {
+    // The log begins anew: everything in it was stored in the database, so memory shows what was committed last.
+    wal_.slots.clear();
+    wal_.committed_slots = 0;
+    wal_.latest.clear();
+    wal_.page_bytes = big_endian(from + 8);
+    wal_.file->write(offset, source, bytes);
+    return keep_to_memory();
+  }
+  const std::uint64_t frame_bytes = kFrameHeaderBytes + wal_.page_bytes;
+  if (offset < kWalHeaderBytes) {
+    wal_.file->write(offset, source, bytes);
+    return kOk;
+  }
+  const std::uint64_t slot = (offset - kWalHeaderBytes) / frame_bytes;
+  const std::uint64_t inside = (offset - kWalHeaderBytes) % frame_bytes;
+  if (inside == 0 && bytes == frame_bytes) {
+    MEMLITH_TRY(wal_write(offset, source, kFrameHeaderBytes));
+    return wal_write(offset + kFrameHeaderBytes, from + kFrameHeaderBytes, wal_.page_bytes);
+  }
+  if (slot < wal_.committed_slots) {
+    // SQLite may write the headers of a commit again with other checksums. Anything else takes back what is durable: it ran
+    // out of memory between the commit and its publication.
+    const Wal::Slot& was = wal_.slots[slot];
+    const bool checksum = inside == 0 && bytes == kFrameHeaderBytes && was.page == big_endian(from) &&
+                          was.commit_pages == big_endian(from + 4);
+    if (!checksum) {
+      return fail(Errc::poisoned, Detail::write,
+                  "{}: a commit became durable, but SQLite could not publish it; close all connections and reopen",
+                  path_);
+    }
+  } else if (inside == 0 && bytes == kFrameHeaderBytes) {
+    if (wal_.slots.size() <= slot) wal_.slots.resize(slot + 1);
+    wal_.slots[slot] = {big_endian(from), big_endian(from + 4)};
+  } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
+             wal_.slots[slot].commit_pages != 0) {
+    // ORDER commit-before-frame: a page that completes a commit is in the log only if the commit is durable; else whoever
+    // read the log again would find one that was reported as failed. [sqlite/wal]
+    const std::uint64_t first = wal_.committed_slots;
+    MEMLITH_TRY(commit_wal(slot, from));
+    wal_.file->write(offset, source, bytes);
+    for (std::uint64_t i = first; i <= slot; ++i) wal_.latest[wal_.slots[i].page] = i;
+    wal_.committed_slots = slot + 1;
+    return kOk;
+  }
+  wal_.file->write(offset, source, bytes);
+  return kOk;
+}
+
+// A page of the log; copied where it does not lie in one piece.
+const std::byte* Database::wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const {
+  const std::uint64_t at = kWalHeaderBytes + slot * (kFrameHeaderBytes + wal_.page_bytes) + kFrameHeaderBytes;
+  if (const std::byte* const found = wal_.file->find(at, wal_.page_bytes); found != nullptr) return found;
+  std::vector<std::byte>& copy = copies.emplace_back(wal_.page_bytes);
+  (void)wal_.file->read(at, copy.data(), copy.size());
+  return copy.data();
+}
+
+Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page) {
+  wal_.in_use.store(true, std::memory_order_release);
+  const std::uint64_t page_bytes = wal_.page_bytes;
+  const std::uint64_t new_size = wal_.slots[last_slot].commit_pages * page_bytes;
+  const std::uint64_t before = committed_.load(std::memory_order_relaxed);
+  MEMLITH_TRY(reserve(new_size));
+
+  std::unordered_map<std::uint32_t, std::uint64_t> changed;  // page -> its newest slot
+  for (std::uint64_t i = wal_.committed_slots; i <= last_slot; ++i) changed[wal_.slots[i].page] = i;
+  std::vector<std::vector<std::byte>> copies;
+  pieces_.clear();
+  for (const auto& [page, slot] : changed) {
+    if (page == 0 || (page - 1) * page_bytes >= new_size) continue;
+    const std::uint64_t offset = (page - 1) * page_bytes;
+    const std::byte* const after = slot == last_slot ? last_page : wal_page(slot, copies);
+    const bool shown = offset + page_bytes <= size();
+    const auto latest = wal_.latest.find(page);
+    if (offset + page_bytes > before || (!shown && latest == wal_.latest.end())) {
+      add_piece(offset, page_bytes, after);
+    } else if (latest != wal_.latest.end()) {
+      add_difference(offset, wal_page(latest->second, copies), after, page_bytes);
+    } else {
+      add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
+    }
+    // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots still
+    // look at this one. [sqlite/wal]
+    if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
+    captured_bytes_ += page_bytes;
+  }
+  if (pieces_.empty() && new_size == before) return kOk;
+  if (MEMLITH_SABOTAGED(wal_after_ack)) return kOk;
+  return commit_pieces(new_size);
+}
+
+void Database::wal_truncate(std::uint64_t bytes) {
+  wal_.file->truncate(bytes);
+  if (bytes > 0) return;
+  wal_.slots.clear();
+  wal_.committed_slots = 0;
+  wal_.latest.clear();
+}
+
+bool Database::wal_remove() {
+  const bool existed = wal_.exists.exchange(false, std::memory_order_acq_rel);
+  forget_wal();
+  return existed;
+}
+
+// SQLite has stored everything in the database and leaves WAL mode, or nobody is left to read it.
+void Database::forget_wal() {
+  wal_truncate(0);
+  if (!in_wal()) return;
+  wal_.in_use.store(false, std::memory_order_release);
+  stale_end_ = std::max(stale_end_, size());
+  size_.store(committed_.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,135 @@
+#include "world.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "device/posix.hpp"
+
+namespace memlith::sqlite {
+
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::fail_errno;
+using core::kOk;
+using core::Result;
+using core::Status;
+
+namespace {
+
+// Where SQLite locks: the byte PENDING, the byte RESERVED, and 510 bytes of which readers hold a shared lock.
+constexpr off_t kPendingByte = 0x40000000;
+constexpr off_t kSharedFirst = kPendingByte + 2;
+constexpr off_t kSharedBytes = 510;
+
+// Locks of the open file description, not of the process: those would be dropped when anybody in this process closes any
+// descriptor of the file.
+class RealLock final : public HostLock {
+ public:
+  RealLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~RealLock() override { ::close(fd_); }
+  RealLock(const RealLock&) = delete;
+  RealLock& operator=(const RealLock&) = delete;
+
+  Status share() {
+    // A writer that waits or works holds PENDING; a reader asks for it in passing, as SQLite's own do.
+    MEMLITH_TRY(set(F_RDLCK, kPendingByte, 1));
+    const Status status = set(F_RDLCK, kSharedFirst, kSharedBytes);
+    MEMLITH_TRY(set(F_UNLCK, kPendingByte, 1));
+    return status;
+  }
+  Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
+
+ private:
+  Status set(int type, off_t begin, off_t bytes) {
+    struct flock lock{};
+    lock.l_type = static_cast<short>(type);
+    lock.l_whence = SEEK_SET;
+    lock.l_start = begin;
+    lock.l_len = bytes;
+    if (::fcntl(fd_, F_OFD_SETLK, &lock) == 0) return kOk;
+    if (errno != EAGAIN && errno != EACCES) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path_);
+    struct flock holder = lock;
+    holder.l_pid = 0;
+    const bool told = ::fcntl(fd_, F_OFD_GETLK, &holder) == 0 && holder.l_type != F_UNLCK && holder.l_pid > 0;
+    return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", path_,
+                told ? fmt::format("process {}, which opened it as plain SQLite does", holder.l_pid)
+                     : "another connection that does not share memory with this one");
+  }
+
+  int fd_;
+  std::string path_;
+};
+
+class RealWorld final : public World {
+ public:
+  Result<Place> place_of(const std::string& path) override {
+    const std::filesystem::path whole(path);
+    std::string name = whole.filename().string();
+    if (name.empty() || name == "." || name == "..") {
+      return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
+    }
+    const std::string folder = whole.parent_path().string();
+    return Place{core::make_posix_volume(folder.empty() ? "." : folder), std::move(name)};
+  }
+
+  Result<std::string> identity_of(const std::string& path) override {
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0) {
+      if (errno == ENOENT) return std::string();
+      return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
+    }
+    if (!S_ISREG(info.st_mode)) return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
+    return fmt::format("{}:{}", info.st_dev, info.st_ino);
+  }
+
+  Status create(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot create it", path);
+    ::close(fd);
+    return kOk;
+  }
+
+  bool may_write(const std::string& path) override {
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    return ::access(path.c_str(), R_OK | W_OK) == 0 &&
+           ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0;
+  }
+
+  Result<std::unique_ptr<HostLock>> lock(const std::string& path, bool writable) override {
+    const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
+    auto lock = std::make_unique<RealLock>(fd, path);
+    MEMLITH_TRY(lock->share());
+    return std::unique_ptr<HostLock>(std::move(lock));
+  }
+
+  Status match_permissions(const std::string& file, const std::string& other) override {
+    struct stat wanted{};
+    struct stat found{};
+    if (::stat(file.c_str(), &wanted) != 0 || ::stat(other.c_str(), &found) != 0) return kOk;
+    if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::chmod(other.c_str(), wanted.st_mode & 0777) != 0) {
+      return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of the database", other);
+    }
+    // Only root may, and only root has to: the log of another user's database belongs to that user.
+    const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
+    if (::geteuid() == 0 && other_owner && ::chown(other.c_str(), wanted.st_uid, wanted.st_gid) != 0) {
+      return fail_errno(errno, Detail::open, "{}: cannot give it the owner of the database", other);
+    }
+    return kOk;
+  }
+};
+
+}  // namespace
+
+World& real_world() {
+  static RealWorld* const world = new RealWorld;  // never destroyed: connections may outlive the end of main()
+  return *world;
+}
+
+}  // namespace memlith::sqlite

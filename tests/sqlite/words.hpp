@@ -1,0 +1,121 @@
+// A small vocabulary over the C interface of SQLite: open a database on a VFS, run SQL, ask for one value, for everything.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vfs.hpp"
+
+namespace memlith::test {
+
+inline sqlite::Api linked_api() {
+  sqlite::Api api;
+  api.vfs_find = sqlite3_vfs_find;
+  api.vfs_register = sqlite3_vfs_register;
+  api.vfs_unregister = sqlite3_vfs_unregister;
+  api.uri_parameter = sqlite3_uri_parameter;
+  api.mprintf = sqlite3_mprintf;
+  api.log = sqlite3_log;
+  return api;
+}
+
+// What sqlite3_log() was told, newest last. Starts listening when first called, which has to be before SQLite is used.
+inline std::vector<std::string>& sqlite_log() {
+  static std::mutex mutex;
+  static std::vector<std::string> lines;
+  static const int configured = sqlite3_config(
+      SQLITE_CONFIG_LOG,
+      +[](void*, int, const char* text) {
+        const std::lock_guard lock(mutex);
+        lines.emplace_back(text);
+      },
+      nullptr);
+  EXPECT_EQ(configured, SQLITE_OK);
+  return lines;
+}
+
+// Registers "memlith" over real files, once, not as the default.
+inline sqlite::Vfs& registered_vfs() {
+  static sqlite::Vfs* const vfs = [] {
+    (void)sqlite_log();
+    auto made = sqlite::Vfs::make(linked_api(), sqlite::real_world(), "memlith");
+    EXPECT_EQ(made->register_it(false), SQLITE_OK);
+    return made.release();
+  }();
+  return *vfs;
+}
+
+class Db {
+ public:
+  Db() = default;
+  // `vfs` null: plain SQLite.
+  Db(const std::string& name, const char* vfs, int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) {
+    code_ = sqlite3_open_v2(name.c_str(), &db_, flags | SQLITE_OPEN_URI, vfs);
+    sqlite3_extended_result_codes(db_, 1);
+  }
+  Db(Db&& other) noexcept : db_(std::exchange(other.db_, nullptr)), code_(other.code_) {}
+  Db& operator=(Db&& other) noexcept {
+    std::swap(db_, other.db_);
+    std::swap(code_, other.code_);
+    return *this;
+  }
+  ~Db() { close(); }
+
+  [[nodiscard]] int open_code() const { return code_; }
+  [[nodiscard]] sqlite3* get() const { return db_; }
+  [[nodiscard]] std::string message() const { return sqlite3_errmsg(db_); }
+  int close() { return sqlite3_close(std::exchange(db_, nullptr)); }
+
+  // The code; rows are dropped.
+  int run(const std::string& sql) const { return sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr); }
+  // All rows, columns separated by '|', rows by line ends; "error N: text" if it failed.
+  [[nodiscard]] std::string all(const std::string& sql) const {
+    std::string text;
+    char* error = nullptr;
+    const auto add = [](void* to, int count, char** values, char**) {
+      auto& target = *static_cast<std::string*>(to);
+      if (!target.empty()) target += '\n';
+      for (int i = 0; i < count; ++i) {
+        if (i > 0) target += '|';
+        target += values[i] != nullptr ? values[i] : "NULL";
+      }
+      return 0;
+    };
+    const int code = sqlite3_exec(db_, sql.c_str(), add, &text, &error);
+    if (code != SQLITE_OK) text = "error " + std::to_string(code) + ": " + (error != nullptr ? error : "");
+    sqlite3_free(error);
+    return text;
+  }
+
+ private:
+  sqlite3* db_ = nullptr;
+  int code_ = SQLITE_OK;
+};
+
+#define EXPECT_RUNS(db, sql) EXPECT_EQ((db).run(sql), SQLITE_OK) << (db).message() << "\n  " << (sql)
+#define ASSERT_RUNS(db, sql) ASSERT_EQ((db).run(sql), SQLITE_OK) << (db).message() << "\n  " << (sql)
+#define EXPECT_OPEN(db) EXPECT_EQ((db).open_code(), SQLITE_OK) << (db).message()
+#define ASSERT_OPEN(db) ASSERT_EQ((db).open_code(), SQLITE_OK) << (db).message()
+
+// Schema and rows of everything, in order of the rowids.
+inline std::string dump(const Db& db) {
+  std::string text = db.all("select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name");
+  std::vector<std::string> tables;
+  std::string names =
+      db.all("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by 1");
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find('\n', begin), names.size());
+    text +=
+        "\n" + names.substr(begin, end - begin) + ":\n" + db.all("select * from " + names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return text;
+}
+
+inline std::string integrity(const Db& db) { return db.all("pragma integrity_check"); }
+
+}  // namespace memlith::test
