@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,25 +26,44 @@ inline sqlite::Api linked_api() {
   return api;
 }
 
-// What sqlite3_log() was told, newest last. Starts listening when first called, which has to be before SQLite is used.
-inline std::vector<std::string>& sqlite_log() {
-  static std::mutex mutex;
-  static std::vector<std::string> lines;
-  static const int configured = sqlite3_config(
-      SQLITE_CONFIG_LOG,
-      +[](void*, int, const char* text) {
-        const std::lock_guard lock(mutex);
-        lines.emplace_back(text);
-      },
-      nullptr);
-  EXPECT_EQ(configured, SQLITE_OK);
-  return lines;
-}
+// What sqlite3_log() was told, newest last; the last thousand.
+class SqliteLog {
+ public:
+  static SqliteLog& get() {
+    static SqliteLog* const log = new SqliteLog;
+    return *log;
+  }
+  [[nodiscard]] std::string last() {
+    const std::lock_guard lock(mutex_);
+    return lines_.empty() ? "" : lines_.back();
+  }
+  // Whether a line holds all of this.
+  [[nodiscard]] bool told(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(lines_.begin(), lines_.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    lines_.clear();
+  }
+
+ private:
+  SqliteLog() { sqlite3_config(SQLITE_CONFIG_LOG, &SqliteLog::add, this); }
+  static void add(void* to, int, const char* text) {
+    auto& log = *static_cast<SqliteLog*>(to);
+    const std::lock_guard lock(log.mutex_);
+    log.lines_.emplace_back(text);
+    if (log.lines_.size() > 1000) log.lines_.pop_front();
+  }
+  std::mutex mutex_;
+  std::deque<std::string> lines_;
+};
+inline SqliteLog& sqlite_log = SqliteLog::get();  // SQLite has to be told before it is used
 
 // Registers "memlith" over real files, once, not as the default.
 inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
-    (void)sqlite_log();
     auto made = sqlite::Vfs::make(linked_api(), sqlite::real_world(), "memlith");
     EXPECT_EQ(made->register_it(false), SQLITE_OK);
     return made.release();
