@@ -41,7 +41,7 @@ bool all_zero(const std::byte* bytes, std::size_t count) {
 struct Database::Head {
   enum class Kind { empty, zeros, magic, mark, foreign } kind = Kind::empty;
   std::uint64_t size = 0;
-  std::uint64_t log_id = 0;  // of a mark
+  std::uint64_t log_id = 0;  // of a mark; 0: cannot be told
   bool wal_format = false;
 };
 
@@ -52,7 +52,10 @@ Result<std::unique_ptr<Database>> Database::open(World& world, const std::string
   return database;
 }
 
-Database::~Database() = default;
+// A forked child has a copy of the memory without the threads that wait in it; taking that down would wait for them for ever.
+Database::~Database() {
+  if (store_ != nullptr && store_->in_forked_child()) (void)store_.release();
+}
 
 Status Database::open_it() {
   set_durability(options_.durability);
@@ -82,9 +85,13 @@ Status Database::read_head(Head& head) {
   std::byte bytes[20] = {};
   MEMLITH_TRY(device->read(0, {bytes, std::min<std::uint64_t>(head.size, sizeof bytes)}));
   head.kind = Head::Kind::foreign;
-  if (head.size >= kMarkBytes && std::memcmp(bytes, kMark, sizeof kMark) == 0) {
+  // The mark or SQLite's bytes, half written: the log has them whole.
+  const bool half_mark = std::memcmp(bytes, kMark, sizeof kMark) == 0;
+  const bool half_magic = std::memcmp(bytes, kMagic, sizeof kMark) == 0;
+  const bool rest_of_magic = std::memcmp(bytes + sizeof kMark, kMagic + sizeof kMark, sizeof kMark) == 0;
+  if (head.size >= kMarkBytes && (half_mark || (half_magic && !rest_of_magic))) {
     head.kind = Head::Kind::mark;
-    std::memcpy(&head.log_id, bytes + sizeof kMark, sizeof head.log_id);
+    if (!half_mark || !rest_of_magic) std::memcpy(&head.log_id, bytes + sizeof kMark, sizeof head.log_id);
   } else if (head.size >= sizeof bytes && std::memcmp(bytes, kMagic, sizeof kMagic) == 0) {
     head.kind = Head::Kind::magic;
     head.wal_format = bytes[18] == std::byte{2} || bytes[19] == std::byte{2};
@@ -167,7 +174,7 @@ Status Database::check_log(const Head& head) {
     MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::direct));
     MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
     clean = log->closed_cleanly();
-    if (head.kind == Head::Kind::mark && log->superblock().log_id != head.log_id) {
+    if (head.kind == Head::Kind::mark && head.log_id != 0 && log->superblock().log_id != head.log_id) {
       return fail(Errc::corrupt, Detail::open,
                   "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the "
                   "right one "

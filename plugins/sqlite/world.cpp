@@ -102,11 +102,30 @@ class RealWorld final : public World {
   }
 
   Result<std::unique_ptr<HostLock>> lock(const std::string& path, bool writable) override {
+    MEMLITH_TRY(check_not_open_here(path));
     const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
     auto lock = std::make_unique<RealLock>(fd, path);
     MEMLITH_TRY(lock->share());
     return std::unique_ptr<HostLock>(std::move(lock));
+  }
+
+  // Plain SQLite's locks belong to the process, and all of them on a file are lost when anybody in the process closes any
+  // descriptor of it, as we would have to. So it is looked for before a descriptor is opened.
+  static Status check_not_open_here(const std::string& path) {
+    struct stat wanted{};
+    if (::stat(path.c_str(), &wanted) != 0) return kOk;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+      struct stat found{};
+      if (::stat(entry.path().c_str(), &found) != 0) continue;
+      if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino) continue;
+      return fail(Errc::busy, Detail::lock,
+                  "{}: this process has the file open already, by plain SQLite or otherwise (descriptor {}); close it "
+                  "first",
+                  path, entry.path().filename().string());
+    }
+    return kOk;
   }
 
   Status match_permissions(const std::string& file, const std::string& other) override {
