@@ -21,9 +21,15 @@ namespace {
 
 constexpr const char* kName = "memlith";
 
+bool is_ours(const void* symbol) {
+  Dl_info its{};
+  Dl_info mine{};
+  return ::dladdr(symbol, &its) != 0 && ::dladdr(kName, &mine) != 0 && its.dli_fbase == mine.dli_fbase;
+}
+
 void* find_symbol(const char* name) {
   if (void* const found = ::dlsym(RTLD_NEXT, name); found != nullptr) return found;
-  if (void* const found = ::dlsym(RTLD_DEFAULT, name); found != nullptr) return found;
+  if (void* const found = ::dlsym(RTLD_DEFAULT, name); found != nullptr && !is_ours(found)) return found;
   // Python loads its SQLite out of everybody else's sight.
   static void* const library = [] {
     void* const loaded = ::dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);

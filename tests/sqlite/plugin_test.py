@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""docs/sqlite.md, "Two lines to try it": the plugin as it is shipped, in programs that know nothing of it.
+
+Usage: plugin_test.py PLUGIN FOLDER
+The sqlite3 shell and every Python on the machine load it, get it registered, or have it preloaded; after each of them plain SQLite
+finds an ordinary database. A program that is not on the machine is skipped by name. Exit code 77: nothing at all could be tested.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+plugin = str(pathlib.Path(sys.argv[1]).resolve())
+pathlib.Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
+folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[2]))
+environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1"}
+# A sanitizer's runtime has to be the first library of a process; a plugin cannot bring it along.
+sanitized = b"__asan_init" in pathlib.Path(plugin).read_bytes() or b"__tsan_init" in pathlib.Path(plugin).read_bytes()
+failures = []
+tested = 0
+
+
+def run(arguments, text="", **more):
+    extra = more.pop("environment", {})
+    return subprocess.run(arguments, input=text, capture_output=True, text=True, timeout=120, cwd=folder,
+                          env={**environment, **extra}, check=False, **more)
+
+
+def check(name, condition, told=""):
+    global tested
+    tested += 1
+    print(f"{'ok  ' if condition else 'FAIL'} {name}")
+    if not condition:
+        failures.append(name)
+        print(told)
+
+
+def plain(name, query):
+    """What plain SQLite finds in the file, in this process, which has no memlith."""
+    connection = sqlite3.connect(folder / name)
+    rows = connection.execute(query).fetchall()
+    verdict = connection.execute("pragma integrity_check").fetchone()[0]
+    connection.close()
+    return rows if verdict == "ok" else verdict
+
+
+def test_shell(shell):
+    answer = run([shell], f".load {plugin}\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
+                 "pragma journal_mode = wal; insert into t values(2);\npragma memlith_stats;\n")
+    check("shell: .load, URI", "journal=wal" in answer.stdout and not answer.stderr, answer)
+    check("shell: plain SQLite afterwards", plain("shell.db", "select * from t") == [(1,), (2,)])
+    answer = run([shell], f".load {plugin} sqlite3_memlithdefault_init\n.open default.db\ncreate table t(a);\n"
+                 "pragma memlith_durability;\n")
+    check("shell: as the default", answer.stdout.strip() == "full", answer)
+    answer = run([shell], f".load {plugin}\n.open variable.db\ncreate table t(a);\npragma memlith_durability;\n",
+                 environment={"MEMLITH_SQLITE_DEFAULT": "1", "MEMLITH_SQLITE_DURABILITY": "weak"})
+    check("shell: as the default by the environment", answer.stdout.strip() == "weak", answer)
+    answer = run([shell], f".load {plugin}\n.open other.db\ncreate table t(a);\npragma memlith_durability;\n.load {plugin}\n"
+                 "select 'still here';\n")
+    check("shell: not the default, twice", answer.stdout.strip() == "still here" and not answer.stderr, answer)
+    answer = run([shell, "preloaded.db", "create table t(a); insert into t values(1); pragma memlith_durability;"],
+                 environment={"LD_PRELOAD": plugin})
+    check("shell: LD_PRELOAD", answer.stdout.strip() == "full" and not answer.stderr, answer)
+    check("shell: preloaded, plain afterwards", plain("preloaded.db", "select * from t") == [(1,)])
+
+
+LOADED = """
+import sqlite3, sys
+loader = sqlite3.connect(":memory:")
+loader.enable_load_extension(True)
+loader.load_extension(sys.argv[1])
+loader.close()
+"""
+REGISTERED = """
+import ctypes, sqlite3, sys
+assert ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0) == 0
+"""
+WORK = """
+import threading
+name = "file:" + sys.argv[2] + "?vfs=memlith"
+a = sqlite3.connect(name, uri=True)
+a.execute("create table t(a integer primary key, b text)")
+with a: a.executemany("insert into t(b) values(?)", [(str(i),) for i in range(100)])
+try:
+    with a:
+        a.execute("delete from t")
+        raise KeyError
+except KeyError:
+    pass
+b = sqlite3.connect(name, uri=True, timeout=30)
+assert b.execute("select count(*) from t").fetchone() == (100,)
+assert b.execute("pragma memlith_durability").fetchone() == ("full",)
+b.execute("pragma journal_mode = wal")
+def work():
+    c = sqlite3.connect(name, uri=True, timeout=60)
+    for i in range(20):
+        with c: c.execute("insert into t(b) values('thread')")
+    c.close()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for each in threads: each.start()
+for each in threads: each.join()
+assert a.execute("select count(*) from t").fetchone() == (160,)
+copy = sqlite3.connect(":memory:")
+a.backup(copy)
+assert copy.execute("select count(*) from t").fetchone() == (160,)
+a.close(); b.close()
+print("done")
+"""
+PRELOADED = """
+import sqlite3, sys
+a = sqlite3.connect(sys.argv[2])
+a.execute("create table t(a)")
+with a: a.execute("insert into t values(7)")
+print(a.execute("pragma memlith_durability").fetchone())
+a.close()
+"""
+KILLED = """
+a = sqlite3.connect("file:" + sys.argv[2] + "?vfs=memlith", uri=True)
+a.execute("create table if not exists t(a integer primary key)")
+while True:
+    with a: row = a.execute("insert into t values(null)").lastrowid
+    print(row, flush=True)
+"""
+
+
+def test_python(python, label):
+    answer = run([python, "-c", "import sqlite3; print(hasattr(sqlite3.Connection, 'enable_load_extension'))"])
+    if answer.returncode != 0:
+        print(f"skip {label}: it has no sqlite3")
+        return
+    ways = [("registered", REGISTERED)]
+    if answer.stdout.strip() == "True":
+        ways.append(("loaded", LOADED))
+    else:
+        print(f"skip {label}, loaded: this Python is built without load_extension")
+    for way, begin in ways:
+        name = f"{label}-{way}.db"
+        answer = run([python, "-c", begin + WORK, plugin, name])
+        check(f"{label}: {way}", answer.stdout.strip() == "done", answer)
+        check(f"{label}: {way}, plain afterwards", plain(name, "select count(*) from t") == [(160,)])
+    answer = run([python, "-c", PRELOADED, plugin, f"{label}-preloaded.db"], environment={"LD_PRELOAD": plugin})
+    check(f"{label}: LD_PRELOAD", answer.stdout.strip() == "('full',)" and not answer.stderr, answer)
+    check(f"{label}: preloaded, plain afterwards", plain(f"{label}-preloaded.db", "select * from t") == [(7,)])
+    last = 0
+    for _ in range(2):
+        with subprocess.Popen([python, "-c", REGISTERED + KILLED, plugin, f"{label}-killed.db"], stdout=subprocess.PIPE,
+                              text=True, cwd=folder, env=environment) as child:
+            for line in child.stdout:
+                last = int(line)
+                if last % 10 == 0:
+                    break
+            child.send_signal(signal.SIGKILL)
+            last = max([last, *(int(line) for line in child.stdout.read().splitlines())])
+        found = run([python, "-c", REGISTERED + "a = sqlite3.connect('file:' + sys.argv[2] + '?vfs=memlith', uri=True)\n"
+                     "print(a.execute('select max(a) from t').fetchone()[0]); a.close()", plugin, f"{label}-killed.db"])
+        good = found.stdout.strip().isdigit() and last <= int(found.stdout) <= last + 1
+        check(f"{label}: kill -9", good, (last, found))
+
+
+if sanitized:
+    print("skip everything: the plugin is built with a sanitizer, which a program that is not cannot load")
+    sys.exit(77)
+if shell := shutil.which("sqlite3"):
+    test_shell(shell)
+else:
+    print("skip the sqlite3 shell: there is none")
+seen = set()
+for candidate in [sys.executable, "/usr/bin/python3", shutil.which("python3")]:
+    if candidate and (real := os.path.realpath(candidate)) not in seen and pathlib.Path(real).exists():
+        seen.add(real)
+        test_python(candidate, f"python{len(seen)}")
+shutil.rmtree(folder)
+print(f"{tested} checks, {len(failures)} failed")
+sys.exit(1 if failures else 77 if tested == 0 else 0)
