@@ -72,6 +72,9 @@ Status Database::open_it() {
   Head head;
   MEMLITH_TRY(read_head(head));
   if (head.kind == Head::Kind::magic) MEMLITH_TRY(check_left_over(head));
+  // What is no database is SQLite's to judge, which says so at the first look at it; nothing of it is changed.
+  MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_name_ + ".memlith"));
+  if (head.kind == Head::Kind::foreign || (head.kind == Head::Kind::zeros && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
   if (read_only_ && head.kind != Head::Kind::mark) return open_plain(head);
   MEMLITH_TRY(open_store());
@@ -164,9 +167,6 @@ Status Database::check_log(const Head& head) {
                 "changed",
                 path_, volume_->path_of(log_name));
   }
-  if (head.kind == Head::Kind::foreign || (!there && head.kind == Head::Kind::zeros)) {
-    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
-  }
   if (!there) return kOk;
   MEMLITH_TRY(check_free(log_name));
   bool clean = false;
@@ -245,9 +245,6 @@ Status Database::open_store() {
 
 // Read-only, and the file is complete by itself: no log is looked at.
 Status Database::open_plain(const Head& head) {
-  if (head.kind == Head::Kind::foreign || head.kind == Head::Kind::zeros) {
-    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
-  }
   MEMLITH_TRY_ASSIGN(plain_, volume_->open(file_name_, OpenMode::read_only, Caching::buffered));
   MEMLITH_TRY_ASSIGN(const int descriptor, plain_->mapping_descriptor());
   image_ = std::make_unique<Image>(descriptor);

@@ -283,8 +283,9 @@ TEST_F(Files, AWalDatabaseIsNotSharedWithPlainSqlite) {
 
 TEST_F(Files, AFileThatIsNoDatabaseIsLeftAlone) {
   write_file(path_, "This is a letter and no database, and it is longer than a header.");
-  EXPECT_EQ(open().open_code(), SQLITE_NOTADB);
-  EXPECT_EQ(open("mode=ro").open_code(), SQLITE_NOTADB);
+  EXPECT_EQ(open().run("select * from sqlite_schema"), SQLITE_NOTADB);
+  EXPECT_EQ(open().run("create table t(a)"), SQLITE_NOTADB);
+  EXPECT_EQ(open("mode=ro").run("select * from sqlite_schema"), SQLITE_NOTADB);
   EXPECT_EQ(read_file(path_), "This is a letter and no database, and it is longer than a header.");
   EXPECT_FALSE(fs::exists(path_ + ".memlith"));
   EXPECT_EQ(Db(folder_ / "nowhere/app.db", "memlith").open_code(), SQLITE_CANTOPEN);
