@@ -212,9 +212,9 @@ enum {
                                    (Linux 6.7), else as FAULT. Whole pages; does not tell threads apart. Sees every
                                    store, system calls that write into the region too */
   MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
-  MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV, keep each page as it was: bytes, by comparing; by thread
-                                   (of two that store to one page, the first). A system call that writes into a page not
-                                   stored to since the last persist fails with EFAULT: see memlith_prepare */
+  MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV and SIGBUS, keep each page as it was: bytes, by comparing;
+                                   by thread (of two that store to one page, the first). A system call that writes into a
+                                   page not stored to since the last persist fails with EFAULT: see memlith_prepare */
 };
 
 enum {
