@@ -57,6 +57,7 @@ struct Main {
   Database& database;
   Holder holder;
   sqlite3_int64 mmap_limit = 0;
+  int fetched = 0;        // pages that SQLite holds pointers to; the limit stays until they are given back
   bool in_batch = false;  // between BEGIN_ATOMIC_WRITE and its end
 
   int report(Status status) const { return sqlite::report(vfs.api(), status); }
@@ -166,7 +167,7 @@ int pragma(Main& state, char** arguments) {
 int map_limit(Main& state, sqlite3_int64* limit) {
   const sqlite3_int64 wanted = *limit;
   *limit = state.mmap_limit;
-  if (wanted >= 0) state.mmap_limit = wanted;
+  if (wanted >= 0 && state.fetched == 0) state.mmap_limit = wanted;
   return SQLITE_OK;
 }
 
@@ -255,10 +256,14 @@ int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** resul
   const std::byte* const found =
       wanted ? state.database.fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)) : nullptr;
   *result = const_cast<std::byte*>(found);
+  if (found != nullptr) ++state.fetched;
   return SQLITE_OK;
 }
 
-int main_unfetch(sqlite3_file*, sqlite3_int64, void*) { return SQLITE_OK; }
+int main_unfetch(sqlite3_file* file, sqlite3_int64, void* page) {
+  if (page != nullptr) --main_of(file).fetched;
+  return SQLITE_OK;
+}
 
 constexpr sqlite3_io_methods kMainMethods = {
     3,
@@ -400,7 +405,8 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
       *out_flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) | SQLITE_OPEN_READONLY;
     }
   }
-  set_state(file, kMainMethods, std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, false}));
+  set_state(file, kMainMethods,
+            std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, 0, false}));
   return SQLITE_OK;
 }
 

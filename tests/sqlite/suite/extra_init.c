@@ -1,5 +1,5 @@
 // Built into SQLite's own testfixture with SQLITE_EXTRA_INIT=memlith_extra_init: makes memlith the default VFS whenever SQLite is
-// initialised, which its tests do again and again. The plugin gets the functions of this SQLite, as one that is loaded does.
+// initialised, if MEMLITH_SQLITE_PLUGIN says where the plugin is, which its tests do again and again. The plugin gets the functions of this SQLite, as one that is loaded does.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +15,10 @@ int memlith_extra_init(const char* unused) {
   (void)unused;
   if (entry == NULL) {
     const char* const plugin = getenv("MEMLITH_SQLITE_PLUGIN");
-    void* const library = plugin != NULL ? dlopen(plugin, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (plugin == NULL) return SQLITE_OK;  // plain SQLite, to compare with
+    void* const library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
-      fprintf(stderr, "set MEMLITH_SQLITE_PLUGIN to memlith_sqlite.so: %s\n", plugin != NULL ? dlerror() : "it is not set");
+      fprintf(stderr, "%s\n", dlerror());
       exit(1);
     }
     entry = (entry_point)dlsym(library, "sqlite3_memlithdefault_init");

@@ -2,7 +2,8 @@
 """SQLite's own tests with memlith as the default VFS: ./dev soak sqlite-suite.
 
 Gets SQLite's source from Debian, builds its test program with the plugin as default VFS (extra_init.c), runs each file of its
-suite "veryquick" in a process of its own, and holds what failed against known.txt, which says why. Exit code 0: nothing else.
+suite "veryquick" in a process of its own, and holds what fails, and does not with plain SQLite, against known.txt, which says why.
+Exit code 0: nothing else.
 The tests refuse to run as root; as root they are run as nobody.
 """
 import argparse
@@ -76,12 +77,14 @@ class Run:
         self.program, self.plugin, self.work = program, plugin, work
         self.as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
 
-    def start(self, arguments, folder, seconds):
+    def start(self, arguments, folder, seconds, plain=False):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         if self.as_nobody:
             os.chown(folder, 65534, 65534)
         environment = {**os.environ, "MEMLITH_SQLITE_PLUGIN": self.plugin, "MEMLITH_SQLITE_LOG_MIB": "1", "HOME": str(folder)}
+        if plain:
+            del environment["MEMLITH_SQLITE_PLUGIN"]
         try:
             done = subprocess.run([*self.as_nobody, self.program, *arguments], cwd=folder, env=environment, text=True,
                                   errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -92,18 +95,26 @@ class Run:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def test(self, file):
-        code, text = self.start([file], self.work / "run" / pathlib.Path(file).name, 600)
-        (self.work / "logs").mkdir(exist_ok=True)
-        (self.work / "logs" / (pathlib.Path(file).name + ".log")).write_text(text, encoding="utf-8")
+    def test(self, file, plain=False):
+        """How many tests ran, and the names of those that failed; a file that ended early is one of those."""
+        name = pathlib.Path(file).name
+        code, text = self.start([file], self.work / "run" / (name + ("-plain" if plain else "")), 600, plain)
+        logs = self.work / ("logs-plain" if plain else "logs")
+        logs.mkdir(exist_ok=True)
+        (logs / (name + ".log")).write_text(text, encoding="utf-8")
         counts = re.search(r"(\d+) errors out of (\d+) tests", text)
         failed = re.search(r"!Failures on these tests: (.*)", text)
-        names = failed[1].split() if failed else []
         if counts is None:
-            # The script ended early: what it tests further on has not been seen.
-            name = pathlib.Path(file).name
-            return file, len(re.findall(r"\.\.\. Ok$", text, re.M)), [f"{name}:{'timeout' if code == 'timeout' else 'ended'}"], text
-        return file, int(counts[2]), names, text
+            return len(re.findall(r"\.\.\. Ok$", text, re.M)), [f"{name}:{'timeout' if code == 'timeout' else 'ended'}"]
+        return int(counts[2]), failed[1].split() if failed else []
+
+    def compare(self, file):
+        """The same, without what plain SQLite fails too."""
+        count, failed = self.test(file)
+        if failed:
+            plain = self.test(file, plain=True)[1]
+            failed = [each for each in failed if each not in plain]
+        return file, count, failed
 
 
 def main():
@@ -130,7 +141,7 @@ def main():
     began, total, failures = time.monotonic(), 0, []
     names = known()
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        for file, count, failed, _ in pool.map(run.test, files):
+        for file, count, failed in pool.map(run.compare, files):
             total += count
             failures += failed
             unknown = [each for each in failed if not is_known(each, names)]
