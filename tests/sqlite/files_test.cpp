@@ -667,7 +667,12 @@ TEST_F(Files, OpeningAndClosingManyTimesLeaksNothing) {
   const auto maps = mappings();
   for (int i = 0; i < 10; ++i) once();
   EXPECT_EQ(descriptors(), fds);
-  EXPECT_LE(mappings(), maps + 2);
+#ifdef __SANITIZE_ADDRESS__
+  constexpr std::ptrdiff_t kKept = 100;  // the sanitizer keeps what was freed
+#else
+  constexpr std::ptrdiff_t kKept = 2;
+#endif
+  EXPECT_LE(mappings(), maps + kKept);
 }
 
 }  // namespace
