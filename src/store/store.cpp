@@ -401,8 +401,8 @@ void Store::set_flush_window(FlushWindow window) {
   flush_wake_.notify_one();
 }
 
-// The window of a commit begins when the flusher hears of it, with nothing else waiting; at the latest at its next look. A failed flush has poisoned the log,
-// which tells everybody; there is nothing left to do then.
+// The window of a commit begins when the flusher hears of it, with nothing else waiting; at the latest at its next look.
+// A failed flush has poisoned the log, which tells everybody; there is nothing left to do then.
 void Store::flush_loop() {
   std::unique_lock lock(flush_mutex_);
   const auto wanted = [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); };
