@@ -95,8 +95,8 @@ typedef struct memlith_store_options {
   /* Called while opening replays a long log, at most some times a second, from the opening thread. May be null. */
   void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
   void* progress_context;
-  uint64_t flush_interval_ms; /* how long an asynchronous persist may wait for its flush; 0 = flushed as soon as the
-                                 flush before it is done. See memlith_store_set_flush_window */
+  uint64_t flush_interval_ms; /* how long an asynchronous persist may wait for its flush; 0 = until the one
+                                 before it is done, or some 0.2 ms. See memlith_store_set_flush_window */
   uint64_t flush_bytes;       /* and with how much in the log waiting the flush comes at once; 0 = 16 MiB */
   uint64_t memory_max_bytes;  /* regions may keep about so much memory of what was stored to them; when persists have
                                  captured half of it, the one that notices gives the memory of clean pages back, after a

@@ -66,7 +66,7 @@ std::string describe_tracker(TrackerKind kind) {
     case TrackerKind::scan: break;
   }
   if (probe_scan().ok()) return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; whole pages, all threads";
-  return "scan: by faults (mprotect and SIGSEGV), because " + std::string(last_error_text());
+  return "scan: by faults, because " + std::string(last_error_text());
 }
 
 }  // namespace memlith::core
