@@ -229,6 +229,33 @@ Status Database::commit_pieces(std::uint64_t new_size) {
   return kOk;
 }
 
+// ---- a transaction over several databases --------------------------------------------------------------------------
+
+Status Database::commit_part(const MemoryFile& journal) {
+  const bool unchanged = twins_.empty() && size() == committed_.load(std::memory_order_relaxed);
+  if (in_wal() || read_only_ || unchanged || !names_super_journal(journal)) return commit();
+  if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
+  // ORDER mark-before-journal: a journal beside a file that plain SQLite may change is of no account. [sqlite/crash-several]
+  MEMLITH_TRY(mark());
+  // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
+  part_is_open_ = true;
+  const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
+  MEMLITH_TRY(write_disk_journal(*volume_, file_name_, origin, journal));
+  MEMLITH_TRY(world_.match_permissions(path_, volume_->path_of(disk_journal_name(file_name_))));
+  MEMLITH_TRY(commit());
+  // The super-journal is removed when all parts have returned, so all parts are durable then.
+  return persist();
+}
+
+Status Database::end_part() {
+  if (!part_is_open_ || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
+  // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable. [sqlite/crash-several]
+  MEMLITH_TRY(persist());
+  MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
+  part_is_open_ = false;
+  return kOk;
+}
+
 // One extent, durable on ok.
 Status Database::commit_directly(const Extent* extent, const std::byte* bytes, const std::uint64_t* new_stored_size) {
   const SizeChange change{kFile, new_stored_size != nullptr ? *new_stored_size : 0};

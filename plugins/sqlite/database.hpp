@@ -28,6 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "disk_journal.hpp"
 #include "image.hpp"
 #include "memory_file.hpp"
 #include "options.hpp"
@@ -45,6 +46,10 @@ struct Sabotage {
   bool unmark_too_early = false;    // a clean close says so before everything is home
   bool wal_after_ack = false;       // WAL: a commit is durable with the next one
   bool share_pages = false;         // WAL: pages are not made private before a commit can change them at home
+  bool skip_disk_journal = false;   // several databases: journals stay in memory
+  bool skip_journal_flush = false;  // several databases: journals are not on the medium before the commits they undo
+  bool skip_super_flush = false;    // several databases: nor is what says which they are
+  bool keep_disk_journal = false;   // several databases: journals stay when the transaction has ended
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;
@@ -93,6 +98,17 @@ class Database {
   // Puts memory back to the last commit.
   void roll_back();
   [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
+
+  // ---- a transaction over several databases (disk_journal.hpp)
+  // The same for a part of one, whose rollback journal names the super-journal: that journal is on the disk from before the
+  // commit until end_part(). Durable on ok, also with weak durability.
+  core::Status commit_part(const MemoryFile& journal);
+  // SQLite has ended the journal: the transaction took, or was undone. Durable on ok, before the journal is gone.
+  core::Status end_part();
+  // Threads: whoever has EXCLUSIVE.
+  [[nodiscard]] bool part_is_open() const { return part_is_open_; }
+  // The journal that a crash left; for SQLite to find under the name it gave it. Once.
+  std::shared_ptr<MemoryFile> take_left_journal() { return std::move(left_journal_); }
 
   // ---- the write-ahead log, in memory
   [[nodiscard]] std::uint64_t wal_size() const { return wal_.file->size(); }
@@ -143,6 +159,7 @@ class Database {
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
   core::Status open_plain(const Head& head);
+  core::Status find_left_journal();
   core::Status show_magic();
   core::Status close_marked();
   core::Status mark();
@@ -186,6 +203,9 @@ class Database {
   std::mutex growth_mutex_;  // a WAL checkpoint and a WAL commit may both find the file too short
   std::atomic<std::uint64_t> reserved_{0};
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
+
+  bool part_is_open_ = false;  // there is a journal on the disk
+  std::shared_ptr<MemoryFile> left_journal_;
 
   // Under SQLite's EXCLUSIVE lock.
   std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> twins_;  // by unit

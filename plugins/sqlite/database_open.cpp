@@ -76,8 +76,10 @@ Status Database::open_it() {
   MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_name_ + ".memlith"));
   if (head.kind == Head::Kind::foreign || (head.kind == Head::Kind::zeros && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
+  if (!read_only_ && head.kind != Head::Kind::mark) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
   if (read_only_ && head.kind != Head::Kind::mark) return open_plain(head);
   MEMLITH_TRY(open_store());
+  if (head.kind == Head::Kind::mark) MEMLITH_TRY(find_left_journal());
   return show_magic();
 }
 
@@ -253,6 +255,33 @@ Status Database::open_plain(const Head& head) {
   return kOk;
 }
 
+// A journal whose frame is in the log: SQLite finds out whether the transaction took in all databases.
+Status Database::find_left_journal() {
+  MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
+  if (!left.has_value()) return kOk;
+  const std::string path = volume_->path_of(disk_journal_name(file_name_));
+  if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: belongs to another database than {} (expected log {:016x}, found {:016x}); remove it if that "
+                "database "
+                "is gone, or put it back where it was. Nothing was changed",
+                path, path_, store_->log().log_id(), left->origin.log_id);
+  }
+  const bool begun = left->origin.lsn < store_->log().head().value;
+  if (begun && left->origin.log_id != 0) {
+    if (left->content == nullptr) {
+      return fail(Errc::corrupt, Detail::open,
+                  "{}: the journal of a transaction over several databases was damaged (its content does not have its "
+                  "checksum); it tells whether that transaction took, so the database cannot be opened without it",
+                  path);
+    }
+    left_journal_ = std::move(left->content);
+    part_is_open_ = true;
+    return kOk;
+  }
+  return read_only_ ? kOk : remove_disk_journal(*volume_, file_name_);
+}
+
 // Memory shows SQLite's own first bytes, whatever is at home.
 Status Database::show_magic() {
   std::byte found[kMarkBytes] = {};
@@ -300,14 +329,16 @@ Status Database::close() {
   if (!read_only_) {
     if (!in_wal()) roll_back();
     forget_wal();
-    if (marked_) MEMLITH_TRY(close_marked());
+    // A transaction over several databases that nobody could end keeps plain SQLite out.
+    if (marked_ && !part_is_open_) MEMLITH_TRY(close_marked());
   }
   image_ = nullptr;
+  const bool keeps_log = part_is_open_ || read_only_;
   const bool grown = store_->log().capacity_bytes() > 2 * options_.log_bytes && options_.store.log_bytes == 0;
   MEMLITH_TRY(store_->close());
   store_ = nullptr;
   // One huge transaction should not leave a huge log for ever. The file is complete by itself.
-  if (!read_only_ && grown && same_file()) MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
+  if (!keeps_log && grown && same_file()) MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
   host_lock_ = nullptr;
   return kOk;
 }

@@ -177,9 +177,15 @@ int phase_two(Main& state) {
   return SQLITE_OK;
 }
 
+// SQLite says which super-journal the commit is a part of, if it is one.
+int commit(Main& state, const char* super_journal) {
+  const auto journal = super_journal != nullptr ? state.vfs.memory().open(state.path + "-journal", false) : nullptr;
+  return state.report(journal != nullptr ? state.database.commit_part(*journal) : state.database.commit());
+}
+
 int control(Main& state, int op, void* argument) {
   switch (op) {
-    case SQLITE_FCNTL_SYNC: return state.report(state.database.commit());
+    case SQLITE_FCNTL_SYNC: return commit(state, static_cast<const char*>(argument));
     case SQLITE_FCNTL_COMMIT_PHASETWO: return phase_two(state);
     case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: state.in_batch = true; return SQLITE_OK;
     case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: {
@@ -299,8 +305,15 @@ int no_control(sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; }
 
 struct Journal {
   std::shared_ptr<MemoryFile> memory;
-  Vfs* vfs = nullptr;
+  Vfs& vfs;
   std::string remove_at_close;
+  std::shared_ptr<Vfs::Shared> shared;  // whose journal it is; null if that is not open here
+
+  // SQLite ends a journal by cutting it or by writing over its begin, or, vfs.cpp, by removing it.
+  int end_part() const {
+    if (shared == nullptr || shared->database == nullptr || !shared->database->part_is_open()) return SQLITE_OK;
+    return report(vfs.api(), shared->database->end_part());
+  }
 };
 Journal& journal_of(sqlite3_file* file) { return state_of<Journal>(file); }
 
@@ -308,7 +321,7 @@ int journal_close(sqlite3_file* file) {
   return guarded([&] {
     const std::unique_ptr<Journal> state(&journal_of(file));
     file->pMethods = nullptr;
-    if (!state->remove_at_close.empty()) state->vfs->memory().remove(state->remove_at_close);
+    if (!state->remove_at_close.empty()) state->vfs.memory().remove(state->remove_at_close);
     return SQLITE_OK;
   });
 }
@@ -320,13 +333,17 @@ int journal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offs
 }
 int journal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
-    journal_of(file).memory->write(static_cast<std::uint64_t>(offset), source, static_cast<std::uint64_t>(bytes));
+    const Journal& state = journal_of(file);
+    if (const int code = offset == 0 ? state.end_part() : SQLITE_OK; code != SQLITE_OK) return code;
+    state.memory->write(static_cast<std::uint64_t>(offset), source, static_cast<std::uint64_t>(bytes));
     return SQLITE_OK;
   });
 }
 int journal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   return guarded([&] {
-    journal_of(file).memory->truncate(static_cast<std::uint64_t>(bytes));
+    const Journal& state = journal_of(file);
+    if (const int code = state.end_part(); code != SQLITE_OK) return code;
+    state.memory->truncate(static_cast<std::uint64_t>(bytes));
     return SQLITE_OK;
   });
 }
@@ -339,6 +356,91 @@ constexpr sqlite3_io_methods kJournalMethods = {
     1,       journal_close, journal_read, journal_write,    journal_truncate,     no_sync, journal_size, no_lock,
     no_lock, no_reserved,   no_control,   main_sector_size, main_characteristics, nullptr, nullptr,      nullptr,
     nullptr, nullptr,       nullptr,
+};
+
+// ---- super-journals ------------------------------------------------------------------------------------------------
+
+// On the disk, because the moment at which its name is gone is the commit of all databases (disk_journal.hpp).
+struct SuperJournal {
+  Vfs& vfs;
+  Place place;
+  std::unique_ptr<core::Device> device;
+  std::uint64_t size = 0;
+};
+SuperJournal& super_journal_of(sqlite3_file* file) { return state_of<SuperJournal>(file); }
+
+int super_journal_close(sqlite3_file* file) {
+  return guarded([&] {
+    const std::unique_ptr<SuperJournal> state(&super_journal_of(file));
+    file->pMethods = nullptr;
+    return SQLITE_OK;
+  });
+}
+int super_journal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+  return guarded([&] {
+    SuperJournal& state = super_journal_of(file);
+    const auto begin = static_cast<std::uint64_t>(offset);
+    const auto count = static_cast<std::uint64_t>(bytes);
+    const std::uint64_t got = begin < state.size ? std::min(count, state.size - begin) : 0;
+    auto* const to = static_cast<std::byte*>(target);
+    std::memset(to + got, 0, count - got);
+    const Status status = got > 0 ? state.device->read(begin, {to, got}) : core::kOk;
+    return status.ok() ? read_result(got, bytes) : report(state.vfs.api(), status);
+  });
+}
+int super_journal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
+  return guarded([&] {
+    SuperJournal& state = super_journal_of(file);
+    const auto begin = static_cast<std::uint64_t>(offset);
+    const auto count = static_cast<std::uint64_t>(bytes);
+    const Status status = state.device->write(begin, {static_cast<const std::byte*>(source), count});
+    if (status.ok()) state.size = std::max(state.size, begin + count);
+    return report(state.vfs.api(), status);
+  });
+}
+int super_journal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
+  return guarded([&] {
+    SuperJournal& state = super_journal_of(file);
+    const Status status = state.device->truncate(static_cast<std::uint64_t>(bytes));
+    if (status.ok()) state.size = static_cast<std::uint64_t>(bytes);
+    return report(state.vfs.api(), status);
+  });
+}
+int super_journal_sync(sqlite3_file* file, int) {
+  return guarded([&] {
+    SuperJournal& state = super_journal_of(file);
+    if (MEMLITH_SABOTAGED(skip_super_flush)) return SQLITE_OK;
+    const Status status = state.device->flush();
+    return report(state.vfs.api(), status.ok() ? state.place.volume->sync_folder("") : status);
+  });
+}
+int super_journal_size(sqlite3_file* file, sqlite3_int64* bytes) {
+  *bytes = static_cast<sqlite3_int64>(super_journal_of(file).size);
+  return SQLITE_OK;
+}
+// Nothing that would let SQLite leave the sync out.
+int super_journal_characteristics(sqlite3_file*) { return 0; }
+
+constexpr sqlite3_io_methods kSuperJournalMethods = {
+    1,
+    super_journal_close,
+    super_journal_read,
+    super_journal_write,
+    super_journal_truncate,
+    super_journal_sync,
+    super_journal_size,
+    no_lock,
+    no_lock,
+    no_reserved,
+    no_control,
+    main_sector_size,
+    super_journal_characteristics,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 // ---- write-ahead logs ----------------------------------------------------------------------------------------------
@@ -425,12 +527,62 @@ int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out
 
 int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   auto memory = vfs.memory().open(name, (flags & SQLITE_OPEN_CREATE) != 0);
+  auto shared = vfs.find_owner(name, "-journal");
+  if (memory == nullptr && shared == nullptr) {
+    // SQLite looks whether the journals of a super-journal's databases still need it; those may be plain SQLite's.
+    auto left = find_journal_on_disk(vfs, name);
+    if (!left.ok()) return report(vfs.api(), left.error());
+    if (*left == nullptr) return vfs.base()->xOpen(vfs.base(), name, file, flags, out_flags);
+    memory = std::move(*left);
+  }
   if (memory == nullptr) return SQLITE_CANTOPEN;
   if (out_flags != nullptr) *out_flags = flags;
   const bool delete_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
   set_state(file, kJournalMethods,
-            std::unique_ptr<Journal>(new Journal{std::move(memory), &vfs, delete_on_close ? name : ""}));
+            std::unique_ptr<Journal>(new Journal{std::move(memory), vfs, delete_on_close ? name : "",
+                                                 std::move(shared)}));
   return SQLITE_OK;
+}
+
+int open_super_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  auto place = vfs.world().place_of(name);
+  if (!place.ok()) return report(vfs.api(), place.error(), true);
+  const bool create = (flags & SQLITE_OPEN_CREATE) != 0;
+  auto device = place->volume->open(place->file_name, create ? core::OpenMode::create : core::OpenMode::read_only,
+                                    core::Caching::buffered);
+  if (!device.ok()) return report(vfs.api(), device.error(), true);
+  const auto size = (*device)->size();
+  if (!size.ok()) return report(vfs.api(), size.error(), true);
+  if (out_flags != nullptr) *out_flags = flags;
+  set_state(file, kSuperJournalMethods,
+            std::unique_ptr<SuperJournal>(new SuperJournal{vfs, std::move(*place), std::move(*device), *size}));
+  return SQLITE_OK;
+}
+
+int delete_super_journal(Vfs& vfs, const char* name, bool sync_folder) {
+  auto place = vfs.world().place_of(name);
+  if (!place.ok()) return report(vfs.api(), place.error());
+  const auto there = place->volume->exists(place->file_name);
+  if (!there.ok()) return report(vfs.api(), there.error());
+  if (!*there) return SQLITE_IOERR_DELETE_NOENT;
+  const Status status = place->volume->remove(place->file_name);
+  return report(vfs.api(), status.ok() && sync_folder ? place->volume->sync_folder("") : status);
+}
+
+int find_super_journal(Vfs& vfs, const char* name, int* result) {
+  auto place = vfs.world().place_of(name);
+  if (!place.ok()) return report(vfs.api(), place.error());
+  const auto there = place->volume->exists(place->file_name);
+  if (!there.ok()) return report(vfs.api(), there.error());
+  *result = *there ? 1 : 0;
+  return SQLITE_OK;
+}
+
+core::Result<std::shared_ptr<MemoryFile>> find_journal_on_disk(Vfs& vfs, const std::string& name) {
+  constexpr std::string_view kSuffix = "-journal";
+  MEMLITH_TRY_ASSIGN(const Place place, vfs.world().place_of(name.substr(0, name.size() - kSuffix.size())));
+  MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*place.volume, place.file_name));
+  return left.has_value() ? std::move(left->content) : nullptr;
 }
 
 }  // namespace memlith::sqlite

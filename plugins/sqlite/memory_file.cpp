@@ -75,6 +75,11 @@ std::shared_ptr<MemoryFile> MemoryFolder::open(const std::string& name, bool cre
   return create ? files_[name] = std::make_shared<MemoryFile>() : nullptr;
 }
 
+void MemoryFolder::put(const std::string& name, std::shared_ptr<MemoryFile> file) {
+  const std::lock_guard lock(mutex_);
+  files_[name] = std::move(file);
+}
+
 bool MemoryFolder::exists(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   return files_.contains(name);

@@ -1,4 +1,4 @@
-// Files that live in memory: rollback journals, super-journals, write-ahead logs. Part of the SQLite plugin.
+// Files that live in memory: rollback journals and write-ahead logs. Part of the SQLite plugin.
 //
 // They have names, because SQLite finds a journal again by its name (another connection of the process, after a commit that
 // failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already.
@@ -41,6 +41,7 @@ class MemoryFolder {
  public:
   // Null if it is not there and `create` is false.
   std::shared_ptr<MemoryFile> open(const std::string& name, bool create);
+  void put(const std::string& name, std::shared_ptr<MemoryFile> file);
   [[nodiscard]] bool exists(const std::string& name) const;
   bool remove(const std::string& name);  // whether it was there
 

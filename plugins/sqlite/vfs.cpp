@@ -43,7 +43,9 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
     if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_main(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & SQLITE_OPEN_WAL) != 0) return open_wal(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0) {
-      return open_journal(mine, name, file, flags, out_flags);
+      // SQLite says "super-journal" also of the databases' journals, when it looks whether they still need one.
+      const auto open_it = is_super_journal(name) ? open_super_journal : open_journal;
+      return open_it(mine, name, file, flags, out_flags);
     }
     return mine.base()->xOpen(mine.base(), name, file, flags, out_flags);
   });
@@ -52,12 +54,17 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
 int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
+    if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
+    const auto journaled = mine.find_owner(name, "-journal");
+    if (journaled != nullptr && journaled->database->part_is_open()) {
+      if (const int code = report(mine.api(), journaled->database->end_part()); code != SQLITE_OK) return code;
+    }
     if (mine.memory().remove(name)) return SQLITE_OK;
     if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
       return owner->database->wal_remove() ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
     }
     // A file of this name beside a database of ours is nothing of ours.
-    if (mine.find_owner(name, "-journal") != nullptr) return SQLITE_IOERR_DELETE_NOENT;
+    if (journaled != nullptr) return SQLITE_IOERR_DELETE_NOENT;
     return mine.base()->xDelete(mine.base(), name, sync_folder);
   });
 }
@@ -76,6 +83,15 @@ int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
     if (mine.find_owner(name, "-journal") != nullptr) {
       *result = 0;
       return SQLITE_OK;
+    }
+    if (is_super_journal(name)) return find_super_journal(mine, name, result);
+    if (ends_with(name, "-journal")) {
+      const auto left = find_journal_on_disk(mine, name);
+      if (!left.ok()) return report(mine.api(), left.error());
+      if (*left != nullptr) {
+        *result = 1;
+        return SQLITE_OK;
+      }
     }
     return mine.base()->xAccess(mine.base(), name, flags, result);
   });
@@ -204,6 +220,7 @@ Status Vfs::open(const std::string& path, const char* uri_name, bool wanted_writ
       auto opened = Database::open(world_, path, options, read_only);
       if (opened.ok()) {
         shared->database = std::move(*opened);
+        if (auto left = shared->database->take_left_journal()) memory_.put(path + "-journal", std::move(left));
       } else {
         status = opened.error();
       }

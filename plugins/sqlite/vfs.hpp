@@ -28,6 +28,7 @@ class Vfs {
   [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] sqlite3_vfs* base() const { return base_; }
   [[nodiscard]] MemoryFolder& memory() { return memory_; }
+  [[nodiscard]] World& world() { return world_; }
 
   // What the files below share.
   struct Shared {

@@ -23,16 +23,20 @@ using core::SimMedium;
 using core::SimTrace;
 using core::SimVolume;
 
-constexpr const char* kPath = "/simulated/app.db";
-constexpr const char* kFile = "app.db";
+const std::string kFolder = "/simulated/";
+
+struct Part {
+  std::string schema;
+  std::string file;
+};
+const std::vector<Part> kOneDatabase = {{"main", "app.db"}};
+const std::vector<Part> kTwoDatabases = {{"main", "app.db"}, {"two", "two.db"}};
 
 // MEMLITH_SQLITE_THOROUGH=36 explores every recovery, for an afternoon.
 std::uint64_t thoroughness() {
   const char* const given = std::getenv("MEMLITH_SQLITE_THOROUGH");
   return given != nullptr ? std::clamp<std::uint64_t>(std::strtoull(given, nullptr, 10), 1, 36) : 1;
 }
-
-Db open_sim() { return Db(kPath, kSimVfs); }
 
 // What a file of this content shows to plain SQLite; nothing if it refuses it.
 std::optional<std::string> plain_view(const std::vector<std::byte>& file) {
@@ -53,9 +57,11 @@ std::optional<std::string> plain_view(const std::vector<std::byte>& file) {
 // One run on the simulated disk that is written down, and the exploration of it.
 class Story {
  public:
-  explicit Story(SimImage start = {}) : volume_(std::move(start), true) {
+  explicit Story(SimImage start = {}, std::vector<Part> parts = kOneDatabase)
+      : parts_(std::move(parts)), volume_(std::move(start), true) {
     sim_world().volume = &volume_;
-    contents_.push_back(dump(reference_));
+    for (std::size_t i = 1; i < parts_.size(); ++i) EXPECT_RUNS(reference_, "attach ':memory:' as " + parts_[i].schema);
+    contents_.push_back(content_of(reference_));
   }
   ~Story() {
     connections_.clear();
@@ -70,18 +76,18 @@ class Story {
     auto* const content = sqlite3_serialize(db.get(), "main", &bytes, 0);
     const auto* const begin = reinterpret_cast<const std::byte*>(content);
     SimImage image;
-    image.files[kFile] = std::make_shared<const std::vector<std::byte>>(begin, begin + bytes);
+    image.files[kOneDatabase[0].file] = std::make_shared<const std::vector<std::byte>>(begin, begin + bytes);
     sqlite3_free(content);
     return image;
   }
   void begin_with(const std::string& sql) {
     ASSERT_RUNS(reference_, sql);
-    contents_.back() = dump(reference_);
+    contents_.back() = content_of(reference_);
   }
 
   Db& connection(std::size_t index) {
     while (connections_.size() <= index) {
-      connections_.push_back(open_sim());
+      connections_.push_back(open());
       EXPECT_OPEN(connections_.back());
       pending_.emplace_back();
     }
@@ -100,19 +106,19 @@ class Story {
     ASSERT_RUNS(connection(index), sql);
     ASSERT_RUNS(reference_, pending_[index] + sql);
     pending_[index].clear();
-    contents_.push_back(dump(reference_));
+    contents_.push_back(content_of(reference_));
     started_.push_back(started);
     acknowledged_.push_back(volume_.operations());
   }
   void roll_back(std::size_t index) {
     (void)connections_[index].run("rollback");
     pending_[index].clear();
-    EXPECT_EQ(dump(connections_[index]), contents_.back());
+    EXPECT_EQ(content_of(connections_[index]), contents_.back());
   }
   void close(std::size_t index) { ASSERT_EQ(connections_[index].close(), SQLITE_OK); }
   void reopen(std::size_t index) {
     close(index);
-    connections_[index] = open_sim();
+    connections_[index] = open();
     EXPECT_OPEN(connections_[index]);
   }
   void close_all() {
@@ -120,7 +126,7 @@ class Story {
     connections_.clear();
     pending_.clear();
   }
-  [[nodiscard]] const std::string& content() const { return contents_.back(); }
+  [[nodiscard]] std::string content() const { return joined(contents_.back()); }
   [[nodiscard]] SimVolume& volume() { return volume_; }
 
   struct Options {
@@ -169,7 +175,32 @@ class Story {
   [[nodiscard]] std::uint64_t plain_taken() const { return plain_taken_; }
 
  private:
+  using Content = std::vector<std::string>;  // of each database
+
   static unsigned long long number(std::uint64_t value) { return value; }
+
+  // The connection that did not open, if one of the databases did not.
+  [[nodiscard]] Db open() const {
+    Db db(kFolder + parts_[0].file, kSimVfs);
+    for (std::size_t i = 1; i < parts_.size() && db.open_code() == SQLITE_OK; ++i) {
+      const std::string uri = "file:" + kFolder + parts_[i].file + "?vfs=" + kSimVfs;
+      if (db.run("attach '" + uri + "' as " + parts_[i].schema) != SQLITE_OK) {
+        sqlite3_log(sqlite3_errcode(db.get()), "%s: %s", uri.c_str(), db.message().c_str());
+        return {kFolder + "nowhere", kSimVfs, SQLITE_OPEN_READWRITE};
+      }
+    }
+    return db;
+  }
+  [[nodiscard]] Content content_of(const Db& db) const {
+    Content content;
+    for (const Part& part : parts_) content.push_back(dump(db, part.schema));
+    return content;
+  }
+  static std::string joined(const Content& content) {
+    std::string text = content[0];
+    for (std::size_t i = 1; i < content.size(); ++i) text += "\n== the next database\n" + content[i];
+    return text;
+  }
 
   [[nodiscard]] std::pair<std::size_t, std::size_t> allowed(std::size_t at) const {
     std::size_t first = 0;
@@ -181,27 +212,38 @@ class Story {
     return {first, last};
   }
   [[nodiscard]] bool is_one_of(const std::string& content, std::size_t first, std::size_t last) const {
-    const auto begin = contents_.begin();
-    return std::find(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last) + 1,
-                     content) != begin + static_cast<std::ptrdiff_t>(last) + 1;
+    const auto begin = contents_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = contents_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+    return std::any_of(begin, end, [&](const Content& each) { return joined(each) == content; });
+  }
+  [[nodiscard]] bool part_is_one_of(std::size_t part, const std::string& content, std::size_t first,
+                                    std::size_t last) const {
+    const auto begin = contents_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = contents_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
+    return std::any_of(begin, end, [&](const Content& each) { return each[part] == content; });
   }
   void violation(const std::string& where, const std::string& what) {
     ++violations_;
     if (!quiet_) ADD_FAILURE() << where << "\n  " << what << "\n" << volume_.trace().describe(~std::size_t{0});
   }
 
-  // What the VFS finds on the volume; closes cleanly if `clean`.
-  std::string recover(SimVolume& volume, const std::string& then = {}) {
+  // What the VFS finds on the volume, which it closes cleanly. `last_first`: the last of several databases is opened alone
+  // before, and written to.
+  std::string recover(SimVolume& volume, bool last_first = false) {
     sim_world().volume = &volume;
+    sqlite_log.clear();
     std::string found;
+    if (last_first && parts_.size() > 1) {
+      Db alone(kFolder + parts_.back().file, kSimVfs);
+      (void)alone.run("pragma user_version = 7");
+    }
     {
-      Db db = open_sim();
+      const Db db = open();
       if (db.open_code() != SQLITE_OK) {
-        found = fmt::format("open failed with {}: {}", db.open_code(), sqlite_log.last());
+        found = fmt::format("open failed with {}: {}", db.open_code(), sqlite_log.all());
       } else {
-        const std::string verdict = integrity(db);
-        found = verdict == "ok" ? dump(db) : "integrity_check: " + verdict;
-        if (!then.empty() && db.run(then) != SQLITE_OK) found = "second life: " + db.message();
+        const std::string verdict = integrity(db);  // of all databases
+        found = verdict == "ok" ? joined(content_of(db)) : "integrity_check: " + verdict;
       }
     }
     sim_world().volume = &volume_;
@@ -218,28 +260,34 @@ class Story {
     }
     check_plain(image, first, last, where);
     SimVolume volume(image, true);
-    const std::string found = recover(volume);
+    const std::string found = recover(volume, hash % 2 == 0);
     seen_[hash] = found;
     if (!is_one_of(found, first, last)) {
       return violation(where, fmt::format("expected commit {} to {}; recovered: {}", first, last, found));
     }
-    // It was closed cleanly: now the file is an ordinary one.
+    // They were closed cleanly: now the files are ordinary ones, and nothing of a transaction is left.
     const SimImage closed = volume.image();
-    if (const auto file = closed.files.find(kFile); file != closed.files.end()) {
-      const auto view = plain_view(*file->second);
-      if (view != found) violation(where, "after a clean close plain SQLite finds: " + view.value_or("no database"));
+    Content plain;
+    for (const Part& part : parts_) {
+      const auto file = closed.files.find(part.file);
+      plain.push_back(file != closed.files.end() ? plain_view(*file->second).value_or("no database") : "");
+      if (closed.files.contains(part.file + ".memlith-journal")) violation(where, "a journal is left: " + part.file);
     }
+    if (joined(plain) != found) violation(where, "after a clean close plain SQLite finds: " + joined(plain));
     if (seen_.size() % options.recovery_every == 0) check_recovery(volume.trace(), 0, {found}, random, where);
     if (seen_.size() % options.life_every == 0) check_second_life(image, found, random, where);
   }
 
-  // The file alone, as it is at this moment.
+  // Each file alone, as it is at this moment.
   void check_plain(const SimImage& image, std::size_t first, std::size_t last, const std::string& where) {
-    const auto file = image.files.find(kFile);
-    if (file == image.files.end()) return;
-    const auto view = plain_view(*file->second);
-    ++(view.has_value() ? plain_taken_ : plain_refused_);
-    if (view.has_value() && !is_one_of(*view, first, last)) violation(where, "plain SQLite finds: " + *view);
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      const auto file = image.files.find(parts_[part].file);
+      if (file == image.files.end()) continue;
+      const auto view = plain_view(*file->second);
+      ++(view.has_value() ? plain_taken_ : plain_refused_);
+      if (!view.has_value() || part_is_one_of(part, *view, first, last)) continue;
+      violation(where, "plain SQLite finds in " + parts_[part].file + ": " + *view);
+    }
   }
 
   // The power goes again, at each operation of what came after the crash; what comes back is one of `wanted`, or, from the
@@ -261,8 +309,9 @@ class Story {
         ++states_;
         ++recovery_cuts_;
         SimVolume volume(image);
-        const std::string found = recover(volume);
-        seen_.emplace(image.hash(), found);
+        const std::uint64_t hash = image.hash();
+        const std::string found = recover(volume, hash % 2 == 0);
+        seen_.emplace(hash, found);
         const bool right = at + 1 >= acknowledged ? found == wanted.back()
                                                   : std::find(wanted.begin(), wanted.end(), found) != wanted.end();
         if (!right) violation(where + fmt::format(", then another after operation {}", at), "recovered: " + found);
@@ -270,21 +319,30 @@ class Story {
     }
   }
 
+  // Two commits; of all databases, if there are several.
+  [[nodiscard]] std::vector<std::string> second_life() const {
+    std::string create = "begin;";
+    std::string insert = "begin;";
+    for (const Part& part : parts_) {
+      create += "create table if not exists " + part.schema + ".life(x);";
+      insert += "insert into " + part.schema + ".life values(2);";
+    }
+    return {create + "commit", insert + "commit"};
+  }
+
   void check_second_life(const SimImage& image, const std::string& found, Random& random, const std::string& where) {
     ++second_lives_;
     SimVolume volume(image, true);
-    const std::string sql = "create table if not exists life(x); insert into life values(2)";
     sim_world().volume = &volume;
     std::vector<std::string> wanted = {found};
     std::size_t acknowledged = 0;
     {
-      Db db = open_sim();
-      if (db.run("create table if not exists life(x)") != SQLITE_OK)
-        return violation(where, "second life: " + db.message());
-      wanted.push_back(dump(db));
-      if (db.run("insert into life values(2)") != SQLITE_OK) return violation(where, "second life: " + db.message());
+      const Db db = open();
+      for (const std::string& sql : second_life()) {
+        if (db.run(sql) != SQLITE_OK) return violation(where, "second life: " + db.message());
+        wanted.push_back(joined(content_of(db)));
+      }
       acknowledged = volume.operations();
-      wanted.push_back(dump(db));
     }
     sim_world().volume = &volume_;
     check_recovery(volume.trace(), 0, wanted, random, where + ", then a second life", acknowledged);
@@ -294,19 +352,20 @@ class Story {
   void check_kill(const SimTrace& trace, std::size_t at, std::size_t first, std::size_t last, Random& random,
                   const std::string& where) {
     SimVolume killed(trace, at);
-    const std::string found = recover(killed);
+    const std::string found = recover(killed, random.one_in(2));
     if (!is_one_of(found, first, last)) return violation(where, "recovered: " + found);
     if (!random.one_in(8)) return;
-    std::vector<std::string> wanted(contents_.begin() + static_cast<std::ptrdiff_t>(first),
-                                    contents_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    std::vector<std::string> wanted;
+    for (std::size_t i = first; i <= last; ++i) wanted.push_back(joined(contents_[i]));
     check_recovery(killed.trace(), at, wanted, random, where);
   }
 
+  std::vector<Part> parts_;
   Db reference_{":memory:", nullptr};
   SimVolume volume_;
   std::deque<Db> connections_;
   std::vector<std::string> pending_;
-  std::vector<std::string> contents_;  // [0] before any commit
+  std::vector<Content> contents_;  // [0] before any commit
   std::vector<std::size_t> started_;
   std::vector<std::size_t> acknowledged_;
   std::unordered_map<std::uint64_t, std::string> seen_;
@@ -402,6 +461,81 @@ TEST_P(Crash, TakeOver) {
   EXPECT_EQ(story.explore({}, seed_), 0u);
 }
 
+// Transactions over two databases: committed, rolled back, spilled, of one of them only, and with a second connection.
+void tell_of_two(Story& story, const std::string& mode) {
+  story.look(
+      0, "pragma main.page_size = 512; pragma two.page_size = 1024; pragma cache_size = 6; pragma two.cache_size = 6");
+  story.run(0, "begin");
+  story.run(0, "create table t(id integer primary key, k int, v text)");
+  story.run(0, "create table two.u(id integer primary key, v text)");
+  story.commit(0, "commit");
+  story.look(0, "pragma main.journal_mode = " + mode + "; pragma two.journal_mode = " + mode);
+  story.run(0, "begin");
+  story.run(0, rows(1, 12, 90));
+  story.run(0, "insert into u select id, v from t");
+  story.commit(0, "commit");
+  story.commit(0, "update t set k = 1 where id = 3");
+  story.commit(0, "update u set v = 'one alone' where id = 4");
+  story.run(0, "begin");
+  story.run(0, "update t set v = 'never'");
+  story.run(0, "delete from u");
+  story.roll_back(0);
+  story.look(1, "pragma cache_size = 6");
+  story.run(1, "begin");
+  story.run(1, rows(100, 20, 150));  // spills
+  story.run(1, "insert into u select id, v || 'u' from t where id > 99");
+  story.run(1, "delete from t where id < 5");
+  story.commit(1, "commit");
+  story.commit(0, "update t set v = 'after' where id < 8");
+  story.close(1);
+  story.reopen(0);
+  story.run(0, "begin");
+  story.run(0, "delete from t where id > 110");
+  story.run(0, "delete from u where id < 110");
+  story.commit(0, "commit");
+  story.close(0);
+}
+
+// The last database has no room for its part: the parts before are undone, and what is committed then stays.
+void tell_of_a_part_that_fails(Story& story) {
+  story.look(0, "pragma main.page_size = 512; pragma two.page_size = 65536");
+  story.run(0, "begin");
+  story.run(0, "create table t(id integer primary key, k int, v text)");
+  story.run(0, "create table two.u(v)");
+  story.commit(0, "commit");
+  story.commit(0, rows(1, 5, 90));
+  story.run(0, "begin");
+  story.run(0, "update t set v = 'undone'");
+  story.run(0, "insert into u values(randomblob(1200000))");  // more than the log may grow to
+  EXPECT_EQ(story.connection(0).run("commit"), SQLITE_FULL);
+  story.roll_back(0);
+  story.commit(0, "update t set v = 'stays' where id > 2");
+  story.commit(0, "insert into u values(7)");
+  story.close(0);
+}
+
+TEST(CrashSeveralParts, OneFails) {
+  Story story({}, kTwoDatabases);
+  tell_of_a_part_that_fails(story);
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);
+}
+
+class CrashSeveral : public Crash {};
+
+TEST_P(CrashSeveral, EveryOperation) {
+  Story story({}, kTwoDatabases);
+  tell_of_two(story, GetParam());
+  ASSERT_FALSE(HasFatalFailure());
+  Story::Options options;
+  options.life_every = 7;  // a second life is one of commits over both
+  EXPECT_EQ(story.explore(options, seed_), 0u);
+}
+
+// The others have no journals that SQLite could join.
+INSTANTIATE_TEST_SUITE_P(All, CrashSeveral, ::testing::Values("delete", "truncate", "persist"),
+                         [](const auto& each) { return each.param; });
+
 INSTANTIATE_TEST_SUITE_P(All, Crash, ::testing::Values("delete", "truncate", "persist", "memory", "off", "wal"),
                          [](const auto& each) { return each.param; });
 
@@ -450,6 +584,24 @@ TEST(CrashSabotage, IsNoticed) {
       violations = story.explore({}, 1, true);
     }
     EXPECT_GT(violations, 0u) << each.name << " in " << each.mode;
+  }
+  for (const auto& [name, flag] : {std::pair{"skip_disk_journal", &sqlite::Sabotage::skip_disk_journal},
+                                   std::pair{"skip_journal_flush", &sqlite::Sabotage::skip_journal_flush},
+                                   std::pair{"skip_super_flush", &sqlite::Sabotage::skip_super_flush},
+                                   std::pair{"keep_disk_journal", &sqlite::Sabotage::keep_disk_journal}}) {
+    std::uint64_t violations = 0;
+    {
+      sqlite::sabotage.*flag = true;
+      Story story({}, kTwoDatabases);
+      if (flag == &sqlite::Sabotage::keep_disk_journal) {
+        tell_of_a_part_that_fails(story);
+      } else {
+        tell_of_two(story, "delete");
+      }
+      sqlite::sabotage = {};
+      violations = story.explore({}, 1, true);
+    }
+    EXPECT_GT(violations, 0u) << name;
   }
   sqlite::sabotage.share_pages = true;
   bool right = true;

@@ -220,6 +220,28 @@ TEST_P(Mode, AttachedDatabasesOfBothKinds) {
   EXPECT_EQ(Db(folder_ / "three.db", nullptr).all("select * from t"), "3");
 }
 
+// A commit over two databases is joined by files on the disk, which are gone when it has returned.
+TEST_P(Mode, CommitsOverSeveralLeaveNothing) {
+  Db db = open("one.db");
+  ASSERT_RUNS(db, "attach 'file:" + (folder_ / "two.db") + "?vfs=memlith&durability=weak&window_ms=60000' as two");
+  ASSERT_RUNS(db, "pragma two.journal_mode = " + GetParam());
+  ASSERT_RUNS(db, "create table main.t(a); create table two.t(a)");
+  for (int i = 0; i < 5; ++i)
+    ASSERT_RUNS(db, "begin; insert into main.t values(1); insert into two.t values(2); commit;");
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(folder_ / "."))) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"one.db", "one.db.memlith", "one.db.memlith-stats", "two.db",
+                                             "two.db.memlith", "two.db.memlith-stats"}));
+  // What took part in one is durable in all of them.
+  const bool joined = GetParam() == "delete" || GetParam() == "truncate" || GetParam() == "persist";
+  const std::string stats = db.all("pragma two.memlith_stats");
+  EXPECT_EQ(stats.find("not_yet_durable_bytes=0 ") != std::string::npos, joined) << stats;
+  EXPECT_EQ(db.all("select count(*) from main.t, two.t"), "25");
+}
+
 // Pages that SQLite takes straight from the mapping stay where they are while the database grows.
 TEST_P(Mode, MappedPages) {
   Db db = open();

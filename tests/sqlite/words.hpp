@@ -37,6 +37,12 @@ class SqliteLog {
     const std::lock_guard lock(mutex_);
     return lines_.empty() ? "" : lines_.back();
   }
+  [[nodiscard]] std::string all() {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (const std::string& line : lines_) text += (text.empty() ? "" : "\n    ") + line;
+    return text;
+  }
   // Whether a line holds all of this.
   [[nodiscard]] bool told(const std::string& text) {
     const std::lock_guard lock(mutex_);
@@ -124,15 +130,15 @@ class Db {
 #define ASSERT_OPEN(db) ASSERT_EQ((db).open_code(), SQLITE_OK) << (db).message()
 
 // Schema and rows of everything, in order of the rowids.
-inline std::string dump(const Db& db) {
-  std::string text = db.all("select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name");
+inline std::string dump(const Db& db, const std::string& schema = "main") {
+  const std::string in = schema + ".sqlite_schema where name not like 'sqlite_%'";
+  std::string text = db.all("select type, name, sql from " + in + " order by name");
   std::vector<std::string> tables;
-  std::string names =
-      db.all("select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by 1");
+  const std::string names = db.all("select name from " + in + " and type = 'table' order by 1");
   for (std::size_t begin = 0; begin < names.size();) {
     const std::size_t end = std::min(names.find('\n', begin), names.size());
-    text +=
-        "\n" + names.substr(begin, end - begin) + ":\n" + db.all("select * from " + names.substr(begin, end - begin));
+    const std::string table = names.substr(begin, end - begin);
+    text += "\n" + table + ":\n" + db.all("select * from " + schema + "." + table);
     begin = end + 1;
   }
   return text;

@@ -1,0 +1,142 @@
+#include "disk_journal.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/checksum.hpp"
+#include "database.hpp"
+
+namespace memlith::sqlite {
+
+using core::Caching;
+using core::Detail;
+using core::Errc;
+using core::fail;
+using core::kOk;
+using core::OpenMode;
+using core::Result;
+using core::Status;
+using core::Volume;
+
+namespace {
+
+constexpr char kMagic[8] = {'M', 'E', 'M', 'L', 'J', 'R', 'N', 'L'};
+constexpr std::uint64_t kHeaderBytes = 512;  // a sector: there as a whole or not at all
+constexpr std::uint64_t kStepBytes = 1 << 20;
+
+// At the begin of the file; little endian, like the log.
+struct Header {
+  char magic[8];
+  std::uint64_t log_id;
+  std::uint64_t lsn;
+  std::uint64_t content_bytes;
+  std::uint64_t content_checksum;
+  std::uint64_t header_checksum;  // of what is before it
+};
+static_assert(sizeof(Header) == 48);
+
+std::uint64_t checksum_of(const Header& header) {
+  return core::checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_checksum)), header.log_id);
+}
+
+}  // namespace
+
+std::string disk_journal_name(const std::string& database) { return database + ".memlith-journal"; }
+
+Status write_disk_journal(Volume& volume, const std::string& database, JournalOrigin origin,
+                          const MemoryFile& content) {
+  const std::string name = disk_journal_name(database);
+  MEMLITH_TRY(volume.remove(name));
+  MEMLITH_TRY_ASSIGN(const auto device, volume.open(name, OpenMode::create, Caching::buffered));
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.log_id = origin.log_id;
+  header.lsn = origin.lsn;
+  header.content_bytes = content.size();
+  core::StreamingChecksum sum;
+  sum.reset(origin.log_id);
+  std::vector<std::byte> step(std::min(header.content_bytes, kStepBytes));
+  for (std::uint64_t done = 0; done < header.content_bytes; done += step.size()) {
+    step.resize(std::min(header.content_bytes - done, kStepBytes));
+    if (content.read(done, step.data(), step.size()) != step.size()) {
+      return fail(Errc::io, Detail::read, "{}: the journal in memory ends too early", volume.path_of(name));
+    }
+    sum.update(step);
+    MEMLITH_TRY(device->write(kHeaderBytes + done, step));
+  }
+  header.content_checksum = sum.digest();
+  header.header_checksum = checksum_of(header);
+  std::byte sector[kHeaderBytes] = {};
+  std::memcpy(sector, &header, sizeof header);
+  MEMLITH_TRY(device->write(0, sector));
+  if (MEMLITH_SABOTAGED(skip_journal_flush)) return kOk;
+  MEMLITH_TRY(device->flush());
+  return volume.sync_folder("");
+}
+
+Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::string& database) {
+  const std::string name = disk_journal_name(database);
+  MEMLITH_TRY_ASSIGN(const bool there, volume.exists(name));
+  if (!there) return std::optional<LeftJournal>();
+  MEMLITH_TRY_ASSIGN(const auto device, volume.open(name, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+  LeftJournal left;
+  if (size < kHeaderBytes) return std::optional(std::move(left));
+  std::byte sector[kHeaderBytes];
+  MEMLITH_TRY(device->read(0, sector));
+  if (std::all_of(std::begin(sector), std::end(sector), [](std::byte b) { return b == std::byte{0}; })) {
+    return std::optional(std::move(left));
+  }
+  Header header;
+  std::memcpy(&header, sector, sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.header_checksum != checksum_of(header)) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: the journal of a transaction over several databases was damaged (offset 0, not a header with its "
+                "checksum); it tells whether that transaction took, so the database cannot be opened without it. "
+                "Nothing "
+                "was changed",
+                volume.path_of(name));
+  }
+  left.origin = {header.log_id, header.lsn};
+  if (header.content_bytes > size - kHeaderBytes) return std::optional(std::move(left));
+  auto content = std::make_shared<MemoryFile>();
+  core::StreamingChecksum sum;
+  sum.reset(header.log_id);
+  std::vector<std::byte> step(std::min(header.content_bytes, kStepBytes));
+  for (std::uint64_t done = 0; done < header.content_bytes; done += step.size()) {
+    step.resize(std::min(header.content_bytes - done, kStepBytes));
+    MEMLITH_TRY(device->read(kHeaderBytes + done, step));
+    sum.update(step);
+    content->write(done, step.data(), step.size());
+  }
+  if (sum.digest() == header.content_checksum) left.content = std::move(content);
+  return std::optional(std::move(left));
+}
+
+Status remove_disk_journal(Volume& volume, const std::string& database) {
+  MEMLITH_TRY(volume.remove(disk_journal_name(database)));
+  return volume.sync_folder("");
+}
+
+// The end of such a journal: the name, its length and a sum of its bytes, 4 bytes each, and the magic number of journals.
+bool names_super_journal(const MemoryFile& journal) {
+  constexpr unsigned char kJournalMagic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+  unsigned char end[16];
+  const std::uint64_t size = journal.size();
+  if (size < sizeof end || journal.read(size - sizeof end, end, sizeof end) != sizeof end) return false;
+  const std::uint64_t length = std::uint64_t{end[0]} << 24 | end[1] << 16 | end[2] << 8 | end[3];
+  return std::memcmp(end + 8, kJournalMagic, sizeof kJournalMagic) == 0 && length > 0 && length + sizeof end < size;
+}
+
+// "-mj", six digits, a nine, two digits.
+bool is_super_journal(std::string_view path) {
+  constexpr std::size_t kSuffixBytes = 12;
+  if (path.size() <= kSuffixBytes) return false;
+  const std::string_view suffix = path.substr(path.size() - kSuffixBytes);
+  return suffix.starts_with("-mj") && suffix[9] == '9' &&
+         suffix.find_first_not_of("0123456789ABCDEF", 3) == std::string_view::npos;
+}
+
+}  // namespace memlith::sqlite

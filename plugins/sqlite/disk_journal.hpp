@@ -1,0 +1,51 @@
+// The rollback journal of a database on the disk, for as long as a transaction over several databases is being committed. Part
+// of the SQLite plugin.
+//
+// Otherwise journals live in memory, because a commit of one database is one frame and needs none. A COMMIT over attached
+// databases is one frame in each of their logs, and SQLite's protocol makes them one: a super-journal names all databases, each
+// database's journal names the super-journal, and removing that is the commit (https://sqlite.org/atomiccommit.html, section 5). So
+// the database's journal goes to FILE.memlith-journal before its frame goes to the log. Whoever opens the database after a crash
+// gives it to SQLite as the journal it is: SQLite puts the old pages back if the super-journal is still there.
+//
+// INVARIANT: a journal on the disk belongs to the frame that follows `lsn` in the log `log_id`; it is there, durably, before
+// that frame is begun, and gone, durably, before the one after it that is not its undoing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "device/volume.hpp"
+#include "memory_file.hpp"
+
+namespace memlith::sqlite {
+
+// The log, and the end of it before the transaction's frame.
+struct JournalOrigin {
+  std::uint64_t log_id = 0;
+  std::uint64_t lsn = 0;
+};
+
+struct LeftJournal {
+  JournalOrigin origin;
+  std::shared_ptr<MemoryFile> content;  // null: it was never completed, and so its frame was not begun
+};
+
+// `database` is the name of the database file in the volume.
+std::string disk_journal_name(const std::string& database);
+// Content and name are durable on ok.
+core::Status write_disk_journal(core::Volume& volume, const std::string& database, JournalOrigin origin,
+                                const MemoryFile& content);
+// Nothing if there is none. corrupt: what is there was damaged.
+core::Result<std::optional<LeftJournal>> read_disk_journal(core::Volume& volume, const std::string& database);
+// Durable on ok; ok if there is none.
+core::Status remove_disk_journal(core::Volume& volume, const std::string& database);
+
+// Whether a rollback journal ends with the name of a super-journal, as SQLite writes it there.
+bool names_super_journal(const MemoryFile& journal);
+// Whether SQLite made this name for a super-journal.
+bool is_super_journal(std::string_view path);
+
+}  // namespace memlith::sqlite
