@@ -118,10 +118,12 @@ Status Region::map(const ObjectInfo& info) {
   MEMLITH_TRY(map_pages(0, end, !MEMLITH_MUTANT(region_mapped_out_of_date), PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
+  // What lies beyond the end is of a time when the file was longer; a piece may lie across it.
   MEMLITH_TRY(store_.overlay().for_each(object_,
                                         [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-                                          if (offset + bytes.size() <= mapped_bytes_)
-                                            std::memcpy(base_ + offset, bytes.data(), bytes.size());
+                                          if (offset < size_bytes_)
+                                            std::memcpy(base_ + offset, bytes.data(),
+                                                        std::min<std::uint64_t>(bytes.size(), size_bytes_ - offset));
                                           return kOk;
                                         }));
   if (end > 0 && ::mprotect(base_, end, PROT_READ) != 0) {

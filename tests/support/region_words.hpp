@@ -31,9 +31,12 @@ class RegionWorld {
     EXPECT_OK(store_->close());
     store_ = nullptr;
   }
-  void crash() {
+  void leave() {  // as a kill would
     regions_.clear();
     store_ = nullptr;
+  }
+  void crash() {
+    leave();
     open_store();
   }
   core::Result<std::unique_ptr<core::Region>> try_open(const std::string& name, std::uint64_t size = 0,

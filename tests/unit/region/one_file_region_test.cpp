@@ -103,6 +103,28 @@ TEST_P(OneFileRegion, HasOneRegion) {
   EXPECT_OK(world_.try_open("file", 5000));
 }
 
+// What is read only is cut where the file ends: a commit in the log that reaches beyond a later, smaller size is shown up to it.
+TEST_P(OneFileRegion, ReadOnlyShowsCommitsUpToTheEnd) {
+  ASSERT_OK(persist(world_.open("file", 20'000)));
+  const std::vector<std::byte> bytes(10'000, std::byte{'x'});
+  const Extent extent{ObjectId{1}, 1'000, bytes.size()};
+  FrameWriter writer = must(world_.store().begin_commit({&extent, 1}, {}));
+  writer.put(bytes.data(), bytes.size());
+  ASSERT_OK(world_.store().sync(must(writer.finish())));
+  const SizeChange change{ObjectId{1}, 5'000};
+  FrameWriter shorter = must(world_.store().begin_commit({}, {&change, 1}));
+  ASSERT_OK(world_.store().sync(must(shorter.finish())));
+  world_.leave();
+  StoreOptions reading = options();
+  reading.create = false;
+  reading.read_only = true;
+  const auto store = must(Store::open(world_.volume(), reading));
+  const auto region = must(Region::open(*store, "file", {}));
+  ASSERT_EQ(region->size(), 5'000u);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(region->address()), 5'000),
+            std::string(1'000, '\0') + std::string(4'000, 'x'));
+}
+
 // The address stays over reopening, so that pointers in the file stay valid.
 TEST_P(OneFileRegion, AddressStays) {
   const std::byte* const address = world_.open("file", 5000).address();
