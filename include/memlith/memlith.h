@@ -159,6 +159,7 @@ typedef struct memlith_store_info {
   int32_t memory_error; /* 0, or the code with which memory could not be given back when memory_max_bytes last
                            asked for it; the persist that noticed was durable all the same, and says so */
   uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
+  uint64_t log_id;      /* of its log, drawn when that was made: tells stores apart */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -407,6 +407,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.was_clean = inner.was_clean() ? 1 : 0;
     info.memory_error = store->memory_error.load(std::memory_order_relaxed);
     info.incarnation = store->incarnation;
+    info.log_id = log.log_id();
     return write_info(target, info);
   });
 }

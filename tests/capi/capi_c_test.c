@@ -95,7 +95,7 @@ int capi_c_numbers(const char* folder) {
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
-         sizeof(memlith_store_info) == 136);
+         offsetof(memlith_store_info, log_id) == 136 && sizeof(memlith_store_info) == 144);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 360);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 72);
   return 0;
