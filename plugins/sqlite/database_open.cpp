@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "database.hpp"
 #include "log/log.hpp"
+#include "memlith/sqlite_file.h"
 
 namespace memlith::sqlite {
 
@@ -28,8 +30,8 @@ using core::StoreOptions;
 namespace {
 
 constexpr ObjectId kFile{1};
-constexpr char kMagic[16] = {'S', 'Q', 'L', 'i', 't', 'e', ' ', 'f', 'o', 'r', 'm', 'a', 't', ' ', '3', 0};
-constexpr char kMark[8] = {'M', 'E', 'M', 'L', 'I', 'T', 'H', '\n'};
+constexpr char kMagic[] = MEMLITH_SQLITE_MAGIC;
+constexpr std::string_view kMark = MEMLITH_SQLITE_MARK;
 
 bool all_zero(const std::byte* bytes, std::size_t count) {
   return std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0}; });
@@ -39,10 +41,9 @@ bool all_zero(const std::byte* bytes, std::size_t count) {
 
 // What the file itself says.
 struct Database::Head {
-  enum class Kind { empty, zeros, magic, mark, foreign } kind = Kind::empty;
+  memlith_sqlite_head said{};
   std::uint64_t size = 0;
-  std::uint64_t log_id = 0;  // of a mark; 0: cannot be told
-  bool wal_format = false;
+  [[nodiscard]] bool is(std::int32_t kind) const { return said.kind == kind; }
 };
 
 Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
@@ -71,15 +72,15 @@ Status Database::open_it() {
   host_lock_ = std::move(*lock);
   Head head;
   MEMLITH_TRY(read_head(head));
-  if (head.kind == Head::Kind::magic) MEMLITH_TRY(check_left_over(head));
+  if (head.is(MEMLITH_SQLITE_PLAIN)) MEMLITH_TRY(check_left_over(head));
   // What is no database is SQLite's to judge, which says so at the first look at it; nothing of it is changed.
   MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_name_ + ".memlith"));
-  if (head.kind == Head::Kind::foreign || (head.kind == Head::Kind::zeros && !log_there)) read_only_ = true;
+  if (head.is(MEMLITH_SQLITE_FOREIGN) || (head.is(MEMLITH_SQLITE_ZEROS) && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
-  if (!read_only_ && head.kind != Head::Kind::mark) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
-  if (read_only_ && head.kind != Head::Kind::mark) return open_plain(head);
+  if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
+  if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) return open_plain(head);
   MEMLITH_TRY(open_store());
-  if (head.kind == Head::Kind::mark) MEMLITH_TRY(find_left_journal());
+  if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
   return show_magic();
 }
 
@@ -87,22 +88,9 @@ Status Database::read_head(Head& head) {
   MEMLITH_TRY_ASSIGN(const auto device, volume_->open(file_name_, OpenMode::read_only, Caching::buffered));
   MEMLITH_TRY_ASSIGN(head.size, device->size());
   if (head.size == 0) return kOk;
-  std::byte bytes[20] = {};
+  std::byte bytes[MEMLITH_SQLITE_LOOK_BYTES] = {};
   MEMLITH_TRY(device->read(0, {bytes, std::min<std::uint64_t>(head.size, sizeof bytes)}));
-  head.kind = Head::Kind::foreign;
-  // The mark or SQLite's bytes, half written: the log has them whole.
-  const bool half_mark = std::memcmp(bytes, kMark, sizeof kMark) == 0;
-  const bool half_magic = std::memcmp(bytes, kMagic, sizeof kMark) == 0;
-  const bool rest_of_magic = std::memcmp(bytes + sizeof kMark, kMagic + sizeof kMark, sizeof kMark) == 0;
-  if (head.size >= kMarkBytes && (half_mark || (half_magic && !rest_of_magic))) {
-    head.kind = Head::Kind::mark;
-    if (!half_mark || !rest_of_magic) std::memcpy(&head.log_id, bytes + sizeof kMark, sizeof head.log_id);
-  } else if (head.size >= sizeof bytes && std::memcmp(bytes, kMagic, sizeof kMagic) == 0) {
-    head.kind = Head::Kind::magic;
-    head.wal_format = bytes[18] == std::byte{2} || bytes[19] == std::byte{2};
-  } else if (all_zero(bytes, sizeof bytes)) {
-    head.kind = Head::Kind::zeros;  // grown by us, and then there was a crash; or no database
-  }
+  head.said = memlith_sqlite_look(bytes, head.size);
   return kOk;
 }
 
@@ -129,7 +117,7 @@ Status Database::check_left_over(const Head& head) {
     what = volume_->path_of(journal_name);
   }
   // In WAL mode plain SQLite changes the file under a shared lock, so it has to be kept out from the start.
-  if ((left || head.wal_format) && !read_only_) {
+  if ((left || head.said.wal_mode != 0) && !read_only_) {
     MEMLITH_TRY(host_lock_->make_exclusive());
     host_exclusive_ = true;
   }
@@ -163,7 +151,7 @@ Status Database::check_free(const std::string& log_name) {
 Status Database::check_log(const Head& head) {
   const std::string log_name = file_name_ + ".memlith";
   MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
-  if (!there && head.kind == Head::Kind::mark) {
+  if (!there && head.is(MEMLITH_SQLITE_MARKED)) {
     return fail(Errc::corrupt, Detail::open,
                 "{}: its newest commits are in the log {}, which is missing; the two belong together. Nothing was "
                 "changed",
@@ -176,15 +164,15 @@ Status Database::check_log(const Head& head) {
     MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::direct));
     MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
     clean = log->closed_cleanly();
-    if (head.kind == Head::Kind::mark && head.log_id != 0 && log->superblock().log_id != head.log_id) {
+    if (head.is(MEMLITH_SQLITE_MARKED) && head.said.log_id != 0 && log->superblock().log_id != head.said.log_id) {
       return fail(Errc::corrupt, Detail::open,
                   "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the "
                   "right one "
                   "back. Nothing was changed",
-                  path_, volume_->path_of(log_name), head.log_id, log->superblock().log_id);
+                  path_, volume_->path_of(log_name), head.said.log_id, log->superblock().log_id);
     }
   }
-  return head.kind == Head::Kind::magic && !clean ? discard_log(log_name) : kOk;
+  return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
 }
 
 // The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first
@@ -286,7 +274,7 @@ Status Database::find_left_journal() {
 Status Database::show_magic() {
   std::byte found[kMarkBytes] = {};
   if (stored_ >= kMarkBytes) image_->read(0, found, kMarkBytes);
-  marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark, sizeof kMark) == 0;
+  marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark.data(), kMark.size()) == 0;
   const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
   if (!is_empty && !marked_ && std::memcmp(found, kMagic, sizeof kMagic) != 0) {
     return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
@@ -313,8 +301,8 @@ Status Database::mark() {
   }
   std::byte bytes[kMarkBytes];
   const std::uint64_t log_id = store_->log().log_id();
-  std::memcpy(bytes, kMark, sizeof kMark);
-  std::memcpy(bytes + sizeof kMark, &log_id, sizeof log_id);
+  std::memcpy(bytes, kMark.data(), kMark.size());
+  std::memcpy(bytes + kMark.size(), &log_id, sizeof log_id);
   const Extent extent{kFile, 0, kMarkBytes};
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
