@@ -80,6 +80,7 @@ Status Database::open_it() {
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
   if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) return open_plain(head);
   MEMLITH_TRY(open_store());
+  if (read_only_) MEMLITH_TRY(check_log_id(head, store_->log().log_id()));  // for writing it was checked before
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
   return show_magic();
 }
@@ -164,15 +165,18 @@ Status Database::check_log(const Head& head) {
     MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::direct));
     MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
     clean = log->closed_cleanly();
-    if (head.is(MEMLITH_SQLITE_MARKED) && head.said.log_id != 0 && log->superblock().log_id != head.said.log_id) {
-      return fail(Errc::corrupt, Detail::open,
-                  "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the "
-                  "right one "
-                  "back. Nothing was changed",
-                  path_, volume_->path_of(log_name), head.said.log_id, log->superblock().log_id);
-    }
+    MEMLITH_TRY(check_log_id(head, log->log_id()));
   }
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
+}
+
+// Whether it is the log that the file's mark names.
+Status Database::check_log_id(const Head& head, std::uint64_t found) {
+  if (!head.is(MEMLITH_SQLITE_MARKED) || head.said.log_id == 0 || head.said.log_id == found) return kOk;
+  return fail(Errc::corrupt, Detail::open,
+              "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the right "
+              "one back. Nothing was changed",
+              path_, volume_->path_of(file_name_ + ".memlith"), head.said.log_id, found);
 }
 
 // The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first

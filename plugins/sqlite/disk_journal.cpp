@@ -116,6 +116,8 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
 }
 
 Status remove_disk_journal(Volume& volume, const std::string& database) {
+  MEMLITH_TRY_ASSIGN(const bool there, volume.exists(disk_journal_name(database)));
+  if (!there) return kOk;
   MEMLITH_TRY(volume.remove(disk_journal_name(database)));
   return volume.sync_folder("");
 }

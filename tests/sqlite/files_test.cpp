@@ -192,6 +192,7 @@ TEST_F(Files, TheFileWithoutItsLogIsRefused) {
   }
   EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_CORRUPT);
   EXPECT_TRUE(sqlite_log.told("are in another log")) << sqlite_log.last();
+  EXPECT_EQ(Db("file:" + crashed + "?mode=ro", "memlith").open_code(), SQLITE_CORRUPT);
   fs::copy_file(folder_ / "other.db.memlith", crashed + ".memlith", fs::copy_options::overwrite_existing);
   EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_CORRUPT);
   EXPECT_EQ(read_file(crashed), before);
