@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""memlith-sqlite-bench with the least that it does: every system is measured as often as the others, and where all ran the same
+statements, all hold the same. No test looks at a time.
+
+Usage: bench_sqlite_test.py MEMLITH_SQLITE_BENCH
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = sys.argv[1]
+SYSTEMS = ["memlith", "memlith-weak", "wal-full", "wal-normal", "wal-off", "delete-full"]
+PERCENTILES = ["p50_us", "p99_us", "p999_us", "max_us"]
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="bench-sqlite-test-")
+        self.addCleanup(self.temporary.cleanup)
+        self.folder = pathlib.Path(self.temporary.name)
+
+    def rows(self, *arguments):
+        done = subprocess.run([PROGRAM, *arguments, "--json", "--repetitions", "2", "--dir", str(self.folder)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def check(self, rows, count, same_content=True):
+        self.assertEqual([row["system"] for row in rows], [*SYSTEMS, "raw"])
+        for row in rows:
+            self.assertEqual(row["repetitions"], 2)
+            values = [row[name] for name in PERCENTILES]
+            self.assertGreater(values[0], 0, row)
+            self.assertEqual(values, sorted(values), row)
+            self.assertTrue(row["durability"])
+            self.assertEqual(row["durable_at_return"], row["system"] in ("memlith", "wal-full", "delete-full", "raw"))
+        databases = rows[:-1]
+        for row in databases:
+            self.assertTrue(row["verified"])
+            self.assertEqual(row["same_content"], same_content)
+            if count is not None:
+                self.assertEqual(row["rows"], count)
+            self.assertEqual(row["memlith_stats"] is not None, row["memlith"])
+        if same_content:
+            self.assertEqual(len({row["checksum"] for row in databases}), 1)
+            self.assertEqual(len({row["commits"] for row in databases}), 1)
+        return databases
+
+    def test_update(self):
+        few = self.check(self.rows("update", "--rows", "50", "--commits", "10", "--indexes", "1"), 50)
+        more = self.check(self.rows("update", "--rows", "50", "--commits", "11", "--indexes", "1"), 50)
+        # The checksum is one of what was written.
+        self.assertNotEqual(few[0]["checksum"], more[0]["checksum"])
+
+    def test_dbbench(self):
+        rows = self.rows("dbbench", "--keys", "300", "--writes", "64", "--transaction-kib", "4", "--pattern", "random,sequential")
+        self.assertEqual(len(rows), 14)
+        for part, pattern in (rows[:7], "random"), (rows[7:], "sequential"):
+            self.check(part, 300)
+            self.assertEqual({row["pattern"] for row in part}, {pattern})
+
+    def test_tatp(self):
+        self.check(self.rows("tatp", "--subscribers", "100", "--transactions", "200"), None)
+        self.check(self.rows("tatp", "--subscribers", "100", "--seconds", "0.2"), None, same_content=False)
+
+    def test_speed(self):
+        self.check(self.rows("speed", "--size", "1"), 5 + 500 + 250 + 1)
+
+    def test_a_system_that_there_is_not(self):
+        done = subprocess.run([PROGRAM, "update", "--systems", "walfull", "--dir", str(self.folder)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("walfull", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
