@@ -76,6 +76,26 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("walfull", done.stderr)
 
+    def test_report(self):
+        report = pathlib.Path(__file__).resolve().parents[2] / "bench/sqlite/report.py"
+        out = self.folder / "figures.md"
+        done = subprocess.run([sys.executable, "-B", report, "--bench", PROGRAM, "--dir", self.folder, "--out", out, "--quick",
+                               "--repetitions", "1"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        text = out.read_text(encoding="utf-8")
+        self.assertNotIn("FAILED", text)
+        # update with and without an index, three sizes each of two patterns, one size of TATP, the mix; a line a system in each.
+        self.assertEqual(text.count("| memlith, full |"), 2 + 6 + 1 + 1)
+        self.assertEqual(text.count("| DELETE, FULL |"), 2 + 6 + 1 + 1)
+        for title in ("Single rows updated, no index", "dbbench", "TATP", "A mix of everything"):
+            self.assertIn("## " + title, text)
+        self.assertIn("**random, 64 KiB a transaction**", text)
+
+        broken = subprocess.run([sys.executable, "-B", report, "--bench", "/bin/false", "--dir", self.folder, "--out", out, "--quick"],
+                                capture_output=True, text=True, check=False)
+        self.assertEqual(broken.returncode, 1)
+        self.assertIn("FAILED", out.read_text(encoding="utf-8"))
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

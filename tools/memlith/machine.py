@@ -1,0 +1,75 @@
+"""What figures were measured on, for the first lines of a page of them."""
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+
+
+def first_line(path, otherwise="unknown"):
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8").strip().splitlines()[0]
+    except (OSError, IndexError):
+        return otherwise
+
+
+def processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def mount_of(folder):
+    """Device and type of the file system a folder is on: of all mounts above it the longest."""
+    real = os.path.realpath(folder)
+    best = ("", "unknown", "unknown", "")
+    with open("/proc/mounts", encoding="utf-8") as file:
+        for line in file:
+            device, target, kind, options = line.split()[:4]
+            target = target.replace("\\040", " ")
+            above = target == "/" or real == target or real.startswith(target + "/")
+            if above and len(target) >= len(best[0]):
+                best = (target, device, kind, options)
+    return best
+
+
+def device_text(folder):
+    status = os.stat(folder)
+    block = pathlib.Path(f"/sys/dev/block/{os.major(status.st_dev)}:{os.minor(status.st_dev)}")
+    if (block / "partition").exists():
+        block = block.resolve().parent
+    name = block.resolve().name if block.exists() else mount_of(folder)[1]
+    model = first_line(block / "device/model", "").strip()
+    if not model and name.startswith("vd"):
+        model = "virtio disk"
+    cache = {"write back": "volatile write cache", "write through": "no volatile write cache"}
+    found = cache.get(first_line(block / "queue/write_cache"), "write cache unknown")
+    return f"{name}{f' ({model})' if model else ''}, {found}"
+
+
+def commit(root):
+    done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "not from git"
+
+
+def measured(command, folder, program):
+    """Two sentences: when, by what, on what."""
+    _, _, kind, options = mount_of(folder)
+    load = os.getloadavg()
+    now = datetime.datetime.now(datetime.timezone.utc)
+    yield f"Measured {now:%Y-%m-%d %H:%M} UTC by `{command}`: {program} ({commit(pathlib.Path(__file__).parent)}), Linux {platform.release()},"
+    yield f"{len(os.sched_getaffinity(0))} cores ({processor()}), {device_text(folder)}, {kind} ({options.replace(',', ', ')});"
+    yield f"load {load[0]:.1f} when it began."
+
+
+def table(titles, rows):
+    yield "| " + " | ".join(titles) + " |"
+    yield "|" + "---|" * len(titles)
+    for row in rows:
+        yield "| " + " | ".join(str(cell) for cell in row) + " |"
+    yield ""
