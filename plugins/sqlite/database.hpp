@@ -40,16 +40,17 @@ namespace memlith::sqlite {
 
 // Planted mistakes, for the crash test, which has to notice each of them. Compiled in for that test only.
 struct Sabotage {
-  bool skip_persist = false;        // a commit is not waited for
-  bool persist_each_write = false;  // every write to the database is a commit of its own
-  bool skip_mark = false;           // the file looks like a database while its log holds commits
-  bool unmark_too_early = false;    // a clean close says so before everything is home
-  bool wal_after_ack = false;       // WAL: a commit is durable with the next one
-  bool share_pages = false;         // WAL: pages are not made private before a commit can change them at home
-  bool skip_disk_journal = false;   // several databases: journals stay in memory
-  bool skip_journal_flush = false;  // several databases: journals are not on the medium before the commits they undo
-  bool skip_super_flush = false;    // several databases: nor is what says which they are
-  bool keep_disk_journal = false;   // several databases: journals stay when the transaction has ended
+  bool skip_persist = false;           // a commit is not waited for
+  bool persist_each_write = false;     // every write to the database is a commit of its own
+  bool skip_mark = false;              // the file looks like a database while its log holds commits
+  bool unmark_too_early = false;       // a clean close says so before everything is home
+  bool wal_after_ack = false;          // WAL: a commit is durable with the next one
+  bool share_pages = false;            // WAL: pages are not made private before a commit can change them at home
+  bool skip_disk_journal = false;      // several databases: journals stay in memory
+  bool skip_journal_flush = false;     // several databases: journals are not on the medium before the commits they undo
+  bool skip_super_flush = false;       // several databases: nor is what says which they are
+  bool believe_missing_super = false;  // several databases: the name that is gone may come back
+  bool keep_disk_journal = false;      // several databases: journals stay when the transaction has ended
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;

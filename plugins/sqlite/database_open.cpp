@@ -250,7 +250,8 @@ Status Database::open_plain(const Head& head) {
 // A journal whose frame is in the log: SQLite finds out whether the transaction took in all databases.
 Status Database::find_left_journal() {
   MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
-  if (!left.has_value()) return kOk;
+  // One that a program ended and was killed over must not come back behind the commits that follow.
+  if (!left.has_value()) return read_only_ ? kOk : volume_->sync_folder("");
   const std::string path = volume_->path_of(disk_journal_name(file_name_));
   if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
     return fail(Errc::corrupt, Detail::open,

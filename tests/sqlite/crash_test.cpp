@@ -134,6 +134,7 @@ class Story {
     std::size_t samples = scaled(12);
     std::uint64_t recovery_every = 36 / thoroughness();  // explore the recovery of every n-th distinct state
     std::uint64_t life_every = 36 / thoroughness();      // likewise a second life, with a commit
+    std::uint64_t kill_every = 8;                        // cut the recovery after every n-th kill -9
   };
 
   // The number of violations; each is reported unless a planted mistake is being looked for.
@@ -161,7 +162,8 @@ class Story {
               fmt::format("power cut after operation {} of {}, {} unflushed items, subset {}, seed {}", at,
                           trace.records.size(), pending, subset, seed));
       }
-      if (pending > 0) check_kill(trace, at, first, last, random, fmt::format("kill -9 after operation {}", at));
+      if (pending > 0)
+        check_kill(trace, at, first, last, options, random, fmt::format("kill -9 after operation {}", at));
     }
     std::printf(
         "  crash points %llu, states %llu, distinct %llu, recoveries cut %llu, second lives %llu, refused by plain "
@@ -349,12 +351,12 @@ class Story {
   }
 
   // What was written is there, flushed or not; the power is cut during the recovery that follows.
-  void check_kill(const SimTrace& trace, std::size_t at, std::size_t first, std::size_t last, Random& random,
-                  const std::string& where) {
+  void check_kill(const SimTrace& trace, std::size_t at, std::size_t first, std::size_t last, const Options& options,
+                  Random& random, const std::string& where) {
     SimVolume killed(trace, at);
     const std::string found = recover(killed, random.one_in(2));
     if (!is_one_of(found, first, last)) return violation(where, "recovered: " + found);
-    if (!random.one_in(8)) return;
+    if (!random.one_in(options.kill_every)) return;
     std::vector<std::string> wanted;
     for (std::size_t i = first; i <= last; ++i) wanted.push_back(joined(contents_[i]));
     check_recovery(killed.trace(), at, wanted, random, where);
@@ -529,6 +531,7 @@ TEST_P(CrashSeveral, EveryOperation) {
   ASSERT_FALSE(HasFatalFailure());
   Story::Options options;
   options.life_every = 7;  // a second life is one of commits over both
+  options.kill_every = 2;
   EXPECT_EQ(story.explore(options, seed_), 0u);
 }
 
@@ -588,6 +591,7 @@ TEST(CrashSabotage, IsNoticed) {
   for (const auto& [name, flag] : {std::pair{"skip_disk_journal", &sqlite::Sabotage::skip_disk_journal},
                                    std::pair{"skip_journal_flush", &sqlite::Sabotage::skip_journal_flush},
                                    std::pair{"skip_super_flush", &sqlite::Sabotage::skip_super_flush},
+                                   std::pair{"believe_missing_super", &sqlite::Sabotage::believe_missing_super},
                                    std::pair{"keep_disk_journal", &sqlite::Sabotage::keep_disk_journal}}) {
     std::uint64_t violations = 0;
     {
@@ -598,8 +602,14 @@ TEST(CrashSabotage, IsNoticed) {
       } else {
         tell_of_two(story, "delete");
       }
+      Story::Options options;
+      if (flag == &sqlite::Sabotage::believe_missing_super) {
+        options.kill_every = 1;  // a mistake of recoveries
+      } else {
+        sqlite::sabotage = {};
+      }
+      violations = story.explore(options, 1, true);
       sqlite::sabotage = {};
-      violations = story.explore({}, 1, true);
     }
     EXPECT_GT(violations, 0u) << name;
   }
