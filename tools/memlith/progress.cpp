@@ -18,7 +18,8 @@ constexpr std::uint64_t kDelayNs = kNsPerSecond;
 constexpr std::uint64_t kBarWidth = 30;
 }  // namespace
 
-ProgressBar::ProgressBar() : start_ns_(now_ns()), terminal_(::isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(std::string_view doing)
+    : doing_(doing), start_ns_(now_ns()), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) std::fputs("\r\x1b[K", stderr);
@@ -31,7 +32,7 @@ void ProgressBar::update(void* context, std::uint64_t bytes_done, std::uint64_t 
     bar.draw(bytes_done, bytes_total);
     bar.drawn_ = true;
   } catch (const std::exception&) {
-    bar.terminal_ = false;  // a terminal that takes no output gets no bar; recovery goes on
+    bar.terminal_ = false;  // a terminal that takes no output gets no bar; the work goes on
   }
 }
 
@@ -39,7 +40,7 @@ void ProgressBar::draw(std::uint64_t bytes_done, std::uint64_t bytes_total) cons
   const double share =
       bytes_total == 0 ? 1.0 : std::min(1.0, static_cast<double>(bytes_done) / static_cast<double>(bytes_total));
   const auto filled = static_cast<std::uint64_t>(share * static_cast<double>(kBarWidth));
-  fmt::print(stderr, "\rreplaying [{:#>{}}{:.>{}}] {:3.0f}%  {} of {}\x1b[K", "", filled, "", kBarWidth - filled,
+  fmt::print(stderr, "\r{} [{:#>{}}{:.>{}}] {:3.0f}%  {} of {}\x1b[K", doing_, "", filled, "", kBarWidth - filled,
              share * 100, human_bytes(bytes_done), human_bytes(bytes_total));
   std::fflush(stderr);
 }

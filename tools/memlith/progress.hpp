@@ -1,16 +1,18 @@
-// A progress bar for opening a store whose log is long.
+// A progress bar for what may take long: opening a store with a long log, copying a file.
 //
 // It appears on standard error, only if that is a terminal, and only once a second has passed: nobody needs one for
 // less. When the object goes, the bar is wiped from the line.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace memlith::tool {
 
 class ProgressBar {
  public:
-  ProgressBar();
+  // `doing` stands before the bar; a constant.
+  explicit ProgressBar(std::string_view doing);
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar();
@@ -21,6 +23,7 @@ class ProgressBar {
  private:
   void draw(std::uint64_t bytes_done, std::uint64_t bytes_total) const;
 
+  std::string_view doing_;
   std::uint64_t start_ns_;
   bool terminal_;
   bool drawn_ = false;

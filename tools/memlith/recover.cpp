@@ -1,11 +1,13 @@
 // memlith recover STORE: opens it for writing, which replays its log, and closes it, which marks it clean.
 //
-// Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it.
+// Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it. A SQLite
+// database stays marked, because only SQLite's VFS knows when its file is complete by itself.
 #include <fmt/format.h>
 
 #include "clock.hpp"
 #include "commands.hpp"
 #include "progress.hpp"
+#include "sqlite_head.hpp"
 #include "store_path.hpp"
 
 namespace memlith::tool {
@@ -17,6 +19,8 @@ struct Recovery {
   std::uint64_t bytes = 0;
   std::uint64_t open_ns = 0;
   std::uint64_t close_ns = 0;
+  bool is_marked = false;     // a SQLite database that plain SQLite does not open yet
+  bool is_undecided = false;  // and it was in a transaction over several databases
 };
 
 Result<Recovery> recover(const StorePath& path) {
@@ -26,7 +30,7 @@ Result<Recovery> recover(const StorePath& path) {
   Recovery recovery;
   const std::uint64_t open_start = now_ns();
   Result<StoreHandle> store = [&path, &options] {
-    ProgressBar bar;
+    ProgressBar bar("replaying");
     options.progress = &ProgressBar::update;
     options.progress_context = &bar;
     return open_store(path, options);
@@ -42,6 +46,34 @@ Result<Recovery> recover(const StorePath& path) {
   if (MaybeFailure failure = close_store(std::move(*store))) return *failure;
   recovery.close_ns = now_ns() - close_start;
   return recovery;
+}
+
+// Afterwards: the log may have held SQLite's own first bytes, the last commit of a close that a crash cut short.
+MaybeFailure look_again(const StorePath& path, Recovery& recovery) {
+  if (path.kind != StoreKind::one_file) return {};
+  Result<SqliteLook> look = look_at_sqlite(path.path);
+  if (!look.ok()) return std::move(look.failure());
+  recovery.is_marked = look->is(MEMLITH_SQLITE_MARKED);
+  if (!recovery.is_marked) return {};
+  Result<bool> undecided = file_is_there(undecided_journal_of(path.path));
+  if (!undecided.ok()) return std::move(undecided.failure());
+  recovery.is_undecided = *undecided;
+  return {};
+}
+
+void print_mark(const StorePath& path, const Recovery& recovery) {
+  if (!recovery.is_marked) return;
+  write_line(
+      "  a SQLite database; it is still marked as memlith's, and plain SQLite does not open it yet. `memlith sqlite "
+      "export` makes an ordinary file of it; so does opening and closing it once with memlith's VFS. Keep the log "
+      "until "
+      "then");
+  if (recovery.is_undecided) {
+    write_line(fmt::
+                   format("  {}: a transaction over several databases is undecided; open it with memlith's VFS, the "
+                          "others being in their places",
+                          printable(undecided_journal_of(path.path))));
+  }
 }
 
 void print_text(const StorePath& path, const Recovery& recovery) {
@@ -65,18 +97,23 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
     failure.advice = "There is nothing to recover. Check the path; without a log the file stands by itself.";
     return failure;
   }
+  if (MaybeFailure failure = check_sqlite_before_replay(*path)) return failure;
   Result<Recovery> recovery = recover(*path);
   if (!recovery.ok()) return std::move(recovery.failure());
+  if (MaybeFailure failure = look_again(*path, *recovery)) return failure;
   if (arguments.format == Format::json) {
-    write_json({{"path", path->path},
+    Json result{{"path", path->path},
                 {"kind", name_of(path->kind)},
                 {"replayed_frames", recovery->frames},
                 {"replayed_bytes", recovery->bytes},
                 {"open_s", seconds_of(recovery->open_ns)},
                 {"close_s", seconds_of(recovery->close_ns)},
-                {"clean", true}});
+                {"clean", true}};
+    if (recovery->is_marked) result["sqlite"] = {{"marked", true}, {"undecided", recovery->is_undecided}};
+    write_json(result);
   } else {
     print_text(*path, *recovery);
+    print_mark(*path, *recovery);
   }
   return {};
 }
