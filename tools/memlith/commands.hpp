@@ -31,6 +31,17 @@ struct StatArguments {
 
 [[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
 
+// A SQLite database and the file that the copy shall be.
+struct SqliteCopyArguments {
+  std::string source;
+  std::string target;
+  bool force = false;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_sqlite_export(const SqliteCopyArguments& arguments);
+[[nodiscard]] MaybeFailure run_sqlite_import(const SqliteCopyArguments& arguments);
+
 // What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
 // stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
 enum class Scope : std::uint8_t { usual, stores, touch, persist };

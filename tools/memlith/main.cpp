@@ -29,6 +29,7 @@ constexpr std::uint64_t kLogMibMax = 64 * 1024;
 struct CommandLine {
   StoreArguments store;
   StatArguments stat;
+  SqliteCopyArguments sqlite;
   BenchPersistArguments persist;
   BenchTailArguments tail;
   BenchRecoveryArguments recovery;
@@ -76,6 +77,32 @@ void add_stat(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   add_command(command, line, line.stat, run_stat);
+}
+
+void add_sqlite(CLI::App& app, CommandLine& line) {
+  CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases out of memlith and into it");
+  sqlite->require_subcommand(1);
+  CLI::App* out =
+      sqlite->add_subcommand("export",
+                             "Copy the last committed state of a database, clean or crashed, to an ordinary "
+                             "file; changes nothing of the database");
+  out->add_option("DB", line.sqlite.source, "The database; its log DB.memlith beside it")->required();
+  out->add_option("TARGET", line.sqlite.target,
+                  "The new file, which is there as a whole and on the medium or not at all")
+      ->required();
+  add_command(out, line, line.sqlite, run_sqlite_export);
+  CLI::App* in =
+      sqlite->add_subcommand("import",
+                             "Copy an ordinary database, checked, to where memlith shall take it over when it "
+                             "is first opened; changes nothing of the source");
+  in->add_option("SOURCE", line.sqlite.source, "An ordinary SQLite database")->required();
+  in->add_option("DB", line.sqlite.target,
+                 "The new database, which is there as a whole and on the medium or not at all")
+      ->required();
+  add_command(in, line, line.sqlite, run_sqlite_import);
+  for (CLI::App* each : {out, in}) {
+    each->add_flag("--force", line.sqlite.force, "Replace what is there, and commits in a log that was left there");
+  }
 }
 
 // `--peers`, and what goes with it only. The defaults are those of the table then.
@@ -257,6 +284,7 @@ void describe(CLI::App& app, CommandLine& line) {
                     run_verify);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
+  add_sqlite(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure memlith on this machine");
   bench->require_subcommand(1);
   add_bench_persist(bench, line);

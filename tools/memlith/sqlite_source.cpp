@@ -1,0 +1,279 @@
+// Opening a database for a copy: what it says of itself, the locks, the log.
+#include "sqlite_source.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "progress.hpp"
+#include "sqlite_lock.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr int kLooksMax = 8;  // so often it may change hands between looking at it and holding it
+constexpr std::uint64_t kHeaderBytes = 100;
+
+Failure with_advice(Failure failure, std::string advice) {
+  failure.advice = std::move(advice);
+  return failure;
+}
+
+Failure not_to_be_copied(const std::string& path, const SqliteLook& look) {
+  if (look.is(MEMLITH_SQLITE_EMPTY)) {
+    return with_advice(tool_failure(MEMLITH_INVALID, fmt::format("{} is empty", path)),
+                       "An empty file is a database without tables; there is nothing to copy.");
+  }
+  if (look.is(MEMLITH_SQLITE_ZEROS)) {
+    return with_advice(
+        tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} holds nothing but zeros where a database begins", path)),
+        "If a crash came while it was made, it has no tables yet: open it once with memlith's VFS. Else check "
+        "the path.");
+  }
+  return with_advice(tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} is not a SQLite database", path)),
+                     "Check the path.");
+}
+
+// Its first `bytes`, as many as there are.
+Result<std::string> beginning_of(const std::string& path, std::size_t bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.ok() && errno == ENOENT) return std::string();
+  if (!file.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));
+  std::string begin(bytes, '\0');
+  const ssize_t got = ::pread(file.get(), begin.data(), bytes, 0);
+  if (got < 0) return errno_failure(errno, fmt::format("cannot read {}", path));
+  begin.resize(static_cast<std::size_t>(got));
+  return begin;
+}
+
+std::uint32_t big_endian(const std::byte* bytes, int count) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < count; ++i) value = value << 8 | static_cast<std::uint32_t>(bytes[i]);
+  return value;
+}
+
+}  // namespace
+
+MaybeFailure check_sqlite_left_over(const std::string& path) {
+  Result<std::string> wal = beginning_of(path + "-wal", 1);
+  if (!wal.ok()) return std::move(wal.failure());
+  Result<std::string> journal = beginning_of(path + "-journal", 8);
+  if (!journal.ok()) return std::move(journal.failure());
+  // journal_mode=PERSIST leaves a journal that begins with zeros.
+  const bool hot = std::any_of(journal->begin(), journal->end(), [](char c) { return c != 0; });
+  if (wal->empty() && !hot) return {};
+  Failure failure =
+      tool_failure(MEMLITH_INVALID, fmt::format("{}{} holds changes that plain SQLite has not brought into the "
+                                                "database; nothing was changed",
+                                                path, hot ? "-journal" : "-wal"));
+  failure.advice = fmt::format(
+      "Open {0} once with plain SQLite (sqlite3 {0} \"PRAGMA wal_checkpoint(TRUNCATE)\") and close it "
+      "there; or, if that database is gone, remove the file.",
+      path);
+  return failure;
+}
+
+Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
+  Result<StorePath> named = resolve_store_path(path);
+  if (!named.ok()) return std::move(named.failure());
+  if (named->kind == StoreKind::folder) {
+    return with_advice(tool_failure(MEMLITH_INVALID, fmt::format("{} is a folder", path)), "Name the database file.");
+  }
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  if (error) return errno_failure(error.value(), fmt::format("cannot open {}", path));
+  for (int attempt = 0; attempt < kLooksMax; ++attempt) {
+    Result<SqliteLook> look = look_at_sqlite(real);
+    if (!look.ok()) return std::move(look.failure());
+    const bool marked = look->is(MEMLITH_SQLITE_MARKED);
+    if (!marked && !look->is(MEMLITH_SQLITE_PLAIN)) return not_to_be_copied(real, *look);
+    if (marked && kinds == Kinds::ordinary) {
+      return with_advice(tool_failure(MEMLITH_INVALID,
+                                      fmt::format("{} is memlith's already: its newest commits may be in "
+                                                  "its log",
+                                                  real)),
+                         "Use it where it is, or make an ordinary file of it with `memlith sqlite export`.");
+    }
+    Result<std::optional<SqliteSource>> source = marked ? open_marked(real) : open_ordinary(real, *look);
+    if (!source.ok()) {
+      // Closed in between, and the log removed with that?
+      Result<SqliteLook> again = look_at_sqlite(real);
+      if (marked && again.ok() && again->is(MEMLITH_SQLITE_PLAIN)) continue;
+      return std::move(source.failure());
+    }
+    if (source->has_value()) return std::move(**source);
+  }
+  return with_advice(tool_failure(MEMLITH_BUSY,
+                                  fmt::format("{}: the database is opened and closed all the time", real)),
+                     "Try again, or stop what does it.");
+}
+
+MaybeFailure SqliteSource::remember_file() {
+  struct stat status{};
+  if (::fstat(file_.get(), &status) != 0) return errno_failure(errno, fmt::format("cannot examine {}", path_));
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+  mode_ = status.st_mode;
+  device_ = status.st_dev;
+  number_ = status.st_ino;
+  return {};
+}
+
+// ---- an ordinary file ------------------------------------------------------------------------------------------
+
+Result<std::optional<SqliteSource>> SqliteSource::open_ordinary(const std::string& path, const SqliteLook& seen) {
+  SqliteSource source;
+  source.path_ = path;
+  // In WAL mode a checkpoint writes into the file while others read, so everybody is kept out.
+  SqliteLock lock = seen.head.wal_mode != 0 ? SqliteLock::exclusive : SqliteLock::shared;
+  const int kept = O_CLOEXEC | O_NONBLOCK;
+  source.file_ = Descriptor(::open(path.c_str(), (lock == SqliteLock::exclusive ? O_RDWR : O_RDONLY) | kept));
+  if (!source.file_.ok() && errno == EROFS) {  // where nobody can write
+    lock = SqliteLock::shared;
+    source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | kept));
+  }
+  if (!source.file_.ok()) {
+    const int os_errno = errno;
+    Failure failure = errno_failure(os_errno, fmt::format("cannot open {}", path));
+    failure.advice = lock == SqliteLock::exclusive
+                         ? "It is in WAL mode, where the lock that keeps others from changing it takes "
+                           "permission to write; nothing is written."
+                         : advice_for(failure.code);
+    return failure;
+  }
+  if (MaybeFailure failure = lock_sqlite(source.file_.get(), path, lock)) return *failure;
+  // Again, now that nobody changes it.
+  Result<SqliteLook> look = look_at_sqlite(source.file_.get(), path);
+  if (!look.ok()) return std::move(look.failure());
+  if (!look->is(MEMLITH_SQLITE_PLAIN) || look->head.wal_mode != seen.head.wal_mode)
+    return std::optional<SqliteSource>();
+  if (MaybeFailure failure = check_sqlite_left_over(path)) return *failure;
+  if (MaybeFailure failure = source.remember_file()) return *failure;
+  Result<HugeBuffer> buffer = HugeBuffer::zeros(kStepBytes);
+  if (!buffer.ok()) return std::move(buffer.failure());
+  source.buffer_.emplace(std::move(*buffer));
+  return std::optional<SqliteSource>(std::move(source));
+}
+
+// ---- memlith's mark --------------------------------------------------------------------------------------------
+
+Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string& path) {
+  SqliteSource source;
+  source.path_ = path;
+  Result<bool> log_there = file_is_there(path + ".memlith");
+  if (!log_there.ok()) return std::move(log_there.failure());
+  if (!*log_there) {
+    return with_advice(tool_failure(MEMLITH_CORRUPT, fmt::format("{0}: the database's newest commits are in the log "
+                                                                 "{0}.memlith, which is "
+                                                                 "missing",
+                                                                 path)),
+                       "The two files belong together: put the log back.");
+  }
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_READ_ONLY;
+  {
+    ProgressBar bar("reading the log");
+    options.progress = &ProgressBar::update;
+    options.progress_context = &bar;
+    Result<StoreHandle> store = open_store({path, StoreKind::one_file, true}, options);
+    if (!store.ok()) return std::move(store.failure());
+    source.store_ = std::move(*store);
+  }
+  // From here on no writer has it.
+  source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!source.file_.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));
+  Result<SqliteLook> look = look_at_sqlite(source.file_.get(), path);
+  if (!look.ok()) return std::move(look.failure());
+  if (!look->is(MEMLITH_SQLITE_MARKED)) return std::optional<SqliteSource>();
+  Result<memlith_store_info> info = info_of(source.store_.get());
+  if (!info.ok()) return std::move(info.failure());
+  if (MaybeFailure failure = check_log_id(path, look->head, info->log_id)) return *failure;
+  Result<bool> undecided = file_is_there(undecided_journal_of(path));
+  if (!undecided.ok()) return std::move(undecided.failure());
+  if (*undecided) {
+    return with_advice(tool_failure(MEMLITH_INVALID,
+                                    fmt::format("{}: the database was in a transaction over several databases "
+                                                "that is undecided",
+                                                undecided_journal_of(path))),
+                       "Open it once with memlith's VFS, the other databases being in their places, and close it.");
+  }
+  if (MaybeFailure failure = source.remember_file()) return *failure;
+  if (MaybeFailure failure = source.map_region()) return *failure;
+  return std::optional<SqliteSource>(std::move(source));
+}
+
+MaybeFailure SqliteSource::map_region() {
+  memlith_region_info info{};
+  info.struct_size = sizeof info;
+  if (const std::int32_t code = memlith_store_region_at(store_.get(), 0, &info); code != MEMLITH_OK) {
+    return library_failure(code, "examining the database");
+  }
+  // The file itself may be longer. An empty database under the mark has the mark and nothing else.
+  bytes_ = info.size <= MEMLITH_SQLITE_MARK_BYTES ? 0 : info.size;
+  if (bytes_ == 0) return {};
+  memlith_region* region = nullptr;
+  if (const std::int32_t code = memlith_region_open(store_.get(), "file", nullptr, &region); code != MEMLITH_OK) {
+    return library_failure(code, "mapping the database");
+  }
+  memory_ = static_cast<const std::byte*>(memlith_region_address(region));  // closed with the store
+  const bool marked = std::memcmp(memory_, MEMLITH_SQLITE_MARK, MEMLITH_SQLITE_MARK_BYTES / 2) == 0;
+  if (marked || std::memcmp(memory_, MEMLITH_SQLITE_MAGIC, MEMLITH_SQLITE_MARK_BYTES) == 0) return {};
+  return tool_failure(MEMLITH_INCOMPATIBLE,
+                      fmt::format("{}: what was committed to it is not a SQLite database", path_));
+}
+
+// ---- what is in it ---------------------------------------------------------------------------------------------
+
+Result<std::span<const std::byte>> SqliteSource::read(std::uint64_t offset, std::uint64_t count) {
+  if (memory_ != nullptr) return std::span(memory_ + offset, count);
+  const std::span<std::byte> target = buffer_->span().first(count);
+  for (std::uint64_t done = 0; done < count;) {
+    const ssize_t got = ::pread(file_.get(), target.data() + done, count - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_failure(errno, fmt::format("cannot read {} at offset {}", path_, offset + done));
+    if (got == 0) {
+      return tool_failure(MEMLITH_IO,
+                          fmt::format("{} was cut short while it was copied, by a program that heeds no lock", path_));
+    }
+    done += static_cast<std::uint64_t>(got);
+  }
+  return std::span<const std::byte>(target);
+}
+
+MaybeFailure SqliteSource::check_header() {
+  if (bytes_ == 0) return {};
+  if (bytes_ < kHeaderBytes) {
+    return tool_failure(MEMLITH_CORRUPT, fmt::format("{}: expected a header of {} bytes, found {} bytes in all", path_,
+                                                     kHeaderBytes, bytes_));
+  }
+  Result<std::span<const std::byte>> header = read(0, kHeaderBytes);
+  if (!header.ok()) return std::move(header.failure());
+  const std::byte* const bytes = header->data();
+  const std::uint32_t told = big_endian(bytes + 16, 2);
+  const std::uint32_t page_bytes = told == 1 ? 65536 : told;
+  const bool power_of_two = (page_bytes & (page_bytes - 1)) == 0;
+  std::string wrong;
+  if (page_bytes < 512 || !power_of_two) {
+    wrong = fmt::format("offset 16: {} is no page size", told);
+  } else if (bytes_ % page_bytes != 0) {
+    wrong = fmt::format("its {} bytes are not whole pages of {} bytes", bytes_, page_bytes);
+  } else if (const std::uint64_t pages = big_endian(bytes + 28, 4);
+             big_endian(bytes + 24, 4) == big_endian(bytes + 92, 4) && bytes_ / page_bytes < pages) {
+    // Where the two counters differ, an old SQLite wrote it last and left the page count alone.
+    wrong = fmt::format("its header tells of {} pages, and there are {}", pages, bytes_ / page_bytes);
+  }
+  if (wrong.empty()) return {};
+  return with_advice(tool_failure(MEMLITH_CORRUPT, fmt::format("{}: {}", path_, wrong)),
+                     "The file is damaged or was cut short: see what plain SQLite's PRAGMA integrity_check says, or "
+                     "take a "
+                     "backup.");
+}
+
+}  // namespace memlith::tool
