@@ -48,7 +48,7 @@ static inline memlith_sqlite_head memlith_sqlite_look(const void* first, uint64_
   /* The mark or SQLite's bytes, half written: the log has them whole. */
   half_mark = memcmp(bytes, MEMLITH_SQLITE_MARK, half) == 0;
   half_magic = memcmp(bytes, MEMLITH_SQLITE_MAGIC, half) == 0;
-  rest_of_magic = memcmp(bytes + half, MEMLITH_SQLITE_MAGIC + half, half) == 0;
+  rest_of_magic = memcmp(bytes + half, &MEMLITH_SQLITE_MAGIC[half], half) == 0;
   if (half_mark || (half_magic && !rest_of_magic)) {
     head.kind = MEMLITH_SQLITE_MARKED;
     if (!half_mark || !rest_of_magic) {
