@@ -14,8 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "unit.hpp"
 
@@ -27,6 +30,8 @@ namespace {
 
 constexpr std::size_t kPositionBytes = 16384;
 constexpr int kDiedOfSignal = 70;
+constexpr double kGapSecondsMax = 1;  // between two looks at the children, unless this process did not run
+constexpr double kStopSeconds = 3;    // for a child that hung to say where
 
 // Shared with the child: where it was when it died.
 struct Last {
@@ -51,6 +56,7 @@ struct Child {
   int said = -1;  // its standard error
   Last* last = nullptr;
   Clock::time_point began;
+  double seconds_stopped = 0;  // in which nobody here ran: the whole group was frozen, or the machine asleep
   double seconds_max = 0;
   bool asked_to_stop = false;
   std::string bytes;
@@ -142,7 +148,7 @@ Answer finish(Child& child) {
       std::memcpy(answer.hashes.data(), child.bytes.data() + sizeof sizes + sizes[0], sizes[1] * sizeof(std::uint64_t));
     }
   } else if (child.asked_to_stop) {
-    answer.died = fmt::format("hung for {:.0f} s", child.seconds_max);
+    answer.died = fmt::format("hung for {:.0f} s", child.seconds_max - kStopSeconds);
   } else if (signal != 0) {
     answer.died = fmt::format("died of {}", signal == SIGABRT ? "an assertion" : ::strsignal(signal));
   } else {
@@ -151,6 +157,24 @@ Answer finish(Child& child) {
   answer.position = child.last->position;
   ::munmap(child.last, sizeof(Last));
   return answer;
+}
+
+// How long the threads of a process have been ready to run and did not get a processor. On a busy machine that is most of
+// the time, and no fault of the process's.
+double seconds_unserved(pid_t pid) {
+  double seconds = 0;
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
+    std::uint64_t ran_ns = 0;
+    std::uint64_t waited_ns = 0;
+    if (std::ifstream(task.path() / "schedstat") >> ran_ns >> waited_ns) seconds += static_cast<double>(waited_ns) / 1e9;
+  }
+  return seconds;
+}
+
+bool has_hung(const Child& child) {
+  const double seconds = std::chrono::duration<double>(Clock::now() - child.began).count() - child.seconds_stopped;
+  return seconds > child.seconds_max && seconds - seconds_unserved(child.pid) > child.seconds_max;
 }
 
 }  // namespace
@@ -163,6 +187,7 @@ void run_jobs(std::size_t processes, const std::function<std::optional<Job>()>& 
   std::size_t handed = 0;
   bool more = true;
   bool wanted = true;
+  Clock::time_point last_look = Clock::now();
   while (more || !children.empty()) {
     // Not too far ahead of the oldest that is still under way, or answers pile up.
     while (more && children.size() < processes && started < handed + 8 * processes) {
@@ -189,14 +214,15 @@ void run_jobs(std::size_t processes, const std::function<std::optional<Job>()>& 
         (void)read_some(child.said, child.text, 4096);
       }
     }
+    const double gap = std::chrono::duration<double>(Clock::now() - std::exchange(last_look, Clock::now())).count();
     for (auto at = children.begin(); at != children.end();) {
       Child& child = at->second;
-      const double seconds = std::chrono::duration<double>(Clock::now() - child.began).count();
-      if (!wanted || (child.asked_to_stop && seconds > child.seconds_max + 3)) {
+      child.seconds_stopped += std::max(gap - kGapSecondsMax, 0.0);
+      if (!wanted) {
         ::kill(child.pid, SIGKILL);
-      } else if (!child.asked_to_stop && seconds > child.seconds_max) {
-        child.asked_to_stop = true;
-        ::kill(child.pid, SIGUSR1);
+      } else if (has_hung(child)) {
+        ::kill(child.pid, child.asked_to_stop ? SIGKILL : SIGUSR1);
+        if (!std::exchange(child.asked_to_stop, true)) child.seconds_max += kStopSeconds;
       }
       if (child.from >= 0 || child.said >= 0) {
         ++at;
