@@ -29,7 +29,6 @@ using core::Status;
 namespace {
 constexpr ObjectId kFile{1};
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-constexpr std::size_t kSpareTwinsMax = 1024;
 constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no words
 }  // namespace
 
@@ -57,10 +56,12 @@ Status Database::write(std::uint64_t offset, const void* source, std::uint64_t b
   const std::uint64_t end = offset + bytes;
   if (end > now) {
     MEMLITH_TRY(reserve(end));
-    if (offset > now) MEMLITH_TRY(zero_between(now, offset));
+    if (offset > now) zero_between(now, offset);
   }
-  MEMLITH_TRY(keep(offset, bytes));
-  image_->write(offset, source, bytes);
+  const std::uint64_t kept = kept_bytes(offset, bytes);
+  const auto* const from = static_cast<const std::byte*>(source);
+  undo_.write(*image_, offset, from, kept);
+  image_->write(offset + kept, from + kept, bytes - kept);
   if (end > now) size_.store(end, std::memory_order_release);
   if (MEMLITH_SABOTAGED(persist_each_write)) return commit();
   return kOk;
@@ -71,7 +72,7 @@ Status Database::truncate(std::uint64_t bytes) {
   const std::uint64_t now = size();
   if (bytes > now) {
     MEMLITH_TRY(reserve(bytes));
-    MEMLITH_TRY(zero_between(now, bytes));
+    zero_between(now, bytes);
   } else {
     stale_end_ = std::max(stale_end_, now);
   }
@@ -80,12 +81,18 @@ Status Database::truncate(std::uint64_t bytes) {
 }
 
 // Where the size had been larger before, and only there, memory holds old bytes instead of zeros.
-Status Database::zero_between(std::uint64_t begin, std::uint64_t end) {
+void Database::zero_between(std::uint64_t begin, std::uint64_t end) {
   end = std::min(end, stale_end_);
-  if (begin >= end) return kOk;
-  MEMLITH_TRY(keep(begin, end - begin));
-  image_->zero(begin, end - begin);
-  return kOk;
+  if (begin >= end) return;
+  const std::uint64_t kept = kept_bytes(begin, end - begin);
+  undo_.zero(*image_, begin, kept);
+  image_->zero(begin + kept, end - begin - kept);
+}
+
+// How much of a store the rollback would have to undo. A WAL checkpoint stores what is committed already.
+std::uint64_t Database::kept_bytes(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t committed = in_wal() ? 0 : committed_.load(std::memory_order_relaxed);
+  return offset < committed ? std::min(bytes, committed - offset) : 0;
 }
 
 // Makes the home file and the mapping long enough, some way ahead, because each growth costs flushes.
@@ -111,34 +118,10 @@ Status Database::reserve(std::uint64_t bytes) {
 
 // ---- rollback ------------------------------------------------------------------------------------------------------
 
-// Copies what is about to be overwritten, once a transaction. A WAL checkpoint stores what is committed already.
-Status Database::keep(std::uint64_t offset, std::uint64_t bytes) {
-  if (in_wal()) return kOk;
-  const std::uint64_t end = std::min(offset + bytes, committed_.load(std::memory_order_relaxed));
-  for (std::uint64_t unit = offset / kUnitBytes; unit * kUnitBytes < end; ++unit) {
-    auto& twin = twins_[unit];
-    if (twin != nullptr) continue;
-    if (spare_twins_.empty()) {
-      twin = std::make_unique_for_overwrite<std::byte[]>(kUnitBytes);
-    } else {
-      twin = std::move(spare_twins_.back());
-      spare_twins_.pop_back();
-    }
-    image_->read(unit * kUnitBytes, twin.get(), kUnitBytes);
-  }
-  return kOk;
-}
-
-void Database::forget_twins() {
-  for (auto& [unit, twin] : twins_) {
-    if (spare_twins_.size() < kSpareTwinsMax) spare_twins_.push_back(std::move(twin));
-  }
-  twins_.clear();
-}
+bool Database::unchanged() const { return undo_.empty() && size() == committed_.load(std::memory_order_relaxed); }
 
 void Database::roll_back() {
-  for (const auto& [unit, twin] : twins_) image_->write(unit * kUnitBytes, twin.get(), kUnitBytes);
-  forget_twins();
+  undo_.roll_back(*image_);
   stale_end_ = std::max(stale_end_, size());
   size_.store(committed_.load(std::memory_order_relaxed), std::memory_order_release);
 }
@@ -178,23 +161,27 @@ Status Database::commit() {
   if (in_wal() || read_only_) return kOk;
   const std::uint64_t now = size();
   const std::uint64_t before = committed_.load(std::memory_order_relaxed);
-  if (twins_.empty() && now == before) return kOk;
+  if (unchanged()) return kOk;
   pieces_.clear();
-  units_.clear();
-  for (const auto& [unit, twin] : twins_) units_.push_back(unit);
-  std::sort(units_.begin(), units_.end());
   const std::uint64_t kept_end = std::min(now, before);
-  for (const std::uint64_t unit : units_) {
-    const std::uint64_t begin = unit * kUnitBytes;
-    const std::uint64_t end = std::min(begin + kUnitBytes, kept_end);
-    if (begin < end) add_difference(begin, twins_[unit].get(), image_->find(begin, kUnitBytes), end - begin);
+  std::uint64_t counted_end = 0;  // of the pages that are counted as captured
+  for (const UndoLog::Change& change : undo_.settle(*image_)) {
+    if (change.offset >= kept_end) break;
+    const std::uint64_t bytes = std::min(change.bytes, kept_end - change.offset);
+    add_piece(change.offset, bytes, image_->find(change.offset, bytes));
+    const std::uint64_t pages_begin = std::max(counted_end, change.offset / kPageBytes * kPageBytes);
+    const std::uint64_t pages_end = round_up(change.offset + bytes, kPageBytes);
+    captured_bytes_ += pages_end - std::min(pages_begin, pages_end);
+    counted_end = pages_end;
   }
   // What lies beyond the committed size at home may be anything, so all of the new part is logged.
-  if (now > before) add_image(before, now);
-  captured_bytes_ += units_.size() * kUnitBytes + (now > before ? now - before : 0);
+  if (now > before) {
+    add_image(before, now);
+    captured_bytes_ += now - before;
+  }
   // A rollback that SQLite did by storing the old pages again leaves nothing to do, even where nothing can be done any more.
   if (!pieces_.empty() || now != before) MEMLITH_TRY(commit_pieces(now));
-  forget_twins();
+  undo_.clear();
   return keep_to_memory();
 }
 
@@ -232,8 +219,7 @@ Status Database::commit_pieces(std::uint64_t new_size) {
 // ---- a transaction over several databases --------------------------------------------------------------------------
 
 Status Database::commit_part(const MemoryFile& journal) {
-  const bool unchanged = twins_.empty() && size() == committed_.load(std::memory_order_relaxed);
-  if (in_wal() || read_only_ || unchanged || !names_super_journal(journal)) return commit();
+  if (in_wal() || read_only_ || unchanged() || !names_super_journal(journal)) return commit();
   if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
   // ORDER mark-before-journal: a journal beside a file that plain SQLite may change is of no account. [sqlite/crash-several]
   MEMLITH_TRY(mark());
@@ -320,7 +306,7 @@ Status Database::lock(Holder& holder, int level) {
 void Database::unlock(Holder& holder, int level) {
   // journal_mode=OFF has nothing to roll back with: what it spilled and did not commit is undone here.
   const bool wrote = holder.level == SQLITE_LOCK_EXCLUSIVE && level <= SQLITE_LOCK_SHARED && !in_wal();
-  if (wrote && (!twins_.empty() || size() != committed_.load(std::memory_order_relaxed))) roll_back();
+  if (wrote && !unchanged()) roll_back();
   const std::lock_guard guard(lock_mutex_);
   if (holder.level <= level) return;
   if (writer_ == &holder) writer_ = nullptr;

@@ -10,8 +10,8 @@
 // through the log, because only replay writes a home file.
 //
 // Two ways to commit:
-//   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. What is overwritten is kept (twins) until the
-//     commit, which logs the difference, or the rollback, which puts it back.
+//   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. The bytes that change are kept as they were (undo
+//     log) until the commit, which logs what they have become, or the rollback, which puts them back.
 //   - WAL: SQLite appends pages to a log in memory; the commit logs how they differ from the last committed version, and leaves
 //     this memory alone, because readers of older snapshots read it. SQLite's checkpoint stores the pages here later; they
 //     are durable already.
@@ -34,6 +34,7 @@
 #include "options.hpp"
 #include "shared_index.hpp"
 #include "store/store.hpp"
+#include "undo_log.hpp"
 #include "world.hpp"
 
 namespace memlith::sqlite {
@@ -140,7 +141,6 @@ class Database {
 
  private:
   static constexpr std::uint64_t kMarkBytes = 16;
-  static constexpr std::uint64_t kUnitBytes = 4096;  // of what is kept for the rollback
 
   struct Piece {
     core::Extent extent;
@@ -169,15 +169,15 @@ class Database {
   // database.cpp
   core::Status begin_writing();
   core::Status reserve(std::uint64_t bytes);
-  core::Status keep(std::uint64_t offset, std::uint64_t bytes);
-  core::Status zero_between(std::uint64_t begin, std::uint64_t end);
+  void zero_between(std::uint64_t begin, std::uint64_t end);
+  [[nodiscard]] std::uint64_t kept_bytes(std::uint64_t offset, std::uint64_t bytes) const;
+  [[nodiscard]] bool unchanged() const;
   void add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source);
   void add_image(std::uint64_t begin, std::uint64_t end);
   void add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after, std::uint64_t bytes);
   core::Status commit_pieces(std::uint64_t new_size);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
   core::Status keep_to_memory();
-  void forget_twins();
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
   // wal.cpp
@@ -209,14 +209,11 @@ class Database {
   bool part_is_open_ = false;  // there is a journal on the disk
   std::shared_ptr<MemoryFile> left_journal_;
 
-  // Under SQLite's EXCLUSIVE lock.
-  std::unordered_map<std::uint64_t, std::unique_ptr<std::byte[]>> twins_;  // by unit
-  std::vector<std::unique_ptr<std::byte[]>> spare_twins_;
+  UndoLog undo_;
 
   // A commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock.
   std::vector<Piece> pieces_;
   std::vector<core::Extent> extents_;
-  std::vector<std::uint64_t> units_;
   std::uint64_t captured_bytes_ = 0;  // since memory was given back
 
   struct Wal {

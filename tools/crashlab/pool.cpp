@@ -167,7 +167,8 @@ double seconds_unserved(pid_t pid) {
   for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
     std::uint64_t ran_ns = 0;
     std::uint64_t waited_ns = 0;
-    if (std::ifstream(task.path() / "schedstat") >> ran_ns >> waited_ns) seconds += static_cast<double>(waited_ns) / 1e9;
+    if (std::ifstream(task.path() / "schedstat") >> ran_ns >> waited_ns)
+      seconds += static_cast<double>(waited_ns) / 1e9;
   }
   return seconds;
 }

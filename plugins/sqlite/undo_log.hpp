@@ -1,0 +1,56 @@
+// What a transaction overwrote, so that it can be put back, and so that its commit knows what changed. Part of the SQLite plugin.
+//
+// A store is compared with what it overwrites while both are at hand: only the bytes that differ are stored, and only those
+// are kept here. The commit then needs to look at no page again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "image.hpp"
+
+namespace memlith::sqlite {
+
+// Threads: whoever has SQLite's EXCLUSIVE lock.
+class UndoLog {
+ public:
+  struct Change {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    std::size_t kept;  // where the old bytes lie
+  };
+
+  explicit UndoLog(std::uint64_t settle_bytes = kSettleBytes)
+      : settle_bytes_(settle_bytes), limit_bytes_(settle_bytes) {}
+
+  [[nodiscard]] bool empty() const { return changes_.empty(); }
+
+  // Stores into the image, within what was committed last. Throws std::bad_alloc, having kept whatever it stored over.
+  void write(Image& image, std::uint64_t offset, const std::byte* source, std::uint64_t bytes);
+  void zero(Image& image, std::uint64_t offset, std::uint64_t bytes);
+
+  // The runs in which the image differs from the last commit, or was zeroed, in order and apart from each other. Valid until
+  // the next call.
+  const std::vector<Change>& settle(const Image& image);
+
+  // Puts the image back to the last commit.
+  void roll_back(Image& image);
+  // The image is what is committed.
+  void clear();
+
+ private:
+  static constexpr std::uint64_t kSettleBytes = 16 * core::kMiB;
+  static constexpr std::size_t kSpareBytesMax = 4 * core::kMiB;  // that stay allocated between transactions
+
+  void keep(std::uint64_t offset, const std::byte* old, std::uint64_t bytes);
+  void rebuild(const Image& image);  // changes nothing if memory runs out
+  void limit(const Image& image);
+
+  std::uint64_t settle_bytes_;
+  std::uint64_t limit_bytes_;    // of old bytes, before what was overwritten again is settled
+  std::vector<Change> changes_;  // in the order of the stores, or settled
+  std::vector<std::byte> old_;
+};
+
+}  // namespace memlith::sqlite

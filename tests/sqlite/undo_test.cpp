@@ -1,0 +1,143 @@
+// The undo log of a transaction: whatever was stored, in whatever order and how often, it tells what changed and puts it back.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/random.hpp"
+#include "undo_log.hpp"
+
+namespace memlith::test {
+namespace {
+
+using core::kPageBytes;
+using sqlite::Image;
+using sqlite::UndoLog;
+
+constexpr std::uint64_t kBytes = 16 * kPageBytes;
+
+class Undo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    descriptor_ = ::memfd_create("undo", MFD_CLOEXEC);
+    ASSERT_GE(descriptor_, 0);
+    ASSERT_EQ(::ftruncate(descriptor_, kBytes), 0);
+    image_ = std::make_unique<Image>(descriptor_);
+    ASSERT_TRUE(image_->cover(kBytes).ok());
+    committed_.resize(kBytes);
+    for (auto& byte : committed_) byte = static_cast<std::byte>(random_.below(256));
+    image_->write(0, committed_.data(), kBytes);
+    wanted_ = committed_;
+  }
+  void TearDown() override {
+    image_.reset();
+    ::close(descriptor_);
+  }
+
+  // A page of 512 to 4096 bytes with a few runs of new bytes in it: or as it was committed; or zeros.
+  void store_something(UndoLog& undo) {
+    const std::uint64_t bytes = std::uint64_t{512} << random_.below(4);
+    const std::uint64_t offset = random_.below(kBytes / bytes) * bytes;
+    const auto at = wanted_.begin() + static_cast<std::ptrdiff_t>(offset);
+    const std::uint64_t kind = random_.below(8);
+    if (kind == 0) {
+      std::fill_n(at, bytes, std::byte{0});
+      undo.zero(*image_, offset, bytes);
+      return;
+    }
+    if (kind == 1) {
+      std::copy_n(committed_.begin() + static_cast<std::ptrdiff_t>(offset), bytes, at);
+    } else {
+      for (std::uint64_t run = 0; run < kind; ++run) {
+        const std::uint64_t begin = random_.below(bytes);
+        const std::uint64_t count = std::min(random_.below(80) + 1, bytes - begin);
+        for (std::uint64_t i = 0; i < count; ++i)
+          at[static_cast<std::ptrdiff_t>(begin + i)] = static_cast<std::byte>(random_.below(256));
+      }
+    }
+    const std::vector<std::byte> page(at, at + static_cast<std::ptrdiff_t>(bytes));
+    undo.write(*image_, offset, page.data(), bytes);
+  }
+
+  [[nodiscard]] std::vector<std::byte> shown() const {
+    std::vector<std::byte> bytes(kBytes);
+    image_->read(0, bytes.data(), kBytes);
+    return bytes;
+  }
+
+  // What a commit would do: the changes alone turn what was committed into what is wanted.
+  void expect_changes_tell(UndoLog& undo) {
+    std::vector<std::byte> home = committed_;
+    std::uint64_t end = 0;
+    for (const UndoLog::Change& change : undo.settle(*image_)) {
+      ASSERT_GE(change.offset, end);
+      ASSERT_GT(change.bytes, 0u);
+      end = change.offset + change.bytes;
+      ASSERT_LE(end, kBytes);
+      image_->read(change.offset, home.data() + change.offset, change.bytes);
+    }
+    ASSERT_TRUE(home == wanted_);
+  }
+
+  int descriptor_ = -1;
+  std::unique_ptr<Image> image_;
+  core::Random random_{7};
+  std::vector<std::byte> committed_;  // what the last commit left
+  std::vector<std::byte> wanted_;     // what was stored since
+};
+
+TEST_F(Undo, TellsWhatChangedAndPutsItBack) {
+  // The smaller limit settles what was stored several times in the middle of a transaction.
+  for (const std::uint64_t settle_bytes : {std::uint64_t{2048}, kBytes * 64}) {
+    UndoLog undo(settle_bytes);
+    for (int transaction = 0; transaction < 300; ++transaction) {
+      const std::uint64_t stores = random_.below(40);
+      for (std::uint64_t i = 0; i < stores; ++i) store_something(undo);
+      ASSERT_TRUE(shown() == wanted_);
+      if (random_.below(2) == 0) {
+        ASSERT_NO_FATAL_FAILURE(expect_changes_tell(undo));
+      }
+      if (random_.below(3) == 0) {
+        undo.roll_back(*image_);
+        wanted_ = committed_;
+        ASSERT_TRUE(shown() == committed_);
+      } else {
+        ASSERT_NO_FATAL_FAILURE(expect_changes_tell(undo));
+        undo.clear();
+        committed_ = wanted_;
+      }
+      ASSERT_TRUE(undo.empty());
+    }
+  }
+}
+
+TEST_F(Undo, KeepsOnlyWhatDiffers) {
+  UndoLog undo;
+  undo.write(*image_, kPageBytes, committed_.data() + kPageBytes, kPageBytes);
+  EXPECT_TRUE(undo.empty());
+  std::vector<std::byte> page(committed_.begin(), committed_.begin() + kPageBytes);
+  page[100] ^= std::byte{1};
+  page[3000] ^= std::byte{1};
+  undo.write(*image_, 0, page.data(), kPageBytes);
+  const auto& changes = undo.settle(*image_);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_LE(changes[0].offset, 100u);
+  EXPECT_LE(changes[0].bytes, 8u);
+  EXPECT_LE(changes[1].offset, 3000u);
+  EXPECT_GT(changes[1].offset + changes[1].bytes, 3000u);
+}
+
+// SQLite rolls back by storing the old pages again; the commit that follows has nothing to do.
+TEST_F(Undo, NothingChangedWhenTheOldBytesWereStoredAgain) {
+  UndoLog undo;
+  for (int i = 0; i < 20; ++i) store_something(undo);
+  ASSERT_FALSE(undo.settle(*image_).empty());
+  undo.write(*image_, 0, committed_.data(), kBytes);
+  EXPECT_TRUE(undo.settle(*image_).empty());
+  EXPECT_TRUE(shown() == committed_);
+}
+
+}  // namespace
+}  // namespace memlith::test
