@@ -86,7 +86,8 @@ typedef struct memlith_store_options {
   uint32_t flags;    /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
   uint32_t reserved; /* zero */
   uint64_t
-      log_bytes; /* size of a new store's log; 0 = 128 MiB, 16 MiB for one file. A checkpoint runs when half of it is used */
+      log_bytes; /* size of a new store's log; 0 = 128 MiB, for one file half its size, from 16 to 64 MiB. A checkpoint runs
+                    when half of the log is used */
   uint64_t
       log_max_bytes; /* what the log may grow to for one large transaction; 0 = the larger of 1 GiB and log_bytes */
   uint32_t manual_checkpoint; /* 1: no background thread; checkpoints run in persist when the log is full, in

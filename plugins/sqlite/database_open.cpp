@@ -327,11 +327,16 @@ Status Database::close() {
   }
   image_ = nullptr;
   const bool keeps_log = part_is_open_ || read_only_;
-  const bool grown = store_->log().capacity_bytes() > 2 * options_.log_bytes && options_.store.log_bytes == 0;
+  const std::uint64_t log_bytes = store_->log().capacity_bytes();
+  const std::uint64_t wanted_bytes =
+      options_.log_bytes != 0 ? options_.log_bytes : core::file_log_bytes(committed_.load(std::memory_order_relaxed));
+  const bool unfit = log_bytes > 2 * wanted_bytes || 3 * log_bytes < wanted_bytes;
   MEMLITH_TRY(store_->close());
   store_ = nullptr;
-  // One huge transaction should not leave a huge log for ever. The file is complete by itself.
-  if (!keeps_log && grown && same_file()) MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
+  // One huge transaction should not leave a huge log for ever, nor a small beginning a small one. The file is complete by itself.
+  if (!keeps_log && unfit && options_.store.log_bytes == 0 && same_file()) {
+    MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
+  }
   host_lock_ = nullptr;
   return kOk;
 }

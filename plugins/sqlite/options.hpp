@@ -14,8 +14,8 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
-  core::FlushWindow window{100, 16 * core::kMiB};  // weak: a commit is durable at most so much later
-  std::uint64_t log_bytes = 16 * core::kMiB;
+  core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most so much later
+  std::uint64_t log_bytes = 0;                      // 0: by the size of the database
   std::uint64_t log_max_bytes = 4 * core::kGiB;     // the largest transaction is a little smaller
   std::uint64_t memory_max_bytes = 0;               // of private copies; 0: no limit
   std::uint64_t growth_bytes_min = 1 * core::kMiB;  // by which the file grows ahead; for tests

@@ -17,7 +17,8 @@ namespace memlith::core {
 namespace {
 
 constexpr std::uint64_t kLogBytesDefault = 128 * kMiB;
-constexpr std::uint64_t kFileLogBytesDefault = 16 * kMiB;
+constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
+constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
@@ -49,11 +50,15 @@ ClientBytes Store::client_bytes() const {
   return client;
 }
 
+std::uint64_t file_log_bytes(std::uint64_t file_bytes) {
+  return std::clamp(round_up(file_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast, kFileLogBytesMost);
+}
+
 LogFormat Store::log_format(std::uint32_t block_bytes) const {
   LogFormat format;
   format.block_bytes = std::max<std::uint32_t>(512, block_bytes);
   const std::uint64_t log_bytes = options_.log_bytes != 0 ? options_.log_bytes
-                                  : one_file()            ? kFileLogBytesDefault
+                                  : one_file()            ? file_log_bytes(home_file_record_.size_bytes)
                                                           : kLogBytesDefault;
   // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
   format.slot_bytes = options_.slot_bytes != 0

@@ -44,17 +44,22 @@ struct StoreOptions {
   bool exclusive = false;  // with create: fail where there is one
   bool read_only = false;
   bool manual_checkpoint = false;  // no thread
-  std::uint64_t log_bytes = 0;     // 0 = the default
+  std::uint64_t log_bytes = 0;     // 0 = 128 MiB, file_log_bytes() for one file
   std::uint64_t log_max_bytes = 0;
   std::uint64_t slot_bytes = 0;                 // 0 = chosen from log_bytes
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
+  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes home after so much of it
   bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
   std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, the flusher looks for work before it sleeps
   FlushWindow flush_window;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
+
+// The size of the log of a file that is so large, where nobody says another. A checkpoint writes each page home once, however often
+// it changed: the more pages there are, the longer it is worth waiting.
+std::uint64_t file_log_bytes(std::uint64_t file_bytes);
 
 struct ObjectInfo {
   ObjectId id;

@@ -326,6 +326,26 @@ TEST_F(Files, AHugeTransactionDoesNotLeaveAHugeLog) {
   EXPECT_EQ(plain().all("select length(a) from t"), "6000000");
 }
 
+TEST_F(Files, ALogThatIsTooSmallMakesPlaceForALargerOne) {
+  {
+    ASSERT_RUNS(open("log_mib=1"), "create table t(a); insert into t values(1);");
+  }
+  const auto small = fs::file_size(path_ + ".memlith");
+  {
+    ASSERT_RUNS(open("log_mib=2"), "insert into t values(2);");
+  }
+  EXPECT_EQ(fs::file_size(path_ + ".memlith"), small);
+  {
+    ASSERT_RUNS(open("log_mib=8"), "insert into t values(3);");
+  }
+  EXPECT_FALSE(fs::exists(path_ + ".memlith"));
+  {
+    ASSERT_RUNS(open("log_mib=8"), "insert into t values(4);");
+  }
+  EXPECT_GT(fs::file_size(path_ + ".memlith"), 7 * small);
+  EXPECT_EQ(plain().all("select sum(a) from t"), "10");
+}
+
 // ---- connections ---------------------------------------------------------------------------------------------------
 
 TEST_F(Files, TwoConnectionsHaveSqlitesLocks) {

@@ -78,6 +78,7 @@ inline SimWorld& sim_world() {
     options.store.log.window_bytes = 4096;
     options.store.log.recovery_window_bytes = 4096;
     options.store.direct_replay_bytes_min = 0;
+    options.store.home_flush_bytes = 8192;
     auto vfs = sqlite::Vfs::make(linked_api(), *made, kSimVfs, options);
     EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
     return made;

@@ -72,6 +72,7 @@ StoreOptions small_store_options() {
   options.log.window_bytes = 4096;
   options.log.recovery_window_bytes = 4096;
   options.direct_replay_bytes_min = 0;
+  options.home_flush_bytes = 2 * kPageBytes;
   return options;
 }
 
