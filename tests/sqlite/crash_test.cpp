@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 
 #include "base/checksum.hpp"
@@ -572,52 +573,39 @@ TEST(CrashWal, OldSnapshotsStay) {
 
 // Each planted mistake is noticed; a test that notices none of them would prove nothing.
 TEST(CrashSabotage, IsNoticed) {
+  using sqlite::Sabotage;
   struct Case {
     const char* name;
-    bool sqlite::Sabotage::* flag;
-    const char* mode;
+    bool Sabotage::* flag;
+    std::vector<Part> parts;
+    std::function<void(Story&)> tell;
+    bool of_recoveries = false;  // a mistake of recoveries, and not of the story
   };
-  for (const Case& each : {Case{"skip_persist", &sqlite::Sabotage::skip_persist, "delete"},
-                           Case{"skip_persist", &sqlite::Sabotage::skip_persist, "wal"},
-                           Case{"persist_each_write", &sqlite::Sabotage::persist_each_write, "memory"},
-                           Case{"skip_mark", &sqlite::Sabotage::skip_mark, "delete"},
-                           Case{"unmark_too_early", &sqlite::Sabotage::unmark_too_early, "delete"},
-                           Case{"wal_after_ack", &sqlite::Sabotage::wal_after_ack, "wal"}}) {
-    sqlite::sabotage = {};
+  const auto one = [](const std::string& mode) { return [mode](Story& story) { tell(story, mode, 512); }; };
+  const auto two = [](Story& story) { tell_of_two(story, "delete"); };
+  for (const Case& each :
+       {Case{"skip_persist", &Sabotage::skip_persist, kOneDatabase, one("delete")},
+        Case{"skip_persist in WAL", &Sabotage::skip_persist, kOneDatabase, one("wal")},
+        Case{"persist_each_write", &Sabotage::persist_each_write, kOneDatabase, one("memory")},
+        Case{"skip_mark", &Sabotage::skip_mark, kOneDatabase, one("delete")},
+        Case{"unmark_too_early", &Sabotage::unmark_too_early, kOneDatabase, one("delete")},
+        Case{"wal_after_ack", &Sabotage::wal_after_ack, kOneDatabase, one("wal")},
+        Case{"skip_disk_journal", &Sabotage::skip_disk_journal, kTwoDatabases, two},
+        Case{"skip_journal_flush", &Sabotage::skip_journal_flush, kTwoDatabases, two},
+        Case{"skip_super_flush", &Sabotage::skip_super_flush, kTwoDatabases, two},
+        Case{"believe_missing_super", &Sabotage::believe_missing_super, kTwoDatabases, two, true},
+        Case{"keep_disk_journal", &Sabotage::keep_disk_journal, kTwoDatabases, tell_of_a_part_that_fails}}) {
     sqlite::sabotage.*each.flag = true;
-    std::uint64_t violations = 0;
-    {
-      Story story;
-      tell(story, each.mode, 512);
-      sqlite::sabotage = {};
-      violations = story.explore({}, 1, true);
-    }
-    EXPECT_GT(violations, 0u) << each.name << " in " << each.mode;
-  }
-  for (const auto& [name, flag] : {std::pair{"skip_disk_journal", &sqlite::Sabotage::skip_disk_journal},
-                                   std::pair{"skip_journal_flush", &sqlite::Sabotage::skip_journal_flush},
-                                   std::pair{"skip_super_flush", &sqlite::Sabotage::skip_super_flush},
-                                   std::pair{"believe_missing_super", &sqlite::Sabotage::believe_missing_super},
-                                   std::pair{"keep_disk_journal", &sqlite::Sabotage::keep_disk_journal}}) {
-    std::uint64_t violations = 0;
-    {
-      sqlite::sabotage.*flag = true;
-      Story story({}, kTwoDatabases);
-      if (flag == &sqlite::Sabotage::keep_disk_journal) {
-        tell_of_a_part_that_fails(story);
-      } else {
-        tell_of_two(story, "delete");
-      }
-      Story::Options options;
-      if (flag == &sqlite::Sabotage::believe_missing_super) {
-        options.kill_every = 1;  // a mistake of recoveries
-      } else {
-        sqlite::sabotage = {};
-      }
-      violations = story.explore(options, 1, true);
+    Story story({}, each.parts);
+    each.tell(story);
+    Story::Options options;
+    if (each.of_recoveries) {
+      options.kill_every = 1;
+    } else {
       sqlite::sabotage = {};
     }
-    EXPECT_GT(violations, 0u) << name;
+    EXPECT_GT(story.explore(options, 1, true), 0u) << each.name;
+    sqlite::sabotage = {};
   }
   sqlite::sabotage.share_pages = true;
   bool right = true;
