@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "commands.hpp"
@@ -79,30 +80,30 @@ void add_stat(CLI::App& app, CommandLine& line) {
   add_command(command, line, line.stat, run_stat);
 }
 
+void add_sqlite_copy(CLI::App* sqlite, CommandLine& line, const char* name, const char* what,
+                     std::pair<const char*, const char*> source, std::pair<const char*, const char*> target,
+                     MaybeFailure (*function)(const SqliteCopyArguments&)) {
+  CLI::App* command = sqlite->add_subcommand(name, what);
+  command->add_option(source.first, line.sqlite.source, source.second)->required();
+  command
+      ->add_option(target.first, line.sqlite.target,
+                   fmt::format("{}, which is there as a whole and on the medium or not at all", target.second))
+      ->required();
+  command->add_flag("--force", line.sqlite.force, "Replace what is there, and commits in a log that was left there");
+  add_command(command, line, line.sqlite, function);
+}
+
 void add_sqlite(CLI::App& app, CommandLine& line) {
   CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases out of memlith and into it");
   sqlite->require_subcommand(1);
-  CLI::App* out =
-      sqlite->add_subcommand("export",
-                             "Copy the last committed state of a database, clean or crashed, to an ordinary "
-                             "file; changes nothing of the database");
-  out->add_option("DB", line.sqlite.source, "The database; its log DB.memlith beside it")->required();
-  out->add_option("TARGET", line.sqlite.target,
-                  "The new file, which is there as a whole and on the medium or not at all")
-      ->required();
-  add_command(out, line, line.sqlite, run_sqlite_export);
-  CLI::App* in =
-      sqlite->add_subcommand("import",
-                             "Copy an ordinary database, checked, to where memlith shall take it over when it "
-                             "is first opened; changes nothing of the source");
-  in->add_option("SOURCE", line.sqlite.source, "An ordinary SQLite database")->required();
-  in->add_option("DB", line.sqlite.target,
-                 "The new database, which is there as a whole and on the medium or not at all")
-      ->required();
-  add_command(in, line, line.sqlite, run_sqlite_import);
-  for (CLI::App* each : {out, in}) {
-    each->add_flag("--force", line.sqlite.force, "Replace what is there, and commits in a log that was left there");
-  }
+  add_sqlite_copy(sqlite, line, "export",
+                  "Copy the last committed state of a database, clean or crashed, to an ordinary file; changes nothing "
+                  "of the database",
+                  {"DB", "The database; its log DB.memlith beside it"}, {"TARGET", "The new file"}, run_sqlite_export);
+  add_sqlite_copy(sqlite, line, "import",
+                  "Copy an ordinary database, checked, to where memlith shall take it over when it is first opened; "
+                  "changes nothing of the source",
+                  {"SOURCE", "An ordinary SQLite database"}, {"DB", "The new database"}, run_sqlite_import);
 }
 
 // `--peers`, and what goes with it only. The defaults are those of the table then.
