@@ -76,13 +76,14 @@ Failure library_failure(std::int32_t code, std::string_view doing) {
   return {memlith_category_name(code), code, std::move(sentence), std::string(advice_for(code))};
 }
 
-Failure tool_failure(std::int32_t category, std::string message) {
-  return {memlith_category_name(category), category, std::move(message), {}};
+Failure tool_failure(std::int32_t category, std::string message, std::string advice) {
+  return {memlith_category_name(category), category, std::move(message), std::move(advice)};
 }
 
 Failure errno_failure(int os_errno, std::string_view doing) {
   const std::int32_t category = category_of_errno(os_errno);
-  return {memlith_category_name(category), category, fmt::format("{}: {}", doing, std::strerror(os_errno)), {}};
+  return tool_failure(category, fmt::format("{}: {}", doing, std::strerror(os_errno)),
+                      std::string(advice_for(category)));
 }
 
 Failure interrupted_failure() {

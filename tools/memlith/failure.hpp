@@ -31,9 +31,9 @@ using MaybeFailure = std::optional<Failure>;
 [[nodiscard]] Failure library_failure(std::int32_t code, std::string_view doing);
 
 // The tool itself found something wrong; `category` is one of MEMLITH_INVALID and so on.
-[[nodiscard]] Failure tool_failure(std::int32_t category, std::string message);
+[[nodiscard]] Failure tool_failure(std::int32_t category, std::string message, std::string advice = {});
 
-// A system call of the tool failed.
+// A system call of the tool failed. The advice is that of its category.
 [[nodiscard]] Failure errno_failure(int os_errno, std::string_view doing);
 
 // The user asked us to stop.

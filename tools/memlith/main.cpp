@@ -264,9 +264,8 @@ MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     const auto found = command->get_subcommands([&word](const CLI::App* each) { return each->get_name() == word; });
     if (found.empty()) {
-      Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("there is no command {} to help with", word));
-      failure.advice = "memlith help lists what there is.";
-      return failure;
+      return tool_failure(MEMLITH_INVALID, fmt::format("there is no command {} to help with", word),
+                          "memlith help lists what there is.");
     }
     parents += (parents.empty() ? "" : " ") + command->get_name();
     command = found.front();
@@ -308,8 +307,9 @@ int run_command_line(int argument_count, char** arguments) {
     // Parsing stopped somewhere; what was asked for may lie behind that.
     const bool json = std::any_of(arguments, arguments + argument_count,
                                   [](const char* argument) { return std::string_view(argument) == "--json"; });
-    Failure failure = tool_failure(MEMLITH_INVALID, error.what());
-    failure.advice = "memlith help says what may be typed; memlith help COMMAND says it of one command.";
+    const Failure failure =
+        tool_failure(MEMLITH_INVALID, error.what(),
+                     "memlith help says what may be typed; memlith help COMMAND says it of one command.");
     return report_failure(failure, json ? Format::json : Format::text);
   }
   if (const MaybeFailure failure = line.run()) return report_failure(*failure, line.format);

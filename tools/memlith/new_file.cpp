@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::uint64_t kDirectBytes = 4096;
 
-Failure with_advice(Failure failure) {
-  failure.advice = advice_for(failure.code);
-  return failure;
-}
-
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -42,7 +37,7 @@ Result<NewFile> NewFile::create(const std::string& target, std::uint64_t bytes, 
   }
   if (!descriptor.ok()) {
     const int os_errno = errno;
-    Failure failure = with_advice(errno_failure(os_errno, fmt::format("cannot make the file {}", temporary)));
+    Failure failure = errno_failure(os_errno, fmt::format("cannot make the file {}", temporary));
     if (os_errno == ENOENT) failure.advice = fmt::format("There is no folder {}: make it first.", folder_of(target));
     if (os_errno == EEXIST) failure.advice = "A copy that was killed left it behind: remove it and try again.";
     return failure;
@@ -53,7 +48,7 @@ Result<NewFile> NewFile::create(const std::string& target, std::uint64_t bytes, 
   }
   if (bytes > 0 && ::fallocate(file.descriptor_.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP &&
       errno != ENOSYS) {
-    return with_advice(errno_failure(errno, fmt::format("cannot reserve {} bytes for {}", bytes, target)));
+    return errno_failure(errno, fmt::format("cannot reserve {} bytes for {}", bytes, target));
   }
   return file;
 }
@@ -94,13 +89,11 @@ MaybeFailure NewFile::write(std::uint64_t offset, std::span<const std::byte> sou
       continue;
     }
     if (wrote < 0 && errno == EFAULT) {  // the memory is a mapping of the source, and its disk did not deliver
-      Failure failure =
-          tool_failure(MEMLITH_IO, fmt::format("cannot read the source of {} at offset {}", target_, offset));
-      failure.advice = "Look for the disk in the kernel's messages (dmesg).";
-      return failure;
+      return tool_failure(MEMLITH_IO, fmt::format("cannot read the source of {} at offset {}", target_, offset),
+                          "Look for the disk in the kernel's messages (dmesg).");
     }
     if (wrote <= 0) {
-      return with_advice(errno_failure(wrote == 0 ? ENOSPC : errno, fmt::format("cannot write {}", temporary_)));
+      return errno_failure(wrote == 0 ? ENOSPC : errno, fmt::format("cannot write {}", temporary_));
     }
     offset += static_cast<std::uint64_t>(wrote);
     source = source.subspan(static_cast<std::size_t>(wrote));
@@ -126,8 +119,9 @@ MaybeFailure NewFile::publish(Replace replace) {
   if (!folder_descriptor.ok()) return errno_failure(errno, fmt::format("cannot open the folder {}", folder));
   if (const int os_errno = rename(replace); os_errno != 0) {
     Failure failure = errno_failure(os_errno, fmt::format("cannot give {} its name", target_));
-    failure.advice = os_errno == EEXIST ? "Another program has just made it: look at it, then remove it or use --force."
-                                        : advice_for(failure.code);
+    if (os_errno == EEXIST) {
+      failure.advice = "Another program has just made it: look at it, then remove it or use --force.";
+    }
     return failure;
   }
   temporary_.clear();

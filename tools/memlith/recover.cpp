@@ -66,8 +66,7 @@ void print_mark(const StorePath& path, const Recovery& recovery) {
   write_line(
       "  a SQLite database; it is still marked as memlith's, and plain SQLite does not open it yet. `memlith sqlite "
       "export` makes an ordinary file of it; so does opening and closing it once with memlith's VFS. Keep the log "
-      "until "
-      "then");
+      "until then");
   if (recovery.is_undecided) {
     write_line(fmt::
                    format("  {}: a transaction over several databases is undecided; open it with memlith's VFS, the "
@@ -93,9 +92,8 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
   if (!path.ok()) return std::move(path.failure());
   if (!path->has_log) {
     // Opening it for writing would make a log beside what may be any file at all.
-    Failure failure = tool_failure(MEMLITH_NOT_FOUND, fmt::format("{0} has no log {0}.memlith beside it", path->path));
-    failure.advice = "There is nothing to recover. Check the path; without a log the file stands by itself.";
-    return failure;
+    return tool_failure(MEMLITH_NOT_FOUND, fmt::format("{0} has no log {0}.memlith beside it", path->path),
+                        "There is nothing to recover. Check the path; without a log the file stands by itself.");
   }
   if (MaybeFailure failure = check_sqlite_before_replay(*path)) return failure;
   Result<Recovery> recovery = recover(*path);

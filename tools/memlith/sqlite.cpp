@@ -32,9 +32,7 @@ struct Target {
 };
 
 Failure exists(std::string message) {
-  Failure failure = tool_failure(MEMLITH_EXISTS, std::move(message));
-  failure.advice = "Choose another name, or use --force to replace it.";
-  return failure;
+  return tool_failure(MEMLITH_EXISTS, std::move(message), "Choose another name, or use --force to replace it.");
 }
 
 // A log beside the target that may hold commits would be of no account beside a file that is complete by itself.
@@ -76,9 +74,8 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is the source itself", path));
   }
   if (there && !S_ISREG(status.st_mode)) {
-    Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path));
-    failure.advice = "Name the file that the copy shall be.";
-    return failure;
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path),
+                        "Name the file that the copy shall be.");
   }
   if (there && replace == Replace::no) return exists(fmt::format("{} exists", path));
   if (there) {

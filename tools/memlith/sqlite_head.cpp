@@ -15,12 +15,7 @@ namespace memlith::tool {
 
 Result<SqliteLook> look_at_sqlite(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.ok()) {
-    const int os_errno = errno;
-    Failure failure = errno_failure(os_errno, fmt::format("cannot open {}", path));
-    failure.advice = advice_for(failure.code);
-    return failure;
-  }
+  if (!file.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));
   return look_at_sqlite(file.get(), path);
 }
 
@@ -41,12 +36,11 @@ Result<SqliteLook> look_at_sqlite(int descriptor, const std::string& path) {
 
 MaybeFailure check_log_id(const std::string& path, const memlith_sqlite_head& head, std::uint64_t found) {
   if (head.kind != MEMLITH_SQLITE_MARKED || head.log_id == 0 || head.log_id == found) return {};
-  Failure failure = tool_failure(MEMLITH_CORRUPT,
-                                 fmt::format("{0}: the database's newest commits are in another log than {0}.memlith "
-                                             "(expected log {1:016x}, found {2:016x}); nothing was changed",
-                                             path, head.log_id, found));
-  failure.advice = "The two files belong together: put back the log that the database was used with last.";
-  return failure;
+  return tool_failure(MEMLITH_CORRUPT,
+                      fmt::format("{0}: the database's newest commits are in another log than {0}.memlith (expected "
+                                  "log {1:016x}, found {2:016x}); nothing was changed",
+                                  path, head.log_id, found),
+                      "The two files belong together: put back the log that the database was used with last.");
 }
 
 std::string undecided_journal_of(const std::string& path) { return path + ".memlith-journal"; }
@@ -61,14 +55,12 @@ Result<bool> file_is_there(const std::string& path) {
 namespace {
 
 Failure complete_by_itself(const std::string& path) {
-  Failure failure =
-      tool_failure(MEMLITH_INVALID, fmt::format("{0}: is a SQLite database that is complete by itself, so its log "
-                                                "{0}.memlith, which was not closed, is of "
-                                                "no account and must not be replayed into it; nothing was changed",
-                                                path));
-  failure.advice =
-      fmt::format("Open the database once with memlith's VFS, which discards the log, or remove {}.memlith.", path);
-  return failure;
+  return tool_failure(
+      MEMLITH_INVALID,
+      fmt::format("{0}: is a SQLite database that is complete by itself, so its log {0}.memlith, which was not closed, "
+                  "is of no account and must not be replayed into it; nothing was changed",
+                  path),
+      fmt::format("Open the database once with memlith's VFS, which discards the log, or remove {}.memlith.", path));
 }
 
 }  // namespace

@@ -42,13 +42,10 @@ Failure in_use(const std::string& path, pid_t process) {
       if (!store.ok() && memlith_category(store.failure().code) == MEMLITH_BUSY) return std::move(store.failure());
     }
   }
-  Failure failure =
-      tool_failure(MEMLITH_BUSY,
-                   fmt::format("{}: the database is in use by {}", path,
-                               process > 0 ? fmt::format("process {}, which opened it as plain SQLite does", process)
-                                           : "another process"));
-  failure.advice = advice_for(MEMLITH_BUSY);
-  return failure;
+  const std::string holder =
+      process > 0 ? fmt::format("process {}, which opened it as plain SQLite does", process) : "another process";
+  return tool_failure(MEMLITH_BUSY, fmt::format("{}: the database is in use by {}", path, holder),
+                      std::string(advice_for(MEMLITH_BUSY)));
 }
 
 MaybeFailure set(int descriptor, const std::string& path, struct flock lock) {

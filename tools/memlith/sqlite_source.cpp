@@ -21,24 +21,17 @@ namespace {
 constexpr int kLooksMax = 8;  // so often it may change hands between looking at it and holding it
 constexpr std::uint64_t kHeaderBytes = 100;
 
-Failure with_advice(Failure failure, std::string advice) {
-  failure.advice = std::move(advice);
-  return failure;
-}
-
 Failure not_to_be_copied(const std::string& path, const SqliteLook& look) {
   if (look.is(MEMLITH_SQLITE_EMPTY)) {
-    return with_advice(tool_failure(MEMLITH_INVALID, fmt::format("{} is empty", path)),
-                       "An empty file is a database without tables; there is nothing to copy.");
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is empty", path),
+                        "An empty file is a database without tables; there is nothing to copy.");
   }
   if (look.is(MEMLITH_SQLITE_ZEROS)) {
-    return with_advice(
-        tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} holds nothing but zeros where a database begins", path)),
-        "If a crash came while it was made, it has no tables yet: open it once with memlith's VFS. Else check "
-        "the path.");
+    return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} holds nothing but zeros where a database begins", path),
+                        "If a crash came while it was made, it has no tables yet: open it once with memlith's VFS. "
+                        "Else check the path.");
   }
-  return with_advice(tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} is not a SQLite database", path)),
-                     "Check the path.");
+  return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} is not a SQLite database", path), "Check the path.");
 }
 
 // Its first `bytes`, as many as there are.
@@ -69,22 +62,20 @@ MaybeFailure check_sqlite_left_over(const std::string& path) {
   // journal_mode=PERSIST leaves a journal that begins with zeros.
   const bool hot = std::any_of(journal->begin(), journal->end(), [](char c) { return c != 0; });
   if (wal->empty() && !hot) return {};
-  Failure failure =
-      tool_failure(MEMLITH_INVALID, fmt::format("{}{} holds changes that plain SQLite has not brought into the "
-                                                "database; nothing was changed",
-                                                path, hot ? "-journal" : "-wal"));
-  failure.advice = fmt::format(
-      "Open {0} once with plain SQLite (sqlite3 {0} \"PRAGMA wal_checkpoint(TRUNCATE)\") and close it "
-      "there; or, if that database is gone, remove the file.",
-      path);
-  return failure;
+  return tool_failure(MEMLITH_INVALID,
+                      fmt::format("{}{} holds changes that plain SQLite has not brought into the database; nothing was "
+                                  "changed",
+                                  path, hot ? "-journal" : "-wal"),
+                      fmt::format("Open {0} once with plain SQLite (sqlite3 {0} \"PRAGMA wal_checkpoint(TRUNCATE)\") "
+                                  "and close it there; or, if that database is gone, remove the file.",
+                                  path));
 }
 
 Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
   Result<StorePath> named = resolve_store_path(path);
   if (!named.ok()) return std::move(named.failure());
   if (named->kind == StoreKind::folder) {
-    return with_advice(tool_failure(MEMLITH_INVALID, fmt::format("{} is a folder", path)), "Name the database file.");
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is a folder", path), "Name the database file.");
   }
   std::error_code error;
   const std::string real = std::filesystem::canonical(path, error).string();
@@ -95,11 +86,9 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
     const bool marked = look->is(MEMLITH_SQLITE_MARKED);
     if (!marked && !look->is(MEMLITH_SQLITE_PLAIN)) return not_to_be_copied(real, *look);
     if (marked && kinds == Kinds::ordinary) {
-      return with_advice(tool_failure(MEMLITH_INVALID,
-                                      fmt::format("{} is memlith's already: its newest commits may be in "
-                                                  "its log",
-                                                  real)),
-                         "Use it where it is, or make an ordinary file of it with `memlith sqlite export`.");
+      return tool_failure(MEMLITH_INVALID,
+                          fmt::format("{} is memlith's already: its newest commits may be in its log", real),
+                          "Use it where it is, or make an ordinary file of it with `memlith sqlite export`.");
     }
     Result<std::optional<SqliteSource>> source = marked ? open_marked(real) : open_ordinary(real, *look);
     if (!source.ok()) {
@@ -110,9 +99,8 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
     }
     if (source->has_value()) return std::move(**source);
   }
-  return with_advice(tool_failure(MEMLITH_BUSY,
-                                  fmt::format("{}: the database is opened and closed all the time", real)),
-                     "Try again, or stop what does it.");
+  return tool_failure(MEMLITH_BUSY, fmt::format("{}: the database is opened and closed all the time", real),
+                      "Try again, or stop what does it.");
 }
 
 MaybeFailure SqliteSource::remember_file() {
@@ -139,12 +127,12 @@ Result<std::optional<SqliteSource>> SqliteSource::open_ordinary(const std::strin
     source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | kept));
   }
   if (!source.file_.ok()) {
-    const int os_errno = errno;
-    Failure failure = errno_failure(os_errno, fmt::format("cannot open {}", path));
-    failure.advice = lock == SqliteLock::exclusive
-                         ? "It is in WAL mode, where the lock that keeps others from changing it takes "
-                           "permission to write; nothing is written."
-                         : advice_for(failure.code);
+    Failure failure = errno_failure(errno, fmt::format("cannot open {}", path));
+    if (lock == SqliteLock::exclusive) {
+      failure.advice =
+          "It is in WAL mode, where the lock that keeps others from changing it takes permission to write; nothing is "
+          "written.";
+    }
     return failure;
   }
   if (MaybeFailure failure = lock_sqlite(source.file_.get(), path, lock)) return *failure;
@@ -169,11 +157,10 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
   Result<bool> log_there = file_is_there(path + ".memlith");
   if (!log_there.ok()) return std::move(log_there.failure());
   if (!*log_there) {
-    return with_advice(tool_failure(MEMLITH_CORRUPT, fmt::format("{0}: the database's newest commits are in the log "
-                                                                 "{0}.memlith, which is "
-                                                                 "missing",
-                                                                 path)),
-                       "The two files belong together: put the log back.");
+    return tool_failure(MEMLITH_CORRUPT,
+                        fmt::format("{0}: the database's newest commits are in the log {0}.memlith, which is missing",
+                                    path),
+                        "The two files belong together: put the log back.");
   }
   memlith_store_options options{};
   options.struct_size = sizeof options;
@@ -198,11 +185,10 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
   Result<bool> undecided = file_is_there(undecided_journal_of(path));
   if (!undecided.ok()) return std::move(undecided.failure());
   if (*undecided) {
-    return with_advice(tool_failure(MEMLITH_INVALID,
-                                    fmt::format("{}: the database was in a transaction over several databases "
-                                                "that is undecided",
-                                                undecided_journal_of(path))),
-                       "Open it once with memlith's VFS, the other databases being in their places, and close it.");
+    return tool_failure(MEMLITH_INVALID,
+                        fmt::format("{}: the database was in a transaction over several databases that is undecided",
+                                    undecided_journal_of(path)),
+                        "Open it once with memlith's VFS, the other databases being in their places, and close it.");
   }
   if (MaybeFailure failure = source.remember_file()) return *failure;
   if (MaybeFailure failure = source.map_region()) return *failure;
@@ -270,10 +256,9 @@ MaybeFailure SqliteSource::check_header() {
     wrong = fmt::format("its header tells of {} pages, and there are {}", pages, bytes_ / page_bytes);
   }
   if (wrong.empty()) return {};
-  return with_advice(tool_failure(MEMLITH_CORRUPT, fmt::format("{}: {}", path_, wrong)),
-                     "The file is damaged or was cut short: see what plain SQLite's PRAGMA integrity_check says, or "
-                     "take a "
-                     "backup.");
+  return tool_failure(MEMLITH_CORRUPT, fmt::format("{}: {}", path_, wrong),
+                      "The file is damaged or was cut short: see what plain SQLite's PRAGMA integrity_check says, or "
+                      "take a backup.");
 }
 
 }  // namespace memlith::tool

@@ -32,13 +32,10 @@ std::string file_of_log(std::string path) {
 
 Failure nothing_there(const std::string& path, int os_errno) {
   if (os_errno != ENOENT && os_errno != ENOTDIR) {
-    Failure failure = errno_failure(os_errno, fmt::format("cannot examine {}", path));
-    failure.advice = advice_for(failure.code);
-    return failure;
+    return errno_failure(os_errno, fmt::format("cannot examine {}", path));
   }
-  Failure failure = tool_failure(MEMLITH_NOT_FOUND, fmt::format("there is no store at {}", path));
-  failure.advice = advice_for(MEMLITH_NOT_FOUND);
-  return failure;
+  return tool_failure(MEMLITH_NOT_FOUND, fmt::format("there is no store at {}", path),
+                      std::string(advice_for(MEMLITH_NOT_FOUND)));
 }
 
 }  // namespace
@@ -54,15 +51,13 @@ Result<StorePath> resolve_store_path(const std::string& path) {
     return nothing_there(path, os_errno);
   }
   if (const std::string file = file_of_log(path); !file.empty()) {
-    Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("{} is the log of {}", path, file));
-    failure.advice = fmt::format("Name the file itself: {}", file);
-    return failure;
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is the log of {}", path, file),
+                        fmt::format("Name the file itself: {}", file));
   }
   if (S_ISDIR(status.st_mode)) return StorePath{path, StoreKind::folder, true};
   if (S_ISREG(status.st_mode)) return StorePath{path, StoreKind::one_file, exists(log_path)};
-  Failure failure = tool_failure(MEMLITH_INVALID, fmt::format("{} is neither a folder nor a regular file", path));
-  failure.advice = advice_for(MEMLITH_NOT_FOUND);
-  return failure;
+  return tool_failure(MEMLITH_INVALID, fmt::format("{} is neither a folder nor a regular file", path),
+                      std::string(advice_for(MEMLITH_NOT_FOUND)));
 }
 
 Result<StoreHandle> open_store(const StorePath& path, const memlith_store_options& options) {
