@@ -41,10 +41,7 @@ Result<StoreFacts> gather(const std::string& path) {
   if (!resolved.ok()) return std::move(resolved.failure());
   StoreFacts facts;
   facts.path = *resolved;
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_READ_ONLY;
-  Result<StoreHandle> store = open_store(facts.path, options);
+  Result<StoreHandle> store = open_store_read_only(facts.path);
   if (!store.ok()) return std::move(store.failure());
   Result<memlith_store_info> info = info_of(store->get());
   if (!info.ok()) return std::move(info.failure());

@@ -41,10 +41,7 @@ MaybeFailure examine_log(Target& target, bool file_there, Replace replace) {
   Result<bool> log_there = file_is_there(log_path);
   if (!log_there.ok()) return std::move(log_there.failure());
   if (!*log_there) return {};
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_READ_ONLY;
-  Result<StoreHandle> store = open_store({target.path, StoreKind::one_file, true}, options);
+  Result<StoreHandle> store = open_store_read_only({target.path, StoreKind::one_file, true});
   if (!store.ok() && memlith_category(store.failure().code) == MEMLITH_BUSY) return std::move(store.failure());
   bool clean = false;
   if (store.ok()) {

@@ -9,7 +9,6 @@
 #include <cerrno>
 
 #include "descriptor.hpp"
-#include "progress.hpp"
 
 namespace memlith::tool {
 
@@ -73,13 +72,7 @@ MaybeFailure check_sqlite_before_replay(const StorePath& path) {
   Result<SqliteLook> look = look_at_sqlite(path.path);
   if (!look.ok()) return std::move(look.failure());
   if (!look->is(MEMLITH_SQLITE_PLAIN) && !look->is(MEMLITH_SQLITE_MARKED)) return {};
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_READ_ONLY;
-  ProgressBar bar("reading the log");
-  options.progress = &ProgressBar::update;
-  options.progress_context = &bar;
-  Result<StoreHandle> store = open_store(path, options);
+  Result<StoreHandle> store = open_store_read_only(path);
   if (!store.ok()) {
     // The log expects another file: a longer one, say.
     const bool misfit = memlith_category(store.failure().code) == MEMLITH_CORRUPT;

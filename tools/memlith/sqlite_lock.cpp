@@ -35,10 +35,7 @@ Failure in_use(const std::string& path, pid_t process) {
   if (process <= 0) {
     Result<bool> log_there = file_is_there(path + ".memlith");
     if (log_there.ok() && *log_there) {
-      memlith_store_options options{};
-      options.struct_size = sizeof options;
-      options.flags = MEMLITH_OPEN_READ_ONLY;
-      Result<StoreHandle> store = open_store({path, StoreKind::one_file, true}, options);
+      Result<StoreHandle> store = open_store_read_only({path, StoreKind::one_file, true});
       if (!store.ok() && memlith_category(store.failure().code) == MEMLITH_BUSY) return std::move(store.failure());
     }
   }

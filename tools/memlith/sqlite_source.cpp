@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "progress.hpp"
 #include "sqlite_lock.hpp"
 
 namespace memlith::tool {
@@ -162,17 +161,9 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
                                     path),
                         "The two files belong together: put the log back.");
   }
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_READ_ONLY;
-  {
-    ProgressBar bar("reading the log");
-    options.progress = &ProgressBar::update;
-    options.progress_context = &bar;
-    Result<StoreHandle> store = open_store({path, StoreKind::one_file, true}, options);
-    if (!store.ok()) return std::move(store.failure());
-    source.store_ = std::move(*store);
-  }
+  Result<StoreHandle> store = open_store_read_only({path, StoreKind::one_file, true});
+  if (!store.ok()) return std::move(store.failure());
+  source.store_ = std::move(*store);
   // From here on no writer has it.
   source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!source.file_.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));

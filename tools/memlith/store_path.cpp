@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "progress.hpp"
+
 namespace memlith::tool {
 
 namespace {
@@ -66,6 +68,16 @@ Result<StoreHandle> open_store(const StorePath& path, const memlith_store_option
                                                            : memlith_file_open(path.path.c_str(), &options, &store);
   if (code != MEMLITH_OK) return library_failure(code, {});
   return StoreHandle(store);
+}
+
+Result<StoreHandle> open_store_read_only(const StorePath& path) {
+  ProgressBar bar("reading the log");
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_READ_ONLY;
+  options.progress = &ProgressBar::update;
+  options.progress_context = &bar;
+  return open_store(path, options);
 }
 
 MaybeFailure close_store(StoreHandle store) {
