@@ -1,20 +1,20 @@
 // memlith-sqlite-bench: SQLite on memlith against SQLite as it is, for people who want to know what a commit costs.
 //
 // Exit codes: 0 done, and everything that was written could be read back; 1 failed, or typed wrong; 130 stopped by a signal.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <exception>
 #include <filesystem>
 #include <functional>
 
+#include "cli_words.hpp"
 #include "interrupt.hpp"
-#include "memlith/memlith.h"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {
 
 namespace {
+
+using tool::add_number;
+using tool::between;
 
 struct CommandLine {
   Settings settings;
@@ -31,8 +31,6 @@ std::string usual_plugin() {
   return (program.parent_path().parent_path() / "lib" / "memlith_sqlite.so").string();
 }
 
-CLI::Range between(std::uint64_t low, std::uint64_t high) { return {low, high}; }
-
 template <class Sizes>
 CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* what, Sizes CommandLine::* sizes,
               MaybeFailure (*function)(const Settings&, const Sizes&)) {
@@ -48,21 +46,12 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
   command->add_option("--memlith-journal", settings.memlith_journal, "Journal mode on memlith; all are equally durable")
       ->check(CLI::IsMember({"delete", "truncate", "persist", "memory", "off", "wal"}))
       ->capture_default_str();
-  command->add_option("--repetitions", settings.repetitions, "Turns of each system")
-      ->check(between(1, 1000))
-      ->capture_default_str();
-  command->add_option("--window-ms", settings.window_ms, "Of memlith-weak")
-      ->check(between(0, 86'400'000))
-      ->capture_default_str();
-  command->add_option("--log-mib", settings.log_mib, "Log of memlith; 0: its own choice")
-      ->check(between(0, 1024 * 1024))
-      ->capture_default_str();
-  command->add_option("--cache-kib", settings.cache_kib, "SQLite's page cache, of all systems; 0: its own choice")
-      ->check(between(0, 1u << 30))
-      ->capture_default_str();
-  command->add_option("--mmap-mib", settings.mmap_mib, "PRAGMA mmap_size, of all systems")
-      ->check(between(0, 1024 * 1024))
-      ->capture_default_str();
+  add_number(command, "--repetitions", settings.repetitions, 1, 1000, "Turns of each system");
+  add_number(command, "--window-ms", settings.window_ms, 0, 86'400'000, "Of memlith-weak");
+  add_number(command, "--log-mib", settings.log_mib, 0, 1024 * 1024, "Log of memlith; 0: its own choice");
+  add_number(command, "--cache-kib", settings.cache_kib, 0, 1u << 30,
+             "SQLite's page cache, of all systems; 0: its own choice");
+  add_number(command, "--mmap-mib", settings.mmap_mib, 0, 1024 * 1024, "PRAGMA mmap_size, of all systems");
   command->add_option("--plugin", settings.plugin, "memlith_sqlite.so")->capture_default_str();
   command->add_option("--record", settings.record, "A file that takes the JSON lines as well, behind what it holds");
   command->add_flag_callback("--json", [&settings] { settings.format = Format::json; }, "One JSON object a line");
@@ -75,21 +64,13 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
 void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       add(app, line, "update", "Update single rows, each a transaction", &CommandLine::update, run_update);
-  command->add_option("--rows", line.update.rows, "Rows of the table")
-      ->check(between(1, 100'000'000))
-      ->capture_default_str();
-  command->add_option("--commits", line.update.commits, "In a repetition")
-      ->check(between(1, 100'000'000))
-      ->capture_default_str();
-  command->add_option("--indexes", line.update.indexes, "On the column that changes")
-      ->check(between(0, 1))
-      ->capture_default_str();
+  add_number(command, "--rows", line.update.rows, 1, 100'000'000, "Rows of the table");
+  add_number(command, "--commits", line.update.commits, 1, 100'000'000, "In a repetition");
+  add_number(command, "--indexes", line.update.indexes, 0, 1, "On the column that changes");
   command->add_flag_callback("--paper", [&line] { line.update.commits = 100'000; }, "100,000 commits a repetition");
 
   command = add(app, line, "dbbench", "Write values to keys, many a transaction", &CommandLine::dbbench, run_dbbench);
-  command->add_option("--keys", line.dbbench.keys, "Keys in the table")
-      ->check(between(1, 1'000'000'000))
-      ->capture_default_str();
+  add_number(command, "--keys", line.dbbench.keys, 1, 1'000'000'000, "Keys in the table");
   command->add_option("--value-bytes", line.dbbench.value_bytes, "A multiple of 8")
       ->check(between(8, 64 * 1024))
       ->check([](const std::string& text) {
@@ -98,15 +79,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
                    : "has to be a multiple of 8: " + text;
       })
       ->capture_default_str();
-  command
-      ->add_option("--writes", line.dbbench.writes,
-                   "In a repetition, of each size; at least four transactions are made")
-      ->check(between(1, 1'000'000'000))
-      ->capture_default_str();
-  command->add_option("--transaction-kib", line.dbbench.transaction_kib, "Values in a transaction; or several: 4,64")
-      ->delimiter(',')
-      ->check(between(1, 1024 * 1024))
-      ->capture_default_str();
+  add_number(command, "--writes", line.dbbench.writes, 1, 1'000'000'000,
+             "In a repetition, of each size; at least four transactions are made");
+  add_number(command, "--transaction-kib", line.dbbench.transaction_kib, 1, 1024 * 1024,
+             "Values in a transaction; or several: 4,64")
+      ->delimiter(',');
   command->add_option("--pattern", line.dbbench.patterns, "random, sequential, or both")
       ->delimiter(',')
       ->check(CLI::IsMember({"random", "sequential"}))
@@ -120,24 +97,16 @@ void add_commands(CLI::App& app, CommandLine& line) {
       "2,000,000 writes a repetition in transactions of 4 KiB to 1 MiB: takes hours");
 
   command = add(app, line, "tatp", "The telecom benchmark: 80 % reads", &CommandLine::tatp, run_tatp);
-  command->add_option("--subscribers", line.tatp.subscribers, "Or several: 1000,10000")
-      ->delimiter(',')
-      ->check(between(1, 10'000'000))
-      ->capture_default_str();
+  add_number(command, "--subscribers", line.tatp.subscribers, 1, 10'000'000, "Or several: 1000,10000")->delimiter(',');
   command->add_option("--seconds", line.tatp.seconds, "Of a repetition")
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
-  command
-      ->add_option("--transactions", line.tatp.transactions,
-                   "Of a repetition, instead: then all systems must end with the same content")
-      ->check(between(0, 1'000'000'000))
-      ->capture_default_str();
+  add_number(command, "--transactions", line.tatp.transactions, 0, 1'000'000'000,
+             "Of a repetition, instead: then all systems must end with the same content");
   command->add_flag_callback("--paper", [&line] { line.tatp.seconds = 60; }, "60 seconds a repetition: takes hours");
 
   command = add(app, line, "speed", "A mix of everything, each part timed", &CommandLine::speed, run_speed);
-  command->add_option("--size", line.speed.size, "How much of everything")
-      ->check(between(1, 10'000))
-      ->capture_default_str();
+  add_number(command, "--size", line.speed.size, 1, 10'000, "How much of everything");
   command->add_flag_callback("--paper", [&line] { line.speed.size = 200; }, "Size 200");
 }
 
@@ -155,8 +124,7 @@ int run(int count, char** words) {
     return app.exit(error) == 0 ? 0 : tool::kExitFailed;
   }
   tool::catch_interrupts();
-  if (const MaybeFailure failure = line.run()) return tool::report_failure(*failure, line.settings.format);
-  return 0;
+  return tool::exit_code_of(line.run(), line.settings.format);
 }
 
 }  // namespace
@@ -164,10 +132,5 @@ int run(int count, char** words) {
 }  // namespace memlith::sqlite_bench
 
 int main(int count, char** words) {
-  try {
-    return memlith::sqlite_bench::run(count, words);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "memlith-sqlite-bench: {}\n", error.what());
-    return memlith::tool::kExitFailed;
-  }
+  return memlith::tool::run_program("memlith-sqlite-bench", count, words, memlith::sqlite_bench::run);
 }

@@ -76,6 +76,13 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("walfull", done.stderr)
 
+    def test_output_that_does_not_arrive(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, "update", "--rows", "5", "--commits", "1", "--systems", "wal-off", "--repetitions", "1",
+                                   "--dir", str(self.folder)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+
     def test_report(self):
         report = pathlib.Path(__file__).resolve().parents[2] / "bench/sqlite/report.py"
         out = self.folder / "figures.md"

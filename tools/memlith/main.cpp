@@ -6,14 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cli_words.hpp"
 #include "commands.hpp"
 #include "memlith/memlith.h"
 #include "trackers.hpp"
@@ -39,8 +38,6 @@ struct CommandLine {
   Format format = Format::text;
   std::function<MaybeFailure()> run;
 };
-
-CLI::Range between(std::uint64_t low, std::uint64_t high) { return {low, high}; }
 
 std::vector<std::string> tracker_names() {
   std::vector<std::string> names;
@@ -136,24 +133,14 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
       ->delimiter(',')
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
-  command->add_option("--pages", arguments.pages, "Pages changed in a round; or several: 1,16,256")
-      ->delimiter(',')
-      ->check(between(1, kRegionMibMax * 256))
-      ->capture_default_str();
-  command->add_option("--bytes-per-page", arguments.bytes_per_page, "Bytes changed in each of them")
-      ->check(between(1, 4096))
-      ->capture_default_str();
-  command->add_option("--region-mib", arguments.region_mib, "Size of a thread's region")
-      ->check(between(1, kRegionMibMax))
-      ->capture_default_str();
-  command
-      ->add_option("--log-mib", arguments.log_mib,
-                   "Size of the store's log; one that holds the whole run keeps checkpoints out of it. 0: as usual")
-      ->check(CLI::Range(std::uint64_t{0}, kLogMibMax))
-      ->capture_default_str();
-  command->add_option("--threads", arguments.threads, "Threads, each with its own region and its own raw file")
-      ->check(between(1, 64))
-      ->capture_default_str();
+  add_number(command, "--pages", arguments.pages, 1, kRegionMibMax * 256,
+             "Pages changed in a round; or several: 1,16,256")
+      ->delimiter(',');
+  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each of them");
+  add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of a thread's region");
+  add_number(command, "--log-mib", arguments.log_mib, 0, kLogMibMax,
+             "Size of the store's log; one that holds the whole run keeps checkpoints out of it. 0: as usual");
+  add_number(command, "--threads", arguments.threads, 1, 64, "Threads, each with its own region and its own raw file");
   command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
   CLI::Option* seconds =
       command->add_option("--seconds", arguments.seconds,
@@ -199,28 +186,14 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   command->add_option("--tracker", arguments.tracker, "auto, scan, explicit or fault")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
-  command->add_option("--pages", arguments.pages, "Pages changed in a round")
-      ->check(between(1, kRegionMibMax * 256))
-      ->capture_default_str();
-  command->add_option("--bytes-per-page", arguments.bytes_per_page, "Bytes changed in each of them")
-      ->check(between(1, 4096))
-      ->capture_default_str();
-  command->add_option("--region-mib", arguments.region_mib, "Size of the region")
-      ->check(between(1, kRegionMibMax))
-      ->capture_default_str();
-  command
-      ->add_option("--log-mib", arguments.log_mib,
-                   "Size of the log, and of the file that raw writes around in; a checkpoint begins at half of it")
-      ->check(between(1, kLogMibMax))
-      ->capture_default_str();
-  command->add_option("--phases", arguments.phases, "How often each side has its turn")
-      ->check(between(1, 10'000))
-      ->capture_default_str();
-  command
-      ->add_option("--rate", arguments.rate,
-                   "Rounds a second on every side, for a load that the disk can carry for ever. 0: without a pause")
-      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{10'000'000}))
-      ->capture_default_str();
+  add_number(command, "--pages", arguments.pages, 1, kRegionMibMax * 256, "Pages changed in a round");
+  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each of them");
+  add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of the region");
+  add_number(command, "--log-mib", arguments.log_mib, 1, kLogMibMax,
+             "Size of the log, and of the file that raw writes around in; a checkpoint begins at half of it");
+  add_number(command, "--phases", arguments.phases, 1, 10'000, "How often each side has its turn");
+  add_number(command, "--rate", arguments.rate, 0, 10'000'000,
+             "Rounds a second on every side, for a load that the disk can carry for ever. 0: without a pause");
   CLI::Option* seconds = command->add_option("--seconds", arguments.seconds, "Time of each side, all phases together");
   seconds->check(CLI::Range(0.0, 86400.0))->capture_default_str();
   command->add_option("--rounds", arguments.rounds, "Rounds of a phase that count")
@@ -234,23 +207,18 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
       bench->add_subcommand("recovery", "Time recovery after a crash against a sequential write of as many bytes");
   command->add_option("--dir", line.recovery.folder, "Where the temporary store and raw file go")
       ->capture_default_str();
-  command->add_option("--log-mib", line.recovery.log_mib, "Size of the log, which is filled to about 90 %")
-      ->check(between(kLogMibMin, kLogMibMax))
-      ->capture_default_str();
-  command
-      ->add_option("--region-mib", line.recovery.region_mib,
-                   "Size of the region whose pages are committed at random; a small one is committed over and over")
-      ->check(between(1, kRegionMibMax))
-      ->capture_default_str();
+  add_number(command, "--log-mib", line.recovery.log_mib, kLogMibMin, kLogMibMax,
+             "Size of the log, which is filled to about 90 %");
+  add_number(command, "--region-mib", line.recovery.region_mib, 1, kRegionMibMax,
+             "Size of the region whose pages are committed at random; a small one is committed over and over");
   add_command(command, line, line.recovery, run_bench_recovery);
 }
 
 void add_bench_open(CLI::App* bench, CommandLine& line) {
   CLI::App* command = bench->add_subcommand("open", "Time opening a clean store with a large region");
   command->add_option("--dir", line.open.folder, "Where the temporary store goes")->capture_default_str();
-  command->add_option("--region-mib", line.open.region_mib, "Size of the region; its disk space is reserved")
-      ->check(between(1, kRegionMibMax))
-      ->capture_default_str();
+  add_number(command, "--region-mib", line.open.region_mib, 1, kRegionMibMax,
+             "Size of the region; its disk space is reserved");
   command->add_option("--tracker", line.open.tracker, "auto, scan, explicit or fault")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
@@ -312,11 +280,7 @@ int run_command_line(int argument_count, char** arguments) {
                      "memlith help says what may be typed; memlith help COMMAND says it of one command.");
     return report_failure(failure, json ? Format::json : Format::text);
   }
-  if (const MaybeFailure failure = line.run()) return report_failure(*failure, line.format);
-  if (output_failed()) {
-    return report_failure(tool_failure(MEMLITH_IO, "standard output did not take everything"), Format::text);
-  }
-  return 0;
+  return exit_code_of(line.run(), line.format);
 }
 
 }  // namespace
@@ -324,11 +288,5 @@ int run_command_line(int argument_count, char** arguments) {
 }  // namespace memlith::tool
 
 int main(int argument_count, char** arguments) {
-  try {
-    return memlith::tool::run_command_line(argument_count, arguments);
-  } catch (const std::exception& error) {
-    // What the standard library throws, no memory above all; nothing in the tool throws.
-    std::fprintf(stderr, "memlith: %s\n", error.what());
-    return memlith::tool::kExitFailed;
-  }
+  return memlith::tool::run_program("memlith", argument_count, arguments, memlith::tool::run_command_line);
 }

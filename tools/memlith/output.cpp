@@ -7,6 +7,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
+
+#include "memlith/memlith.h"
 
 namespace memlith::tool {
 
@@ -53,6 +56,21 @@ int report_failure(const Failure& failure, Format format) {
     if (!failure.advice.empty()) write_to(stderr, failure.advice);
   }
   return failure.exit_code;
+}
+
+int exit_code_of(const MaybeFailure& failure, Format format) {
+  if (failure) return report_failure(*failure, format);
+  if (!output_failed()) return 0;
+  return report_failure(tool_failure(MEMLITH_IO, "standard output did not take everything"), Format::text);
+}
+
+int run_program(const char* name, int argument_count, char** arguments, int (*run)(int, char**)) {
+  try {
+    return run(argument_count, arguments);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return kExitFailed;
+  }
 }
 
 std::string human_bytes(std::uint64_t bytes) {

@@ -26,6 +26,12 @@ void write_json(const Json& object);
 // Shows the failure in the given form and returns the exit code that goes with it.
 int report_failure(const Failure& failure, Format format);
 
+// Of a command that is done: shows its failure, or that standard output did not take everything.
+[[nodiscard]] int exit_code_of(const MaybeFailure& failure, Format format);
+
+// What main() does: the standard library may throw, no memory above all; nothing in the tools does.
+[[nodiscard]] int run_program(const char* name, int argument_count, char** arguments, int (*run)(int, char**));
+
 // "64 MiB", "1.5 GiB", "100 B".
 [[nodiscard]] std::string human_bytes(std::uint64_t bytes);
 
