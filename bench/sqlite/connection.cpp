@@ -140,6 +140,17 @@ MaybeFailure Connection::execute(const std::string& sql) {
   return sqlite_failure(db_, sql);
 }
 
+MaybeFailure Connection::for_each_row(std::string_view sql,
+                                      const std::function<MaybeFailure(const Statement& row)>& body) {
+  auto statement = prepare(sql);
+  if (!statement.ok()) return statement.failure();
+  for (bool found = true;;) {
+    if (MaybeFailure failure = statement->step(found)) return failure;
+    if (!found) return {};
+    if (MaybeFailure failure = body(*statement)) return failure;
+  }
+}
+
 Result<std::string> Connection::text_of(std::string_view sql) {
   auto statement = prepare(sql);
   if (!statement.ok()) return statement.failure();

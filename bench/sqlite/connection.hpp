@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,9 @@ class Connection {
   [[nodiscard]] Result<Statement> prepare(std::string_view sql);
   [[nodiscard]] MaybeFailure prepare(Statement& target, std::string_view sql);
   [[nodiscard]] MaybeFailure execute(const std::string& sql);
+  // Until one of them fails.
+  [[nodiscard]] MaybeFailure for_each_row(std::string_view sql,
+                                          const std::function<MaybeFailure(const Statement& row)>& body);
   // The first column of the first row; empty if there is none.
   [[nodiscard]] Result<std::string> text_of(std::string_view sql);
   [[nodiscard]] std::int64_t changes() { return sqlite3_changes64(db_); }

@@ -76,8 +76,23 @@ Json parse_stats(const std::string& text) {
   return object;
 }
 
-double share(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after, std::uint64_t count) {
-  return static_cast<double>(*after - *before) / static_cast<double>(count);
+// What is not there is not there; what cannot be removed shows when the next one is copied there.
+void remove_database(const std::string& path) {
+  for (const char* suffix : {"", "-wal", "-shm", "-journal", ".memlith", ".memlith-stats"}) {
+    std::error_code ignored;
+    std::filesystem::remove(path + suffix, ignored);
+  }
+}
+
+void add_turn(Lane& lane, Turn turn, const Reading& before, const Reading& after) {
+  lane.operations_per_s.push_back(static_cast<double>(turn.operations) / tool::seconds_of(turn.wall_ns));
+  const auto commits = static_cast<double>(std::max<std::uint64_t>(turn.commits, 1));
+  for (const auto& [target, bytes] : {std::pair{&lane.process_bytes_per_commit, &Reading::process_bytes},
+                                      std::pair{&lane.device_bytes_per_commit, &Reading::device_bytes}}) {
+    if (before.*bytes && after.*bytes)
+      target->push_back(static_cast<double>(*(after.*bytes) - *(before.*bytes)) / commits);
+  }
+  lane.turns.push_back(std::move(turn));
 }
 
 Failure lane_failure(const Lane& lane, Failure failure) {
@@ -93,6 +108,20 @@ MaybeFailure reason_to_stop() {
   return {};
 }
 
+MaybeFailure repeat(Turn& turn, std::uint64_t count, const std::function<MaybeFailure()>& operation) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (MaybeFailure stop = reason_to_stop()) return stop;
+    if (MaybeFailure failure = operation()) return failure;
+  }
+  turn.operations = count;
+  return {};
+}
+
+MaybeFailure check_count(std::uint64_t rows, std::uint64_t expected) {
+  if (rows == expected) return {};
+  return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} rows where {} were to be left", rows, expected));
+}
+
 Result<Contest> Contest::make(const Settings& settings) {
   auto systems = systems_of(settings);
   if (!systems.ok()) return systems.failure();
@@ -103,17 +132,20 @@ Result<Contest> Contest::make(const Settings& settings) {
 }
 
 MaybeFailure Contest::copy_template(const Lane& lane) const {
-  for (const char* suffix : {"-wal", "-shm", "-journal", ".memlith", ".memlith-stats"}) {
-    std::error_code ignored;
-    std::filesystem::remove(lane.path + suffix, ignored);
-  }
+  remove_database(lane.path);
   std::error_code error;
-  std::filesystem::copy_file(template_path(), lane.path, std::filesystem::copy_options::overwrite_existing, error);
+  std::filesystem::copy_file(template_path(), lane.path, error);
   if (error) return tool::errno_failure(error.value(), fmt::format("cannot copy {}", template_path()));
   return {};
 }
 
-MaybeFailure Contest::enter(Make make) {
+MaybeFailure Contest::enter(const std::function<MaybeFailure(Connection&)>& build, Make make) {
+  auto connection = Connection::open_plain(template_path());
+  if (!connection.ok()) return connection.failure();
+  if (MaybeFailure failure = connection->execute("BEGIN")) return failure;
+  if (MaybeFailure failure = build(*connection)) return failure;
+  if (MaybeFailure failure = connection->execute("COMMIT")) return failure;
+  if (MaybeFailure failure = connection->close()) return failure;
   make_ = std::move(make);
   lanes_.clear();
   for (const System& system : systems_) {
@@ -134,12 +166,7 @@ MaybeFailure Contest::enter(Make make) {
 }
 
 void Contest::leave() {
-  for (const Lane& lane : lanes_) {
-    for (const char* suffix : {"", "-wal", "-shm", "-journal", ".memlith", ".memlith-stats"}) {
-      std::error_code ignored;
-      std::filesystem::remove(lane.path + suffix, ignored);
-    }
-  }
+  for (const Lane& lane : lanes_) remove_database(lane.path);
   lanes_.clear();
   scratch_.remove("template.db");
 }
@@ -163,14 +190,7 @@ MaybeFailure Contest::raw_turn(const Shape& shape, Lane& lane) {
   auto after = meter_.read();
   if (!after.ok()) return after.failure();
   turn.operations = turn.commits = shape.raw_rounds;
-  lane.operations_per_s.push_back(static_cast<double>(turn.operations) / tool::seconds_of(turn.wall_ns));
-  if (before->process_bytes && after->process_bytes) {
-    lane.process_bytes_per_commit.push_back(share(before->process_bytes, after->process_bytes, turn.commits));
-  }
-  if (before->device_bytes && after->device_bytes) {
-    lane.device_bytes_per_commit.push_back(share(before->device_bytes, after->device_bytes, turn.commits));
-  }
-  lane.turns.push_back(std::move(turn));
+  add_turn(lane, std::move(turn), *before, *after);
   return {};
 }
 
@@ -209,15 +229,7 @@ MaybeFailure Contest::take_turn(const Shape& shape, Lane& lane) {
   if (MaybeFailure closing = connection.close()) return closing;
   auto after = meter_.read();
   if (!after.ok()) return after.failure();
-  lane.operations_per_s.push_back(static_cast<double>(turn.operations) / tool::seconds_of(turn.wall_ns));
-  const std::uint64_t commits = std::max<std::uint64_t>(turn.commits, 1);
-  if (before->process_bytes && after->process_bytes) {
-    lane.process_bytes_per_commit.push_back(share(before->process_bytes, after->process_bytes, commits));
-  }
-  if (before->device_bytes && after->device_bytes) {
-    lane.device_bytes_per_commit.push_back(share(before->device_bytes, after->device_bytes, commits));
-  }
-  lane.turns.push_back(std::move(turn));
+  add_turn(lane, std::move(turn), *before, *after);
   return {};
 }
 

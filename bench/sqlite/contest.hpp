@@ -73,9 +73,8 @@ class Contest {
   using Make = std::function<std::unique_ptr<Workload>()>;
   static Result<Contest> make(const Settings& settings);
 
-  // The database that each system gets a copy of, built once by plain SQLite. `template_path()` is where.
-  [[nodiscard]] std::string template_path() const { return scratch_.path_of("template.db"); }
-  [[nodiscard]] MaybeFailure enter(Make make);
+  // Has plain SQLite build the database, in one transaction, that each system gets a copy of.
+  [[nodiscard]] MaybeFailure enter(const std::function<MaybeFailure(Connection&)>& build, Make make);
 
   // All repetitions, then the comparison of contents, then a line a system.
   [[nodiscard]] MaybeFailure run(const Shape& shape);
@@ -86,6 +85,7 @@ class Contest {
  private:
   Contest(const Settings& settings, tool::ScratchFolder scratch, std::vector<System> systems)
       : settings_(settings), scratch_(std::move(scratch)), systems_(std::move(systems)), meter_(settings.folder) {}
+  [[nodiscard]] std::string template_path() const { return scratch_.path_of("template.db"); }
   [[nodiscard]] MaybeFailure copy_template(const Lane& lane) const;
   [[nodiscard]] MaybeFailure take_turn(const Shape& shape, Lane& lane);
   [[nodiscard]] MaybeFailure raw_turn(const Shape& shape, Lane& lane);
@@ -105,5 +105,11 @@ class Contest {
 
 // Looks whether measuring has to end.
 [[nodiscard]] MaybeFailure reason_to_stop();
+
+// So many operations of a turn.
+[[nodiscard]] MaybeFailure repeat(Turn& turn, std::uint64_t count, const std::function<MaybeFailure()>& operation);
+
+// CORRUPT unless there are as many rows as there must be.
+[[nodiscard]] MaybeFailure check_count(std::uint64_t rows, std::uint64_t expected);
 
 }  // namespace memlith::sqlite_bench

@@ -49,29 +49,22 @@ class Dbbench final : public Workload {
   }
   MaybeFailure warm_up(Turn& turn) override { return once(turn, false); }
   MaybeFailure measure(Turn& turn) override {
-    for (std::uint64_t i = 0; i < cell_.transactions; ++i) {
-      if (MaybeFailure stop = reason_to_stop()) return stop;
-      if (MaybeFailure failure = once(turn, true)) return failure;
-    }
-    turn.operations = cell_.transactions;
-    return {};
+    return repeat(turn, cell_.transactions, [&] { return once(turn, true); });
   }
   MaybeFailure verify(Connection& connection, Checksum& checksum, std::uint64_t& rows) override {
-    auto all = connection.prepare("SELECT key, value FROM kv ORDER BY key");
-    if (!all.ok()) return all.failure();
-    for (bool found = true;; ++rows) {
-      if (MaybeFailure failure = all->step(found)) return failure;
-      if (!found) break;
-      if (rows >= sizes_.keys) break;
-      fill_value(rows, versions_[rows], value_);
-      const auto stored = all->blob(1);
-      if (all->text(0) != key_of(rows) || !std::equal(stored.begin(), stored.end(), value_.begin(), value_.end())) {
-        return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("key {} is not what was written", all->text(0)));
+    const auto check = [&](const Statement& row) -> MaybeFailure {
+      if (rows < sizes_.keys) fill_value(rows, versions_[rows], value_);
+      const auto stored = row.blob(1);
+      if (rows >= sizes_.keys || row.text(0) != key_of(rows) ||
+          !std::equal(stored.begin(), stored.end(), value_.begin(), value_.end())) {
+        return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("key {} is not what was written", row.text(0)));
       }
-      checksum.add_row(*all);
-    }
-    if (rows == sizes_.keys) return {};
-    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("not the {} keys that were written", sizes_.keys));
+      checksum.add_row(row);
+      ++rows;
+      return {};
+    };
+    if (MaybeFailure failure = connection.for_each_row("SELECT key, value FROM kv ORDER BY key", check)) return failure;
+    return check_count(rows, sizes_.keys);
   }
 
  private:
@@ -108,27 +101,23 @@ class Dbbench final : public Workload {
   Statement write_;
 };
 
-MaybeFailure build(const std::string& path, const DbbenchSizes& sizes) {
-  auto opened = Connection::open_plain(path);
-  if (!opened.ok()) return opened.failure();
+MaybeFailure build(Connection& connection, const DbbenchSizes& sizes) {
   if (MaybeFailure failure =
-          opened->execute("CREATE TABLE kv(key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID; BEGIN")) {
+          connection.execute("CREATE TABLE kv(key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")) {
     return failure;
   }
-  {
-    auto insert = opened->prepare("INSERT INTO kv VALUES(?1, ?2)");
-    if (!insert.ok()) return insert.failure();
-    std::vector<std::byte> value(sizes.value_bytes);
-    for (std::uint64_t number = 0; number < sizes.keys; ++number) {
-      fill_value(number, 0, value);
-      const std::string key = key_of(number);
-      insert->bind(1, key);
-      insert->bind(2, std::span<const std::byte>(value));
-      if (MaybeFailure failure = insert->run()) return failure;
-    }
+  auto insert = connection.prepare("INSERT INTO kv VALUES(?1, ?2)");
+  if (!insert.ok()) return insert.failure();
+  std::vector<std::byte> value(sizes.value_bytes);
+  for (std::uint64_t number = 0; number < sizes.keys; ++number) {
+    if (MaybeFailure stop = reason_to_stop()) return stop;
+    fill_value(number, 0, value);
+    const std::string key = key_of(number);
+    insert->bind(1, key);
+    insert->bind(2, std::span<const std::byte>(value));
+    if (MaybeFailure failure = insert->run()) return failure;
   }
-  if (MaybeFailure failure = opened->execute("COMMIT")) return failure;
-  return opened->close();
+  return {};
 }
 
 }  // namespace
@@ -136,8 +125,10 @@ MaybeFailure build(const std::string& path, const DbbenchSizes& sizes) {
 MaybeFailure run_dbbench(const Settings& settings, const DbbenchSizes& sizes) {
   auto contest = Contest::make(settings);
   if (!contest.ok()) return contest.failure();
-  if (MaybeFailure failure = build(contest->template_path(), sizes)) return failure;
-  if (MaybeFailure failure = contest->enter([&sizes] { return std::make_unique<Dbbench>(sizes); })) return failure;
+  if (MaybeFailure failure = contest->enter([&](Connection& connection) { return build(connection, sizes); },
+                                            [&] { return std::make_unique<Dbbench>(sizes); })) {
+    return failure;
+  }
   for (const std::string& pattern : sizes.patterns) {
     for (const std::uint64_t kib : sizes.transaction_kib) {
       Cell cell;

@@ -61,19 +61,16 @@ class Speed final : public Workload {
   MaybeFailure verify(Connection& connection, Checksum& checksum, std::uint64_t& rows) override {
     for (const char* sql : {"SELECT * FROM single ORDER BY id", "SELECT * FROM plain ORDER BY rowid",
                             "SELECT * FROM indexed ORDER BY id", "SELECT * FROM blobs ORDER BY id"}) {
-      auto statement = connection.prepare(sql);
-      if (!statement.ok()) return statement.failure();
-      for (bool found = true;; ++rows) {
-        if (MaybeFailure failure = statement->step(found)) return failure;
-        if (!found) break;
-        checksum.add_row(*statement);
-      }
+      const auto add = [&](const Statement& row) -> MaybeFailure {
+        checksum.add_row(row);
+        ++rows;
+        return {};
+      };
+      if (MaybeFailure failure = connection.for_each_row(sql, add)) return failure;
     }
     // What the answers of the queries were belongs to what must be the same.
     checksum.add(answers_.value());
-    const std::uint64_t expected = singles_ + rows_ + rows_ / 2 + blobs_;
-    if (rows == expected) return {};
-    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} rows where {} were to be left", rows, expected));
+    return check_count(rows, singles_ + rows_ + rows_ / 2 + blobs_);
   }
 
  private:
@@ -216,13 +213,9 @@ class Speed final : public Workload {
 MaybeFailure run_speed(const Settings& settings, const SpeedSizes& sizes) {
   auto contest = Contest::make(settings);
   if (!contest.ok()) return contest.failure();
-  {
-    auto empty = Connection::open_plain(contest->template_path());
-    if (!empty.ok()) return empty.failure();
-    if (MaybeFailure failure = empty->execute("PRAGMA user_version = 1")) return failure;
-    if (MaybeFailure failure = empty->close()) return failure;
-  }
-  if (MaybeFailure failure = contest->enter([&sizes] { return std::make_unique<Speed>(sizes); })) return failure;
+  // Without tables, but a file.
+  const auto build = [](Connection& connection) { return connection.execute("PRAGMA user_version = 1"); };
+  if (MaybeFailure failure = contest->enter(build, [&] { return std::make_unique<Speed>(sizes); })) return failure;
   Shape shape;
   shape.fields = Json{{"benchmark", "speed"}, {"size", sizes.size}};
   shape.latency = "the statements that are transactions of their own";

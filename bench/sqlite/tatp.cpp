@@ -373,9 +373,7 @@ std::string numbered(const char* name, const char* type) {
   return columns;
 }
 
-MaybeFailure build(const std::string& path, const State& state) {
-  auto opened = Connection::open_plain(path);
-  if (!opened.ok()) return opened.failure();
+MaybeFailure build(Connection& connection, const State& state) {
   const std::string schema =
       "CREATE TABLE subscriber(s_id INTEGER PRIMARY KEY, sub_nbr TEXT NOT NULL UNIQUE, " + numbered("bit", "INTEGER") +
       numbered("hex", "INTEGER") + numbered("byte2", "INTEGER") +
@@ -386,63 +384,60 @@ MaybeFailure build(const std::string& path, const State& state) {
       "INTEGER, "
       "data_b TEXT, PRIMARY KEY(s_id, sf_type)) WITHOUT ROWID;"
       "CREATE TABLE call_forwarding(s_id INTEGER, sf_type INTEGER, start_time INTEGER, end_time INTEGER, numberx TEXT, "
-      "PRIMARY KEY(s_id, sf_type, start_time)) WITHOUT ROWID; PRAGMA cache_size=-262144; BEGIN";
-  if (MaybeFailure failure = opened->execute(schema)) return failure;
-  {
-    std::string marks = "INSERT INTO subscriber VALUES(?1";
-    for (int i = 2; i <= 34; ++i) marks += fmt::format(", ?{}", i);
-    auto subscriber = opened->prepare(marks + ")");
-    auto access = opened->prepare("INSERT INTO access_info VALUES(?1, ?2, ?3, ?4, 'ABC', 'ABCDE')");
-    auto facility = opened->prepare("INSERT INTO special_facility VALUES(?1, ?2, ?3, ?4, ?5, 'ABCDE')");
-    auto forwarding = opened->prepare("INSERT INTO call_forwarding VALUES(?1, ?2, ?3, ?4, ?5)");
-    for (auto* statement : {&subscriber, &access, &facility, &forwarding}) {
-      if (!statement->ok()) return statement->failure();
-    }
-    tool::Random random(3);
-    for (std::uint64_t s = 0; s < state.bit.size(); ++s) {
-      if (MaybeFailure stop = reason_to_stop()) return stop;
-      const std::int64_t id = signed_of(s + 1);
-      const std::string number = number_of(s + 1);
-      subscriber->bind(1, id);
-      subscriber->bind(2, number);
-      subscriber->bind(3, std::int64_t{state.bit[s]});
-      for (int i = 4; i <= 32; ++i) subscriber->bind(i, signed_of(random.below(i <= 12 ? 2 : i <= 22 ? 16 : 256)));
-      subscriber->bind(33, signed_of(random.next() >> 32));
-      subscriber->bind(34, std::int64_t{state.location[s]});
-      if (MaybeFailure failure = subscriber->run()) return failure;
-      for (std::uint64_t type = 0; type < kTypes; ++type) {
-        const std::int64_t shown = signed_of(type + 1);
-        if ((state.access[s] >> type & 1) != 0) {
-          access->bind(1, id);
-          access->bind(2, shown);
-          access->bind(3, signed_of(random.below(256)));
-          access->bind(4, signed_of(random.below(256)));
-          if (MaybeFailure failure = access->run()) return failure;
-        }
-        const std::uint64_t index = s * kTypes + type;
-        if (state.data_a[index] == kNone) continue;
-        facility->bind(1, id);
-        facility->bind(2, shown);
-        facility->bind(3, std::int64_t{state.active[index]});
-        facility->bind(4, signed_of(random.below(256)));
-        facility->bind(5, std::int64_t{state.data_a[index]});
-        if (MaybeFailure failure = facility->run()) return failure;
-        for (std::uint64_t start = 0; start < kStarts; ++start) {
-          const std::uint8_t end = state.end_time[index * kStarts + start];
-          if (end == kNone) continue;
-          const std::string target = number_of(random.below(1'000'000'000));
-          forwarding->bind(1, id);
-          forwarding->bind(2, shown);
-          forwarding->bind(3, signed_of(start * 8));
-          forwarding->bind(4, std::int64_t{end});
-          forwarding->bind(5, target);
-          if (MaybeFailure failure = forwarding->run()) return failure;
-        }
+      "PRIMARY KEY(s_id, sf_type, start_time)) WITHOUT ROWID; PRAGMA cache_size=-262144";
+  if (MaybeFailure failure = connection.execute(schema)) return failure;
+  std::string marks = "INSERT INTO subscriber VALUES(?1";
+  for (int i = 2; i <= 34; ++i) marks += fmt::format(", ?{}", i);
+  auto subscriber = connection.prepare(marks + ")");
+  auto access = connection.prepare("INSERT INTO access_info VALUES(?1, ?2, ?3, ?4, 'ABC', 'ABCDE')");
+  auto facility = connection.prepare("INSERT INTO special_facility VALUES(?1, ?2, ?3, ?4, ?5, 'ABCDE')");
+  auto forwarding = connection.prepare("INSERT INTO call_forwarding VALUES(?1, ?2, ?3, ?4, ?5)");
+  for (auto* statement : {&subscriber, &access, &facility, &forwarding}) {
+    if (!statement->ok()) return statement->failure();
+  }
+  tool::Random random(3);
+  for (std::uint64_t s = 0; s < state.bit.size(); ++s) {
+    if (MaybeFailure stop = reason_to_stop()) return stop;
+    const std::int64_t id = signed_of(s + 1);
+    const std::string number = number_of(s + 1);
+    subscriber->bind(1, id);
+    subscriber->bind(2, number);
+    subscriber->bind(3, std::int64_t{state.bit[s]});
+    for (int i = 4; i <= 32; ++i) subscriber->bind(i, signed_of(random.below(i <= 12 ? 2 : i <= 22 ? 16 : 256)));
+    subscriber->bind(33, signed_of(random.next() >> 32));
+    subscriber->bind(34, std::int64_t{state.location[s]});
+    if (MaybeFailure failure = subscriber->run()) return failure;
+    for (std::uint64_t type = 0; type < kTypes; ++type) {
+      const std::int64_t shown = signed_of(type + 1);
+      if ((state.access[s] >> type & 1) != 0) {
+        access->bind(1, id);
+        access->bind(2, shown);
+        access->bind(3, signed_of(random.below(256)));
+        access->bind(4, signed_of(random.below(256)));
+        if (MaybeFailure failure = access->run()) return failure;
+      }
+      const std::uint64_t index = s * kTypes + type;
+      if (state.data_a[index] == kNone) continue;
+      facility->bind(1, id);
+      facility->bind(2, shown);
+      facility->bind(3, std::int64_t{state.active[index]});
+      facility->bind(4, signed_of(random.below(256)));
+      facility->bind(5, std::int64_t{state.data_a[index]});
+      if (MaybeFailure failure = facility->run()) return failure;
+      for (std::uint64_t start = 0; start < kStarts; ++start) {
+        const std::uint8_t end = state.end_time[index * kStarts + start];
+        if (end == kNone) continue;
+        const std::string target = number_of(random.below(1'000'000'000));
+        forwarding->bind(1, id);
+        forwarding->bind(2, shown);
+        forwarding->bind(3, signed_of(start * 8));
+        forwarding->bind(4, std::int64_t{end});
+        forwarding->bind(5, target);
+        if (MaybeFailure failure = forwarding->run()) return failure;
       }
     }
   }
-  if (MaybeFailure failure = opened->execute("COMMIT")) return failure;
-  return opened->close();
+  return {};
 }
 
 }  // namespace
@@ -452,8 +447,10 @@ MaybeFailure run_tatp(const Settings& settings, const TatpSizes& sizes) {
   if (!contest.ok()) return contest.failure();
   for (const std::uint64_t subscribers : sizes.subscribers) {
     const State start(subscribers);
-    if (MaybeFailure failure = build(contest->template_path(), start)) return failure;
-    if (MaybeFailure failure = contest->enter([&] { return std::make_unique<Tatp>(sizes, start); })) return failure;
+    if (MaybeFailure failure = contest->enter([&](Connection& connection) { return build(connection, start); },
+                                              [&] { return std::make_unique<Tatp>(sizes, start); })) {
+      return failure;
+    }
     Shape shape;
     shape.fields = Json{{"benchmark", "tatp"}, {"subscribers", subscribers}, {"seconds", sizes.seconds}};
     shape.latency = "a transaction that changed something";

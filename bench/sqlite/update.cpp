@@ -35,28 +35,24 @@ class Update final : public Workload {
   }
   MaybeFailure measure(Turn& turn) override {
     turn.samples_ns.reserve(sizes_.commits);
-    for (std::uint64_t i = 0; i < sizes_.commits; ++i) {
-      if (MaybeFailure stop = reason_to_stop()) return stop;
-      if (MaybeFailure failure = once(turn, true)) return failure;
-    }
-    turn.operations = sizes_.commits;
-    return {};
+    return repeat(turn, sizes_.commits, [&] { return once(turn, true); });
   }
   MaybeFailure verify(Connection& connection, Checksum& checksum, std::uint64_t& rows) override {
-    auto all = connection.prepare("SELECT id, balance, changes, note FROM account ORDER BY id");
-    if (!all.ok()) return all.failure();
-    for (bool found = true;; ++rows) {
-      if (MaybeFailure failure = all->step(found)) return failure;
-      if (!found) break;
+    const auto check = [&](const Statement& row) -> MaybeFailure {
       const std::uint64_t i = rows;
-      if (i >= sizes_.rows || all->integer(0) != static_cast<std::int64_t>(i + 1) || all->integer(1) != balances_[i] ||
-          all->integer(2) != changes_[i] || all->text(3) != note_of(i + 1)) {
-        return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("row {} is not what was written", all->integer(0)));
+      if (i >= sizes_.rows || row.integer(0) != static_cast<std::int64_t>(i + 1) || row.integer(1) != balances_[i] ||
+          row.integer(2) != changes_[i] || row.text(3) != note_of(i + 1)) {
+        return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("row {} is not what was written", row.integer(0)));
       }
-      checksum.add_row(*all);
+      checksum.add_row(row);
+      ++rows;
+      return {};
+    };
+    if (MaybeFailure failure =
+            connection.for_each_row("SELECT id, balance, changes, note FROM account ORDER BY id", check)) {
+      return failure;
     }
-    if (rows == sizes_.rows) return {};
-    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} rows where {} were written", rows, sizes_.rows));
+    return check_count(rows, sizes_.rows);
   }
 
  private:
@@ -81,29 +77,22 @@ class Update final : public Workload {
   Statement update_;
 };
 
-MaybeFailure build(const std::string& path, const UpdateSizes& sizes) {
-  auto opened = Connection::open_plain(path);
-  if (!opened.ok()) return opened.failure();
+MaybeFailure build(Connection& connection, const UpdateSizes& sizes) {
   if (MaybeFailure failure =
-          opened->execute("CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, changes INTEGER "
-                          "NOT NULL, note TEXT NOT NULL); BEGIN")) {
+          connection.execute("CREATE TABLE account(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, changes INTEGER "
+                             "NOT NULL, note TEXT NOT NULL)")) {
     return failure;
   }
-  {
-    auto insert = opened->prepare("INSERT INTO account VALUES(?1, 0, 0, ?2)");
-    if (!insert.ok()) return insert.failure();
-    for (std::uint64_t id = 1; id <= sizes.rows; ++id) {
-      const std::string note = note_of(id);
-      insert->bind(1, static_cast<std::int64_t>(id));
-      insert->bind(2, note);
-      if (MaybeFailure failure = insert->run()) return failure;
-    }
+  auto insert = connection.prepare("INSERT INTO account VALUES(?1, 0, 0, ?2)");
+  if (!insert.ok()) return insert.failure();
+  for (std::uint64_t id = 1; id <= sizes.rows; ++id) {
+    if (MaybeFailure stop = reason_to_stop()) return stop;
+    const std::string note = note_of(id);
+    insert->bind(1, static_cast<std::int64_t>(id));
+    insert->bind(2, note);
+    if (MaybeFailure failure = insert->run()) return failure;
   }
-  if (sizes.indexes > 0) {
-    if (MaybeFailure failure = opened->execute("CREATE INDEX account_balance ON account(balance)")) return failure;
-  }
-  if (MaybeFailure failure = opened->execute("COMMIT")) return failure;
-  return opened->close();
+  return sizes.indexes > 0 ? connection.execute("CREATE INDEX account_balance ON account(balance)") : MaybeFailure{};
 }
 
 }  // namespace
@@ -111,8 +100,10 @@ MaybeFailure build(const std::string& path, const UpdateSizes& sizes) {
 MaybeFailure run_update(const Settings& settings, const UpdateSizes& sizes) {
   auto contest = Contest::make(settings);
   if (!contest.ok()) return contest.failure();
-  if (MaybeFailure failure = build(contest->template_path(), sizes)) return failure;
-  if (MaybeFailure failure = contest->enter([&sizes] { return std::make_unique<Update>(sizes); })) return failure;
+  if (MaybeFailure failure = contest->enter([&](Connection& connection) { return build(connection, sizes); },
+                                            [&] { return std::make_unique<Update>(sizes); })) {
+    return failure;
+  }
   Shape shape;
   shape.fields = Json{{"benchmark", "update"}, {"table_rows", sizes.rows}, {"indexes", sizes.indexes}};
   shape.latency = "UPDATE of one row, a transaction of its own";
