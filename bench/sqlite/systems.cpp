@@ -18,9 +18,9 @@ const System kPlain[] = {
     {"wal-full", false, false, "wal", "full", true, "each commit when it returns"},
     {"wal-normal", false, false, "wal", "normal", false, "at checkpoints; a power cut loses the commits since"},
     {"wal-off", false, false, "wal", "off", false, "whenever the kernel writes; a power cut can corrupt the database"},
-    // SQLite's EXTRA is what makes the removal of the journal durable too.
-    {"delete-full", false, false, "delete", "full", true,
-     "each commit when it returns, but for the removal of its journal"},
+    // Only with EXTRA does SQLite flush the folder behind the removal of the journal, which is the commit.
+    {"delete-full", false, false, "delete", "full", false,
+     "when the removal of its journal is, soon after; a power cut before undoes the commit"},
 };
 
 Failure unknown(const std::string& name) {

@@ -38,7 +38,7 @@ class Bench(unittest.TestCase):
             self.assertGreater(values[0], 0, row)
             self.assertEqual(values, sorted(values), row)
             self.assertTrue(row["durability"])
-            self.assertEqual(row["durable_at_return"], row["system"] in ("memlith", "wal-full", "delete-full", "raw"))
+            self.assertEqual(row["durable_at_return"], row["system"] in ("memlith", "wal-full", "raw"))
         databases = rows[:-1]
         for row in databases:
             self.assertTrue(row["verified"])
