@@ -295,6 +295,19 @@ class Import(Case):
         self.run_child(self.db, "fill(1)").end()
         self.assertEqual(len(rows_of(self.db)), 8)
 
+    def test_beside_a_log_that_cannot_be_read(self):
+        source = self.plain(self.folder / "source.db", "fill(7)")
+        log = self.folder / "app.db.memlith"
+        log.write_bytes(b"no log at all".ljust(65536, b"."))
+        self.plain(self.db, "fill(1)")
+        self.refused("exists", "sqlite", "import", source, self.db, says=["app.db exists"])
+        os.rename(self.db, self.folder / "elsewhere.db")
+        self.refused("exists", "sqlite", "import", source, self.db, says=[str(log), "gone"])
+        os.rename(self.folder / "elsewhere.db", self.db)
+        self.done("sqlite", "import", source, self.db, "--force")
+        self.assertFalse(log.exists())
+        self.assertEqual(len(rows_of(self.db)), 7)
+
     def test_beside_a_journal_that_is_left_over(self):
         source = self.plain(self.folder / "source.db")
         (self.folder / "app.db-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))

@@ -35,25 +35,27 @@ Failure exists(std::string message) {
   return tool_failure(MEMLITH_EXISTS, std::move(message), "Choose another name, or use --force to replace it.");
 }
 
-// A log beside the target that may hold commits would be of no account beside a file that is complete by itself.
-MaybeFailure examine_log(Target& target, bool file_there, Replace replace) {
+// A log beside the target that may hold commits would be of no account beside a file that is complete by itself. `replace`
+// is `no` only where there is no file.
+MaybeFailure examine_log(Target& target, Replace replace) {
   const std::string log_path = target.path + ".memlith";
   Result<bool> log_there = file_is_there(log_path);
   if (!log_there.ok()) return std::move(log_there.failure());
   if (!*log_there) return {};
   Result<StoreHandle> store = open_store_read_only({target.path, StoreKind::one_file, true});
-  if (!store.ok() && memlith_category(store.failure().code) == MEMLITH_BUSY) return std::move(store.failure());
-  bool clean = false;
   if (store.ok()) {
     Result<memlith_store_info> info = info_of(store->get());
     if (!info.ok()) return std::move(info.failure());
-    clean = info->was_clean != 0;
+    if (info->was_clean != 0) return {};
+  } else {
+    // A log that is damaged, or waits for another file, may hold commits. What kept us from looking is another matter.
+    const std::int32_t category = memlith_category(store.failure().code);
+    const bool judged = category == MEMLITH_CORRUPT || category == MEMLITH_INCOMPATIBLE ||
+                        category == MEMLITH_INVALID || category == MEMLITH_NOT_FOUND;
+    if (!judged) return std::move(store.failure());
   }
-  if (clean) return {};
   if (replace == Replace::no) {
-    return exists(fmt::format("{} {}", log_path,
-                              file_there ? "was not closed, and holds commits of the database that is there"
-                                         : "is the log of a database that is gone, and may hold commits of it"));
+    return exists(fmt::format("{} is the log of a database that is gone, and may hold commits of it", log_path));
   }
   target.removes_log = true;
   return {};
@@ -81,7 +83,7 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
     target.replace = replace;
     if (MaybeFailure failure = lock_sqlite(target.held.get(), target.path, SqliteLock::exclusive)) return *failure;
   }
-  if (MaybeFailure failure = examine_log(target, there, replace)) return *failure;
+  if (MaybeFailure failure = examine_log(target, replace)) return *failure;
   if (MaybeFailure failure = check_sqlite_left_over(target.path)) return *failure;
   return target;
 }
