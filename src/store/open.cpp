@@ -283,8 +283,10 @@ Status Store::recover() {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (!there && !was_clean_) {
       return fail(Errc::corrupt, Detail::object,
-                  "{}: the file is gone, but its log {} still holds commits for it. Nothing was changed", path(),
-                  log_device_->path());
+                  "{}: the file is gone, but its log {} still holds commits for it; put the file back, or remove the "
+                  "log too. "
+                  "Nothing was changed",
+                  path(), log_device_->path());
     }
     if (!there) {
       if (!options_.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", path());

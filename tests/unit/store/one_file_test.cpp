@@ -153,6 +153,8 @@ TEST_F(OneFileStore, FileDamagedBehindOurBack) {
   EXPECT_NE(last_error_text().find(folder_ / "data"), std::string_view::npos) << last_error_text();
   std::filesystem::remove(folder_ / "data");
   EXPECT_ERROR(Errc::corrupt, Store::open(*volume_, options()));
+  EXPECT_NE(last_error_text().find("put the file back, or remove the log"), std::string_view::npos)
+      << last_error_text();
   EXPECT_EQ(read_file(folder_ / "data.memlith"), log);
   write_file(folder_ / "data", whole);
   open();
