@@ -112,7 +112,10 @@ MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_opt
 
 /* Opens one ordinary file as a store with a single region, named "file" (failure-atomic msync: the EuroSys 2013 paper's
  * interface). Its log lies beside it as FILE.memlith. After a clean close the file alone holds everything; until then
- * only memlith may write it. Its length changes only with a persist. With CREATE a missing file is made, empty.
+ * only memlith may write it, and nobody may put another in its place: its bytes mean nothing to the store, so the log would be
+ * replayed into that one (CORRUPT only where it is gone or too short). A file that says itself whether it needs its log is for
+ * the caller to look at first: SQLite's with memlith/sqlite_file.h.
+ * Its length changes only with a persist. With CREATE a missing file is made, empty.
  * Errors: as memlith_store_open. */
 MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store);
 

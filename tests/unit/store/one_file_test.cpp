@@ -161,6 +161,21 @@ TEST_F(OneFileStore, FileDamagedBehindOurBack) {
   EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
 }
 
+// Its bytes mean nothing to the store: another file in its place is taken for it while commits wait, and left alone after a close.
+TEST_F(OneFileStore, AFileInItsPlaceIsTakenForIt) {
+  open();
+  place(5000);
+  ASSERT_OK(commit(*store_, {{kFile, 4000, filled(1000, 'a')}}));
+  drop();
+  write_file(folder_ / "data", std::string(6000, 'o'));
+  open();
+  EXPECT_EQ(file(), std::string(4000, 'o') + std::string(1000, 'a'));
+  close();
+  write_file(folder_ / "data", std::string(6000, 'o'));
+  open();
+  EXPECT_EQ(file(), std::string(6000, 'o'));
+}
+
 // The file may be replaced by a longer one than its addresses hold: it gets new ones.
 TEST_F(OneFileStore, OutgrownAddressesAreGivenUp) {
   open();
