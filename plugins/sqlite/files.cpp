@@ -44,8 +44,18 @@ int guarded(Body body) {
   }
 }
 
-int read_result(std::uint64_t got, int wanted) {
-  return got == static_cast<std::uint64_t>(wanted) ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
+// SQLite wants zeros where the file ends.
+int read_result(void* target, std::uint64_t got, int wanted) {
+  const auto count = static_cast<std::uint64_t>(wanted);
+  std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
+  return got == count ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
+}
+
+template <class State>
+int close_file(sqlite3_file* file) {
+  const std::unique_ptr<State> state(&state_of<State>(file));
+  file->pMethods = nullptr;
+  return SQLITE_OK;
 }
 
 // ---- main databases ------------------------------------------------------------------------------------------------
@@ -71,14 +81,13 @@ int main_close(sqlite3_file* file) {
     file->pMethods = nullptr;
     state->database.unlock(state->holder, SQLITE_LOCK_NONE);
     if (state->holder.maps_index) state->database.index().leave();
-    const int code = state->report(state->vfs.close(state->path, state->shared));
-    return code;
+    return state->report(state->vfs.close(state->path, state->shared));
   });
 }
 
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   const auto count = static_cast<std::uint64_t>(bytes);
-  return read_result(main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
+  return read_result(target, main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 
 int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
@@ -327,9 +336,7 @@ int journal_close(sqlite3_file* file) {
 }
 int journal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   const auto count = static_cast<std::uint64_t>(bytes);
-  const std::uint64_t got = journal_of(file).memory->read(static_cast<std::uint64_t>(offset), target, count);
-  std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
-  return read_result(got, bytes);
+  return read_result(target, journal_of(file).memory->read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 int journal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
@@ -369,23 +376,14 @@ struct SuperJournal {
 };
 SuperJournal& super_journal_of(sqlite3_file* file) { return state_of<SuperJournal>(file); }
 
-int super_journal_close(sqlite3_file* file) {
-  return guarded([&] {
-    const std::unique_ptr<SuperJournal> state(&super_journal_of(file));
-    file->pMethods = nullptr;
-    return SQLITE_OK;
-  });
-}
 int super_journal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
     SuperJournal& state = super_journal_of(file);
     const auto begin = static_cast<std::uint64_t>(offset);
     const auto count = static_cast<std::uint64_t>(bytes);
     const std::uint64_t got = begin < state.size ? std::min(count, state.size - begin) : 0;
-    auto* const to = static_cast<std::byte*>(target);
-    std::memset(to + got, 0, count - got);
-    const Status status = got > 0 ? state.device->read(begin, {to, got}) : core::kOk;
-    return status.ok() ? read_result(got, bytes) : report(state.vfs.api(), status);
+    const Status status = got > 0 ? state.device->read(begin, {static_cast<std::byte*>(target), got}) : core::kOk;
+    return status.ok() ? read_result(target, got, bytes) : report(state.vfs.api(), status);
   });
 }
 int super_journal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
@@ -423,7 +421,7 @@ int super_journal_characteristics(sqlite3_file*) { return 0; }
 
 constexpr sqlite3_io_methods kSuperJournalMethods = {
     1,
-    super_journal_close,
+    close_file<SuperJournal>,
     super_journal_read,
     super_journal_write,
     super_journal_truncate,
@@ -452,18 +450,9 @@ struct Wal {
 };
 Wal& wal_of(sqlite3_file* file) { return state_of<Wal>(file); }
 
-int wal_close(sqlite3_file* file) {
-  return guarded([&] {
-    const std::unique_ptr<Wal> state(&wal_of(file));
-    file->pMethods = nullptr;
-    return SQLITE_OK;
-  });
-}
 int wal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   const auto count = static_cast<std::uint64_t>(bytes);
-  const std::uint64_t got = wal_of(file).database.wal_read(static_cast<std::uint64_t>(offset), target, count);
-  std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
-  return read_result(got, bytes);
+  return read_result(target, wal_of(file).database.wal_read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
@@ -484,9 +473,9 @@ int wal_size(sqlite3_file* file, sqlite3_int64* bytes) {
 }
 
 constexpr sqlite3_io_methods kWalMethods = {
-    1,       wal_close,   wal_read,   wal_write,        wal_truncate,         no_sync, wal_size, no_lock,
-    no_lock, no_reserved, no_control, main_sector_size, main_characteristics, nullptr, nullptr,  nullptr,
-    nullptr, nullptr,     nullptr,
+    1,       close_file<Wal>, wal_read,   wal_write,        wal_truncate,         no_sync, wal_size, no_lock,
+    no_lock, no_reserved,     no_control, main_sector_size, main_characteristics, nullptr, nullptr,  nullptr,
+    nullptr, nullptr,         nullptr,
 };
 
 }  // namespace
