@@ -1,7 +1,8 @@
 // Files that live in memory: rollback journals and write-ahead logs. Part of the SQLite plugin.
 //
 // They have names, because SQLite finds a journal again by its name (another connection of the process, after a commit that
-// failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already.
+// failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already. But
+// for a part of a transaction over several databases: disk_journal.hpp.
 #pragma once
 
 #include <cstddef>
