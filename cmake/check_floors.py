@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Holds the includes to the floors: a floor includes itself and the floors below it, nothing else of ours.
 
-Programs outside the library (tools, examples, integrations) see it as any user does: through "memlith/..." only. The
-crash laboratory is a test that looks inside, and goes free.
+Programs outside the library (tools, bench, examples, integrations) see it as any user does: through "memlith/..." only. The
+crash laboratory is a test that looks inside, and goes free; so do plugins, which have the engine in them. What bench measures with
+is the tool's.
 Usage: check_floors.py [REPOSITORY | --self-test]
 Prints each violation as `file:line: floor X includes upward Y` and exits with 1 if there was one.
 With --self-test it builds a small tree with one violation of each kind and checks that each is found.
@@ -13,7 +14,8 @@ import sys
 import tempfile
 
 FLOORS = ["base", "device", "log", "store", "region", "capi"]  # lowest first, as in src/CMakeLists.txt
-OUTSIDE = ["tools", "examples", "integrations"]
+OUTSIDE = ["tools", "bench", "examples", "integrations"]
+SHARED = {"bench": "tools/memlith"}  # whose files they use besides their own
 FREE = ["tools/crashlab"]
 SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -55,6 +57,7 @@ def outside_violations(root):
             folders = [file.parent, *(parent for parent in file.parents if parent.is_relative_to(own))]
             found = any((folder / name).is_file() and (folder / name).resolve().is_relative_to(own.resolve())
                         for folder in folders)
+            found = found or (top in SHARED and (root / SHARED[top] / name).is_file())
             if target == "memlith" or (bracket == '"' and found) or (bracket == "<" and target not in FLOORS):
                 continue
             yield (f"{file.relative_to(root)}:{number}: {top} includes {name}; it may include \"memlith/...\" and its own "
@@ -75,12 +78,14 @@ def self_test():
         "tools/memlith/a.cpp": '#include "own.hpp"\n#include "memlith/memlith.hpp"\n#include "../../src/base/a.hpp"\n',
         "tools/memlith/own.hpp": "#include <fmt/core.h>\n",
         "tools/crashlab/a.cpp": '#include "store/store.hpp"\n',
+        "bench/sqlite/a.cpp": '#include "own.hpp"\n#include "near.hpp"\n#include "store/store.hpp"\n',
+        "bench/sqlite/near.hpp": "#include <fmt/core.h>\n",
         "integrations/one/a.c": '#include <sqlite3.h>\n#include "../two/a.h"\n#include <store/store.hpp>\n',
         "integrations/two/a.h": "\n",
     }
     expected = ["src/attic/a.cpp:1:", "src/base/a.hpp:3: floor base includes upward log",
                 "src/log/a.cpp:2: floor log includes upward store", "src/region/a.cpp:1: floor region includes upward",
-                "src/region/a.cpp:2:", "tools/memlith/a.cpp:3:", "integrations/one/a.c:2:", "integrations/one/a.c:3:"]
+                "src/region/a.cpp:2:", "tools/memlith/a.cpp:3:", "bench/sqlite/a.cpp:3:", "integrations/one/a.c:2:", "integrations/one/a.c:3:"]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in tree.items():
