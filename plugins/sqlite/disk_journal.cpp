@@ -26,19 +26,9 @@ constexpr char kMagic[8] = {'M', 'E', 'M', 'L', 'J', 'R', 'N', 'L'};
 constexpr std::uint64_t kHeaderBytes = 512;  // a sector: there as a whole or not at all
 constexpr std::uint64_t kStepBytes = 1 << 20;
 
-// At the begin of the file; little endian, like the log.
-struct Header {
-  char magic[8];
-  std::uint64_t log_id;
-  std::uint64_t lsn;
-  std::uint64_t content_bytes;
-  std::uint64_t content_checksum;
-  std::uint64_t header_checksum;  // of what is before it
-};
-static_assert(sizeof(Header) == 48);
-
-std::uint64_t checksum_of(const Header& header) {
-  return core::checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_checksum)), header.log_id);
+std::uint64_t checksum_of(const DiskJournalHeader& header) {
+  return core::checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(DiskJournalHeader, header_checksum)),
+                        header.log_id);
 }
 
 }  // namespace
@@ -50,7 +40,7 @@ Status write_disk_journal(Volume& volume, const std::string& database, JournalOr
   const std::string name = disk_journal_name(database);
   MEMLITH_TRY(volume.remove(name));
   MEMLITH_TRY_ASSIGN(const auto device, volume.open(name, OpenMode::create, Caching::buffered));
-  Header header{};
+  DiskJournalHeader header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.log_id = origin.log_id;
   header.lsn = origin.lsn;
@@ -89,7 +79,7 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
   if (std::all_of(std::begin(sector), std::end(sector), [](std::byte b) { return b == std::byte{0}; })) {
     return std::optional(std::move(left));
   }
-  Header header;
+  DiskJournalHeader header;
   std::memcpy(&header, sector, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.header_checksum != checksum_of(header)) {
     return fail(Errc::corrupt, Detail::open,

@@ -28,6 +28,17 @@ struct JournalOrigin {
   std::uint64_t lsn = 0;
 };
 
+// At the begin of the file; docs/format.md, "disk journal". Little endian, like the log.
+struct DiskJournalHeader {
+  char magic[8];
+  std::uint64_t log_id;
+  std::uint64_t lsn;
+  std::uint64_t content_bytes;
+  std::uint64_t content_checksum;
+  std::uint64_t header_checksum;  // of what is before it
+};
+static_assert(sizeof(DiskJournalHeader) == 48);
+
 struct LeftJournal {
   JournalOrigin origin;
   std::shared_ptr<MemoryFile> content;  // null: it was never completed, and so its frame was not begun

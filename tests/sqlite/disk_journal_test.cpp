@@ -1,0 +1,129 @@
+// docs/format.md, "disk journal": what lies on the disk, and that damage to it is told from a journal that was never completed.
+#include "disk_journal.hpp"
+
+#include <cstring>
+#include <filesystem>
+
+#include "device/posix.hpp"
+#include "sim_world.hpp"
+#include "support/expect.hpp"
+#include "support/format_document.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace sqlite;
+using core::Errc;
+
+class DiskJournal : public ::testing::Test {
+ protected:
+  static constexpr JournalOrigin kOrigin{0x1122334455667788, 4711};
+  static constexpr std::uint64_t kContentBytes = 3'000'000;
+
+  void SetUp() override { (void)registered_vfs(); }
+  void write(JournalOrigin origin = kOrigin, std::uint64_t bytes = kContentBytes) {
+    const std::string content(bytes, 'j');
+    MemoryFile journal;
+    journal.write(0, content.data(), content.size());
+    ASSERT_OK(write_disk_journal(*volume_, "app.db", origin, journal));
+  }
+  // The byte there is another one afterwards.
+  void damage(std::uint64_t offset) {
+    std::string file = read_file(name_);
+    file[offset] ^= 1;
+    write_file(name_, file);
+  }
+  void cut(std::uint64_t bytes) const { std::filesystem::resize_file(name_, bytes); }
+  std::optional<LeftJournal> read() { return must(read_disk_journal(*volume_, "app.db")); }
+
+  TempFolder folder_;
+  std::unique_ptr<core::Volume> volume_ = core::make_posix_volume(folder_.path());
+  const std::string name_ = folder_ / "app.db.memlith-journal";
+};
+
+TEST_F(DiskJournal, MatchesTheDocument) {
+  expect_table("disk journal", sizeof(DiskJournalHeader),
+               {FIELD(DiskJournalHeader, magic), FIELD(DiskJournalHeader, log_id), FIELD(DiskJournalHeader, lsn),
+                FIELD(DiskJournalHeader, content_bytes), FIELD(DiskJournalHeader, content_checksum),
+                FIELD(DiskJournalHeader, header_checksum)});
+  write();
+  EXPECT_EQ(read_file(name_).substr(0, 8), "MEMLJRNL");
+}
+
+TEST_F(DiskJournal, IsReadAsItWasWritten) {
+  EXPECT_FALSE(read().has_value());
+  write({1, 2}, 10);
+  write();  // in place of the other
+  const auto left = read();
+  ASSERT_TRUE(left.has_value() && left->content != nullptr);
+  EXPECT_EQ(left->origin.log_id, kOrigin.log_id);
+  EXPECT_EQ(left->origin.lsn, kOrigin.lsn);
+  ASSERT_EQ(left->content->size(), kContentBytes);
+  std::string content(kContentBytes, '\0');
+  EXPECT_EQ(left->content->read(0, content.data(), content.size()), kContentBytes);
+  EXPECT_EQ(content, std::string(kContentBytes, 'j'));
+  ASSERT_OK(remove_disk_journal(*volume_, "app.db"));
+  ASSERT_OK(remove_disk_journal(*volume_, "app.db"));
+  EXPECT_FALSE(std::filesystem::exists(name_));
+}
+
+// The header's sector was never written, or not all of what it tells of: the frame was not begun.
+TEST_F(DiskJournal, OneThatWasNeverCompletedHasNoContent) {
+  write();
+  cut(512 + kContentBytes - 1);
+  EXPECT_EQ(read()->content, nullptr);
+  EXPECT_EQ(read()->origin.lsn, kOrigin.lsn);
+  cut(511);
+  EXPECT_EQ(read()->content, nullptr);
+  write_file(name_, std::string(4096, '\0'));
+  EXPECT_EQ(read()->content, nullptr);
+  EXPECT_EQ(read()->origin.log_id, 0u);
+}
+
+TEST_F(DiskJournal, DamageIsNoticed) {
+  for (const std::uint64_t offset : {0u, 8u, 16u, 24u, 32u, 40u}) {
+    write();
+    damage(offset);
+    EXPECT_ERROR(Errc::corrupt, read_disk_journal(*volume_, "app.db")) << offset;
+    EXPECT_NE(core::last_error_text().find(name_), std::string_view::npos) << core::last_error_text();
+  }
+  write();
+  damage(512 + kContentBytes / 2);
+  EXPECT_EQ(read()->content, nullptr);
+}
+
+// Beside a database that crashed: what its journal says of the transaction is believed only if it is whole, and its own.
+TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
+  std::uint64_t log_id = 0;
+  {
+    Db db(folder_ / "first.db", "memlith");
+    ASSERT_RUNS(db, "create table t(a); insert into t values(1)");
+    std::filesystem::copy_file(folder_ / "first.db", folder_ / "app.db");
+    std::filesystem::copy_file(folder_ / "first.db.memlith", folder_ / "app.db.memlith");
+    std::memcpy(&log_id, read_file(folder_ / "app.db").data() + 8, sizeof log_id);
+  }
+  const auto refused = [&](const std::string& why) {
+    for (const std::string mode : {"rw", "ro"}) {
+      sqlite_log.clear();
+      EXPECT_EQ(Db("file:" + (folder_ / "app.db") + "?mode=" + mode, "memlith").open_code(), SQLITE_CORRUPT) << why;
+      EXPECT_TRUE(sqlite_log.told(why) && sqlite_log.told("app.db.memlith-journal")) << sqlite_log.all();
+    }
+    EXPECT_TRUE(std::filesystem::exists(name_)) << why;
+  };
+  write({log_id, 0});
+  damage(512);
+  refused("does not have its checksum");
+  write({log_id + 1, 0});
+  refused("belongs to another database");
+  write({log_id, 0});
+  damage(0);
+  refused("not a header with its checksum");
+  // One whose frame was not begun is of no account.
+  write({log_id, std::uint64_t{1} << 40});
+  EXPECT_EQ(Db(folder_ / "app.db", "memlith").all("select * from t"), "1");
+  EXPECT_FALSE(std::filesystem::exists(name_));
+}
+
+}  // namespace
+}  // namespace memlith::test
