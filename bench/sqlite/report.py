@@ -7,9 +7,7 @@ Takes about ten minutes; --quick, seconds, with figures that mean nothing. All s
 fails leaves its message where its table would be, the others go on, and the exit code is 1.
 """
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "memlith"))
@@ -37,9 +35,8 @@ TITLES = ["system", "a second", "over WAL, FULL", "p50 us", "p99 us", "p99.9 us"
 
 def name_of(row):
     """What tells this table from the others of its benchmark."""
-    shown = {"pattern": "", "transaction_kib": "KiB a transaction", "subscribers": "subscribers"}
     words = [row["pattern"]] if "pattern" in row else []
-    words += [f"{row[key]:,} {unit}" for key, unit in shown.items() if unit and key in row]
+    words += [f"{row[key]:,} {unit}" for key, unit in (("transaction_kib", "KiB a transaction"), ("subscribers", "subscribers")) if key in row]
     return ", ".join(words)
 
 
@@ -57,16 +54,12 @@ class Report:
         """Runs one benchmark; a table for each of its sizes."""
         words = [*words, "--repetitions", str(self.arguments.repetitions)]
         self.line(f"\n## {title}\n\n{note}\n\n    ./dev bench sqlite {' '.join(words)}\n")
-        print("running: memlith-sqlite-bench " + " ".join(words), file=sys.stderr, flush=True)
-        done = subprocess.run([self.arguments.bench, *words, "--json", "--dir", self.arguments.dir], capture_output=True, text=True,
-                              check=False)
-        if done.returncode == 130:
-            raise KeyboardInterrupt
-        if done.returncode != 0:
+        try:
+            rows = machine.run("memlith-sqlite-bench", [self.arguments.bench], words, self.arguments.dir)
+        except machine.Failed as failure:
             self.failures += 1
-            self.line(f"FAILED: {done.stderr.strip() or f'exit code {done.returncode}'}")
+            self.line(f"FAILED: {failure}")
             return
-        rows = [json.loads(text) for text in done.stdout.splitlines()]
         self.rows += rows
         tables = {}
         for row in rows:

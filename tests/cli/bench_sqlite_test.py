@@ -98,10 +98,14 @@ class Bench(unittest.TestCase):
             self.assertIn("## " + title, text)
         self.assertIn("**random, 64 KiB a transaction**", text)
 
-        broken = subprocess.run([sys.executable, "-B", report, "--bench", "/bin/false", "--dir", self.folder, "--out", out, "--quick"],
-                                capture_output=True, text=True, check=False)
-        self.assertEqual(broken.returncode, 1)
-        self.assertIn("FAILED", out.read_text(encoding="utf-8"))
+        # What a benchmark says of its failure is in its place.
+        (self.folder / "no folder").write_bytes(b"")
+        for bench, folder, says in ("/bin/false", self.folder, "FAILED: exit code 1"), (PROGRAM, self.folder / "no folder", "cannot make the folder"):
+            broken = subprocess.run([sys.executable, "-B", report, "--bench", bench, "--dir", folder, "--out", out, "--quick"],
+                                    capture_output=True, text=True, check=False)
+            self.assertEqual(broken.returncode, 1)
+            self.assertIn("FAILED", out.read_text(encoding="utf-8"))
+            self.assertIn(says, out.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A
 would be, the others go on, and the exit code is 1.
 """
 import argparse
-import json
 import subprocess
 import sys
 
@@ -26,10 +25,6 @@ def preamble(arguments):
 # ---- running and tables --------------------------------------------------------------------------------------------
 
 
-class Failed(Exception):
-    """A benchmark did not succeed; the text is its message."""
-
-
 class Runner:
     def __init__(self, arguments):
         self.arguments = arguments
@@ -37,16 +32,7 @@ class Runner:
 
     def run(self, *words):
         """The JSON objects of `memlith bench WORDS`."""
-        command = [self.arguments.memlith, "bench", *words, "--json", "--dir", self.arguments.dir]
-        print("running: memlith bench " + " ".join(words), file=sys.stderr, flush=True)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        rows = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode == 130:
-            raise KeyboardInterrupt
-        if done.returncode != 0:
-            said = [str(row) for row in rows if "error" in row or "message" in row]
-            raise Failed(done.stderr.strip() or " ".join(said) or f"exit code {done.returncode}")
-        return rows
+        return machine.run("memlith bench", [self.arguments.memlith, "bench"], words, self.arguments.dir)
 
     def section(self, title, body):
         """The lines of a section, whose tables `body` yields."""
@@ -55,7 +41,7 @@ class Runner:
         yield ""
         try:
             yield from body
-        except Failed as failure:
+        except machine.Failed as failure:
             self.failures += 1
             yield f"FAILED: {failure}"
 

@@ -1,9 +1,11 @@
-"""What figures were measured on, for the first lines of a page of them."""
+"""For a page of figures: what they were measured on, running the benchmarks, tables."""
 import datetime
+import json
 import os
 import pathlib
 import platform
 import subprocess
+import sys
 
 
 def first_line(path, otherwise="unknown"):
@@ -65,6 +67,26 @@ def measured(command, folder, program):
     yield f"Measured {now:%Y-%m-%d %H:%M} UTC by `{command}`: {program} ({commit(pathlib.Path(__file__).parent)}), Linux {platform.release()},"
     yield f"{len(os.sched_getaffinity(0))} cores ({processor()}), {device_text(folder)}, {kind} ({options.replace(',', ', ')});"
     yield f"load {load[0]:.1f} when it began."
+
+
+class Failed(Exception):
+    """A benchmark did not succeed; the text is its message."""
+
+
+def run(name, command, words, folder):
+    """The JSON objects that a benchmark wrote. Raises Failed, and KeyboardInterrupt where a signal stopped it."""
+    print(f"running: {name} {' '.join(words)}", file=sys.stderr, flush=True)
+    done = subprocess.run([*command, *words, "--json", "--dir", folder], capture_output=True, text=True, check=False)
+    if done.returncode == 130:
+        raise KeyboardInterrupt
+    try:
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+    except json.JSONDecodeError as error:
+        raise Failed(f"exit code {done.returncode}, and not JSON: {error}; {done.stderr.strip()}") from error
+    if done.returncode != 0:
+        said = [str(row) for row in rows if "error" in row or "message" in row]
+        raise Failed(done.stderr.strip() or " ".join(said) or f"exit code {done.returncode}")
+    return rows
 
 
 def table(titles, rows):
