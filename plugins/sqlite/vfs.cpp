@@ -175,14 +175,14 @@ std::shared_ptr<Vfs::Shared> Vfs::find_owner(const std::string& name, const char
 Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
-    if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
     // Whoever has a file of this name open has one that was removed.
-    if (find(path) != nullptr) {
+    const bool removed_here = find(path) != nullptr;
+    if (!removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
+    if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
+    if (removed_here) {
       MEMLITH_TRY(Database::orphan(world_, path));
       const std::lock_guard lock(mutex_);
       by_path_.erase(path);
-    } else {
-      MEMLITH_TRY(Database::check_absent(world_, path));
     }
     MEMLITH_TRY(world_.create(path));
     MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));

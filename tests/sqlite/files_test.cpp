@@ -207,9 +207,13 @@ TEST_F(Files, ALogWithoutItsFileIsRefusedAndAnOldLogIsOfNoAccount) {
   const std::string crashed = copy_as_crashed("crashed.db");
   const std::string old_log = read_file(crashed + ".memlith");
   fs::remove(crashed);
-  EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_CORRUPT);
-  for (const std::string part : {"the database is gone", "put it back, or remove the log too", "crashed.db.memlith"}) {
-    EXPECT_TRUE(sqlite_log.told(part)) << part << ": " << sqlite_log.last();
+  for (const int flags : {SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, SQLITE_OPEN_READWRITE, SQLITE_OPEN_READONLY}) {
+    sqlite_log.clear();
+    EXPECT_EQ(Db(crashed, "memlith", flags).open_code(), SQLITE_CORRUPT);
+    for (const std::string part :
+         {"the database is gone", "put it back, or remove the log too", "crashed.db.memlith"}) {
+      EXPECT_TRUE(sqlite_log.told(part)) << part << ": " << sqlite_log.last();
+    }
   }
   EXPECT_FALSE(fs::exists(crashed)) << "nothing was changed";
   // An ordinary database put in the place of one that crashed: the file counts.
