@@ -111,6 +111,18 @@ class Story {
     started_.push_back(started);
     acknowledged_.push_back(volume_.operations());
   }
+  void transaction(std::size_t index, const std::vector<std::string>& statements) {
+    begin(index, statements);
+    commit(index, "commit");
+  }
+  void undone_transaction(std::size_t index, const std::vector<std::string>& statements) {
+    begin(index, statements);
+    roll_back(index);
+  }
+  void begin(std::size_t index, const std::vector<std::string>& statements) {
+    run(index, "begin");
+    for (const std::string& sql : statements) run(index, sql);
+  }
   void roll_back(std::size_t index) {
     (void)connections_[index].run("rollback");
     pending_[index].clear();
@@ -399,23 +411,12 @@ void tell(Story& story, const std::string& mode, int page_bytes) {
   story.look(0, "pragma journal_mode = " + mode);
   story.commit(0, "create index tk on t(k)");
   story.commit(0, rows(1, 12, 90));
-  story.run(0, "begin");
-  story.run(0, "update t set k = k + 1 where id % 2 = 0");
-  story.run(0, "delete from t where id = 5");
-  story.commit(0, "commit");
+  story.transaction(0, {"update t set k = k + 1 where id % 2 = 0", "delete from t where id = 5"});
   if (mode != "off") {
-    story.run(0, "begin");
-    story.run(0, rows(100, 4, 50));
-    story.run(0, "savepoint a");
-    story.run(0, "update t set v = 'x'");
-    story.run(0, "rollback to a");
-    story.run(0, "insert into t values(200, 1, 'kept')");
-    story.run(0, "release a");
-    story.commit(0, "commit");
-    story.run(0, "begin");
-    story.run(0, rows(300, 40, 200));  // spills
-    story.run(0, "update t set v = v || 'y'");
-    story.roll_back(0);
+    story.transaction(0, {rows(100, 4, 50), "savepoint a", "update t set v = 'x'", "rollback to a",
+                          "insert into t values(200, 1, 'kept')", "release a"});
+    story.undone_transaction(0, {rows(300, 40, 200),  // spills
+                                 "update t set v = v || 'y'"});
   }
   story.look(1, "pragma cache_size = 6");
   story.commit(1, "update t set k = 99 where id = 1");
@@ -470,48 +471,30 @@ TEST_P(Crash, TakeOver) {
 void tell_of_two(Story& story, const std::string& mode) {
   story.look(
       0, "pragma main.page_size = 512; pragma two.page_size = 1024; pragma cache_size = 6; pragma two.cache_size = 6");
-  story.run(0, "begin");
-  story.run(0, "create table t(id integer primary key, k int, v text)");
-  story.run(0, "create table two.u(id integer primary key, v text)");
-  story.commit(0, "commit");
+  story.transaction(0, {"create table t(id integer primary key, k int, v text)",
+                        "create table two.u(id integer primary key, v text)"});
   story.look(0, "pragma main.journal_mode = " + mode + "; pragma two.journal_mode = " + mode);
-  story.run(0, "begin");
-  story.run(0, rows(1, 12, 90));
-  story.run(0, "insert into u select id, v from t");
-  story.commit(0, "commit");
+  story.transaction(0, {rows(1, 12, 90), "insert into u select id, v from t"});
   story.commit(0, "update t set k = 1 where id = 3");
   story.commit(0, "update u set v = 'one alone' where id = 4");
-  story.run(0, "begin");
-  story.run(0, "update t set v = 'never'");
-  story.run(0, "delete from u");
-  story.roll_back(0);
+  story.undone_transaction(0, {"update t set v = 'never'", "delete from u"});
   story.look(1, "pragma cache_size = 6");
-  story.run(1, "begin");
-  story.run(1, rows(100, 20, 150));  // spills
-  story.run(1, "insert into u select id, v || 'u' from t where id > 99");
-  story.run(1, "delete from t where id < 5");
-  story.commit(1, "commit");
+  story.transaction(1, {rows(100, 20, 150),  // spills
+                        "insert into u select id, v || 'u' from t where id > 99", "delete from t where id < 5"});
   story.commit(0, "update t set v = 'after' where id < 8");
   story.close(1);
   story.reopen(0);
-  story.run(0, "begin");
-  story.run(0, "delete from t where id > 110");
-  story.run(0, "delete from u where id < 110");
-  story.commit(0, "commit");
+  story.transaction(0, {"delete from t where id > 110", "delete from u where id < 110"});
   story.close(0);
 }
 
 // The last database has no room for its part: the parts before are undone, and what is committed then stays.
 void tell_of_a_part_that_fails(Story& story) {
   story.look(0, "pragma main.page_size = 512; pragma two.page_size = 65536");
-  story.run(0, "begin");
-  story.run(0, "create table t(id integer primary key, k int, v text)");
-  story.run(0, "create table two.u(v)");
-  story.commit(0, "commit");
+  story.transaction(0, {"create table t(id integer primary key, k int, v text)", "create table two.u(v)"});
   story.commit(0, rows(1, 5, 90));
-  story.run(0, "begin");
-  story.run(0, "update t set v = 'undone'");
-  story.run(0, "insert into u values(randomblob(1200000))");  // more than the log may grow to
+  story.begin(0, {"update t set v = 'undone'",
+                  "insert into u values(randomblob(1200000))"});  // more than the log may grow to
   EXPECT_EQ(story.connection(0).run("commit"), SQLITE_FULL);
   story.roll_back(0);
   story.commit(0, "update t set v = 'stays' where id > 2");
