@@ -32,6 +32,19 @@ int io_code(Detail detail) {
   }
 }
 
+// SQLite cuts what is longer than 3 * SQLITE_PRINT_BUF_SIZE, 210 bytes as a rule, and what to do stands at a sentence's end.
+void log(const Api& api, int code, std::string_view text) {
+  constexpr std::size_t kLineBytes = 180;
+  const char* format = "memlith: %.*s";
+  while (!text.empty()) {
+    const std::size_t blank = text.size() > kLineBytes ? text.rfind(' ', kLineBytes - 1) : std::string_view::npos;
+    const std::size_t count = blank != std::string_view::npos ? blank + 1 : std::min(text.size(), kLineBytes);
+    api.log(code, format, static_cast<int>(count), text.data());
+    text.remove_prefix(count);
+    format = "memlith, further: %.*s";
+  }
+}
+
 }  // namespace
 
 int code_of(core::Status status, bool opening) {
@@ -64,7 +77,7 @@ int report(const Api& api, core::Status status, bool opening) {
   std::memcpy(kept.text, text.data(), kept.used);
   kept.os_errno = status.os_errno;
   const int code = code_of(status, opening);
-  api.log(code, "memlith: %.*s", static_cast<int>(kept.used), kept.text);
+  log(api, code, {kept.text, kept.used});
   return code;
 }
 

@@ -1,7 +1,7 @@
 // Status to SQLite's codes. Part of the SQLite plugin.
 //
-// The sentence of a Status goes to sqlite3_log() and is kept per thread for xGetLastError and PRAGMA memlith_error, because
-// a VFS has no way to set sqlite3_errmsg().
+// The sentence of a Status goes to sqlite3_log(), in several lines if it is long, and is kept per thread for xGetLastError and
+// PRAGMA memlith_error, because a VFS has no way to set sqlite3_errmsg().
 #pragma once
 
 #include <string_view>

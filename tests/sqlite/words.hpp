@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ inline sqlite::Api linked_api() {
   return api;
 }
 
-// What sqlite3_log() was told, newest last; the last thousand.
+// What sqlite3_log() was told, newest last; the last thousand. The lines of one sentence are one line here.
 class SqliteLog {
  public:
   static SqliteLog& get() {
@@ -59,6 +60,11 @@ class SqliteLog {
   static void add(void* to, int, const char* text) {
     auto& log = *static_cast<SqliteLog*>(to);
     const std::lock_guard lock(log.mutex_);
+    constexpr std::string_view kFurther = "memlith, further: ";
+    if (std::string_view(text).starts_with(kFurther) && !log.lines_.empty()) {
+      log.lines_.back() += text + kFurther.size();
+      return;
+    }
     log.lines_.emplace_back(text);
     if (log.lines_.size() > 1000) log.lines_.pop_front();
   }
