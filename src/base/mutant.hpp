@@ -32,6 +32,7 @@
   X(superblock_not_flushed, log, "a superblock is not flushed")                                                   \
   X(superblock_copies_in_turn, log, "a new superblock is written to one of the two copies, in turn")              \
   X(superblock_copies_at_once, log, "the second superblock copy is written before the first is flushed")          \
+  X(start_over_unflushed_copy, log, "an opening writes over a superblock copy while the other may be unflushed")  \
   X(tail_too_far, log, "a trim moves the tail one block too far")                                                 \
   X(trim_not_written, log, "a trim frees slots without writing the new tail")                                     \
   X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                  \

@@ -265,6 +265,9 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   superblock_.incarnation = std::max(superblock_.incarnation, incarnation_seen_);
   incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
+  // ORDER copy-after-kill: the copy that was found newest may have been written by a program that was killed before it flushed it.
+  // Not until it is on the medium may the other one be written. [crash/killed]
+  if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const std::lock_guard lock(superblock_mutex_);
     MEMLITH_TRY(write_superblock(tail, client, nullptr));

@@ -301,6 +301,15 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
       if (write == nullptr) return false;
       if (random_.one_in(2)) draw_operations(choices);
+      if (random_.one_in(4)) {
+        // The power failed while the disk was at all of them. What tells whether a write is whole is often in its first sector.
+        for (const Operation& operation : operations_) {
+          if (operation.op != SimOp::write) continue;
+          const std::size_t sectors = operation.end - operation.begin;
+          choices[operation.begin + (random_.one_in(2) ? 0 : random_.below(sectors))] = {SimFate::garbage, 0};
+        }
+        return true;
+      }
       for (std::uint64_t sectors = 1 + random_.below(2); sectors > 0; --sectors) {
         choices[write->begin + random_.below(write->end - write->begin)] = {SimFate::garbage, 0};
       }
