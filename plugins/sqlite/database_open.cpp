@@ -247,7 +247,8 @@ Status Database::open_plain(const Head& head) {
   return kOk;
 }
 
-// A journal whose frame is in the log: SQLite finds out whether the transaction took in all databases.
+// A journal whose frame is in the log: SQLite finds out whether the transaction took in all databases. One whose frame was not
+// begun undoes nothing, but names the super-journal, which SQLite removes with the last journal that does.
 Status Database::find_left_journal() {
   MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
   // One that a program ended and was killed over must not come back behind the commits that follow.
@@ -260,14 +261,17 @@ Status Database::find_left_journal() {
                 "is gone, or put it back where it was. Nothing was changed",
                 path, path_, store_->log().log_id(), left->origin.log_id);
   }
-  const bool begun = left->origin.lsn < store_->log().head().value;
-  if (begun && left->origin.log_id != 0) {
-    if (left->content == nullptr) {
-      return fail(Errc::corrupt, Detail::open,
-                  "{}: the journal of a transaction over several databases was damaged (its content does not have its "
-                  "checksum); it tells whether that transaction took, so the database cannot be opened without it",
-                  path);
-    }
+  const std::uint64_t head = store_->log().head().value;
+  const bool begun = left->origin.log_id != 0 && left->origin.lsn < head;
+  if (begun && left->content == nullptr) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: the journal of a transaction over several databases was damaged (its content does not have its "
+                "checksum); it tells whether that transaction took, so the database cannot be opened without it",
+                path);
+  }
+  // Behind weak commits that were lost it has pages that the database does not, and is of no account.
+  const bool undoes_nothing = left->origin.lsn == head && !read_only_;
+  if (begun || (left->content != nullptr && undoes_nothing)) {
     left_journal_ = std::move(left->content);
     part_is_open_ = true;
     return kOk;
