@@ -111,7 +111,16 @@ class Story {
     pending_[index].clear();
     contents_.push_back(content_of(reference_));
     started_.push_back(started);
-    acknowledged_.push_back(volume_.operations());
+    acknowledged_.push_back(weak_ ? kNever : volume_.operations());
+  }
+  // From now on a commit that returned may be lost, but not without those behind it.
+  void commit_weakly(std::size_t index) {
+    look(index, "pragma memlith_durability = weak");
+    weak_ = true;
+  }
+  void persist(std::size_t index) {
+    look(index, "pragma memlith_persist");
+    for (std::size_t& each : acknowledged_) each = std::min(each, volume_.operations());
   }
   void transaction(std::size_t index, const std::vector<std::string>& statements) {
     begin(index, statements);
@@ -190,11 +199,13 @@ class Story {
   }
   [[nodiscard]] std::uint64_t plain_refused() const { return plain_refused_; }
   [[nodiscard]] std::uint64_t plain_taken() const { return plain_taken_; }
+  [[nodiscard]] std::size_t lost_max() const { return lost_max_; }  // commits that had been started, in one state
   [[nodiscard]] std::uint64_t super_journals() const { return super_journals_; }  // that recovery had to remove
 
  private:
   using Content = std::vector<std::string>;  // of each database
 
+  static constexpr std::size_t kNever = ~std::size_t{0};
   static unsigned long long number(std::uint64_t value) { return value; }
 
   // The connection that did not open, if one of the databases did not.
@@ -283,6 +294,9 @@ class Story {
     if (!is_one_of(found, first, last)) {
       return violation(where, fmt::format("expected commit {} to {}; recovered: {}", first, last, found));
     }
+    std::size_t commit = last;
+    while (joined(contents_[commit]) != found) --commit;
+    lost_max_ = std::max(lost_max_, last - commit);
     // They were closed cleanly: now the files are ordinary ones, and nothing of a transaction is left.
     const SimImage closed = volume.image();
     Content plain;
@@ -414,6 +428,7 @@ class Story {
   std::vector<Content> contents_;  // [0] before any commit
   std::vector<std::size_t> started_;
   std::vector<std::size_t> acknowledged_;
+  bool weak_ = false;
   std::unordered_map<std::uint64_t, std::string> seen_;
   bool quiet_ = false;
   std::uint64_t violations_ = 0;
@@ -424,6 +439,7 @@ class Story {
   std::uint64_t plain_refused_ = 0;
   std::uint64_t plain_taken_ = 0;
   std::uint64_t super_journals_ = 0;
+  std::size_t lost_max_ = 0;
 };
 
 std::string rows(int first, int count, int bytes) {
@@ -496,6 +512,30 @@ TEST_P(Crash, TakeOver) {
   ASSERT_FALSE(HasFatalFailure());
   EXPECT_EQ(story.explore({}, seed_), 0u);
 }
+
+class CrashWeak : public Crash {};
+
+// A crash leaves a prefix of weak commits, and those before PRAGMA memlith_persist in any case.
+TEST_P(CrashWeak, CommitsAreAPrefix) {
+  Story story;
+  story.look(0, "pragma page_size = 512; pragma cache_size = 6");
+  story.commit(0, "create table t(id integer primary key, k int, v text)");
+  story.look(0, "pragma journal_mode = " + GetParam());
+  story.commit_weakly(0);
+  for (int i = 0; i < 5; ++i) story.commit(0, rows(10 * i, 4, 90));
+  story.persist(0);
+  story.transaction(0, {"update t set k = k + 1", "delete from t where id % 3 = 0"});
+  for (int i = 5; i < 9; ++i) story.commit(0, rows(10 * i, 4, 200));
+  story.persist(0);
+  story.commit(0, "update t set v = 'last'");
+  ASSERT_FALSE(HasFatalFailure());
+  EXPECT_EQ(story.explore({}, seed_), 0u);
+  EXPECT_GT(story.lost_max(), 2u);
+}
+
+// The others commit as "delete" does.
+INSTANTIATE_TEST_SUITE_P(All, CrashWeak, ::testing::Values("delete", "wal"),
+                         [](const auto& each) { return each.param; });
 
 // Transactions over two databases: committed, rolled back, spilled, of one of them only, and with a second connection.
 void tell_of_two(Story& story, const std::string& mode) {
