@@ -67,8 +67,9 @@ struct Main {
   Database& database;
   Holder holder;
   sqlite3_int64 mmap_limit = 0;
-  int fetched = 0;        // pages that SQLite holds pointers to; the limit stays until they are given back
-  bool in_batch = false;  // between BEGIN_ATOMIC_WRITE and its end
+  int fetched = 0;             // pages that SQLite holds pointers to; the limit stays until they are given back
+  bool in_batch = false;       // between BEGIN_ATOMIC_WRITE and its end
+  bool without_locks = false;  // nolock=1: SQLite takes none
 
   int report(Status status) const { return sqlite::report(vfs.api(), status); }
 };
@@ -90,9 +91,20 @@ int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset)
   return read_result(target, main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 
+// SQLite stores under a lock. Who stores without one is a VFS in between that spreads a database over several files (multiplex), and passes
+// locks and commits on for the first of them alone: what it stores to the others would be gone when they are closed.
+Status check_locked(const Main& state) {
+  if (state.holder.level != SQLITE_LOCK_NONE || state.without_locks) return core::kOk;
+  return core::
+      fail(core::Errc::unsupported, core::Detail::write,
+           "{}: stored to without a lock; a VFS that splits a database into several files cannot be used with memlith",
+           state.path);
+}
+
 int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status status = check_locked(state); !status.ok()) return state.report(status);
     const auto count = static_cast<std::uint64_t>(bytes);
     return state.report(state.database.write(static_cast<std::uint64_t>(offset), source, count));
   });
@@ -101,6 +113,7 @@ int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 
 int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status status = check_locked(state); !status.ok()) return state.report(status);
     return state.report(state.database.truncate(static_cast<std::uint64_t>(bytes)));
   });
 }
@@ -487,7 +500,9 @@ const int kFileBytes = sizeof(File<Main>);
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   std::shared_ptr<Vfs::Shared> shared;
   const bool write = (flags & SQLITE_OPEN_READWRITE) != 0;
-  const Status status = vfs.open(name, name, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
+  // Without this flag nothing says that there are parameters behind the name, which a VFS in between may have made up.
+  const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
+  const Status status = vfs.open(name, parameters, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
   if (!status.ok()) return report(vfs.api(), status, true);
   Database& database = *shared->database;
   if (out_flags != nullptr) {
@@ -496,8 +511,10 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
       *out_flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) | SQLITE_OPEN_READONLY;
     }
   }
+  const char* const nolock = vfs.api().uri_parameter(parameters, "nolock");
+  const bool without_locks = nolock != nullptr && *nolock != 0 && std::string_view(nolock) != "0";
   set_state(file, kMainMethods,
-            std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, 0, false}));
+            std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, 0, false, without_locks}));
   return SQLITE_OK;
 }
 

@@ -301,6 +301,29 @@ TEST_F(Files, AFileThatIsNoDatabaseIsLeftAlone) {
   EXPECT_EQ(Db(folder_ / "new.db", "memlith", SQLITE_OPEN_READWRITE).open_code(), SQLITE_CANTOPEN);
 }
 
+// A VFS on top that splits a database passes locks and commits on for its first file only. What it stored to the others was lost.
+TEST_F(Files, StoringWithoutALockIsRefused) {
+  sqlite3_vfs* const vfs = sqlite3_vfs_find("memlith");
+  std::vector<std::max_align_t> memory(static_cast<std::size_t>(vfs->szOsFile) / sizeof(std::max_align_t) + 1);
+  auto* const file = reinterpret_cast<sqlite3_file*>(memory.data());
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB;
+  ASSERT_EQ(vfs->xOpen(vfs, path_.c_str(), file, flags, nullptr), SQLITE_OK);
+  EXPECT_EQ(file->pMethods->xWrite(file, "page", 4, 0), SQLITE_IOERR);
+  EXPECT_TRUE(sqlite_log.told("stored to without a lock")) << sqlite_log.all();
+  EXPECT_EQ(file->pMethods->xTruncate(file, 0), SQLITE_IOERR);
+  EXPECT_EQ(file->pMethods->xLock(file, SQLITE_LOCK_SHARED), SQLITE_OK);
+  EXPECT_EQ(file->pMethods->xWrite(file, "page", 4, 0), SQLITE_OK);
+  EXPECT_EQ(file->pMethods->xUnlock(file, SQLITE_LOCK_NONE), SQLITE_OK);
+  EXPECT_EQ(file->pMethods->xClose(file), SQLITE_OK);
+  EXPECT_EQ(fs::file_size(path_), 0u);
+
+  // Who tells SQLite to do without locks may.
+  Db db = open("nolock=1");
+  ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
+  EXPECT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(plain().all("select * from t"), "1");
+}
+
 TEST_F(Files, TheLogIsAsSecretAsTheDatabase) {
   make_plain();
   fs::permissions(path_, fs::perms::owner_read | fs::perms::owner_write);
