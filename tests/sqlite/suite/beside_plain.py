@@ -1,0 +1,144 @@
+"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with plain SQLite.
+
+An outcome of a test is a list of two texts: `ok`, `skipped`, `failed`, or how its process ended before telling (see `ending`), and why.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SYSTEM_PYTHON = "/usr/bin/python3"  # its sqlite3 is Debian's SQLite, with which the plugin is tested
+SOURCES = """Types: deb-src
+URIs: http://deb.debian.org/debian
+Suites: bookworm
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+"""
+NAMED = ("crashed", "hung")  # excused only by an expression that says so
+
+
+def call(arguments, **more):
+    """What the program prints; if it fails, this one ends."""
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False, **more)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, arguments))} failed:\n{(result.stdout + result.stderr)[-3000:]}")
+    return result.stdout
+
+
+def get_debian_source(work, package, *options):
+    """Debian's source of a package, to the folder `work`, whatever the machine's own lists of sources say."""
+    (work / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    (work / "source.sources").write_text(SOURCES, encoding="utf-8")
+    places = ["-o", f"Dir::Etc::sourcelist={work}/source.sources", "-o", "Dir::Etc::sourceparts=/dev/null",
+              "-o", f"Dir::State::lists={work}/lists", "-o", "APT::Sandbox::User=root"]
+    call(["apt-get", *places, "update"], cwd=work)
+    call(["apt-get", *places, *options, "source", package], cwd=work)
+
+
+def environment_of(plugin, **more):
+    """The environment of a Python program that is to run on memlith, or with plugin None, on plain SQLite, whatever the caller's is."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLITH_", "LD_", "PYTHON"))}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", **more}
+    if plugin:
+        environment |= {"LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}
+    return environment
+
+
+def run_for(seconds, command, **more):
+    """The exit code, `timeout` if there is none after so long, and what the program printed."""
+    try:
+        done = subprocess.run(command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=seconds, check=False, **more)
+        return done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        return "timeout", late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
+
+
+def ending(code):
+    """How a program ended that should have told more: `hung`, `crashed` (by a signal), or just `ended`."""
+    if code == "timeout":
+        return "hung"
+    return "crashed" if code < 0 or code >= 128 else "ended"
+
+
+def arguments(description):
+    """The arguments of such a run, its folder `work` there."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--plugin", required=True)
+    options.add_argument("--work", required=True, type=pathlib.Path, help="where sources, programs and logs go")
+    options.add_argument("--minutes", type=float, default=0, help="accepted like by every soak program; the tests run once")
+    options.add_argument("--only", default="", help="a regular expression for the names of tests, or of files of them")
+    options.add_argument("--jobs", type=int, default=os.cpu_count())
+    options.add_argument("--judge", action="store_true", help="run nothing; hold the outcomes of the last run against the reasons again")
+    given = options.parse_args()
+    given.work = given.work.resolve()
+    given.work.mkdir(parents=True, exist_ok=True)
+    given.plugin = str(pathlib.Path(given.plugin).resolve())
+    return given
+
+
+def compare(given, groups, run, reasons_file):
+    """Runs the groups, `run(kind, group)` giving the outcomes by name of each, both on plain SQLite and on memlith, and reports.
+
+    The exit code of the program: 0 if nothing passes on plain SQLite and not on memlith, but for what the file of reasons says.
+    """
+    began, outcomes = time.monotonic(), {"plain": {}, "memlith": {}}
+    kept = given.work / "outcomes.json"
+    if given.judge:
+        outcomes = json.loads(kept.read_text(encoding="utf-8"))
+    else:
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+            for each in pool.map(lambda group: {kind: run(kind, group) for kind in outcomes}, groups):
+                for kind, told in each.items():
+                    outcomes[kind] |= told
+        kept.write_text(json.dumps(outcomes), encoding="utf-8")
+    status = report(outcomes["plain"], outcomes["memlith"], reasons_file, whole=not given.only)
+    print(f"{time.monotonic() - began:.0f} s; logs in {given.work / 'logs-memlith'} and {given.work / 'logs-plain'}")
+    return status
+
+
+def read_reasons(file):
+    """[(regular expression, reason)]: a line that begins with a blank is an expression, and the reason is the last line that does not."""
+    found, reason = [], ""
+    for line in (HERE / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith(" "):
+            found.append((line.strip(), reason))
+        elif not line.startswith("#"):
+            reason = line
+    return found
+
+
+def report(plain, ours, reasons_file, whole):
+    for kind, outcomes in (("plain SQLite", plain), ("memlith", ours)):
+        counts = collections.Counter(outcome for outcome, _ in outcomes.values())
+        print(f"{kind}: {len(outcomes)} tests, " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    # A test that is skipped only here, or was not reached, was not passed here; one that is there only here has to pass.
+    told = {name: ours.get(name, ["not reached", ""]) for name, (outcome, _) in plain.items() if outcome == "ok"}
+    told |= {name: each for name, each in ours.items() if name not in plain and each[0] != "skipped"}
+    differing = {name: each for name, each in told.items() if each[0] != "ok"}
+    reasons, used, unknown = read_reasons(reasons_file), set(), 0
+    by_reason = collections.Counter()
+    for name, (outcome, why) in differing.items():
+        said = [f"{name}: {outcome}"] if outcome in NAMED else [name, f"{name}: {why.splitlines()[0] if why else ''}"]
+        pattern, reason = next((each for each in reasons if any(re.fullmatch(each[0], text) for text in said) and
+                                (outcome not in NAMED or each[0].endswith(": " + outcome))), (None, None))
+        if pattern is None:
+            unknown += 1
+            print(f"NEW {name}: {outcome}; {why.strip()[-300:]}")
+        else:
+            used.add(pattern)
+            by_reason[reason] += 1
+    for reason, count in by_reason.most_common():
+        print(f"known {count}: {reason}")
+    for pattern, _ in reasons:
+        if whole and pattern not in used:
+            print(f"{reasons_file} names {pattern}, which does not differ")
+    print(f"{len(differing)} pass on plain SQLite and not on memlith, {len(differing) - unknown} of them as {reasons_file} says")
+    return 1 if unknown or not any(outcome == "ok" for outcome, _ in ours.values()) else 0
