@@ -80,6 +80,8 @@ class Database {
 
   // Writes everything home and gives the file back to plain SQLite. Unusable afterwards, whatever the result.
   core::Status close();
+  // Whether the file was removed, and not just renamed; after a close() that failed, too.
+  [[nodiscard]] bool removed() const { return host_lock_ != nullptr && host_lock_->removed(); }
 
   [[nodiscard]] bool read_only() const { return read_only_; }
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -173,6 +173,7 @@ std::shared_ptr<Vfs::Shared> Vfs::find_owner(const std::string& name, const char
 }
 
 Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
+  const std::lock_guard naming(names_mutex_);
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
     // Whoever has a file of this name open has one that was removed.
@@ -253,13 +254,21 @@ Status Vfs::close(const std::string& path, const std::shared_ptr<Shared>& shared
     if (last && shared->database != nullptr) {
       memory_.remove(shared->database->path() + "-journal");
       status = shared->database->close();
+      if (!status.ok() && shared->database->removed()) status = give_name_free(shared->database->path());
       shared->database = nullptr;
     }
+    const std::string text(core::last_error_text());
+    detach(path, shared);  // in here, or of two that close at once neither would be the last
+    core::set_error_text(text);
   }
-  const std::string text(core::last_error_text());
-  detach(path, shared);
-  core::set_error_text(text);
   return status;
+}
+
+// A database that was removed while it was open leaves a log that nobody needs, and that would keep the next one of its name out.
+Status Vfs::give_name_free(const std::string& path) {
+  const std::lock_guard naming(names_mutex_);
+  MEMLITH_TRY_ASSIGN(const std::string identity, world_.identity_of(path));
+  return identity.empty() ? Database::orphan(world_, path) : kOk;
 }
 
 }  // namespace memlith::sqlite

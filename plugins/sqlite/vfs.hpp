@@ -49,6 +49,7 @@ class Vfs {
   Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults);
   core::Status attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
+  core::Status give_name_free(const std::string& path);
 
   Api api_;
   World& world_;
@@ -56,6 +57,7 @@ class Vfs {
   Options defaults_;
   sqlite3_vfs vfs_{};
   MemoryFolder memory_;
+  std::mutex names_mutex_;  // held while a file is made, or a log removed, because there is no file of that name
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Shared>> by_identity_;
   struct OpenPath {

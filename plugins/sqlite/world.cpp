@@ -44,6 +44,10 @@ class RealLock final : public HostLock {
     return status;
   }
   Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
+  [[nodiscard]] bool removed() const override {
+    struct stat its{};
+    return ::fstat(fd_, &its) == 0 && its.st_nlink == 0;
+  }
 
  private:
   Status set(int type, off_t begin, off_t bytes) {

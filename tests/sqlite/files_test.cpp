@@ -346,6 +346,28 @@ TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhileTheOldOneIsOpen) {
   EXPECT_EQ(plain().all("select * from u"), "2");
 }
 
+TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhenTheOldOneIsClosed) {
+  Db old = open();
+  ASSERT_RUNS(old, "create table t(a); insert into t values(1);");
+  fs::remove(path_);
+  EXPECT_EQ(old.close(), SQLITE_OK);
+  EXPECT_FALSE(fs::exists(path_ + ".memlith"));
+  Db fresh = open();
+  ASSERT_OPEN(fresh);
+  ASSERT_RUNS(fresh, "create table u(b); insert into u values(2);");
+  EXPECT_EQ(fresh.close(), SQLITE_OK);
+  EXPECT_EQ(plain().all("select * from u"), "2");
+
+  // Renamed is not removed: the log goes with the file.
+  Db moved = open();
+  ASSERT_RUNS(moved, "insert into u values(3);");
+  fs::rename(path_, path_ + ".new");
+  (void)moved.close();
+  ASSERT_TRUE(fs::exists(path_ + ".memlith"));
+  fs::rename(path_ + ".memlith", path_ + ".new.memlith");
+  EXPECT_EQ(Db(path_ + ".new", "memlith").all("select b from u order by b"), "2\n3");
+}
+
 TEST_F(Files, AHugeTransactionDoesNotLeaveAHugeLog) {
   {
     Db db = open("log_mib=1");
