@@ -226,8 +226,9 @@ Status Database::commit_part(const MemoryFile& journal) {
   // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
   part_is_open_ = true;
   const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
-  MEMLITH_TRY(write_disk_journal(*volume_, file_name_, origin, journal));
-  MEMLITH_TRY(world_.match_permissions(path_, volume_->path_of(disk_journal_name(file_name_))));
+  MEMLITH_TRY_ASSIGN(const auto device, make_disk_journal(*volume_, file_name_));
+  MEMLITH_TRY(world_.match_permissions(path_, device->path()));  // before there are old pages in it for others to read
+  MEMLITH_TRY(write_disk_journal(*volume_, *device, origin, journal));
   MEMLITH_TRY(commit());
   // The super-journal is removed when all parts have returned, so all parts are durable then.
   return persist();

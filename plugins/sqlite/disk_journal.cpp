@@ -12,6 +12,7 @@ namespace memlith::sqlite {
 
 using core::Caching;
 using core::Detail;
+using core::Device;
 using core::Errc;
 using core::fail;
 using core::kOk;
@@ -35,11 +36,13 @@ std::uint64_t checksum_of(const DiskJournalHeader& header) {
 
 std::string disk_journal_name(const std::string& database) { return database + ".memlith-journal"; }
 
-Status write_disk_journal(Volume& volume, const std::string& database, JournalOrigin origin,
-                          const MemoryFile& content) {
+Result<std::unique_ptr<Device>> make_disk_journal(Volume& volume, const std::string& database) {
   const std::string name = disk_journal_name(database);
   MEMLITH_TRY(volume.remove(name));
-  MEMLITH_TRY_ASSIGN(const auto device, volume.open(name, OpenMode::create, Caching::buffered));
+  return volume.open(name, OpenMode::create, Caching::buffered);
+}
+
+Status write_disk_journal(Volume& volume, Device& device, JournalOrigin origin, const MemoryFile& content) {
   DiskJournalHeader header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.log_id = origin.log_id;
@@ -51,18 +54,18 @@ Status write_disk_journal(Volume& volume, const std::string& database, JournalOr
   for (std::uint64_t done = 0; done < header.content_bytes; done += step.size()) {
     step.resize(std::min(header.content_bytes - done, kStepBytes));
     if (content.read(done, step.data(), step.size()) != step.size()) {
-      return fail(Errc::io, Detail::read, "{}: the journal in memory ends too early", volume.path_of(name));
+      return fail(Errc::io, Detail::read, "{}: the journal in memory ends too early", device.path());
     }
     sum.update(step);
-    MEMLITH_TRY(device->write(kHeaderBytes + done, step));
+    MEMLITH_TRY(device.write(kHeaderBytes + done, step));
   }
   header.content_checksum = sum.digest();
   header.header_checksum = checksum_of(header);
   std::byte sector[kHeaderBytes] = {};
   std::memcpy(sector, &header, sizeof header);
-  MEMLITH_TRY(device->write(0, sector));
+  MEMLITH_TRY(device.write(0, sector));
   if (MEMLITH_SABOTAGED(skip_journal_flush)) return kOk;
-  MEMLITH_TRY(device->flush());
+  MEMLITH_TRY(device.flush());
   return volume.sync_folder("");
 }
 

@@ -46,8 +46,10 @@ struct LeftJournal {
 
 // `database` is the name of the database file in the volume.
 std::string disk_journal_name(const std::string& database);
+// Empty; what was there before is gone.
+core::Result<std::unique_ptr<core::Device>> make_disk_journal(core::Volume& volume, const std::string& database);
 // Content and name are durable on ok.
-core::Status write_disk_journal(core::Volume& volume, const std::string& database, JournalOrigin origin,
+core::Status write_disk_journal(core::Volume& volume, core::Device& device, JournalOrigin origin,
                                 const MemoryFile& content);
 // Nothing if there is none. corrupt: what is there was damaged.
 core::Result<std::optional<LeftJournal>> read_disk_journal(core::Volume& volume, const std::string& database);

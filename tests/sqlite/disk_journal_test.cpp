@@ -26,7 +26,9 @@ class DiskJournal : public ::testing::Test {
     const std::string content(bytes, 'j');
     MemoryFile journal;
     journal.write(0, content.data(), content.size());
-    ASSERT_OK(write_disk_journal(*volume_, "app.db", origin, journal));
+    auto device = make_disk_journal(*volume_, "app.db");
+    ASSERT_OK(device);
+    ASSERT_OK(write_disk_journal(*volume_, **device, origin, journal));
   }
   // The byte there is another one afterwards.
   void damage(std::uint64_t offset) {
