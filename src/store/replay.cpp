@@ -144,18 +144,18 @@ Status Store::write_object_home(ObjectId object) {
   std::size_t count = 0;
   std::uint64_t begin = 0;
   std::uint64_t bytes_held = 0;
-  std::uint64_t bytes_unflushed = 0;
   const auto write_out = [&]() -> Status {
     if (count == 0) return kOk;
     counters_.home_bytes.fetch_add(bytes_held, std::memory_order_relaxed);
     MEMLITH_TRY(device->write_pieces(begin, {pieces, count}));
-    bytes_unflushed += bytes_held;
+    home_bytes_unflushed_ += bytes_held;
     count = 0;
     bytes_held = 0;
     // A commit's flush waits for all that the device holds. What a checkpoint puts there is kept short.
-    if (!log_->started() || bytes_unflushed < options_.home_flush_bytes) return kOk;
-    bytes_unflushed = 0;
-    return device->flush();
+    if (!log_->started() || home_bytes_unflushed_ < options_.home_flush_bytes) return kOk;
+    MEMLITH_TRY(flush_homes());
+    written_homes_.push_back(object);  // there may be more of it
+    return kOk;
   };
   MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset + bytes.size() > size) {
@@ -186,6 +186,7 @@ Status Store::flush_homes() {
     MEMLITH_TRY(device->flush());
   }
   written_homes_.clear();
+  home_bytes_unflushed_ = 0;
   return kOk;
 }
 

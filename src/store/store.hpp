@@ -50,7 +50,7 @@ struct StoreOptions {
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
-  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes home after so much of it
+  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes homes after so much of them
   bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
   std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, the flusher looks for work before it sleeps
   FlushWindow flush_window;
@@ -231,8 +231,9 @@ class Store {
   Overlay overlay_;                  // under checkpoint_mutex_; constant in a read-only store
   ObjectRecord home_file_record_{};  // one_file: as of the tail, under checkpoint_mutex_
   std::map<ObjectId, std::uint64_t>
-      unreachable_;                      // objects that frames named but that have no home: must be removed ones
-  std::vector<ObjectId> written_homes_;  // to be flushed
+      unreachable_;                         // objects that frames named but that have no home: must be removed ones
+  std::vector<ObjectId> written_homes_;     // to be flushed
+  std::uint64_t home_bytes_unflushed_ = 0;  // of them, under checkpoint_mutex_
 
   Mutex wake_mutex_;
   ConditionVariable wake_;
