@@ -214,8 +214,9 @@ enum {
   MEMLITH_TRACKER_AUTO = 0, /* scan where the region has up to 128 MiB when it is opened, else fault; info says which
                                    and why */
   MEMLITH_TRACKER_SCAN = 1, /* ask the kernel which pages were written: userfaultfd WP_ASYNC + PAGEMAP_SCAN
-                                   (Linux 6.7), else as FAULT. Whole pages; does not tell threads apart. Sees every
-                                   store, system calls that write into the region too */
+                                   (Linux 6.7), else as FAULT. Pages; bytes, of those captured lately, by comparing;
+                                   does not tell threads apart. Sees every store, system calls that write into the
+                                   region too */
   MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
   MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV and SIGBUS, keep each page as it was: bytes, by comparing;
                                    by thread (of two that store to one page, the first). A system call that writes into a

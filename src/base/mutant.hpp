@@ -75,6 +75,8 @@
   X(region_size_not_persisted, region, "a persist leaves the region's new size out")                              \
   X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")         \
   X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                       \
+  X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")             \
+  X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")      \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")
 // clang-format on
 

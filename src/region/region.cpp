@@ -100,6 +100,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
                                                         [home = region.get()](std::uint64_t begin, std::uint64_t end) {
                                                           return home->map_pages(begin, end, false, PROT_READ);
                                                         }}));
+    if (region->tracker_->kind() == TrackerKind::scan) {
+      MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
+    }
     // What a tracker chosen by size does must not depend on the size.
     region->usual_is_thread_ = region->tracker_->knows_threads() && region->tracker_->kind() == options.tracker;
   }
@@ -228,12 +231,29 @@ Status Region::collect(ThreadNumber thread) {
   return kOk;
 }
 
-void Region::append_extents(std::vector<Extent>& extents) const {
-  for (const Range& range : stored_) {
-    for (std::uint64_t done = 0; done < range.bytes; done += kExtentBytesMax) {
-      extents.push_back({object_, range.offset + done, std::min(range.bytes - done, kExtentBytesMax)});
+void Region::append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
+  pieces_.clear();
+  if (twins_ != nullptr) {
+    twins_->reduce(base_, stored_, pieces_);
+  } else {
+    for (const Range& range : stored_) pieces_.push_back({range, base_ + range.offset});
+  }
+  for (const Piece& piece : pieces_) {
+    for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
+      extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
+      sources.push_back(piece.source + done);
     }
   }
+}
+
+void Region::accept() {
+  tracker_->accept();
+  if (twins_ != nullptr) twins_->accept();
+}
+
+void Region::give_back() {
+  tracker_->give_back();
+  if (twins_ != nullptr) twins_->give_back();
 }
 
 namespace {
@@ -287,7 +307,10 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
       for (Region* region : regions) region->capture_mutex_.lock();
     }
     ~Capture() {
-      while (taken > 0 && !MEMLITH_MUTANT(stored_dropped_when_full)) regions[--taken]->tracker_->give_back();
+      while (taken > 0) {
+        Region* const region = regions[--taken];
+        MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept() : region->give_back();
+      }
       for (Region* region : regions) region->capture_mutex_.unlock();
     }
   };
@@ -295,15 +318,11 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
   {
     Capture capture(regions);
     for (Region* region : regions) {
-      const std::size_t first = work.extents.size();
       if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
       MEMLITH_TRY(region->collect(thread));
       ++capture.taken;
-      region->append_extents(work.extents);
-      for (std::size_t i = first; i < work.extents.size(); ++i) {
-        work.sources.push_back(region->base_ + work.extents[i].offset);
-      }
+      region->append_extents(work.extents, work.sources);
       const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
       if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
@@ -321,7 +340,7 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
     } else if (store.log().poisoned()) {
       return store.begin_commit({}, {}).status();  // an empty persist of a poisoned store says so too
     }
-    while (capture.taken > 0) regions[--capture.taken]->tracker_->accept();
+    while (capture.taken > 0) regions[--capture.taken]->accept();
   }
   return end;
 }
@@ -381,6 +400,7 @@ Status Region::release_clean() {
   const std::lock_guard lock(capture_mutex_);
   MEMLITH_TRY(store_.sync(last_lsn_));
   if (store_.home_lsn() < last_lsn_) MEMLITH_TRY(store_.checkpoint());
+  if (twins_ != nullptr) twins_->clear();
   return tracker_->release_clean();
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/sync.hpp"
 #include "region/tracker.hpp"
+#include "region/twins.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -90,7 +91,9 @@ class Region {
   Status roll_back(ThreadNumber thread);
   Status restore_from_home();
   void cut_to_size();
-  void append_extents(std::vector<Extent>& extents) const;
+  void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources);
+  void accept();
+  void give_back();
   [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
   Result<Range> range_of(const void* address, std::uint64_t bytes) const;
 
@@ -103,11 +106,12 @@ class Region {
   std::uint64_t reserve_bytes_;
   bool reserved_ = false;  // the address space is ours
   std::unique_ptr<Tracker> tracker_;
-
+  std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
   bool usual_is_thread_ = false;
 
   Mutex capture_mutex_;
   std::vector<Range> stored_;  // collected by the capture under way
+  std::vector<Piece> pieces_;  // and what is to be logged of it
   bool size_changed_ = false;  // since the last commit
   Lsn last_lsn_;               // of the last commit that carried bytes of this region
 };

@@ -65,7 +65,8 @@ std::string describe_tracker(TrackerKind kind) {
                          kScanBytesMax / kMiB);
     case TrackerKind::scan: break;
   }
-  if (probe_scan().ok()) return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; whole pages, all threads";
+  if (probe_scan().ok())
+    return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; pages, and bytes of those captured before; all threads";
   return "scan: by faults, because " + std::string(last_error_text());
 }
 

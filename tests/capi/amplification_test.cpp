@@ -54,14 +54,22 @@ class Amplification : public ::testing::TestWithParam<std::uint32_t> {
   memlith_region* region_ = nullptr;
   unsigned char* base_ = nullptr;
 };
-INSTANTIATE_TEST_SUITE_P(By, Amplification, ::testing::Values(MEMLITH_TRACKER_EXPLICIT, MEMLITH_TRACKER_FAULT),
-                         [](const auto& given) { return given.param == MEMLITH_TRACKER_FAULT ? "Fault" : "Explicit"; });
+INSTANTIATE_TEST_SUITE_P(By, Amplification,
+                         ::testing::Values(MEMLITH_TRACKER_EXPLICIT, MEMLITH_TRACKER_FAULT, MEMLITH_TRACKER_SCAN),
+                         [](const auto& given) {
+                           if (given.param == MEMLITH_TRACKER_SCAN) return "Scan";
+                           return given.param == MEMLITH_TRACKER_FAULT ? "Fault" : "Explicit";
+                         });
 
 // 16 changes of 200 bytes, scattered over pages and places in them: at most 1.5 times their bytes go into the log, counted in the
-// whole sectors that a frame takes.
+// whole sectors that a frame takes. Scan knows the bytes of pages that were captured before.
 TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   constexpr std::uint64_t kChangeBytes = 200;
   constexpr std::uint64_t kRounds = 100;
+  for (std::uint64_t first = 0; first < kRegionPages / kPages; ++first) {
+    for (std::uint64_t i = 0; i < kPages; ++i) change((first + i * (kRegionPages / kPages)) * kPageBytes, 1);
+    persist();
+  }
   const memlith_stats before = stats();
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     for (std::uint64_t i = 0; i < kPages; ++i) {

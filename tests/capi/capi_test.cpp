@@ -51,7 +51,7 @@ TEST(CInterface, Progress) {
     if (memlith_store_open((folder / "store").c_str(), &options, &store) != 0) ::_exit(1);
     if (memlith_region_open(store, "a", &wanted, &region) != 0) ::_exit(2);
     for (int i = 1; i <= 10; ++i) {
-      *static_cast<int*>(memlith_region_address(region)) = i;
+      static_cast<int*>(memlith_region_address(region))[i * 1024] = i;  // a page each
       if (memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL) != 0) ::_exit(3);
     }
     ::_exit(0);  // no close

@@ -5,7 +5,7 @@
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:memlith::core::FrameWriter::put\n"
-         "race:compare_page\n"
+         "race:add_difference\n"
          "race:copy_twin\n"
          "race:sqlite3PagerReadFileheader\n";
 }

@@ -89,6 +89,7 @@ class Run {
   void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
   void unmap(const std::string& name);
   void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+  void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
   void grow(const std::string& name, std::uint64_t size);
   void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
   void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::usual);
@@ -114,6 +115,7 @@ class Run {
   void now_poisoned();
   [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
   [[nodiscard]] std::uint64_t fill_of(std::size_t part) const;
+  void store_bytes(const std::string& name, std::uint64_t offset, const std::vector<std::byte>& content);
   [[nodiscard]] std::optional<core::ObjectInfo> find(const std::string& name) const;
   [[nodiscard]] std::vector<Write> possible(const std::vector<Write>& writes, std::uint64_t grow) const;
   core::Result<core::Lsn> append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t grow);

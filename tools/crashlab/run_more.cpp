@@ -190,10 +190,18 @@ void Run::map(const std::string& name, std::uint64_t size, TrackerKind tracker) 
 void Run::unmap(const std::string& name) { regions_.erase(name); }
 
 void Run::store(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  store_bytes(name, offset, bytes_of(fill_of(part_++), {name, offset, bytes}));
+}
+
+void Run::clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  store_bytes(name, offset, std::vector<std::byte>(bytes));
+}
+
+void Run::store_bytes(const std::string& name, std::uint64_t offset, const std::vector<std::byte>& content) {
   const auto found = regions_.find(name);
+  const std::uint64_t bytes = content.size();
   if (found == regions_.end() || offset + bytes > found->second.region->size()) return;
   Memory& memory = found->second;
-  const std::vector<std::byte> content = bytes_of(fill_of(part_++), {name, offset, bytes});
   std::memcpy(memory.region->address() + offset, content.data(), bytes);
   std::memcpy(memory.expected.data() + offset, content.data(), bytes);
   if (!memory.region->touch(memory.region->address() + offset, bytes).ok()) broken("touch failed");

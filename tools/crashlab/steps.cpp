@@ -47,6 +47,11 @@ Step store(std::string name, std::uint64_t offset, std::uint64_t bytes) {
   return {fmt::format("store to {}[{}..{})", name, offset, offset + bytes),
           [=](Run& run) { run.store(name, offset, bytes); }};
 }
+
+Step clear(std::string name, std::uint64_t offset, std::uint64_t bytes) {
+  return {fmt::format("clear {}[{}..{})", name, offset, offset + bytes),
+          [=](Run& run) { run.clear(name, offset, bytes); }};
+}
 Step grow(std::string name, std::uint64_t size) {
   return {fmt::format("grow region {} to {}", name, size), [=](Run& run) { run.grow(name, size); }};
 }
@@ -139,11 +144,13 @@ std::vector<Step> random_file_history(Random& random) {
   return steps;
 }
 
-std::vector<Step> random_region_history(Random& random) {
+namespace {
+
+std::vector<Step> region_history(Random& random, TrackerKind tracker) {
   std::vector<Step> steps{open()};
   std::map<std::string, std::uint64_t> sizes{{"a", 8192}, {"b", 4096}};
   const auto map_all = [&] {
-    for (const auto& [name, size] : sizes) steps.push_back(map(name, size));
+    for (const auto& [name, size] : sizes) steps.push_back(map(name, size, tracker));
   };
   map_all();
   while (steps.size() < 36) {
@@ -157,18 +164,25 @@ std::vector<Step> random_region_history(Random& random) {
         size += 4096;
         steps.push_back(grow(name, size));
         break;
-      case 4: steps.push_back(unmap(name)), steps.push_back(map(name, size)); break;
+      case 4: steps.push_back(unmap(name)), steps.push_back(map(name, size, tracker)); break;
       case 5:
       case 6: steps.push_back(persist({name})); break;
       case 7: steps.push_back(persist({"a", "b"})); break;
       default: {
         const std::uint64_t offset = random.below(size - 1);
-        steps.push_back(store(name, offset, 1 + random.below(std::min<std::uint64_t>(size - offset - 1, 1500) + 1)));
+        const std::uint64_t bytes = 1 + random.below(std::min<std::uint64_t>(size - offset - 1, 1500) + 1);
+        // Back to what it was, now and then.
+        steps.push_back(random.one_in(4) ? clear(name, offset, bytes) : store(name, offset, bytes));
         break;
       }
     }
   }
   return steps;
 }
+
+}  // namespace
+
+std::vector<Step> random_region_history(Random& random) { return region_history(random, TrackerKind::touched); }
+std::vector<Step> random_page_history(Random& random) { return region_history(random, TrackerKind::scan); }
 
 }  // namespace memlith::lab

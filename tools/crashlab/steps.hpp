@@ -22,6 +22,7 @@ Step batch(std::vector<std::vector<Write>> commits, std::size_t until = ~std::si
 Step map(std::string name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
 Step unmap(std::string name);
 Step store(std::string name, std::uint64_t offset, std::uint64_t bytes);
+Step clear(std::string name, std::uint64_t offset, std::uint64_t bytes);
 Step grow(std::string name, std::uint64_t size);
 Step persist(std::vector<std::string> names);
 Step checkpoint_inside(Write write);
@@ -29,5 +30,6 @@ Step checkpoint_inside(Write write);
 std::vector<Step> random_history(core::Random& random);
 std::vector<Step> random_file_history(core::Random& random);
 std::vector<Step> random_region_history(core::Random& random);
+std::vector<Step> random_page_history(core::Random& random);
 
 }  // namespace memlith::lab

@@ -415,6 +415,39 @@ std::vector<Step> regions_too_large(Random& random) {
           persist({"a", "b", "c"})};
 }
 
+// Pages that a capture compares with their copies: changed, changed back, not changed at all, rolled back, too many for the log.
+std::vector<Step> page_copies(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kPages = TrackerKind::scan;
+  const Step rollback{"roll a back", [](Run& run) { run.rollback({"a"}); }};
+  return {open(),
+          map("a", 8192, kPages),
+          map("b", 4096, kPages),
+          map("c", 8192, kPages),
+          store("a", 100, 50 + shift),
+          persist({"a"}),
+          store("a", 600, 8),
+          persist({"a"}),
+          clear("a", 600, 8),  // as it was when the page was captured first
+          persist({"a"}),
+          checkpoint(),
+          clear("a", 600, 8),  // as it is
+          store("b", 8, 16),
+          persist({"a", "b"}),
+          store("a", 605, 3),
+          store("a", 4090, 20 + shift),
+          rollback,
+          store("a", 606, 1),
+          persist({"a"}),
+          store("a", 700, 9),
+          store("b", 0, 4096),
+          store("c", 100, 8000),
+          persist({"a", "b", "c"}),  // does not fit
+          persist({"a"}),
+          store("a", 0, 2000 + shift),
+          persist({"a", "b"})};
+}
+
 // Persists that nobody waits for, stores of another thread, and stores taken back.
 std::vector<Step> scopes(Random& random) {
   const std::uint64_t shift = random.below(500);
@@ -634,6 +667,11 @@ constexpr Workload kWorkloads[] = {
      .options = wide_slots,
      .steps = page_regions,
      .with_call_faults = false},
+    {.name = "page-copies",
+     .sentence = "pages compared with their copies, changed back, rolled back, too large for the log",
+     .options = full_log,
+     .steps = page_copies,
+     .with_call_faults = false},
     {.name = "group-commit",
      .sentence = "three threads commit side by side",
      .options = roomy,
@@ -657,6 +695,11 @@ constexpr Workload kWorkloads[] = {
      .sentence = "histories of mapped regions drawn by seed",
      .options = wide_slots,
      .steps = random_region_history},
+    {.name = "random-pages",
+     .sentence = "such histories, tracked by pages",
+     .options = wide_slots,
+     .steps = random_page_history,
+     .with_call_faults = false},
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "region/mapped_array.hpp"
+#include "region/page_difference.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
 #include "region/trackers/userfaultfd.hpp"
@@ -20,53 +22,9 @@ namespace {
 
 constexpr std::uint32_t kTwinsMax = 65536;   // 256 MiB; pages beyond that are captured whole
 constexpr std::uint32_t kTwinsKept = 16384;  // more than these give their memory back when none is in use
-constexpr std::uint64_t kJoinBytes = 16;  // an unchanged gap up to what a further extent costs in the log is logged too
-constexpr std::uint64_t kStepBytes = 64;
 // A stretch of clean pages of adopted chunks up to here is protected again rather than gone around: some nanoseconds a page
 // against a microsecond a call.
 constexpr std::uint64_t kGapPages = 128;
-
-std::uint64_t word_at(const std::byte* bytes) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes, sizeof word);
-  return word;
-}
-
-// Adds the bytes in which the page differs from its twin. Stores may race with it; they make the page dirty again.
-[[gnu::noinline]] void compare_page(const std::byte* page, const std::byte* twin, std::uint64_t offset,
-                                    std::vector<Range>& ranges) {
-  const std::size_t first = ranges.size();
-  for (std::uint64_t step = 0; step < kPageBytes; step += kStepBytes) {
-    if (std::memcmp(page + step, twin + step, kStepBytes) == 0) continue;
-    for (std::uint64_t at = step; at < step + kStepBytes; at += sizeof(std::uint64_t)) {
-      const std::uint64_t change = word_at(page + at) ^ word_at(twin + at);
-      if (change == 0) continue;
-      const std::uint64_t begin = offset + at + static_cast<std::uint64_t>(__builtin_ctzll(change)) / 8;
-      const std::uint64_t end = offset + at + 8 - static_cast<std::uint64_t>(__builtin_clzll(change)) / 8;
-      if (ranges.size() > first && begin - (ranges.back().offset + ranges.back().bytes) <= kJoinBytes) {
-        ranges.back().bytes = end - ranges.back().offset;
-      } else {
-        ranges.push_back({begin, end - begin});
-      }
-    }
-  }
-}
-
-template <class T>
-Status map_array(T*& array, std::uint64_t count, int protection = PROT_READ | PROT_WRITE) {
-  void* const memory =
-      ::mmap(nullptr, count * sizeof(T), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    return fail_errno(errno, Detail::tracker, "no memory for {} page marks", count);
-  }
-  array = static_cast<T*>(memory);
-  return kOk;
-}
-
-template <class T>
-void unmap_array(T* array, std::uint64_t count) {
-  if (array != nullptr) ::munmap(static_cast<void*>(array), count * sizeof(T));
-}
 
 class FaultTracker final : public Tracker {
  public:
@@ -112,7 +70,7 @@ class FaultTracker final : public Tracker {
       if (each.mark.twin == 0) {
         ranges.push_back({offset, kPageBytes});
       } else {
-        compare_page(pages_.base + offset, twin(each.mark), offset, ranges);
+        add_difference(pages_.base + offset, twin(each.mark), offset, ranges);
       }
     }
     return kOk;

@@ -74,7 +74,8 @@ class ScanTracker final : public Tracker {
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::scan; }
   [[nodiscard]] bool knows_threads() const override { return false; }
   [[nodiscard]] std::string describe() const override {
-    return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; whole pages" + (reason_.empty() ? "" : " (" + reason_ + ")");
+    return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; pages, and bytes of those captured before" +
+           (reason_.empty() ? "" : " (" + reason_ + ")");
   }
 
  private:

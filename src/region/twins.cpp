@@ -1,0 +1,154 @@
+#include "region/twins.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/mutant.hpp"
+#include "region/mapped_array.hpp"
+#include "region/page_difference.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kPlacesMax = 16384;  // 64 MiB
+constexpr std::uint64_t kPendingMax = 1024;  // copies in one capture; what it has beyond that is logged whole
+constexpr std::uint64_t kRunMax = 64;        // a longer stretch of pages is logged whole, as one
+constexpr std::uint32_t kPopulate = 32;      // copies whose memory comes at once
+constexpr std::int64_t kCreditMax = 4096;
+constexpr std::int64_t kCreditForSaving = 4;  // for a page of which half or more needed no logging
+
+// Other threads may be storing to the page. A function of its own in stack traces: ThreadSanitizer cannot know that it is meant.
+[[gnu::noinline]] void copy_twin(std::byte* target, const std::byte* page) { std::memcpy(target, page, kPageBytes); }
+
+}  // namespace
+
+Twins::Twins(std::uint64_t places) : places_(places), copies_max_(places + kPendingMax), credit_(kCreditMax) {}
+
+Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
+  const std::uint64_t pages = std::max<std::uint64_t>(capacity_bytes / kPageBytes, 1);
+  auto twins = std::unique_ptr<Twins>(new Twins(std::min(std::bit_ceil(pages), kPlacesMax)));
+  MEMLITH_TRY(map_array(twins->copies_, twins->copies_max_ * kPageBytes));
+  return twins;
+}
+
+Twins::~Twins() { unmap_array(copies_, copies_max_ * kPageBytes); }
+
+void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::vector<Piece>& pieces) {
+  MEMLITH_ASSERT(pending_.empty());
+  credit_ = std::min(credit_ + 1, kCreditMax);  // so that one page is tried now and then
+  for (const Range& range : stored) {
+    const std::uint64_t first = range.offset / kPageBytes;
+    const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
+    const bool pages_only = (range.offset | range.bytes) % kPageBytes == 0;
+    if (pages_only && end - first <= kRunMax && pending_.size() + (end - first) <= kPendingMax) {
+      for (std::uint64_t page = first; page < end; ++page) reduce_page(base, page, pieces);
+      continue;
+    }
+    for (std::uint64_t page = first; page < end; ++page) forget(page);
+    pieces.push_back({range, base + range.offset});
+  }
+}
+
+void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<Piece>& pieces) {
+  const std::uint64_t offset = page * kPageBytes;
+  const std::byte* const memory = base + offset;
+  Place& place = place_of(page);
+  const bool known = place.page == page;
+  if (!known && credit_ <= 0) return add_whole(offset, memory, pieces);
+  const std::uint32_t now = take_copy();
+  copy_twin(copy(now), memory);
+  if (!known) {
+    --credit_;
+    pending_.push_back({page, now});
+    pieces.push_back({{offset, kPageBytes}, copy(now)});
+    return;
+  }
+  differences_.clear();
+  add_difference(copy(now), copy(place.copy), offset, differences_);
+  if (!differences_.empty() && differences_.front().bytes == kPageBytes) {
+    free_.push_back(now);
+    vacate(place);
+    return add_whole(offset, memory, pieces);
+  }
+  std::uint64_t bytes = 0;
+  for (const Range& range : differences_) {
+    bytes += range.bytes;
+    pieces.push_back({range, copy(now) + (range.offset - offset)});
+  }
+  if (bytes <= kPageBytes / 2) credit_ = std::min(credit_ + kCreditForSaving, kCreditMax);
+  pending_.push_back({page, now});
+}
+
+// Straight from memory; neighbours make one piece.
+void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector<Piece>& pieces) {
+  Piece* const last = pieces.empty() ? nullptr : &pieces.back();
+  if (last != nullptr && last->source + last->range.bytes == memory &&
+      last->range.offset + last->range.bytes == offset) {
+    last->range.bytes += kPageBytes;
+  } else {
+    pieces.push_back({{offset, kPageBytes}, memory});
+  }
+}
+
+void Twins::accept() {
+  for (const Pending& each : pending_) {
+    Place& place = place_of(each.page);
+    if (MEMLITH_MUTANT(twin_not_renewed) && place.page == each.page) {
+      free_.push_back(each.copy);
+      continue;
+    }
+    vacate(place);
+    place = {each.page, each.copy};
+  }
+  pending_.clear();
+}
+
+void Twins::give_back() {
+  if (MEMLITH_MUTANT(twin_renewed_when_full)) return accept();
+  for (const Pending& each : pending_) free_.push_back(each.copy);
+  pending_.clear();
+}
+
+void Twins::clear() {
+  MEMLITH_ASSERT(pending_.empty());
+  std::fill(places_.begin(), places_.end(), Place{});
+  free_.clear();
+  // Refused, it costs memory and nothing else.
+  if (next_copy_ > 0) (void)::madvise(copies_, copies_max_ * kPageBytes, MADV_DONTNEED);
+  next_copy_ = 0;
+}
+
+void Twins::forget(std::uint64_t page) {
+  Place& place = place_of(page);
+  if (place.page == page) vacate(place);
+}
+
+void Twins::vacate(Place& place) {
+  if (place.page != kNone) free_.push_back(place.copy);
+  place = {};
+}
+
+std::uint32_t Twins::take_copy() {
+  if (free_.empty()) {
+    MEMLITH_ASSERT(next_copy_ < copies_max_);
+    // Pages one by one, as copies are made, would cost a fault each. Where the kernel refuses, they do.
+    if (next_copy_ % kPopulate == 0) {
+      const std::uint64_t count = std::min<std::uint64_t>(kPopulate, copies_max_ - next_copy_);
+      (void)::madvise(copy(next_copy_), count * kPageBytes, MADV_POPULATE_WRITE);
+    }
+    return next_copy_++;
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  return index;
+}
+
+}  // namespace memlith::core
