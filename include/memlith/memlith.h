@@ -81,10 +81,21 @@ enum {
   MEMLITH_OPEN_EXCLUSIVE = 4  /* with CREATE: fail with MEMLITH_EXISTS if there is one */
 };
 
+/* How the disk is read and written. Flushes are fdatasync(2) in each. */
+enum {
+  MEMLITH_IO_AUTO =
+      0, /* system calls; io_uring for what has several transfers in flight (recovery, large commits, reading
+                           the log), where the kernel has it */
+  MEMLITH_IO_POSIX = 1, /* system calls only */
+  MEMLITH_IO_URING =
+      2 /* io_uring for every read and write, with registered files and buffers; UNSUPPORTED where the kernel or a
+                           sandbox refuses it */
+};
+
 typedef struct memlith_store_options {
   uint64_t struct_size;
-  uint32_t flags;    /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
-  uint32_t reserved; /* zero */
+  uint32_t flags; /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
+  uint32_t io;    /* MEMLITH_IO_* */
   uint64_t
       log_bytes; /* size of a new store's log; 0 = 128 MiB, for one file half its size, from 16 to 64 MiB. A checkpoint runs
                     when half of the log is used */
@@ -107,7 +118,7 @@ typedef struct memlith_store_options {
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
  * On return everything that was acknowledged before is there. Holds the store until memlith_store_close().
- * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY, IO. */
+ * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY, UNSUPPORTED (io), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
 
 /* Opens one ordinary file as a store with a single region, named "file" (failure-atomic msync: the EuroSys 2013 paper's
@@ -164,6 +175,8 @@ typedef struct memlith_store_info {
                            asked for it; the persist that noticed was durable all the same, and says so */
   uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
   uint64_t log_id;      /* of its log, drawn when that was made: tells stores apart */
+  uint32_t io;          /* MEMLITH_IO_*: POSIX where AUTO was asked for and the kernel has no io_uring */
+  uint32_t reserved;
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -101,6 +101,9 @@ enum class Tracker : std::uint32_t {
   fault = MEMLITH_TRACKER_FAULT,
 };
 
+// How the disk is read and written.
+enum class Io : std::uint32_t { automatic = MEMLITH_IO_AUTO, posix = MEMLITH_IO_POSIX, uring = MEMLITH_IO_URING };
+
 // Whose stores a persist or a rollback is about.
 enum class Scope : std::uint32_t {
   usual = MEMLITH_SCOPE_USUAL,
@@ -122,6 +125,7 @@ struct StoreOptions {
   std::uint64_t flush_interval_ms = 0;
   std::uint64_t flush_bytes = 0;       // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;  // 0 = no limit
+  Io io = Io::automatic;
 };
 
 struct RegionOptions {
@@ -336,6 +340,7 @@ class Store {
     plain.flush_interval_ms = options.flush_interval_ms;
     plain.flush_bytes = options.flush_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;
+    plain.io = static_cast<std::uint32_t>(options.io);
     memlith_store* store = nullptr;
     const std::int32_t code = open(path.c_str(), &plain, &store);
     if (code != MEMLITH_OK) return Error(code);

@@ -124,7 +124,8 @@ Status check_store_options(const memlith_store_options& given) {
   constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE;
   if ((given.flags & ~kKnown) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
-  if (given.reserved != 0) return fail(Errc::invalid, Detail::argument, "the reserved option is not zero");
+  if (given.io > MEMLITH_IO_URING)
+    return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
   if (given.in_flight_max > 3) {
     return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default",
                 given.in_flight_max);
@@ -183,17 +184,17 @@ struct Place {
 };
 
 // A folder store's volume is its folder; a one-file store's is the folder that holds the file.
-Result<Place> place_of(const char* path, StoreKind kind) {
+Result<Place> place_of(const char* path, StoreKind kind, IoBackend io = IoBackend::automatic) {
   MEMLITH_TRY(need(path, "path"));
   if (*path == 0) return fail(Errc::invalid, Detail::argument, "the path is empty");
-  if (kind == StoreKind::folder) return Place{make_posix_volume(path), ""};
+  if (kind == StoreKind::folder) return Place{make_posix_volume(path, io), ""};
   const std::filesystem::path whole(path);
   std::string file_name = whole.filename().string();
   if (file_name.empty() || file_name == "." || file_name == "..") {
     return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
   }
   const std::filesystem::path folder = whole.parent_path();
-  return Place{make_posix_volume(folder.empty() ? "." : folder.string()), std::move(file_name)};
+  return Place{make_posix_volume(folder.empty() ? "." : folder.string(), io), std::move(file_name)};
 }
 
 StoreKind kind_at(const char* path) {
@@ -201,8 +202,9 @@ StoreKind kind_at(const char* path) {
   return std::filesystem::is_directory(path, ignored) ? StoreKind::folder : StoreKind::one_file;
 }
 
-Status open_store(const char* path, StoreKind kind, StoreOptions options, std::unique_ptr<memlith_store>& result) {
-  MEMLITH_TRY_ASSIGN(Place place, place_of(path, kind));
+Status open_store(const char* path, StoreKind kind, StoreOptions options, IoBackend io,
+                  std::unique_ptr<memlith_store>& result) {
+  MEMLITH_TRY_ASSIGN(Place place, place_of(path, kind, io));
   auto store = std::make_unique<memlith_store>();
   options.kind = kind;
   options.file_name = std::move(place.file_name);
@@ -222,7 +224,7 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
     MEMLITH_TRY(check_store_options(given));
     std::unique_ptr<memlith_store> store;
     MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
-    MEMLITH_TRY(open_store(path, kind, store_options(given, window), store));
+    MEMLITH_TRY(open_store(path, kind, store_options(given, window), static_cast<IoBackend>(given.io), store));
     store->memory_max_bytes = given.memory_max_bytes;
     *result = store.release();
     return kOk;
@@ -408,6 +410,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.memory_error = store->memory_error.load(std::memory_order_relaxed);
     info.incarnation = store->incarnation;
     info.log_id = log.log_id();
+    info.io = static_cast<std::uint32_t>(log.device().caps().io);
     return write_info(target, info);
   });
 }
@@ -632,7 +635,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     options.read_only = true;
     std::unique_ptr<memlith_store> store;
     // A read-only open reads and checks everything that there is to check, and keeps the result in memory.
-    MEMLITH_TRY(open_store(path, kind_at(path), std::move(options), store));
+    MEMLITH_TRY(open_store(path, kind_at(path), std::move(options), IoBackend::automatic, store));
     const Store& inner = *store->store;
     memlith_report report{};
     report.frames = inner.counters().replayed_frames;

@@ -1,6 +1,7 @@
 #include "device/device.hpp"
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.hpp"
@@ -9,17 +10,27 @@
 
 namespace memlith::core {
 
+Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
+  return fail(Errc::corrupt, Detail::read,
+              "{}: wanted {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
+              offset, got);
+}
+
 Status Device::latch(Status status) {
-  if (!status.ok()) latched_.store(true, std::memory_order_release);
+  if (status.ok() || latched()) return status;
+  const std::lock_guard lock(latch_mutex_);
+  if (why_.empty()) why_ = last_error_text();
+  latched_.store(true, std::memory_order_release);
   return status;
 }
 
 Status Device::check_latch() const {
   if (!latched() || MEMLITH_MUTANT(failed_flush_retried) || MEMLITH_MUTANT(poisoned_log_goes_on)) return kOk;
+  const std::lock_guard lock(latch_mutex_);
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
-              "durable state",
-              path_);
+              "durable state. It was: {}",
+              path_, why_);
 }
 
 namespace {
@@ -29,15 +40,24 @@ class SerialQueue final : public IoQueue {
  public:
   SerialQueue(Device& device, std::uint32_t depth) : device_(device), results_(depth) {}
   Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
-    return results_[slot] = device_.read(offset, target);
+    MEMLITH_TRY(wait(slot));
+    results_[slot] = device_.read(offset, target);
+    return kOk;
   }
   Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
-    return results_[slot] = device_.write(offset, source);
-  }
-  Status wait(std::uint32_t slot) override { return results_[slot]; }
-  Status wait_all() override {
-    for (const Status& result : results_) MEMLITH_TRY(result);
+    MEMLITH_TRY(wait(slot));
+    MEMLITH_TRY(device_.check_latch());
+    results_[slot] = device_.write(offset, source);
     return kOk;
+  }
+  Status wait(std::uint32_t slot) override { return std::exchange(results_[slot], kOk); }
+  Status wait_all() override {
+    Status first = kOk;
+    for (Status& result : results_) {
+      const Status status = std::exchange(result, kOk);
+      if (first.ok()) first = status;
+    }
+    return first;
   }
 
  private:

@@ -26,10 +26,18 @@
 
 namespace memlith::core {
 
+// How transfers are asked for.
+enum class IoBackend : std::uint32_t {
+  automatic = 0,  // system calls; io_uring where several transfers are in flight, if the kernel has it
+  posix = 1,      // system calls only, one transfer at a time in each thread
+  uring = 2,      // io_uring for every transfer
+};
+
 struct DeviceCaps {
   std::uint32_t block_bytes = 1;     // offsets, lengths and memory of transfers are multiples of this; 1 = anything
   std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
   bool direct = false;               // transfers bypass the page cache
+  IoBackend io = IoBackend::posix;   // what is used: automatic where there is io_uring for queues
 };
 
 // Several transfers in flight at once against one device. Not for use by two threads at a time.
@@ -43,7 +51,13 @@ class IoQueue {
   // Ok when the transfer of the slot was done whole. A slot never used is ok.
   virtual Status wait(std::uint32_t slot) = 0;
   virtual Status wait_all() = 0;
+  // Transfers to and from this memory may go quicker from now on, because the kernel keeps it at hand. It replaces what was given
+  // before; nothing is in flight, and the memory outlives the queue or the next call.
+  virtual void register_memory(std::span<std::byte>) {}
 };
+
+// What a read says that found the end of the file.
+Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got);
 
 class Device {
  public:
@@ -122,6 +136,8 @@ class Device {
 
  private:
   Mutex flush_mutex_;
+  mutable Mutex latch_mutex_;
+  std::string why_;                   // the first failure's sentence
   std::atomic<bool> latched_{false};  // release in latch(), acquire in latched()
 };
 

@@ -1,10 +1,9 @@
-// PosixVolume and PosixDevice: pwritev + fdatasync, O_DIRECT where the file system has it, io_uring where several
-// transfers are in flight. Sections: helpers, UringQueue, PosixDevice, PosixVolume.
+// PosixVolume and its devices: pwritev + fdatasync, O_DIRECT where the file system has it, io_uring where several transfers are
+// in flight, or for all of them. Sections: helpers, PosixDevice, UringDevice, PosixVolume.
 #include "device/posix.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 
 #include "base/buffer.hpp"
 #include "base/units.hpp"
+#include "device/uring.hpp"
 
 namespace memlith::core {
 
@@ -63,132 +63,9 @@ std::uint32_t direct_block_bytes(int fd) {
   return 0;
 }
 
-Status truncated(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
-  return fail(Errc::corrupt, Detail::read,
-              "{}: wanted {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
-              offset, got);
-}
-
-// ---- UringQueue ------------------------------------------------------------------------------------------------
-
-class UringQueue final : public IoQueue {
- public:
-  static std::unique_ptr<IoQueue> make(Device& device, int fd, std::uint32_t depth) {
-    auto queue = std::unique_ptr<UringQueue>(new UringQueue(device, fd, depth));
-    if (::io_uring_queue_init(depth, &queue->ring_, 0) != 0) return nullptr;
-    queue->ready_ = true;
-    return queue;
-  }
-  ~UringQueue() override {
-    if (!ready_) return;
-    (void)wait_all();
-    ::io_uring_queue_exit(&ring_);
-  }
-
-  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
-    return start(slot, offset, target, false);
-  }
-  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
-    return start(slot, offset, {const_cast<std::byte*>(source.data()), source.size()}, true);
-  }
-
-  Status wait(std::uint32_t slot) override {
-    while (transfers_[slot].in_flight) MEMLITH_TRY(reap());
-    return std::exchange(transfers_[slot].result, kOk);
-  }
-  Status wait_all() override {
-    Status first = kOk;
-    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
-      if (const Status status = wait(slot); first.ok()) first = status;
-    }
-    return first;
-  }
-
- private:
-  struct Transfer {
-    std::uint64_t offset = 0;
-    std::span<std::byte> memory;
-    bool writes = false;
-    bool in_flight = false;
-    Status result = kOk;
-  };
-
-  UringQueue(Device& device, int fd, std::uint32_t depth) : device_(device), fd_(fd), transfers_(depth) {}
-
-  Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
-    MEMLITH_TRY(wait(slot));
-    if (writes) MEMLITH_TRY(device_.check_latch());
-    transfers_[slot] = Transfer{offset, memory, writes, true, kOk};
-    return submit(slot);
-  }
-
-  Status submit(std::uint32_t slot) {
-    Transfer& transfer = transfers_[slot];
-    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
-    MEMLITH_ASSERT(entry != nullptr);  // one entry a slot at most, and `depth` of both
-    const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(transfer.memory.size(), 1 * kGiB));
-    if (transfer.writes) {
-      ::io_uring_prep_write(entry, fd_, transfer.memory.data(), bytes, transfer.offset);
-    } else {
-      ::io_uring_prep_read(entry, fd_, transfer.memory.data(), bytes, transfer.offset);
-    }
-    entry->user_data = slot;
-    int submitted = 0;
-    do {
-      submitted = ::io_uring_submit(&ring_);
-    } while (submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY);
-    if (submitted >= 0) return kOk;
-    transfer.in_flight = false;
-    transfer.result = fail_errno(-submitted, transfer.writes ? Detail::write : Detail::read,
-                                 "{}: cannot start a transfer at offset {}", device_.path(), transfer.offset);
-    return transfer.writes ? device_.latch(transfer.result) : transfer.result;
-  }
-
-  // Takes one completion; a short transfer goes on with its rest.
-  Status reap() {
-    io_uring_cqe* entry = nullptr;
-    int waited = 0;
-    do {
-      waited = ::io_uring_wait_cqe(&ring_, &entry);
-    } while (waited == -EINTR);
-    if (waited < 0) return fail_errno(-waited, Detail::read, "{}: cannot wait for a transfer", device_.path());
-    const auto slot = static_cast<std::uint32_t>(entry->user_data);
-    const int result = entry->res;
-    ::io_uring_cqe_seen(&ring_, entry);
-    Transfer& transfer = transfers_[slot];
-    if (result == -EINTR || result == -EAGAIN) return submit(slot);
-    if (result <= 0) {
-      transfer.in_flight = false;
-      if (result == 0 && !transfer.writes) {
-        transfer.result = truncated(device_.path(), transfer.offset, transfer.memory.size(), 0);
-      } else {
-        transfer.result = fail_errno(result == 0 ? EIO : -result, transfer.writes ? Detail::write : Detail::read,
-                                     "{}: {} of {} bytes at offset {} failed", device_.path(),
-                                     transfer.writes ? "write" : "read", transfer.memory.size(), transfer.offset);
-        if (transfer.writes) (void)device_.latch(transfer.result);
-      }
-      return kOk;
-    }
-    const auto done = static_cast<std::uint64_t>(result);
-    if (done < transfer.memory.size()) {
-      transfer.offset += done;
-      transfer.memory = transfer.memory.subspan(done);
-      return submit(slot);
-    }
-    transfer.in_flight = false;
-    return kOk;
-  }
-
-  Device& device_;
-  int fd_;
-  std::vector<Transfer> transfers_;
-  io_uring ring_{};
-  bool ready_ = false;
-};
-
 // ---- PosixDevice -----------------------------------------------------------------------------------------------
 
-class PosixDevice final : public Device {
+class PosixDevice : public Device {
  public:
   PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
       : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {}
@@ -205,20 +82,24 @@ class PosixDevice final : public Device {
   }
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
-    if (auto queue = UringQueue::make(*this, fd(), depth)) return queue;
+    if (caps_.io != IoBackend::posix) {
+      if (auto queue = make_uring_queue(*this, fd(), depth)) return queue;
+    }
     return Device::make_queue(depth);
   }
 
  protected:
+  [[nodiscard]] int fd() const { return descriptor_.get(); }
+
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
     std::uint64_t done = 0;
     while (done < target.size()) {
-      const ssize_t got = ::pread(fd(), target.data() + done, target.size() - done, static_cast<off_t>(offset + done));
+      const ssize_t got = read_some(target.subspan(done), offset + done);
       if (got < 0) {
         if (errno == EINTR) continue;
         return fail_errno(errno, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
       }
-      if (got == 0) return truncated(path_, offset, target.size(), done);
+      if (got == 0) return cut_short(path_, offset, target.size(), done);
       done += static_cast<std::uint64_t>(got);
     }
     return kOk;
@@ -235,11 +116,10 @@ class PosixDevice final : public Device {
       }
       ssize_t done = 0;
       if (skip == 0) {
-        const int count = static_cast<int>(std::min<std::size_t>(pieces.size(), IOV_MAX));
-        done = ::pwritev(fd(), pieces.data(), count, static_cast<off_t>(offset));
+        done = write_some(pieces.first(std::min<std::size_t>(pieces.size(), IOV_MAX)), offset);
       } else {
-        const auto* base = static_cast<const std::byte*>(pieces.front().iov_base);
-        done = ::pwrite(fd(), base + skip, pieces.front().iov_len - skip, static_cast<off_t>(offset));
+        const iovec rest{static_cast<std::byte*>(pieces.front().iov_base) + skip, pieces.front().iov_len - skip};
+        done = write_some({&rest, 1}, offset);
       }
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) {
@@ -259,6 +139,14 @@ class PosixDevice final : public Device {
       }
     }
     return kOk;
+  }
+
+  // As pread(2) and pwritev(2), which may do a part.
+  virtual ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) {
+    return ::pread(fd(), target.data(), target.size(), static_cast<off_t>(offset));
+  }
+  virtual ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) {
+    return ::pwritev(fd(), pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset));
   }
 
   Status do_flush() override {
@@ -300,8 +188,26 @@ class PosixDevice final : public Device {
     return kOk;
   }
 
-  [[nodiscard]] int fd() const { return descriptor_.get(); }
   Descriptor descriptor_;
+};
+
+// ---- UringDevice -----------------------------------------------------------------------------------------------
+
+// Reads and writes through io_uring. Flushes stay fdatasync: the kernel hands a flush in a ring to a thread of its own, and waking
+// that takes longer than the call.
+class UringDevice final : public PosixDevice {
+ public:
+  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
+      : PosixDevice(std::move(descriptor), caps, std::move(path)), calls_(fd()) {}
+
+ protected:
+  ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) override { return calls_.read(target, offset); }
+  ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) override {
+    return calls_.write(pieces, offset);
+  }
+
+ private:
+  UringCalls calls_;
 };
 
 // ---- PosixVolume -----------------------------------------------------------------------------------------------
@@ -334,7 +240,7 @@ class MappedFile final : public SharedMemory {
 
 class PosixVolume final : public Volume {
  public:
-  explicit PosixVolume(std::string root) : root_(std::move(root)) {}
+  PosixVolume(std::string root, IoBackend io) : root_(std::move(root)), io_(io) {}
 
   std::string path_of(std::string_view name) const override {
     return name.empty() ? root_ : root_ + (root_.ends_with('/') ? "" : "/") + std::string(name);
@@ -352,6 +258,19 @@ class PosixVolume final : public Volume {
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     DeviceCaps caps;
     if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
+    caps.io = io_;
+    if (io_ != IoBackend::posix && !uring_works()) {
+      if (io_ == IoBackend::uring) {
+        return fail(Errc::unsupported, Detail::open,
+                    "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
+                    "memlith",
+                    path);
+      }
+      caps.io = IoBackend::posix;
+    }
+    if (io_ == IoBackend::uring) {
+      return std::unique_ptr<Device>(std::make_unique<UringDevice>(std::move(descriptor), caps, path));
+    }
     return std::unique_ptr<Device>(std::make_unique<PosixDevice>(std::move(descriptor), caps, path));
   }
 
@@ -474,10 +393,13 @@ class PosixVolume final : public Volume {
   }
 
   std::string root_;
+  IoBackend io_;
 };
 
 }  // namespace
 
-std::unique_ptr<Volume> make_posix_volume(std::string path) { return std::make_unique<PosixVolume>(std::move(path)); }
+std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io) {
+  return std::make_unique<PosixVolume>(std::move(path), io);
+}
 
 }  // namespace memlith::core

@@ -8,7 +8,8 @@
 
 namespace memlith::core {
 
-// The folder at `path`, which need not exist yet (make_folder("") makes it).
-std::unique_ptr<Volume> make_posix_volume(std::string path);
+// The folder at `path`, which need not exist yet (make_folder("") makes it). Where `io` is uring and the kernel refuses it, opening
+// a device fails (unsupported).
+std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io = IoBackend::automatic);
 
 }  // namespace memlith::core

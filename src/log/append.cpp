@@ -89,6 +89,7 @@ Status Log::allocate_buffers() {
   stream_.pieces.reserve(pieces_max);
   MEMLITH_TRY_ASSIGN(stream_.slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
   stream_.queue = device_.make_queue(kStreamChunks);
+  stream_.queue->register_memory({stream_.memory, kStreamChunks * stream_.buffer_bytes});
   return kOk;
 }
 
@@ -431,6 +432,9 @@ void Log::stream_send() {
     std::memcpy(stream_buffer(0), &stream_.header, sizeof stream_.header);
   }
   if (stream_.status.ok()) stream_.status = stream_write();
+  if (stream_.status.category == Errc::poisoned) {  // refused because of a transfer before it
+    if (const Status cause = stream_.queue->wait_all(); !cause.ok()) stream_.status = cause;
+  }
   ++stream_.chunk;
   stream_.chunk_used = 0;
   // The buffer that comes next may still be on its way.

@@ -63,6 +63,7 @@ Status LogReader::read_ahead(std::uint64_t bytes) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer bigger, AlignedBuffer::allocate(wanted));
     if (kept > 0) std::memcpy(bigger.data(), kept_at, kept);
     buffer_ = std::move(bigger);
+    queue_->register_memory(buffer_.span());
   } else if (kept > 0) {
     std::memmove(buffer_.data(), kept_at, kept);
   }

@@ -25,6 +25,7 @@ class DirectHome {
     if (!caps.direct || kPageBytes % caps.block_bytes != 0) return std::unique_ptr<DirectHome>();
     MEMLITH_TRY_ASSIGN(home->memory_, AlignedBuffer::allocate(kDirectDepth * kDirectBytes));
     home->queue_ = home->device_->make_queue(kDirectDepth);
+    home->queue_->register_memory(home->memory_.span());
     return home;
   }
   static bool takes(std::uint64_t offset, std::uint64_t bytes) {

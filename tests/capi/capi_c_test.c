@@ -261,7 +261,7 @@ int capi_c_flags(const char* folder) {
   options.log_bytes = options.log_max_bytes = ~(uint64_t)0;
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   options = store_options(MEMLITH_OPEN_CREATE);
-  options.reserved = 1; /* "zero": a later version may give it a meaning */
+  options.io = MEMLITH_IO_URING + 1;
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   EXPECT(store == (memlith_store*)kUntouched);
 

@@ -46,12 +46,13 @@ void write_row(const Cells& cells) {
 void write_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
-  write_line(fmt::format("compared: {} with pwrite + fdatasync of {} to a preallocated file, {}; regions of {} MiB",
-                         arguments.asynchronous ? "memlith_persist_async() until captured, not durable yet,"
-                                                : "memlith_persist(), durable,",
-                         arguments.raw_whole_pages ? "the whole pages" : "as many bytes",
-                         arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn",
-                         arguments.region_mib));
+  write_line(
+      fmt::format("compared: {} with pwrite + fdatasync of {} to a preallocated file, {}; regions of {} MiB, io {}",
+                  arguments.asynchronous ? "memlith_persist_async() until captured, not durable yet,"
+                                         : "memlith_persist(), durable,",
+                  arguments.raw_whole_pages ? "the whole pages" : "as many bytes",
+                  arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn", arguments.region_mib,
+                  arguments.io));
   write_line("timed: stores = stores + persist; touch = memlith_touch + persist; persist = the call alone");
   write_line("raw: interleaved with memlith; alone: raw before there was a store, with no checkpoint beside it");
   write_line(
@@ -108,6 +109,7 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
       {"bytes_per_page", line.shape.bytes_per_page},
       {"region_mib", arguments.region_mib},
       {"log_mib", arguments.log_mib},
+      {"io", arguments.io},
       {"threads", arguments.threads},
       {"p50_us", rounded(ours.p50_us)},
       {"p99_us", rounded(ours.p99_us)},

@@ -18,6 +18,7 @@
 #include "clock.hpp"
 #include "commands.hpp"
 #include "interrupt.hpp"
+#include "io_names.hpp"
 #include "raw_device.hpp"
 #include "scratch.hpp"
 #include "stats.hpp"
@@ -36,9 +37,10 @@ constexpr char kRegionName[] = "bench";
 constexpr std::string_view kStoreName = "store";
 constexpr double kMegabyte = 1e6;
 
-struct Sizes {
+struct StoreShape {
   std::uint64_t log_bytes = 0;
   std::uint64_t region_bytes = 0;
+  std::uint32_t io = MEMLITH_IO_AUTO;  // of the recovery
 };
 
 // What the child tells the parent, in memory that both share.
@@ -108,23 +110,23 @@ Result<memlith_store_info> fill_log(memlith_store* store, Workload& workload) {
 }
 
 // Leaves the store open in every case: closing it is what must not happen.
-MaybeFailure write_without_closing(const std::string& path, const Sizes& sizes, std::uint64_t repetition,
+MaybeFailure write_without_closing(const std::string& path, const StoreShape& shape, std::uint64_t repetition,
                                    ChildReport& report) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
-  options.log_bytes = sizes.log_bytes;
-  options.log_max_bytes = std::max(kLogLimitBytes, sizes.log_bytes);
+  options.log_bytes = shape.log_bytes;
+  options.log_max_bytes = std::max(kLogLimitBytes, shape.log_bytes);
   options.manual_checkpoint = 1;
   memlith_store* store = nullptr;
   const std::int32_t opened = memlith_store_open(path.c_str(), &options, &store);
   if (opened != MEMLITH_OK) return library_failure(opened, {});
-  Result<memlith_region*> region = open_region(store, sizes.region_bytes);
+  Result<memlith_region*> region = open_region(store, shape.region_bytes);
   if (!region.ok()) return std::move(region.failure());
 
-  RoundShape shape;
-  shape.pages = kPagesPerPersist;
-  Workload workload(store, *region, shape, repetition);
+  RoundShape round;
+  round.pages = kPagesPerPersist;
+  Workload workload(store, *region, round, repetition);
   if (repetition == 0) {
     if (MaybeFailure failure = workload.fill()) return failure;
   }
@@ -137,9 +139,9 @@ MaybeFailure write_without_closing(const std::string& path, const Sizes& sizes, 
   return {};
 }
 
-[[noreturn]] void run_child(const std::string& path, const Sizes& sizes, std::uint64_t repetition,
+[[noreturn]] void run_child(const std::string& path, const StoreShape& shape, std::uint64_t repetition,
                             ChildReport& report) noexcept {
-  const MaybeFailure failure = write_without_closing(path, sizes, repetition, report);
+  const MaybeFailure failure = write_without_closing(path, shape, repetition, report);
   if (failure) {
     report.code = failure->code;
     put(report.category, sizeof report.category, failure->category);
@@ -167,13 +169,13 @@ class SharedReport {
 };
 
 // Lets a child leave a store behind that was not closed, with its log about 90 % full.
-Result<ChildReport> leave_a_store_open(const std::string& path, const Sizes& sizes, std::uint64_t repetition) {
+Result<ChildReport> leave_a_store_open(const std::string& path, const StoreShape& shape, std::uint64_t repetition) {
   const SharedReport report;
   if (!report.ok()) return errno_failure(errno, "no memory to share with a child");
   std::fflush(nullptr);  // or the child would have what is buffered, too
   const pid_t child = ::fork();
   if (child < 0) return errno_failure(errno, "cannot start a child process");
-  if (child == 0) run_child(path, sizes, repetition, *report);
+  if (child == 0) run_child(path, shape, repetition, *report);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return errno_failure(errno, "cannot wait for the child process");
@@ -199,11 +201,13 @@ struct Repetition {
   bool direct_io = false;
 };
 
-MaybeFailure time_recovery(const std::string& path, const Sizes& sizes, const ChildReport& left, Repetition& result) {
+MaybeFailure time_recovery(const std::string& path, const StoreShape& shape, const ChildReport& left,
+                           Repetition& result) {
   if (MaybeFailure failure = drop_page_cache(path)) return failure;
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.manual_checkpoint = 1;
+  options.io = shape.io;
   const std::uint64_t start = now_ns();
   Result<StoreHandle> store = open_store({path, StoreKind::folder}, options);
   result.recovery_ns = now_ns() - start;
@@ -215,7 +219,7 @@ MaybeFailure time_recovery(const std::string& path, const Sizes& sizes, const Ch
   result.replayed_bytes = info->replayed_bytes;
   result.direct_io = info->direct_io != 0;
   if (info->replayed_frames == 0) return tool_failure(MEMLITH_CORRUPT, "the recovery replayed nothing");
-  Result<memlith_region*> region = open_region(store->get(), sizes.region_bytes);
+  Result<memlith_region*> region = open_region(store->get(), shape.region_bytes);
   if (!region.ok()) return std::move(region.failure());
   if (checksum_of(*region) != left.region_checksum) {
     return tool_failure(MEMLITH_CORRUPT, "the recovered region is not what was last persisted");
@@ -224,9 +228,9 @@ MaybeFailure time_recovery(const std::string& path, const Sizes& sizes, const Ch
 }
 
 Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw, const HugeBuffer& source,
-                               const Sizes& sizes, std::uint64_t repetition) {
+                               const StoreShape& shape, std::uint64_t repetition) {
   const std::string path = scratch.path_of(kStoreName);
-  Result<ChildReport> left = leave_a_store_open(path, sizes, repetition);
+  Result<ChildReport> left = leave_a_store_open(path, shape, repetition);
   if (!left.ok()) return std::move(left.failure());
   Repetition result;
   result.log_used_bytes = left->log_used_bytes;
@@ -235,7 +239,7 @@ Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw,
   if (write_first) {
     if (MaybeFailure failure = write_sequentially(raw, source, left->log_used_bytes, result.write_ns)) return *failure;
   }
-  if (MaybeFailure failure = time_recovery(path, sizes, *left, result)) return *failure;
+  if (MaybeFailure failure = time_recovery(path, shape, *left, result)) return *failure;
   if (!write_first) {
     if (MaybeFailure failure = write_sequentially(raw, source, left->log_used_bytes, result.write_ns)) return *failure;
   }
@@ -270,6 +274,7 @@ void report(const BenchRecoveryArguments& arguments, const std::vector<Repetitio
   if (arguments.format == Format::json) {
     write_json({{"log_mib", arguments.log_mib},
                 {"region_mib", arguments.region_mib},
+                {"io", arguments.io},
                 {"log_bytes", log_bytes},
                 {"recovery_s", recovery_s},
                 {"recovery_mb_per_s", recovery},
@@ -294,7 +299,8 @@ void report(const BenchRecoveryArguments& arguments, const std::vector<Repetitio
       "compared: memlith_store_open() after a crash with a cold page cache, which reads the log, writes it home");
   write_line(
       "and flushes; and a sequential write of as many bytes as the log held, 1 MiB a write, one flush at the end");
-  write_line(fmt::format("medians of {} repetitions, in turn; MB = 1,000,000 bytes", repetitions.size()));
+  write_line(fmt::format("medians of {} repetitions, in turn; io {}; MB = 1,000,000 bytes", repetitions.size(),
+                         arguments.io));
   if (!raw_direct) write_line("# no direct I/O in this folder: the raw side goes through the page cache");
   const double share = ratio_of(static_cast<double>(log_bytes), static_cast<double>(arguments.log_mib * kMiB));
   write_line(fmt::format("log held   {} bytes, {:.0f} % of {} MiB", log_bytes, share * 100, arguments.log_mib));
@@ -310,18 +316,18 @@ MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments) {
   catch_interrupts();
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
-  const Sizes sizes{arguments.log_mib * kMiB, arguments.region_mib * kMiB};
+  const StoreShape shape{arguments.log_mib * kMiB, arguments.region_mib * kMiB, io_of(arguments.io)};
   // The log, the raw file, the region, and as much again for what the store needs besides.
-  if (MaybeFailure failure = require_space(scratch->path(), 2 * sizes.log_bytes + 2 * sizes.region_bytes))
+  if (MaybeFailure failure = require_space(scratch->path(), 2 * shape.log_bytes + 2 * shape.region_bytes))
     return failure;
-  Result<RawFile> raw = RawFile::create(scratch->path_of("raw"), sizes.log_bytes);
+  Result<RawFile> raw = RawFile::create(scratch->path_of("raw"), shape.log_bytes);
   if (!raw.ok()) return std::move(raw.failure());
   Result<HugeBuffer> source = HugeBuffer::random(kSequentialBytes);
   if (!source.ok()) return std::move(source.failure());
 
   std::vector<Repetition> repetitions;
   for (std::uint64_t i = 0; i < kRepetitions; ++i) {
-    Result<Repetition> repetition = repeat_once(*scratch, *raw, *source, sizes, i);
+    Result<Repetition> repetition = repeat_once(*scratch, *raw, *source, shape, i);
     if (!repetition.ok()) return std::move(repetition.failure());
     repetitions.push_back(*repetition);
   }

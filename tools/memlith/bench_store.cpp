@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "io_names.hpp"
 #include "raw_device.hpp"
 
 namespace memlith::tool {
@@ -14,11 +15,12 @@ namespace {
 constexpr std::uint64_t kSeed = 20240427;
 }  // namespace
 
-Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_mib) {
+Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_mib, const std::string& io) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
   options.log_bytes = log_mib * kMiB;
+  options.io = io_of(io);
   return open_store({path, StoreKind::folder}, options);
 }
 

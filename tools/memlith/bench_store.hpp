@@ -11,7 +11,7 @@
 namespace memlith::tool {
 
 // A new store in folder `path`. `log_mib` 0: a log of the library's own choice.
-Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_mib);
+Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_mib, const std::string& io = "auto");
 
 // A new region `bench-<number>` of that store, filled and persisted, and the work on it. `tracker_detail` becomes the
 // library's sentence on how the region is tracked. Call memlith_store_checkpoint() behind the last one.

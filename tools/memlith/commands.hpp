@@ -53,6 +53,7 @@ struct BenchPersistArguments {
   std::uint64_t region_mib = 64;
   std::uint64_t log_mib = 0;  // 0: the library's own choice
   std::uint64_t threads = 1;
+  std::string io = "auto";
   std::string folder = ".";
   double seconds = 2;
   std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
@@ -85,6 +86,7 @@ struct BenchRecoveryArguments {
   std::string folder = ".";
   std::uint64_t log_mib = 256;
   std::uint64_t region_mib = 256;
+  std::string io = "auto";
   Format format = Format::text;
 };
 

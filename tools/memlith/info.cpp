@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "io_names.hpp"
 #include "store_path.hpp"
 #include "trackers.hpp"
 
@@ -76,6 +77,7 @@ void print_json(const StoreFacts& facts) {
                 {"frame_bytes", facts.info.replayed_bytes}}},
               {"durable_lsn", facts.info.durable_lsn},
               {"direct_io", facts.info.direct_io != 0},
+              {"io", kIoNames.at(facts.info.io)},
               {"trackers", trackers}});
 }
 
@@ -89,7 +91,9 @@ void print_text(const StoreFacts& facts) {
   write_line(fmt::format("log       {}, {} in use, {} frames waiting ({})", human_bytes(facts.info.log_bytes),
                          human_bytes(facts.info.log_used_bytes), facts.info.replayed_frames,
                          human_bytes(facts.info.replayed_bytes)));
-  write_line(fmt::format("log I/O   {}", facts.info.direct_io != 0 ? "direct" : "buffered"));
+  write_line(fmt::format("log I/O   {}, {}", facts.info.direct_io != 0 ? "direct" : "buffered",
+                         facts.info.io == MEMLITH_IO_POSIX ? "without io_uring"
+                                                           : "io_uring where several transfers are in flight"));
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {
     write_line(fmt::format("  {:<24} at {:#x}  size {:>10}  max {:>10}", printable(name_of(region)), region.address,

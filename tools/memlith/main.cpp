@@ -14,6 +14,7 @@
 
 #include "cli_words.hpp"
 #include "commands.hpp"
+#include "io_names.hpp"
 #include "memlith/memlith.h"
 #include "trackers.hpp"
 
@@ -43,6 +44,14 @@ std::vector<std::string> tracker_names() {
   std::vector<std::string> names;
   for (const TrackerName& tracker : kTrackers) names.emplace_back(tracker.name);
   return names;
+}
+
+void add_io(CLI::App* command, std::string& io) {
+  command
+      ->add_option("--io", io,
+                   "How the store uses the disk: auto, posix (system calls only) or uring (io_uring for all)")
+      ->check(CLI::IsMember(std::vector<std::string>(kIoNames.begin(), kIoNames.end())))
+      ->capture_default_str();
 }
 
 template <class Arguments>
@@ -113,7 +122,7 @@ void add_peers(CLI::App* command, BenchPersistArguments& arguments) {
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
       "Instead: 4 KiB to 4 MiB of random pages, by memlith with each tracker, pwrite + fsync, msync and raw, in turn");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown"})
+  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown", "--io"})
     peers->excludes(command->get_option(other));
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
@@ -141,6 +150,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   add_number(command, "--log-mib", arguments.log_mib, 0, kLogMibMax,
              "Size of the store's log; one that holds the whole run keeps checkpoints out of it. 0: as usual");
   add_number(command, "--threads", arguments.threads, 1, 64, "Threads, each with its own region and its own raw file");
+  add_io(command, arguments.io);
   command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
   CLI::Option* seconds =
       command->add_option("--seconds", arguments.seconds,
@@ -171,7 +181,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,
                                                    "Instead: the steps of a persist one by one, synchronous, "
                                                    "asynchronous, and asynchronous within a flush window");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages"}) {
+  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--io"}) {
     breakdown->excludes(command->get_option(other));
   }
   add_peers(command, arguments);
@@ -211,6 +221,7 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
              "Size of the log, which is filled to about 90 %");
   add_number(command, "--region-mib", line.recovery.region_mib, 1, kRegionMibMax,
              "Size of the region whose pages are committed at random; a small one is committed over and over");
+  add_io(command, line.recovery.io);
   add_command(command, line, line.recovery, run_bench_recovery);
 }
 

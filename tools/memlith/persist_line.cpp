@@ -139,7 +139,7 @@ Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments,
   line.raw_alone = result_of(alone[0]);
 
   constexpr std::string_view kStoreName = "store";
-  Result<StoreHandle> store = make_bench_store(scratch.path_of(kStoreName), arguments.log_mib);
+  Result<StoreHandle> store = make_bench_store(scratch.path_of(kStoreName), arguments.log_mib, arguments.io);
   if (!store.ok()) return std::move(store.failure());
   std::vector<Workload> workloads;
   workloads.reserve(arguments.threads);

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "base/buffer.hpp"
@@ -33,8 +35,9 @@ std::vector<std::byte> noise(std::uint64_t count, std::uint64_t seed = 1) {
   return bytes;
 }
 
-class PosixDeviceTest : public ::testing::Test {
+class PosixFiles : public ::testing::Test {
  protected:
+  explicit PosixFiles(IoBackend io = IoBackend::automatic) : volume_(make_posix_volume(folder_.path(), io)) {}
   std::unique_ptr<Device> create(const std::string& name, Caching caching = Caching::buffered) {
     return must(volume_->open(name, OpenMode::create, caching));
   }
@@ -48,11 +51,31 @@ class PosixDeviceTest : public ::testing::Test {
   }
 
   TempFolder folder_;
-  std::unique_ptr<Volume> volume_ = make_posix_volume(folder_.path());
+  std::unique_ptr<Volume> volume_;
 };
 
+bool has_uring() {
+  const TempFolder folder;
+  return make_posix_volume(folder.path(), IoBackend::uring)->open("a", OpenMode::create, Caching::buffered).ok();
+}
+
+std::string name_of_backend(const ::testing::TestParamInfo<IoBackend>& given) {
+  return std::array{"Automatic", "Posix", "Uring"}[static_cast<std::uint32_t>(given.param)];
+}
+
+// In each way of asking for transfers.
+class PosixDeviceTest : public PosixFiles, public ::testing::WithParamInterface<IoBackend> {
+ protected:
+  PosixDeviceTest() : PosixFiles(GetParam()) {}
+  void SetUp() override {
+    if (GetParam() == IoBackend::uring && !has_uring()) GTEST_SKIP() << "no io_uring here";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(By, PosixDeviceTest,
+                         ::testing::Values(IoBackend::automatic, IoBackend::posix, IoBackend::uring), name_of_backend);
+
 // What was written is read back, at any offset and of any length, in buffered mode.
-TEST_F(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
+TEST_P(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
   auto device = create("a");
   EXPECT_EQ(device->caps().block_bytes, 1u);
   EXPECT_FALSE(device->caps().direct);
@@ -68,7 +91,7 @@ TEST_F(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
 }
 
 // A write of more pieces than the kernel takes at once, empty ones among them, lands whole and in order.
-TEST_F(PosixDeviceTest, WritesMorePiecesThanTheKernelTakes) {
+TEST_P(PosixDeviceTest, WritesMorePiecesThanTheKernelTakes) {
   auto device = create("a");
   const auto bytes = noise(3 * IOV_MAX + 17);
   std::vector<iovec> pieces;
@@ -87,7 +110,7 @@ TEST_F(PosixDeviceTest, WritesMorePiecesThanTheKernelTakes) {
 }
 
 // Nothing to write and nothing to read are ok and change nothing.
-TEST_F(PosixDeviceTest, EmptyTransfersAreOk) {
+TEST_P(PosixDeviceTest, EmptyTransfersAreOk) {
   auto device = create("a");
   EXPECT_OK(device->write(100, {}));
   EXPECT_OK(device->write_pieces(100, {}));
@@ -96,7 +119,7 @@ TEST_F(PosixDeviceTest, EmptyTransfersAreOk) {
 }
 
 // A read that reaches past the end is `corrupt` and says how much there was; it does not latch.
-TEST_F(PosixDeviceTest, ReadPastTheEndIsCorrupt) {
+TEST_P(PosixDeviceTest, ReadPastTheEndIsCorrupt) {
   auto device = create("a");
   ASSERT_OK(device->write(0, noise(1000)));
   std::vector<std::byte> target(600);
@@ -109,7 +132,7 @@ TEST_F(PosixDeviceTest, ReadPastTheEndIsCorrupt) {
 }
 
 // reserve() appends zeros with their space, never shrinks, and leaves what was there.
-TEST_F(PosixDeviceTest, ReserveZeroFillsAndNeverShrinks) {
+TEST_P(PosixDeviceTest, ReserveZeroFillsAndNeverShrinks) {
   auto device = create("a");
   const auto bytes = noise(5000);
   ASSERT_OK(device->write(0, bytes));
@@ -126,7 +149,7 @@ TEST_F(PosixDeviceTest, ReserveZeroFillsAndNeverShrinks) {
 }
 
 // truncate() sets the exact length both ways; what comes back after a cut is zeros.
-TEST_F(PosixDeviceTest, TruncateSetsTheLength) {
+TEST_P(PosixDeviceTest, TruncateSetsTheLength) {
   auto device = create("a");
   ASSERT_OK(device->write(0, noise(1000)));
   ASSERT_OK(device->truncate(10));
@@ -136,7 +159,7 @@ TEST_F(PosixDeviceTest, TruncateSetsTheLength) {
 }
 
 // A failed write latches: later writes, flushes and resizes say `poisoned` and touch nothing, reads go on.
-TEST_F(PosixDeviceTest, FirstFailureLatches) {
+TEST_P(PosixDeviceTest, FirstFailureLatches) {
   ASSERT_OK(create("a")->write(0, noise(1000, 3)));
   auto device = reopen("a", OpenMode::read_only);
   EXPECT_ERROR(Errc::io, device->write(0, noise(10)));  // EBADF
@@ -149,7 +172,7 @@ TEST_F(PosixDeviceTest, FirstFailureLatches) {
 }
 
 // So does the write of a queue, and a queue writes nothing more on a latched device.
-TEST_F(PosixDeviceTest, QueuesKeepToTheLatch) {
+TEST_P(PosixDeviceTest, QueuesKeepToTheLatch) {
   ASSERT_OK(create("a")->write(0, noise(4096, 3)));
   auto device = reopen("a", OpenMode::read_only);
   auto queue = device->make_queue(2);
@@ -167,7 +190,7 @@ TEST_F(PosixDeviceTest, QueuesKeepToTheLatch) {
 }
 
 // A limit on the length of files makes the kernel write a part and then refuse: an error, never a silent short write.
-TEST_F(PosixDeviceTest, ShortWriteIsAnError) {
+TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
   auto device = create("a");
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -193,7 +216,7 @@ TEST_F(PosixDeviceTest, ShortWriteIsAnError) {
 }
 
 // Several transfers at once: every slot's bytes go to their place, and a slot is free again when it was waited for.
-TEST_F(PosixDeviceTest, QueueTransfersInParallel) {
+TEST_P(PosixDeviceTest, QueueTransfersInParallel) {
   auto device = create("a");
   constexpr std::uint64_t kPiece = 10'007;
   constexpr std::uint32_t kDepth = 4;
@@ -215,7 +238,7 @@ TEST_F(PosixDeviceTest, QueueTransfersInParallel) {
 }
 
 // A read of a queue that reaches past the end is `corrupt`, and its neighbours are whole.
-TEST_F(PosixDeviceTest, QueueReportsTheSlotThatFailed) {
+TEST_P(PosixDeviceTest, QueueReportsTheSlotThatFailed) {
   auto device = create("a");
   const auto bytes = noise(1000);
   ASSERT_OK(device->write(0, bytes));
@@ -234,7 +257,7 @@ TEST_F(PosixDeviceTest, QueueReportsTheSlotThatFailed) {
 }
 
 // A queue that goes away waits for what it started: the memory is the caller's again.
-TEST_F(PosixDeviceTest, QueueFinishesBeforeItGoes) {
+TEST_P(PosixDeviceTest, QueueFinishesBeforeItGoes) {
   auto device = create("a");
   const auto bytes = noise(4 * kMiB);
   {
@@ -245,8 +268,59 @@ TEST_F(PosixDeviceTest, QueueFinishesBeforeItGoes) {
   EXPECT_EQ(content(*device), bytes);
 }
 
+// Registered memory, memory beside it, and another in its place: the same bytes, whether the kernel takes the registration or not.
+TEST_P(PosixDeviceTest, QueuesTakeRegisteredMemory) {
+  auto device = create("a");
+  const AlignedBuffer first = must(AlignedBuffer::allocate(64 * kKiB));
+  const AlignedBuffer second = must(AlignedBuffer::allocate(64 * kKiB));
+  const auto bytes = noise(128 * kKiB);
+  auto queue = device->make_queue(4);
+  for (const AlignedBuffer* const buffer : {&first, &second}) {
+    queue->register_memory(buffer->span());
+    std::memcpy(buffer->data(), bytes.data(), 64 * kKiB);
+    ASSERT_OK(queue->write(0, 0, buffer->span().first(10'000)));
+    ASSERT_OK(queue->write(1, 10'000, buffer->span().subspan(10'000)));          // to its end
+    ASSERT_OK(queue->write(2, 64 * kKiB, std::span(bytes).subspan(64 * kKiB)));  // elsewhere
+    ASSERT_OK(queue->wait_all());
+    EXPECT_EQ(content(*device), bytes);
+    std::memset(buffer->data(), 0, buffer->size());
+    ASSERT_OK(queue->read(3, 64 * kKiB, buffer->span()));
+    ASSERT_OK(queue->wait(3));
+    EXPECT_TRUE(std::equal(bytes.begin() + 64 * kKiB, bytes.end(), buffer->data()));
+  }
+}
+
+// Threads write side by side, many pieces each, and flush: every byte is there.
+TEST_P(PosixDeviceTest, ThreadsWriteSideBySide) {
+  auto device = create("a");
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kShare = 300'000;
+  const auto bytes = noise(kThreads * kShare);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      Random random(t);
+      for (std::uint64_t done = 0; done < kShare;) {
+        std::vector<iovec> pieces;
+        const std::uint64_t begin = done;
+        for (std::uint64_t count = 1 + random.below(40); count > 0 && done < kShare; --count) {
+          const std::uint64_t step = std::min(random.below(5000), kShare - done);  // an empty one now and then
+          pieces.push_back({const_cast<std::byte*>(bytes.data()) + t * kShare + done, step});
+          done += step;
+        }
+        EXPECT_OK(device->write_pieces(t * kShare + begin, pieces));
+        if (random.one_in(8)) {
+          EXPECT_OK(device->flush());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(content(*device) == bytes);
+}
+
 // Direct transfers, where the file system has them, need whole blocks and give the same bytes.
-TEST_F(PosixDeviceTest, DirectTransfers) {
+TEST_P(PosixDeviceTest, DirectTransfers) {
   (void)create("a");
   auto device = reopen("a", OpenMode::read_write, Caching::direct);
   if (!device->caps().direct) GTEST_SKIP() << "no O_DIRECT on " << folder_.path();
@@ -285,7 +359,7 @@ TEST(PosixDeviceOnTmpfs, WorksWithOrWithoutDirect) {
   EXPECT_EQ(std::memcmp(buffer.data(), back.data(), 8192), 0);
 }
 
-class PosixVolumeTest : public PosixDeviceTest {};
+class PosixVolumeTest : public PosixFiles {};
 
 // create refuses a name that is there, and open one that is not; the messages name the file.
 TEST_F(PosixVolumeTest, OpenModes) {

@@ -1,0 +1,252 @@
+#include "device/uring.hpp"
+
+#include <liburing.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+// A ring for one file.
+class FileRing {
+ public:
+  FileRing(int fd, std::uint32_t depth) : fd_(fd), ready_(::io_uring_queue_init(depth, &ring_, 0) == 0) {
+    // Saves looking the file up for every transfer; refused, that is what is done.
+    registered_ = ready_ && ::io_uring_register_files(&ring_, &fd, 1) == 0;
+  }
+  ~FileRing() {
+    if (ready_) ::io_uring_queue_exit(&ring_);
+  }
+  FileRing(const FileRing&) = delete;
+  FileRing& operator=(const FileRing&) = delete;
+
+  [[nodiscard]] bool ready() const { return ready_; }
+  [[nodiscard]] io_uring* get() { return &ring_; }
+
+  // There are no more entries under way than the depth. `prepare(entry, file)` fills it. 0, or why it was not taken.
+  template <class Prepare>
+  int submit(std::uint64_t user_data, const Prepare& prepare) {
+    io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
+    MEMLITH_ASSERT(entry != nullptr);
+    prepare(entry, registered_ ? 0 : fd_);
+    if (registered_) entry->flags |= IOSQE_FIXED_FILE;
+    entry->user_data = user_data;
+    int submitted = 0;
+    do {
+      submitted = ::io_uring_submit(&ring_);
+    } while (submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY);
+    return submitted < 0 ? -submitted : 0;
+  }
+
+  struct Completion {
+    std::uint64_t user_data = 0;
+    int result = 0;
+  };
+  // 0, or why nothing could be waited for.
+  int wait(Completion& completion) {
+    io_uring_cqe* entry = nullptr;
+    int waited = 0;
+    do {
+      waited = ::io_uring_wait_cqe(&ring_, &entry);
+    } while (waited == -EINTR);
+    if (waited < 0) return -waited;
+    completion = {entry->user_data, entry->res};
+    ::io_uring_cqe_seen(&ring_, entry);
+    return 0;
+  }
+
+ private:
+  io_uring ring_{};
+  int fd_;
+  bool ready_;
+  bool registered_ = false;
+};
+
+class UringQueue final : public IoQueue {
+ public:
+  UringQueue(Device& device, int fd, std::uint32_t depth) : device_(device), ring_(fd, depth), transfers_(depth) {}
+  ~UringQueue() override {
+    if (ready()) (void)wait_all();
+  }
+  [[nodiscard]] bool ready() const { return ring_.ready(); }
+
+  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
+    return start(slot, offset, target, false);
+  }
+  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
+    return start(slot, offset, {const_cast<std::byte*>(source.data()), source.size()}, true);
+  }
+
+  Status wait(std::uint32_t slot) override {
+    while (transfers_[slot].in_flight) MEMLITH_TRY(reap());
+    return std::exchange(transfers_[slot].result, kOk);
+  }
+  Status wait_all() override {
+    Status first = kOk;
+    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
+      if (const Status status = wait(slot); first.ok()) first = status;
+    }
+    return first;
+  }
+
+  // The kernel pins it, as far as RLIMIT_MEMLOCK allows; refused, transfers go as before. Our buffers stand in huge pages, which cost
+  // a transfer little to find, so it gains nothing that we could measure: only where everything is to go by io_uring.
+  void register_memory(std::span<std::byte> memory) override {
+    if (device_.caps().io != IoBackend::uring) return;
+    if (!registered_.empty()) (void)::io_uring_unregister_buffers(ring_.get());
+    const iovec piece{memory.data(), memory.size()};
+    const bool taken = !memory.empty() && ::io_uring_register_buffers(ring_.get(), &piece, 1) == 0;
+    registered_ = taken ? memory : std::span<std::byte>();
+  }
+
+ private:
+  struct Transfer {
+    std::uint64_t offset = 0;
+    std::span<std::byte> memory;
+    std::uint64_t done = 0;  // bytes
+    bool writes = false;
+    bool in_flight = false;
+    Status result = kOk;
+  };
+
+  Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
+    MEMLITH_TRY(wait(slot));
+    if (writes) MEMLITH_TRY(device_.check_latch());
+    transfers_[slot] = Transfer{offset, memory, 0, writes, true, kOk};
+    return submit(slot);
+  }
+
+  Status submit(std::uint32_t slot) {
+    Transfer& transfer = transfers_[slot];
+    const std::span<std::byte> rest = transfer.memory.subspan(transfer.done);
+    const std::uint64_t offset = transfer.offset + transfer.done;
+    const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(rest.size(), 1 * kGiB));
+    std::byte* const memory = rest.data();
+    const bool registered = memory >= registered_.data() && memory + bytes <= registered_.data() + registered_.size();
+    const int error = ring_.submit(slot, [&](io_uring_sqe* entry, int file) {
+      if (transfer.writes && registered) {
+        ::io_uring_prep_write_fixed(entry, file, memory, bytes, offset, 0);
+      } else if (transfer.writes) {
+        ::io_uring_prep_write(entry, file, memory, bytes, offset);
+      } else if (registered) {
+        ::io_uring_prep_read_fixed(entry, file, memory, bytes, offset, 0);
+      } else {
+        ::io_uring_prep_read(entry, file, memory, bytes, offset);
+      }
+    });
+    if (error == 0) return kOk;
+    transfer.in_flight = false;
+    transfer.result = fail_errno(error, transfer.writes ? Detail::write : Detail::read,
+                                 "{}: cannot start a transfer at offset {}", device_.path(), transfer.offset);
+    return transfer.writes ? device_.latch(transfer.result) : transfer.result;
+  }
+
+  // Takes one completion; a short transfer goes on with its rest.
+  Status reap() {
+    FileRing::Completion completion;
+    if (const int error = ring_.wait(completion); error != 0) {
+      return fail_errno(error, Detail::read, "{}: cannot wait for a transfer", device_.path());
+    }
+    const auto slot = static_cast<std::uint32_t>(completion.user_data);
+    const int result = completion.result;
+    Transfer& transfer = transfers_[slot];
+    if (result == -EINTR || result == -EAGAIN) return submit(slot);
+    if (result <= 0) {
+      transfer.in_flight = false;
+      if (result == 0 && !transfer.writes) {
+        transfer.result = cut_short(device_.path(), transfer.offset, transfer.memory.size(), transfer.done);
+      } else {
+        transfer.result = fail_errno(result == 0 ? EIO : -result, transfer.writes ? Detail::write : Detail::read,
+                                     "{}: {} of {} bytes at offset {} failed", device_.path(),
+                                     transfer.writes ? "write" : "read", transfer.memory.size(), transfer.offset);
+        if (transfer.writes) (void)device_.latch(transfer.result);
+      }
+      return kOk;
+    }
+    transfer.done += static_cast<std::uint64_t>(result);
+    if (transfer.done < transfer.memory.size()) return submit(slot);
+    transfer.in_flight = false;
+    return kOk;
+  }
+
+  Device& device_;
+  FileRing ring_;
+  std::vector<Transfer> transfers_;
+  std::span<std::byte> registered_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> make_uring_queue(Device& device, int fd, std::uint32_t depth) {
+  auto queue = std::make_unique<UringQueue>(device, fd, depth);
+  return queue->ready() ? std::move(queue) : nullptr;
+}
+
+bool uring_works() {
+  static const bool works = FileRing(STDIN_FILENO, 1).ready();
+  return works;
+}
+
+// ---- UringCalls --------------------------------------------------------------------------------------------------
+
+class UringCalls::Ring : public FileRing {
+ public:
+  explicit Ring(int fd) : FileRing(fd, 1) {}
+};
+
+UringCalls::UringCalls(int fd) : fd_(fd) {}
+UringCalls::~UringCalls() = default;
+
+std::unique_ptr<UringCalls::Ring> UringCalls::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto ring = std::move(idle_.back());
+      idle_.pop_back();
+      return ring;
+    }
+  }
+  auto ring = std::make_unique<Ring>(fd_);
+  return ring->ready() ? std::move(ring) : nullptr;
+}
+
+template <class Prepare, class Call>
+ssize_t UringCalls::transfer(const Prepare& prepare, const Call& call) {
+  std::unique_ptr<Ring> ring = take();
+  if (ring == nullptr || ring->submit(0, prepare) != 0) return call();
+  FileRing::Completion completion;
+  int error = ring->wait(completion);
+  if (error == 0) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(ring));
+    if (completion.result >= 0) return completion.result;
+    error = -completion.result;
+  }
+  ring = nullptr;  // which may change errno
+  errno = error == EAGAIN ? EINTR : error;
+  return -1;
+}
+
+ssize_t UringCalls::read(std::span<std::byte> target, std::uint64_t offset) {
+  const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(target.size(), 1 * kGiB));
+  return transfer([&](io_uring_sqe* entry,
+                      int file) { ::io_uring_prep_read(entry, file, target.data(), bytes, offset); },
+                  [&] { return ::pread(fd_, target.data(), bytes, static_cast<off_t>(offset)); });
+}
+
+ssize_t UringCalls::write(std::span<const iovec> pieces, std::uint64_t offset) {
+  const auto count = static_cast<unsigned>(pieces.size());
+  return transfer([&](io_uring_sqe* entry,
+                      int file) { ::io_uring_prep_writev(entry, file, pieces.data(), count, offset); },
+                  [&] { return ::pwritev(fd_, pieces.data(), static_cast<int>(count), static_cast<off_t>(offset)); });
+}
+
+}  // namespace memlith::core
