@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Holds the includes to the floors: a floor includes itself and the floors below it, nothing else of ours.
 
-Programs outside the library (tools, bench, examples, integrations) see it as any user does: through "memlith/..." only. The
-crash laboratory is a test that looks inside, and goes free; so do plugins, which have the engine in them. What bench measures with
-is the tool's.
+A plugin (plugins/NAME) stands above all floors: it may include each of them, "memlith/..." and its own files, but neither another
+plugin's nor anything of tools, bench, examples and tests. Programs outside the library (tools, bench, examples) see it as any user
+does: through "memlith/..." only. The crash laboratory is a test that looks inside, and goes free. What bench measures with is the
+tool's.
 Usage: check_floors.py [REPOSITORY | --self-test]
 Prints each violation as `file:line: floor X includes upward Y` and exits with 1 if there was one.
 With --self-test it builds a small tree with one violation of each kind and checks that each is found.
@@ -14,7 +15,7 @@ import sys
 import tempfile
 
 FLOORS = ["base", "device", "log", "store", "region", "capi"]  # lowest first, as in src/CMakeLists.txt
-OUTSIDE = ["tools", "bench", "examples", "integrations"]
+OUTSIDE = ["tools", "bench", "examples"]
 SHARED = {"bench": "tools/memlith"}  # whose files they use besides their own
 FREE = ["tools/crashlab"]
 SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
@@ -46,17 +47,29 @@ def inside_violations(root):
             yield f"{where} upward {target}"
 
 
+def is_own(own, file, name):
+    """Does the file find the name beside it, or in a folder above up to `own`, and is what it finds below `own`?"""
+    folders = [file.parent, *(parent for parent in file.parents if parent.is_relative_to(own))]
+    return any((folder / name).is_file() and (folder / name).resolve().is_relative_to(own.resolve()) for folder in folders)
+
+
+def plugin_violations(root):
+    for file, number, bracket, name in includes(root / "plugins"):
+        parts, target = file.relative_to(root / "plugins").parts, name.split("/")[0]
+        own = root / "plugins" / parts[0]  # a file that lies in plugins/ itself has no plugin, and so no files of its own
+        if target in [*FLOORS, "memlith"] or bracket == "<" or (len(parts) > 1 and is_own(own, file, name)):
+            continue
+        yield (f"{file.relative_to(root)}:{number}: plugin {parts[0]} includes upward {name}; it may include the floors, "
+               f"\"memlith/...\" and its own files (a foreign library's headers go in <>)")
+
+
 def outside_violations(root):
     for top in OUTSIDE:
         for file, number, bracket, name in includes(root / top):
             target = name.split("/")[0]
             if any(file.is_relative_to(root / folder) for folder in FREE):
                 continue
-            # Tools may share files; an integration has only its own.
-            own = root / top if top != "integrations" else root / top / file.relative_to(root / top).parts[0]
-            folders = [file.parent, *(parent for parent in file.parents if parent.is_relative_to(own))]
-            found = any((folder / name).is_file() and (folder / name).resolve().is_relative_to(own.resolve())
-                        for folder in folders)
+            found = is_own(root / top, file, name)
             found = found or (top in SHARED and (root / SHARED[top] / name).is_file())
             if target == "memlith" or (bracket == '"' and found) or (bracket == "<" and target not in FLOORS):
                 continue
@@ -65,7 +78,7 @@ def outside_violations(root):
 
 
 def violations(root):
-    return [*inside_violations(root), *outside_violations(root)]
+    return [*inside_violations(root), *plugin_violations(root), *outside_violations(root)]
 
 
 def self_test():
@@ -80,12 +93,17 @@ def self_test():
         "tools/crashlab/a.cpp": '#include "store/store.hpp"\n',
         "bench/sqlite/a.cpp": '#include "own.hpp"\n#include "near.hpp"\n#include "store/store.hpp"\n',
         "bench/sqlite/near.hpp": "#include <fmt/core.h>\n",
-        "integrations/one/a.c": '#include <sqlite3.h>\n#include "../two/a.h"\n#include <store/store.hpp>\n',
-        "integrations/two/a.h": "\n",
+        "plugins/one/a.cpp": '#include <sqlite3.h>\n#include "own.hpp"\n#include "store/store.hpp"\n#include "memlith/memlith.h"\n'
+                             '#include "../two/a.hpp"\n#include "two/a.hpp"\n#include "../../tools/memlith/own.hpp"\n'
+                             '#include "support/expect.hpp"\n',
+        "plugins/one/own.hpp": "\n",
+        "plugins/two/a.hpp": "\n",
+        "tests/support/expect.hpp": "\n",
     }
     expected = ["src/attic/a.cpp:1:", "src/base/a.hpp:3: floor base includes upward log",
                 "src/log/a.cpp:2: floor log includes upward store", "src/region/a.cpp:1: floor region includes upward",
-                "src/region/a.cpp:2:", "tools/memlith/a.cpp:3:", "bench/sqlite/a.cpp:3:", "integrations/one/a.c:2:", "integrations/one/a.c:3:"]
+                "src/region/a.cpp:2:", *(f"plugins/one/a.cpp:{line}: plugin one includes upward" for line in range(5, 9)),
+                "tools/memlith/a.cpp:3:", "bench/sqlite/a.cpp:3:"]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in tree.items():
