@@ -6,7 +6,10 @@
 #include <functional>
 
 #include "cli_words.hpp"
+#include "failure.hpp"
 #include "interrupt.hpp"
+#include "memlith/memlith.h"
+#include "output.hpp"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {
@@ -121,7 +124,10 @@ int run(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : tool::kExitFailed;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return tool::report_failure(tool::tool_failure(MEMLITH_INVALID, tool::parse_problem(app, error),
+                                                   "--help says what may be typed, behind a command, too."),
+                                tool::Format::text);
   }
   tool::catch_interrupts();
   return tool::exit_code_of(line.run(), line.settings.format);

@@ -76,6 +76,12 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("walfull", done.stderr)
 
+    def test_a_benchmark_that_there_is_not(self):
+        done = subprocess.run([PROGRAM, "updat"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        for says in '"updat"', "update, ", "tatp":
+            self.assertIn(says, done.stderr)
+
     def test_output_that_does_not_arrive(self):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([PROGRAM, "update", "--rows", "5", "--commits", "1", "--systems", "wal-off", "--repetitions", "1",

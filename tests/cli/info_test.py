@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`memlith info` says how a store was left, from a single look at it: closed, or killed with commits in its log.
+"""`memlith info` says how a store was left, from a single look at it: closed, or killed with commits in its log. And what the
+command says of a word that is none of its commands.
 
 Usage: info_test.py MEMLITH HELLO_C
 HELLO_C makes a store in the folder that it is given, persists to it and closes it.
@@ -56,6 +57,21 @@ class Info(unittest.TestCase):
             self.assertFalse(found["clean"])
             self.assertGreater(found["log"]["frames_waiting"], 0)
             self.assertGreater(found["log"]["frame_bytes"], 4096)
+
+
+class Mistyped(unittest.TestCase):
+    def test_names_the_word_and_what_there_is(self):
+        for words, says in ((["verifi"], ["verifi", "verify", "bench"]), (["bench", "persit", "--dir", "x"], ["persit", "persist", "tail"]),
+                            (["bench"], ["memlith bench needs", "persist"]), (["sqlite", "--json"], ["memlith sqlite needs", "export"])):
+            done = subprocess.run([MEMLITH, *words], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1)
+            for each in says:
+                self.assertIn(each, done.stdout + done.stderr)
+
+    def test_of_a_command_says_what_it_lacks(self):
+        done = subprocess.run([MEMLITH, "info"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("STORE is required", done.stderr)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace memlith::tool {
 
@@ -14,6 +15,25 @@ template <class Target>
 CLI::Option* add_number(CLI::App* command, const std::string& name, Target& target, std::uint64_t low,
                         std::uint64_t high, const std::string& what) {
   return command->add_option(name, target, what)->check(between(low, high))->capture_default_str();
+}
+
+// What is wrong with what was typed. Of a word that is no command CLI11 says only that a subcommand is required.
+inline std::string parse_problem(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  std::string typed = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    typed += " " + command->get_name();
+  }
+  if (error.get_name() != "RequiredError" || command->get_require_subcommand_min() == 0) return error.what();
+
+  std::string known;
+  for (const CLI::App* each : command->get_subcommands([](const CLI::App*) { return true; })) {
+    known += (known.empty() ? "" : ", ") + each->get_name();
+  }
+  const std::vector<std::string> rest = command->remaining();
+  if (rest.empty() || rest.front().starts_with('-')) return typed + " needs one of its commands: " + known;
+  return "\"" + rest.front() + "\" is none of the commands of " + typed + ": " + known;
 }
 
 }  // namespace memlith::tool

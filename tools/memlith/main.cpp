@@ -287,7 +287,7 @@ int run_command_line(int argument_count, char** arguments) {
     const bool json = std::any_of(arguments, arguments + argument_count,
                                   [](const char* argument) { return std::string_view(argument) == "--json"; });
     const Failure failure =
-        tool_failure(MEMLITH_INVALID, error.what(),
+        tool_failure(MEMLITH_INVALID, parse_problem(app, error),
                      "memlith help says what may be typed; memlith help COMMAND says it of one command.");
     return report_failure(failure, json ? Format::json : Format::text);
   }
