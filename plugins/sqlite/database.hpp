@@ -30,6 +30,7 @@
 
 #include "disk_journal.hpp"
 #include "image.hpp"
+#include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
 #include "shared_index.hpp"
@@ -142,7 +143,7 @@ class Database {
   [[nodiscard]] std::string describe() const;
 
  private:
-  static constexpr std::uint64_t kMarkBytes = 16;
+  static constexpr std::uint64_t kMarkBytes = MEMLITH_SQLITE_MARK_BYTES;
 
   struct Piece {
     core::Extent extent;

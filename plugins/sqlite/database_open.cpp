@@ -17,6 +17,7 @@ using core::Device;
 using core::Errc;
 using core::Extent;
 using core::fail;
+using core::file_log_name;
 using core::kOk;
 using core::kPageBytes;
 using core::Log;
@@ -66,7 +67,7 @@ Status Database::open_it() {
   MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
   auto lock = world_.lock(path_, !read_only_);
   if (!lock.ok()) {
-    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_name_ + ".memlith"));  // may know who
+    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may know who
     return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
   }
   host_lock_ = std::move(*lock);
@@ -74,7 +75,7 @@ Status Database::open_it() {
   MEMLITH_TRY(read_head(head));
   if (head.is(MEMLITH_SQLITE_PLAIN)) MEMLITH_TRY(check_left_over(head));
   // What is no database is SQLite's to judge, which says so at the first look at it; nothing of it is changed.
-  MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_name_ + ".memlith"));
+  MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_log_name(file_name_)));
   if (head.is(MEMLITH_SQLITE_FOREIGN) || (head.is(MEMLITH_SQLITE_ZEROS) && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
@@ -150,7 +151,7 @@ Status Database::check_free(const std::string& log_name) {
 }
 
 Status Database::check_log(const Head& head) {
-  const std::string log_name = file_name_ + ".memlith";
+  const std::string log_name = file_log_name(file_name_);
   MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
   if (!there && head.is(MEMLITH_SQLITE_MARKED)) {
     return fail(Errc::corrupt, Detail::open,
@@ -176,7 +177,7 @@ Status Database::check_log_id(const Head& head, std::uint64_t found) {
   return fail(Errc::corrupt, Detail::open,
               "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the right "
               "one back. Nothing was changed",
-              path_, volume_->path_of(file_name_ + ".memlith"), head.said.log_id, found);
+              path_, volume_->path_of(file_log_name(file_name_)), head.said.log_id, found);
 }
 
 // The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first
@@ -191,7 +192,7 @@ Status Database::discard_log(const std::string& log_name) {
 
 Status Database::check_absent(World& world, const std::string& path) {
   MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
-  const std::string log_name = place.file_name + ".memlith";
+  const std::string log_name = file_log_name(place.file_name);
   MEMLITH_TRY_ASSIGN(const bool there, place.volume->exists(log_name));
   if (!there) return kOk;
   MEMLITH_TRY_ASSIGN(const auto device, place.volume->open(log_name, OpenMode::read_only, Caching::direct));
@@ -204,7 +205,7 @@ Status Database::check_absent(World& world, const std::string& path) {
 
 Status Database::orphan(World& world, const std::string& path) {
   MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
-  return place.volume->remove(place.file_name + ".memlith");
+  return place.volume->remove(file_log_name(place.file_name));
 }
 
 // ---- mapping -------------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ Status Database::open_store() {
   options.flush_window = options_.window;
   MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
   if (!read_only_) {
-    const std::string log_path = volume_->path_of(file_name_ + ".memlith");
+    const std::string log_path = volume_->path_of(file_log_name(file_name_));
     MEMLITH_TRY(world_.match_permissions(path_, log_path));
     MEMLITH_TRY(world_.match_permissions(path_, log_path + "-stats"));
   }
@@ -339,7 +340,7 @@ Status Database::close() {
   store_ = nullptr;
   // One huge transaction should not leave a huge log for ever, nor a small beginning a small one. The file is complete by itself.
   if (!keeps_log && unfit && options_.store.log_bytes == 0 && same_file()) {
-    MEMLITH_TRY(volume_->remove(file_name_ + ".memlith"));
+    MEMLITH_TRY(volume_->remove(file_log_name(file_name_)));
   }
   host_lock_ = nullptr;
   return kOk;

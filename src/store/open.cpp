@@ -35,7 +35,9 @@ bool is_all_zero(std::span<const std::byte> bytes) {
 
 // ---- names -----------------------------------------------------------------------------------------------------
 
-std::string Store::log_name() const { return one_file() ? options_.file_name + ".memlith" : "log"; }
+std::string file_log_name(const std::string& file_name) { return file_name + ".memlith"; }
+
+std::string Store::log_name() const { return one_file() ? file_log_name(options_.file_name) : "log"; }
 
 std::string Store::home_name(ObjectId id) const {
   return one_file() ? options_.file_name : fmt::format("objects/{}", id.value);

@@ -86,7 +86,7 @@ Status Store::cut_home_to_size() {
 // ---- statistics --------------------------------------------------------------------------------------------------
 
 std::string Store::stats_name(StoreKind kind, const std::string& file_name) {
-  return LiveStats::name_beside(kind == StoreKind::one_file ? file_name + ".memlith" : "log");
+  return LiveStats::name_beside(kind == StoreKind::one_file ? file_log_name(file_name) : "log");
 }
 
 void Store::publish_stats() const {

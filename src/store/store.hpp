@@ -39,7 +39,7 @@ struct FlushWindow {
 
 struct StoreOptions {
   StoreKind kind = StoreKind::folder;
-  std::string file_name;  // one_file: the file, in the volume; its log is file_name + ".memlith"
+  std::string file_name;  // one_file: the file, in the volume; its log is file_log_name()
   bool create = false;
   bool exclusive = false;  // with create: fail where there is one
   bool read_only = false;
@@ -60,6 +60,8 @@ struct StoreOptions {
 // The size of the log of a file that is so large, where nobody says another. A checkpoint writes each page home once, however often
 // it changed: the more pages there are, the longer it is worth waiting.
 std::uint64_t file_log_bytes(std::uint64_t file_bytes);
+// The name of that log, in the volume of the file.
+std::string file_log_name(const std::string& file_name);
 
 struct ObjectInfo {
   ObjectId id;

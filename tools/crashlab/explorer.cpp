@@ -204,7 +204,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
 
 // The files whose every byte carries a checksum, by the names that they have on the medium.
 std::string Explorer::checksummed(std::string_view name) const {
-  const bool log = options_.kind == StoreKind::one_file ? name == options_.file_name + ".memlith" : name == "log";
+  const bool log = options_.kind == StoreKind::one_file ? name == file_log_name(options_.file_name) : name == "log";
   return log || name == "objects/0" ? std::string(name) : std::string();
 }
 

@@ -170,7 +170,7 @@ void Run::now_poisoned() {
 std::uint64_t Run::fill_of(std::size_t part) const { return 1 + step_ * 29 + part * 113 + other_bytes; }
 
 std::string Run::log_name() const {
-  return options_.kind == StoreKind::one_file ? options_.file_name + ".memlith" : "log";
+  return options_.kind == StoreKind::one_file ? file_log_name(options_.file_name) : "log";
 }
 
 std::optional<ObjectInfo> Run::find(const std::string& name) const {
