@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "difference.hpp"
 
@@ -42,7 +41,6 @@ std::uint64_t Database::read(std::uint64_t offset, void* target, std::uint64_t b
   const std::uint64_t end = size();
   const std::uint64_t got = offset < end ? std::min(bytes, end - offset) : 0;
   if (got > 0) image_->read(offset, target, got);
-  std::memset(static_cast<std::byte*>(target) + got, 0, bytes - got);
   return got;
 }
 

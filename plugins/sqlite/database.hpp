@@ -89,7 +89,7 @@ class Database {
 
   // ---- the file
   [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
-  // How many bytes there were; the rest of the target is zeros.
+  // How many bytes there were; the rest of the target is left alone.
   std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   core::Status write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   core::Status truncate(std::uint64_t bytes);
