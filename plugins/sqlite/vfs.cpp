@@ -233,34 +233,38 @@ Status Vfs::open(const std::string& path, const char* uri_name, bool wanted_writ
     } else {
       status = shared->database->check_process();
     }
+    if (status.ok()) return kOk;
+    // Whoever closed meanwhile took this one for a user that goes on.
+    const std::string text(core::last_error_text());
+    (void)report(api_, leave(path, shared));
+    core::set_error_text(text);
   }
-  if (status.ok()) return kOk;
-  const std::string text(core::last_error_text());
-  detach(path, shared);
   shared = nullptr;
-  core::set_error_text(text);
   return status;
 }
 
 Status Vfs::close(const std::string& path, const std::shared_ptr<Shared>& shared) {
+  const std::lock_guard closing(shared->mutex);
+  return leave(path, shared);
+}
+
+// The last user closes the database; under the mutex of `shared`, or of two that leave at once neither would be the last.
+Status Vfs::leave(const std::string& path, const std::shared_ptr<Shared>& shared) {
   Status status = kOk;
+  bool last = false;
   {
-    const std::lock_guard closing(shared->mutex);
-    bool last = false;
-    {
-      const std::lock_guard lock(mutex_);
-      last = shared->users == 1;
-    }
-    if (last && shared->database != nullptr) {
-      memory_.remove(shared->database->path() + "-journal");
-      status = shared->database->close();
-      if (!status.ok() && shared->database->removed()) status = give_name_free(shared->database->path());
-      shared->database = nullptr;
-    }
-    const std::string text(core::last_error_text());
-    detach(path, shared);  // in here, or of two that close at once neither would be the last
-    core::set_error_text(text);
+    const std::lock_guard lock(mutex_);
+    last = shared->users == 1;
   }
+  if (last && shared->database != nullptr) {
+    memory_.remove(shared->database->path() + "-journal");
+    status = shared->database->close();
+    if (!status.ok() && shared->database->removed()) status = give_name_free(shared->database->path());
+    shared->database = nullptr;
+  }
+  const std::string text(core::last_error_text());
+  detach(path, shared);
+  core::set_error_text(text);
   return status;
 }
 

@@ -49,6 +49,7 @@ class Vfs {
   Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults);
   core::Status attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
+  core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status give_name_free(const std::string& path);
 
   Api api_;

@@ -1,0 +1,141 @@
+// docs/sqlite.md, "Connections": connections that are opened, fail to be opened and are closed at the same time.
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "support/temp_folder.hpp"
+#include "words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using core::Result;
+using core::Status;
+
+// Opens once; whoever waits goes on then, or after a while.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  void wait(std::chrono::milliseconds at_most = std::chrono::seconds(60)) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, at_most, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+};
+
+// The real files, with something done between the steps of opening and closing.
+class SteppedWorld final : public sqlite::World {
+ public:
+  std::function<void()> before_asking_for_permission = [] {};
+  std::function<void()> before_unlocking = [] {};
+
+  Result<sqlite::Place> place_of(const std::string& path) override { return real().place_of(path); }
+  Result<std::string> identity_of(const std::string& path) override { return real().identity_of(path); }
+  Status create(const std::string& path) override { return real().create(path); }
+  bool may_write(const std::string& path) override {
+    before_asking_for_permission();
+    return real().may_write(path);
+  }
+  Result<std::unique_ptr<sqlite::HostLock>> lock(const std::string& path, bool writable) override {
+    auto lock = real().lock(path, writable);
+    if (!lock.ok()) return lock;
+    return std::unique_ptr<sqlite::HostLock>(std::make_unique<SteppedLock>(*this, std::move(*lock)));
+  }
+  Status match_permissions(const std::string& file, const std::string& other) override {
+    return real().match_permissions(file, other);
+  }
+
+ private:
+  class SteppedLock final : public sqlite::HostLock {
+   public:
+    SteppedLock(SteppedWorld& world, std::unique_ptr<sqlite::HostLock> lock) : world_(world), lock_(std::move(lock)) {}
+    ~SteppedLock() override { world_.before_unlocking(); }
+    SteppedLock(const SteppedLock&) = delete;
+    SteppedLock& operator=(const SteppedLock&) = delete;
+    Status make_exclusive() override { return lock_->make_exclusive(); }
+    [[nodiscard]] bool removed() const override { return lock_->removed(); }
+
+   private:
+    SteppedWorld& world_;
+    std::unique_ptr<sqlite::HostLock> lock_;
+  };
+  static sqlite::World& real() { return sqlite::real_world(); }
+};
+
+SteppedWorld& stepped_world() {
+  static SteppedWorld* const world = [] {
+    auto* const made = new SteppedWorld;
+    auto vfs = sqlite::Vfs::make(linked_api(), *made, "memlith-stepped");
+    EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
+    return made;
+  }();
+  return *world;
+}
+
+// The last connection is closed while others fail to open the database for writing: whoever is the last of them all closes it, and the
+// next opening waits for that.
+TEST(Opening, OneThatFailsBesideTheLastCloseClosesInItsPlace) {
+  TempFolder folder;
+  const std::string path = folder / "app.db";
+  ASSERT_RUNS(Db(path, nullptr), "create table t(a); insert into t values(1)");
+  SteppedWorld& world = stepped_world();
+  const auto open = [&](const char* mode) {
+    return Db("file:" + path + "?mode=" + mode, "memlith-stepped", SQLITE_OPEN_READWRITE);
+  };
+  // Long enough for a thread to come to where it waits. If it is not, the test proves less, and passes.
+  const auto let_it_wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+
+  Db reader = open("ro");
+  ASSERT_EQ(reader.all("select a from t"), "1");
+
+  Gate asked;
+  Gate go_on;
+  Gate closing;
+  Gate opened_again;
+  std::once_flag once;
+  world.before_asking_for_permission = [&] {
+    std::call_once(once, [&] {
+      asked.open();
+      go_on.wait();
+    });
+  };
+  std::thread first([&] { EXPECT_EQ(open("rw").open_code(), SQLITE_BUSY); });
+  asked.wait();
+  std::thread closer([&] { EXPECT_EQ(reader.close(), SQLITE_OK); });
+  let_it_wait();
+  std::thread second([&] {
+    const int code = open("rw").open_code();
+    EXPECT_TRUE(code == SQLITE_BUSY || code == SQLITE_OK) << code;  // OK if the reader was closed before it came
+  });
+  let_it_wait();
+  world.before_unlocking = [&] {
+    closing.open();
+    opened_again.wait(std::chrono::milliseconds(200));  // which it may not be yet
+  };
+  go_on.open();
+  closing.wait();
+  {
+    const Db again = open("ro");
+    EXPECT_OPEN(again);
+    EXPECT_EQ(again.all("select a from t"), "1");
+    opened_again.open();
+    first.join();
+    closer.join();
+    second.join();
+  }
+  world.before_asking_for_permission = world.before_unlocking = [] {};
+  EXPECT_OPEN(open("rw"));
+}
+
+}  // namespace
+}  // namespace memlith::test
