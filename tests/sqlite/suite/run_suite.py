@@ -17,6 +17,7 @@ from beside_plain import HERE, arguments, call, compare, ending, get_debian_sour
 
 FILE_SECONDS = 1800  # the longest takes two minutes on a machine that does nothing else
 HANGING_FILE_SECONDS = 60  # on memlith, of one that waits for ever there, as known.txt says; on plain SQLite it takes a second
+BEGUN = r"^(?!! )(\S.*?)\.\.\.(?!\")"  # what is said of a test that begins; Tcl ends a command that it cites after the dots
 LIST = """set argv0 [lindex $argv 0]
 set argv {}
 set testdir [file dirname $argv0]
@@ -64,7 +65,7 @@ def outcomes_of(label, code, text):
     why = {name: f"expected {wanted} got {got}" for name, wanted, got in
            re.findall(r"^! (.+) expected: (.*)\n! \1 got: *(.*)$", text, re.M)}
     why |= dict(re.findall(r"^(.+)\.\.\.\n(Error: .*)$", text, re.M))
-    for name in re.findall(r"^(?!! )(\S.*?)\.\.\.", text, re.M):
+    for name in re.findall(BEGUN, text, re.M):
         begun[name] += 1
     told = re.search(r"^(\d+) errors out of (\d+) tests", text, re.M)
     if told:
@@ -72,7 +73,7 @@ def outcomes_of(label, code, text):
     else:
         failed.update(name for name, _ in re.findall(r"^! (.+) (expected): ", text, re.M))
         failed.update(name for name, _ in re.findall(r"^(.+)\.\.\.\n(Error): ", text, re.M))
-        last = re.findall(r"^(?!! )(\S.*?)\.\.\.(.*\n?.*)", text, re.M)
+        last = re.findall(BEGUN + r"(.*\n?.*)", text, re.M)
         if last and not last[-1][1].endswith(" Ok") and last[-1][0] not in failed:
             failed[last[-1][0]] += 1
     for name in begun | failed:
