@@ -9,8 +9,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -40,6 +42,23 @@ def get_debian_source(work, package, *options):
               "-o", f"Dir::State::lists={work}/lists", "-o", "APT::Sandbox::User=root"]
     call(["apt-get", *places, "update"], cwd=work)
     call(["apt-get", *places, *options, "source", package], cwd=work)
+
+
+def get_pypi_source(work, package, version, needed):
+    """A package's source from PyPI, in the folder `work`, and a Python that has what is needed beside it."""
+    python = work / "venv" / "bin" / "python"
+    done = work / "venv" / "packages.txt"
+    if not done.exists() or done.read_text(encoding="utf-8").split() != needed:
+        call([SYSTEM_PYTHON, "-m", "venv", "--clear", str(work / "venv")])
+        call([python, "-m", "pip", "install", "--quiet", *needed])
+        done.write_text("\n".join(needed), encoding="utf-8")
+    source = work / f"{package}-{version}"
+    if not source.exists():
+        call([python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", package, f"{package}=={version}"], cwd=work)
+        (work / "unpacked").mkdir(exist_ok=True)
+        call(["tar", "-xf", work / f"{package}-{version}.tar.gz", "-C", work / "unpacked"])
+        (work / "unpacked" / source.name).rename(source)  # whole, or not there
+    return source, python
 
 
 def environment_of(plugin, **more):
@@ -101,6 +120,52 @@ def compare(given, groups, run, reasons_file):
         kept.write_text(json.dumps(outcomes), encoding="utf-8")
     status = report(outcomes["plain"], outcomes["memlith"], reasons_file, whole=not given.only)
     print(f"{time.monotonic() - began:.0f} s; logs in {given.work / 'logs-memlith'} and {given.work / 'logs-plain'}")
+    return status
+
+
+class RecordedRun:
+    """Runs groups of tests in Python that write down themselves what became of each, and where their connections were, in the file TOLD."""
+    def __init__(self, plugin, work, seconds):
+        self.plugin, self.work, self.seconds = plugin, work, seconds
+        self.lock, self.connections = threading.Lock(), {}
+
+    def start(self, kind, group, command, python_path, **environment):
+        """The outcomes by name of a group of tests, which `command` runs, in a process and a folder of its own."""
+        label = re.sub(r"\W+", "-", group)
+        folder = self.work / "run" / f"{label}-{kind}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        told = folder / "told.json"
+        environment |= {"TOLD": str(told), "DATABASES": str(folder), "PYTHONPATH": f"{python_path}:{HERE}"}
+        code, text = run_for(self.seconds, command, cwd=folder,
+                             env=environment_of(self.plugin if kind == "memlith" else None, **environment))
+        logs = self.work / f"logs-{kind}"
+        logs.mkdir(exist_ok=True)
+        (logs / f"{label}.log").write_text(f"{text}\nexit code {code}\n", encoding="utf-8")
+        if not told.exists():
+            return {f"({group})": [ending(code), text[-300:]]}
+        result = json.loads(told.read_text(encoding="utf-8"))
+        with self.lock:
+            for place, count in result["connections"].items():
+                self.connections[kind, place] = self.connections.get((kind, place), 0) + count
+        shutil.rmtree(folder, ignore_errors=True)
+        return result["outcomes"] | {f"({group})": ["ok", ""]}
+
+    def misplaced(self):
+        """Whether connections to files were not where they should be, or there were none; says how many were where."""
+        counts = {kind: {place: self.connections.get((kind, place), 0) for place in ("memlith", "plain", "memory", "unasked")}
+                  for kind in ("plain", "memlith")}
+        for kind, places in counts.items():
+            print(f"{kind}: connections: " + ", ".join(f"{count} {place}" for place, count in places.items()))
+        return counts["plain"]["memlith"] or counts["memlith"]["plain"] or not counts["memlith"]["memlith"] or \
+            counts["plain"]["unasked"] or counts["memlith"]["unasked"]
+
+
+def compare_recorded(given, groups, run, reasons_file):
+    """The same as compare() for a RecordedRun, of the groups that are asked for; says besides if connections were misplaced."""
+    status = compare(given, [group for group in groups if re.search(given.only, group)], run, reasons_file)
+    if not given.judge and run.misplaced():
+        sys.exit("database files were not where they should be: on memlith in the one run, and in the other not")
     return status
 
 
