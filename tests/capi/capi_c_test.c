@@ -78,6 +78,7 @@ int capi_c_numbers(const char* folder) {
          MEMLITH_NO_MEMORY == 15);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
   EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2);
+  EXPECT(MEMLITH_IO_AUTO == 0 && MEMLITH_IO_POSIX == 1 && MEMLITH_IO_URING == 2);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
          MEMLITH_TRACKER_FAULT == 3);
   EXPECT(MEMLITH_VERSION_MAJOR == 0 && MEMLITH_VERSION_MINOR == 1 && MEMLITH_VERSION_PATCH == 0);
@@ -89,13 +90,15 @@ int capi_c_numbers(const char* folder) {
     EXPECT(memlith_category_name(code) != NULL && memlith_category_name(code)[0] != 0);
   }
   /* The layout of the option and info structs: fields are appended, never moved. */
-  EXPECT(offsetof(memlith_store_options, flags) == 8 && offsetof(memlith_store_options, log_bytes) == 16);
+  EXPECT(offsetof(memlith_store_options, flags) == 8 && offsetof(memlith_store_options, io) == 12 &&
+         offsetof(memlith_store_options, log_bytes) == 16);
   EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 80);
   EXPECT(MEMLITH_SCOPE_USUAL == 0 && MEMLITH_SCOPE_THREAD == 1 && MEMLITH_SCOPE_PROCESS == 2);
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
-         offsetof(memlith_store_info, log_id) == 136 && sizeof(memlith_store_info) == 144);
+         offsetof(memlith_store_info, log_id) == 136 && offsetof(memlith_store_info, io) == 144 &&
+         sizeof(memlith_store_info) == 152);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 360);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 72);
   return 0;
