@@ -223,13 +223,18 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
   part_is_open_ = true;
-  const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
+  // ORDER earlier-before-journal: weak commits are durable before a journal that has pages of theirs, or after a crash it would have
+  // to go unread, and its super-journal would be left. [sqlite/crash-several]
+  const Lsn begin = store_->log().head();
+  if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
+  const JournalOrigin origin{store_->log().log_id(), begin.value};
   MEMLITH_TRY_ASSIGN(const auto device, make_disk_journal(*volume_, file_name_));
   MEMLITH_TRY(world_.match_permissions(path_, device->path()));  // before there are old pages in it for others to read
   MEMLITH_TRY(write_disk_journal(*volume_, *device, origin, journal));
   MEMLITH_TRY(commit());
-  // The super-journal is removed when all parts have returned, so all parts are durable then.
-  return persist();
+  // ORDER parts-before-outcome: the super-journal is removed when all parts have returned, and its absence says that all took.
+  // [sqlite/crash-several]
+  return MEMLITH_SABOTAGED(skip_part_persist) ? kOk : persist();
 }
 
 Status Database::end_part() {

@@ -53,6 +53,8 @@ struct Sabotage {
   bool skip_super_flush = false;       // several databases: nor is what says which they are
   bool believe_missing_super = false;  // several databases: the name that is gone may come back
   bool keep_disk_journal = false;      // several databases: journals stay when the transaction has ended
+  bool skip_earlier_sync = false;      // several databases: weak commits may be lost that a journal has pages of
+  bool skip_part_persist = false;      // several databases: nobody waits for a part of a weak commit
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;

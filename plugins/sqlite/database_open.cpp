@@ -270,7 +270,8 @@ Status Database::find_left_journal() {
                 "checksum); it tells whether that transaction took, so the database cannot be opened without it",
                 path);
   }
-  // Behind weak commits that were lost it has pages that the database does not, and is of no account.
+  // One that comes behind the end of the log has pages that the database does not: somebody put older files beside it. It is of no
+  // account.
   const bool undoes_nothing = left->origin.lsn == head && !read_only_;
   if (begun || (left->content != nullptr && undoes_nothing)) {
     left_journal_ = std::move(left->content);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -111,16 +112,18 @@ class Story {
     pending_[index].clear();
     contents_.push_back(content_of(reference_));
     started_.push_back(started);
-    acknowledged_.push_back(weak_ ? kNever : volume_.operations());
+    acknowledged_.push_back(kNever);
+    if (!weak_ || (parts_.size() > 1 && is_joint(contents_.size() - 1))) acknowledge();
   }
-  // From now on a commit that returned may be lost, but not without those behind it.
+  // From now on a commit that returned may be lost, but not without those behind it in the same database. One over all databases, if
+  // there are several, is durable, and with it what is before it.
   void commit_weakly(std::size_t index) {
-    look(index, "pragma memlith_durability = weak");
+    for (const Part& part : parts_) look(index, "pragma " + part.schema + ".memlith_durability = weak");
     weak_ = true;
   }
   void persist(std::size_t index) {
-    look(index, "pragma memlith_persist");
-    for (std::size_t& each : acknowledged_) each = std::min(each, volume_.operations());
+    for (const Part& part : parts_) look(index, "pragma " + part.schema + ".memlith_persist");
+    acknowledge();
   }
   void transaction(std::size_t index, const std::vector<std::string>& statements) {
     begin(index, statements);
@@ -200,6 +203,7 @@ class Story {
   [[nodiscard]] std::uint64_t plain_refused() const { return plain_refused_; }
   [[nodiscard]] std::uint64_t plain_taken() const { return plain_taken_; }
   [[nodiscard]] std::size_t lost_max() const { return lost_max_; }  // commits that had been started, in one state
+  [[nodiscard]] std::uint64_t apart() const { return apart_; }      // states whose databases are not at one commit
   [[nodiscard]] std::uint64_t super_journals() const { return super_journals_; }  // that recovery had to remove
 
  private:
@@ -240,10 +244,40 @@ class Story {
     while (last < started_.size() && started_[last] <= at) ++last;
     return {first, last};
   }
-  [[nodiscard]] bool is_one_of(const std::string& content, std::size_t first, std::size_t last) const {
-    const auto begin = contents_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end = contents_.begin() + static_cast<std::ptrdiff_t>(last) + 1;
-    return std::any_of(begin, end, [&](const Content& each) { return joined(each) == content; });
+  void acknowledge() {
+    for (std::size_t& each : acknowledged_) each = std::min(each, volume_.operations());
+  }
+  // Whether the commit changed all databases. In a story of weak ones each changes one or all.
+  [[nodiscard]] bool is_joint(std::size_t commit) const {
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < parts_.size(); ++i) changed += contents_[commit][i] != contents_[commit - 1][i] ? 1 : 0;
+    EXPECT_TRUE(changed <= 1 || changed == parts_.size());
+    return changed == parts_.size();
+  }
+  // What may be found, and how many of the commits up to `last` it has in all databases. Weak commits are a prefix in each database,
+  // and the prefixes agree on the commits over both.
+  using Allowed = std::unordered_map<std::string, std::size_t>;
+  const Allowed& allowed_contents(std::size_t first, std::size_t last) {
+    const auto [found, is_new] = allowed_.try_emplace({first, last});
+    Allowed& allowed = found->second;
+    if (!is_new) return allowed;
+    for (std::size_t i = first; i <= last; ++i) allowed[joined(contents_[i])] = i;
+    if (!weak_ || parts_.size() != 2) return allowed;
+    for (std::size_t begin = first; begin <= last; ++begin) {
+      std::size_t end = begin;  // of a stretch without a commit over both
+      while (end < last && !is_joint(end + 1)) ++end;
+      for (std::size_t i = begin; i <= end; ++i) {
+        for (std::size_t j = begin; j <= end; ++j) {
+          std::size_t& commits = allowed[joined({contents_[i][0], contents_[j][1]})];
+          commits = std::max(commits, std::min(i, j));
+        }
+      }
+      begin = end;
+    }
+    return allowed;
+  }
+  [[nodiscard]] bool is_one_of(const std::string& content, std::size_t first, std::size_t last) {
+    return allowed_contents(first, last).contains(content);
   }
   [[nodiscard]] bool part_is_one_of(std::size_t part, const std::string& content, std::size_t first,
                                     std::size_t last) const {
@@ -294,9 +328,9 @@ class Story {
     if (!is_one_of(found, first, last)) {
       return violation(where, fmt::format("expected commit {} to {}; recovered: {}", first, last, found));
     }
-    std::size_t commit = last;
-    while (joined(contents_[commit]) != found) --commit;
-    lost_max_ = std::max(lost_max_, last - commit);
+    lost_max_ = std::max(lost_max_, last - allowed_contents(first, last).at(found));
+    if (std::none_of(contents_.begin(), contents_.end(), [&](const Content& each) { return joined(each) == found; }))
+      ++apart_;
     // They were closed cleanly: now the files are ordinary ones, and nothing of a transaction is left.
     const SimImage closed = volume.image();
     Content plain;
@@ -416,7 +450,7 @@ class Story {
     if (!is_one_of(found, first, last)) return violation(where, "recovered: " + found);
     if (!random.one_in(options.kill_every)) return;
     std::vector<std::string> wanted;
-    for (std::size_t i = first; i <= last; ++i) wanted.push_back(joined(contents_[i]));
+    for (const auto& each : allowed_contents(first, last)) wanted.push_back(each.first);
     check_recovery(killed.trace(), at, wanted, random, where);
   }
 
@@ -429,6 +463,7 @@ class Story {
   std::vector<std::size_t> started_;
   std::vector<std::size_t> acknowledged_;
   bool weak_ = false;
+  std::map<std::pair<std::size_t, std::size_t>, Allowed> allowed_;  // by the first and the last commit
   std::unordered_map<std::uint64_t, std::string> seen_;
   bool quiet_ = false;
   std::uint64_t violations_ = 0;
@@ -440,6 +475,7 @@ class Story {
   std::uint64_t plain_taken_ = 0;
   std::uint64_t super_journals_ = 0;
   std::size_t lost_max_ = 0;
+  std::uint64_t apart_ = 0;
 };
 
 std::string rows(int first, int count, int bytes) {
@@ -558,6 +594,30 @@ void tell_of_two(Story& story, const std::string& mode) {
   story.close(0);
 }
 
+// Weak commits of one database or the other, and between them some over both.
+void tell_of_two_weakly(Story& story, const std::string& mode) {
+  story.look(
+      0, "pragma main.page_size = 512; pragma two.page_size = 1024; pragma cache_size = 6; pragma two.cache_size = 6");
+  story.transaction(0, {"create table t(id integer primary key, k int, v text)",
+                        "create table two.u(id integer primary key, v text)"});
+  story.look(0, "pragma main.journal_mode = " + mode + "; pragma two.journal_mode = " + mode);
+  story.commit_weakly(0);
+  story.commit(0, rows(1, 8, 90));
+  story.commit(0, "insert into u values(1, 'one alone')");
+  story.transaction(0, {"update t set v = 'both' where id < 4", "insert into u select id + 10, v from t"});
+  for (int i = 1; i < 3; ++i) {
+    story.commit(0, rows(10 * i, 4, 200));
+    story.commit(0, fmt::format("update u set v = v || {}", i));
+  }
+  story.undone_transaction(0, {"update t set v = 'never'", "delete from u"});
+  story.transaction(0, {"delete from t where id % 3 = 0", "delete from u where id % 3 = 0"});
+  story.commit(0, "update u set v = 'last but one'");
+  story.persist(0);
+  story.commit(0, "update t set v = 'last'");
+  story.transaction(0, {"update t set k = 7", "update u set v = 'both'"});
+  story.commit(0, "delete from u where id > 12");
+}
+
 // The last database has no room for its part: the parts before are undone, and what is committed then stays.
 void tell_of_a_part_that_fails(Story& story) {
   story.look(0, "pragma main.page_size = 512; pragma two.page_size = 65536");
@@ -593,6 +653,19 @@ TEST_P(CrashSeveral, EveryOperation) {
     options.samples = scaled(5);
   }
   EXPECT_EQ(story.explore(options, seed_), 0u);
+  EXPECT_GT(story.super_journals(), 0u);
+}
+
+// Each database has a prefix of its weak commits, and none has a part of one over both that another lacks.
+TEST_P(CrashSeveral, WeakCommits) {
+  Story story({}, kTwoDatabases);
+  tell_of_two_weakly(story, GetParam());
+  ASSERT_FALSE(HasFatalFailure());
+  Story::Options options;
+  options.exhaustive_items_max = scaled(4);
+  EXPECT_EQ(story.explore(options, seed_), 0u);
+  EXPECT_GT(story.lost_max(), 2u);
+  EXPECT_GT(story.apart(), 0u);
   EXPECT_GT(story.super_journals(), 0u);
 }
 
@@ -637,6 +710,7 @@ TEST(CrashSabotage, IsNoticed) {
   };
   const auto one = [](const std::string& mode) { return [mode](Story& story) { tell(story, mode, 512); }; };
   const auto two = [](Story& story) { tell_of_two(story, "delete"); };
+  const auto two_weakly = [](Story& story) { tell_of_two_weakly(story, "delete"); };
   for (const Case& each :
        {Case{"skip_persist", &Sabotage::skip_persist, kOneDatabase, one("delete")},
         Case{"skip_persist in WAL", &Sabotage::skip_persist, kOneDatabase, one("wal")},
@@ -646,6 +720,9 @@ TEST(CrashSabotage, IsNoticed) {
         Case{"wal_after_ack", &Sabotage::wal_after_ack, kOneDatabase, one("wal")},
         Case{"skip_disk_journal", &Sabotage::skip_disk_journal, kTwoDatabases, two},
         Case{"skip_journal_flush", &Sabotage::skip_journal_flush, kTwoDatabases, two},
+        Case{"skip_disk_journal of weak commits", &Sabotage::skip_disk_journal, kTwoDatabases, two_weakly},
+        Case{"skip_earlier_sync", &Sabotage::skip_earlier_sync, kTwoDatabases, two_weakly},
+        Case{"skip_part_persist", &Sabotage::skip_part_persist, kTwoDatabases, two_weakly},
         Case{"skip_super_flush", &Sabotage::skip_super_flush, kTwoDatabases, two},
         Case{"believe_missing_super", &Sabotage::believe_missing_super, kTwoDatabases, two, true},
         Case{"keep_disk_journal", &Sabotage::keep_disk_journal, kTwoDatabases, tell_of_a_part_that_fails}}) {
