@@ -33,7 +33,8 @@ void print_json(const StorePath& path, const memlith_report& report) {
 
 void print_text(const StorePath& path, const memlith_report& report) {
   write_line(fmt::format("{}: sound", printable(path.path)));
-  write_line(fmt::format("  {} regions, {}", report.regions, human_bytes(report.region_bytes)));
+  write_line(fmt::format("  {} region{}, {}", report.regions, report.regions == 1 ? "" : "s",
+                         human_bytes(report.region_bytes)));
   write_line(fmt::format("  log of {}: {} whole frames, {}", human_bytes(report.log_bytes), report.frames,
                          human_bytes(report.frame_bytes)));
   write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,

@@ -341,6 +341,14 @@ class FaultTracker final : public Tracker {
 }  // namespace
 
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason) {
+  // Pages have numbers of 32 bits in the marks.
+  if (memory.capacity_bytes / kPageBytes > ~std::uint32_t{0}) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "the fault tracker takes regions that can grow to 16 TiB at most, and this one can to {} bytes; give "
+                "it a smaller "
+                "max_size, or another tracker",
+                memory.capacity_bytes);
+  }
   auto tracker = std::make_unique<FaultTracker>(memory, std::move(reason));
   MEMLITH_TRY(tracker->attach());
   return std::unique_ptr<Tracker>(std::move(tracker));

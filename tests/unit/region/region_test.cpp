@@ -491,6 +491,13 @@ TEST(FaultRegions, SystemCallsFail) {
   EXPECT_OK(persist(region));
 }
 
+// Its page numbers would not reach further.
+TEST(FaultRegions, LargerThanItsPageNumbersAreRefused) {
+  const AlignedBuffer page = must(AlignedBuffer::allocate(kPageBytes));
+  const TrackedMemory memory{page.data(), kPageBytes, (1ull << 44) + kPageBytes};
+  EXPECT_ERROR(Errc::unsupported, attach_tracker(TrackerKind::fault, memory).status());
+}
+
 // What is not touched is not persisted by an explicit region, byte for byte.
 TEST(ExplicitRegion, PersistsExactlyWhatWasTouched) {
   RegionWorld world(TrackerKind::touched, tiny_options());
