@@ -81,16 +81,11 @@ enum {
   MEMLITH_OPEN_EXCLUSIVE = 4  /* with CREATE: fail with MEMLITH_EXISTS if there is one */
 };
 
-/* How the disk is read and written. Flushes are fdatasync(2) in each. */
-enum {
-  MEMLITH_IO_AUTO =
-      0, /* system calls; io_uring for what has several transfers in flight (recovery, large commits, reading
-                           the log), where the kernel has it */
-  MEMLITH_IO_POSIX = 1, /* system calls only */
-  MEMLITH_IO_URING =
-      2 /* io_uring for every read and write, with registered files and buffers; UNSUPPORTED where the kernel or a
-                           sandbox refuses it */
-};
+/* How the disk is read and written. Flushes are fdatasync(2) in each.
+ * AUTO: system calls; io_uring for what has several transfers in flight (recovery, large commits, reading the log), where the
+ * kernel has it. POSIX: system calls only. URING: io_uring for every read and write; UNSUPPORTED where the kernel or a sandbox
+ * refuses it. */
+enum { MEMLITH_IO_AUTO = 0, MEMLITH_IO_POSIX = 1, MEMLITH_IO_URING = 2 };
 
 typedef struct memlith_store_options {
   uint64_t struct_size;
@@ -118,7 +113,8 @@ typedef struct memlith_store_options {
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
  * On return everything that was acknowledged before is there. Holds the store until memlith_store_close().
- * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY, UNSUPPORTED (io), IO. */
+ * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY,
+ * UNSUPPORTED (io), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
 
 /* Opens one ordinary file as a store with a single region, named "file" (failure-atomic msync: the EuroSys 2013 paper's

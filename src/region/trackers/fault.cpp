@@ -345,8 +345,7 @@ Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memor
   if (memory.capacity_bytes / kPageBytes > ~std::uint32_t{0}) {
     return fail(Errc::unsupported, Detail::tracker,
                 "the fault tracker takes regions that can grow to 16 TiB at most, and this one can to {} bytes; give "
-                "it a smaller "
-                "max_size, or another tracker",
+                "it a smaller max_size, or another tracker",
                 memory.capacity_bytes);
   }
   auto tracker = std::make_unique<FaultTracker>(memory, std::move(reason));
