@@ -28,7 +28,8 @@ struct memlith_store {
   std::vector<std::unique_ptr<memlith_region>> regions;
   std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
-  std::atomic<std::uint64_t> released_at{0};  // captured bytes when memory was last given back
+  std::atomic<std::uint64_t> released_at{
+      0};  // what was captured when memory was last given back, in bytes of whole pages
   std::atomic<std::int32_t> memory_error{0};  // how that went
 };
 
@@ -261,7 +262,8 @@ Status release_regions(memlith_store& store) {
 // captured, whatever comes of this; so a failure is no failure of the persist, and shows in the store's info.
 void keep_to_memory(memlith_store& store) {
   if (store.memory_max_bytes == 0) return;
-  const std::uint64_t captured = store.store->counters().captured_bytes.load(std::memory_order_relaxed);
+  // By pages: of one that was stored to, all of it stands in memory, however little was logged.
+  const std::uint64_t captured = store.store->counters().captured_pages.load(std::memory_order_relaxed) * kPageBytes;
   std::uint64_t released = store.released_at.load(std::memory_order_relaxed);
   if (captured - released < store.memory_max_bytes / 2) return;
   if (!store.released_at.compare_exchange_strong(released, captured, std::memory_order_relaxed)) return;

@@ -105,6 +105,28 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+// A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were logged.
+TEST_P(Memory, SmallStoresUseTheBudgetUp) {
+  const TempFolder folder;
+  StoreOptions options;
+  options.create = true;
+  options.memory_max_bytes = kMiB;
+  auto store = Store::open(folder / "store", options);
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto region = store->region("a", {.create = true, .tracker = GetParam(), .size = 8 * kMiB});
+  ASSERT_TRUE(region.ok()) << region.error().message();
+  auto* const bytes = static_cast<unsigned char*>(region->address());
+  const auto before = store->info().checkpoints;
+  for (std::uint64_t page = 0; page < 1024; ++page) {  // 4 MiB of pages
+    bytes[page * 4096] = 1;
+    if (page % 16 == 15) {
+      ASSERT_TRUE(region->persist(Scope::process).ok());
+    }
+  }
+  EXPECT_GE(store->info().checkpoints - before, 4u);
+  EXPECT_EQ(store->info().memory_error, 0);
+}
+
 // A persist that is durable says so, although the checkpoint that the budget then asks for fails; that is said elsewhere.
 TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
   const TempFolder folder;
