@@ -41,25 +41,31 @@ class Lab(unittest.TestCase):
     def test_the_same_seed_sees_the_same_states(self):
         counts = []
         for jobs in "1", "2":
-            done = lab("run", "--json", "--quick", "--workload", "random,reopening", "--seed", "7", "--jobs", jobs)
+            done = lab("run", "--json", "--quick", "--workload", "random,reopening,group-commit,background,interleaved,"
+                       "region-joined", "--seed", "7", "--jobs", jobs)
             report = json.loads(done.stdout)
             counts.append([report[key] for key in ("distinct_states", "states", "recoveries", "faults", "operations")])
         self.assertEqual(counts[0], counts[1])
 
     def test_a_violation_replays_from_its_line(self):
-        _, line = violations("--workload", "commits", *MUTANT)
-        media = set()
-        for _ in range(2):
-            done = lab("replay", "--json", line)
-            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-            answer = json.loads(done.stdout)
-            self.assertTrue(answer["followed"])
-            self.assertNotEqual(answer["violation"], "")
-            media.add(answer["medium"])
-        self.assertEqual(len(media), 1, "the medium is not the same byte for byte")
-        # Without the mutant, the same crash is harmless.
-        healed = lab("replay", "--json", " ".join(word for word in line.split() if not word.startswith("mutant=")))
-        self.assertNotEqual(healed.returncode, 1, healed.stdout)
+        # The last three with threads, whose turns are drawn.
+        for workload, mutant in ("commits", "skip_log_flush"), ("interleaved", "complete_out_of_order"), \
+                                ("group-commit", "acknowledge_before_flush"), ("background", "flush_before_write"), \
+                                ("background", "failed_checkpoint_goes_on"):
+            report, _ = violations("--workload", workload, "--mutant", mutant)
+            for violation in report["violation_list"][:2]:
+                self.assertTrue(violation["replays"], violation)
+                line = violation["replay"]
+                done = lab("replay", "--json", line)
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                answer = json.loads(done.stdout)
+                self.assertTrue(answer["followed"])
+                self.assertNotEqual(answer["violation"], "")
+                # A process that died has none.
+                self.assertEqual(answer["medium"], violation.get("medium", ""), "the medium is not the same byte for byte")
+            # Without the mutant, the same crash is harmless.
+            healed = lab("replay", "--json", " ".join(word for word in line.split() if not word.startswith("mutant=")))
+            self.assertNotEqual(healed.returncode, 1, healed.stdout)
 
     def test_the_story_tells_each_operation_and_its_fate(self):
         _, line = violations("--workload", "commits", *MUTANT)
@@ -77,8 +83,8 @@ class Lab(unittest.TestCase):
         self.assertEqual(lab("replay", shrunken).returncode, 1)
 
     def test_a_fault_that_never_strikes_fails_the_run(self):
-        # Workloads of several threads run without failing calls.
-        done = lab("run", "--json", "--quick", "--workload", "group-commit", "--faults", "flush_error")
+        # This workload runs without failing calls.
+        done = lab("run", "--json", "--quick", "--workload", "page-copies", "--faults", "flush_error")
         self.assertEqual(done.returncode, 1)
         self.assertIn("flush_error", json.loads(done.stdout)["silent_faults"])
         self.assertIn("SILENT: flush_error", done.stderr)
@@ -87,6 +93,13 @@ class Lab(unittest.TestCase):
         report, line = violations("--workload", "interleaved", "--mutant", "checkpoint_beyond_durable")
         self.assertIn("assertion", report["violation_list"][0]["what"])
         self.assertTrue(line.startswith("interleaved seed=1"), line)
+        self.assertTrue(report["violation_list"][0]["replays"])
+        done = lab("replay", line)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("assertion", done.stdout)
+        shrunken = lab("shrink", line).stdout
+        self.assertIn("steps=", shrunken)
+        self.assertIn("assertion", shrunken)
 
     def test_nonsense_is_refused(self):
         for arguments in (["replay", "no-such-workload seed=1 cut=1:k"], ["replay", "commits seed=x"],

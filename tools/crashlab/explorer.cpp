@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "log/format.hpp"
 
@@ -11,6 +13,8 @@ namespace memlith::lab {
 using namespace core;
 
 namespace {
+
+constexpr std::uint64_t kStepsMax = 1'000'000;  // of the threads of a run
 
 std::uint64_t mixed(std::string_view name, std::uint64_t seed) {
   std::uint64_t value = seed * 0x9e3779b97f4a7c15u;
@@ -46,9 +50,42 @@ std::unique_ptr<Run> Explorer::run_workload() {
     run->volume.faults().plan(kind_of(*base_.fault), base_.nth, is_for_ever(*base_.fault));
     run->volume.faults().done_nevertheless = base_.nth % 2 == 1;
   }
-  run->perform(steps_, base_.steps, 0, steps_.size(), false);
-  run->history.finish();
+  perform(*run, 0, steps_.size(), false);
   return run;
+}
+
+void Explorer::perform(Run& run, std::size_t from, std::size_t until, bool again) {
+  const auto act = [&] { run.perform(steps_, base_.steps, from, until, again); };
+  if (workload_.turns == Turns::none) {
+    act();
+    run.history.finish();
+    return;
+  }
+  Scheduler scheduler;
+  scheduler.steps_max = kStepsMax;
+  run.scheduler = &scheduler;
+  Scheduler::Outcome outcome;
+  if (workload_.turns == Turns::fixed) {
+    outcome = scheduler.run(act, [](std::size_t) { return 0; });
+  } else {
+    Random random(mixed(workload_.name, base_.seed) + 2 + from);
+    // In some runs a thread hardly ever loses its turn, in others at every step.
+    const std::uint64_t stays = 64 - (1 + random.below(64)) / (1 + random.below(32));
+    run.volume.before_transfer = [&] { scheduler.here("write or flush"); };
+    outcome = scheduler.run(
+        [&] {
+          scheduler.begin_deciding();
+          act();
+          scheduler.end_deciding();
+        },
+        [&](std::size_t options) { return random.below(64) < stays ? 0 : random.below(options); });
+  }
+  if (!outcome.stuck.empty()) {
+    fmt::print(stderr, "{}\n", outcome.stuck);
+    std::abort();  // its threads are stuck in the engine: nothing can be taken down
+  }
+  run.scheduler = nullptr;
+  run.history.finish();
 }
 
 void Explorer::work() {
@@ -59,7 +96,7 @@ void Explorer::work() {
     ++count.planned;
     if (run->volume.faults().fired() > 0) ++count.fired;
   }
-  for (const std::string& broken : run->broken()) violated(broken);
+  for (const std::string& broken : run->broken()) violated(broken, 0);
   if (!run->broken().empty() || run->flip_in_open()) return;
   explore(*run, run->volume.trace(), 0, 1);
 }
@@ -70,8 +107,9 @@ Case Explorer::position() const {
   return result;
 }
 
-void Explorer::violated(std::string what) {
-  if (tally_.violations.size() < budget_.violations_max) tally_.violations.push_back({std::move(what), position()});
+void Explorer::violated(std::string what, std::uint64_t medium) {
+  if (tally_.violations.size() >= budget_.violations_max) return;
+  tally_.violations.push_back({std::move(what), position(), medium});
 }
 
 // ---- crash points ----------------------------------------------------------------------------------------------
@@ -447,13 +485,14 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
   ++tally_.recoveries;
   (*seen_)[hash] = {recovered.found, recovered.was_clean};
   if (std::string wrong = verdict(recovered, expected); !wrong.empty()) {
-    violated(std::move(wrong));
+    violated(std::move(wrong), hash);
     return;
   }
   if (expected.closed && expected.first == expected.last && options_.kind == StoreKind::one_file &&
       fingerprint(read_file_alone(image)) != recovered.found) {
     violated("the store was closed, but the file by itself is not complete: " +
-             describe_difference(recovered.content, read_file_alone(image)));
+                 describe_difference(recovered.content, read_file_alone(image)),
+             hash);
     return;
   }
   {
@@ -461,7 +500,7 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
     const Recovered second = recover(again, options_);
     ++tally_.recoveries;
     if (!second.ok || second.found != recovered.found) {
-      violated("a second recovery gives " + (second.ok ? describe(second.content) : "an error: " + second.error));
+      violated("a second recovery gives " + (second.ok ? describe(second.content) : "an error: " + second.error), hash);
       return;
     }
   }
@@ -514,7 +553,8 @@ void Explorer::crash_recovery(const SimTrace& trace, Fingerprint found, int leve
       (*seen_)[hash] = {recovered.found, recovered.was_clean};
       if (!recovered.ok || recovered.found != found) {
         violated("a crash of the recovery gives " +
-                 (recovered.ok ? describe(recovered.content) : "an error: " + recovered.error));
+                     (recovered.ok ? describe(recovered.content) : "an error: " + recovered.error),
+                 hash);
         continue;
       }
       if (level == 1 && faults_.has(Fault::recovery_crash_twice) && ++recovery_crashes_ % budget_.deep_every == 0) {
@@ -538,7 +578,7 @@ void Explorer::kill_here(Run& first, const SimTrace& trace, const SimMedium& med
   const Recovered alive = recover(volume, options_);
   ++tally_.recoveries;
   if (std::string wrong = verdict(alive, expected); !wrong.empty()) {
-    violated("after a kill, with the power on: " + wrong);
+    violated("after a kill, with the power on: " + wrong, image.hash());
     return;
   }
   const std::size_t killed_at = path_.back().at;
@@ -546,7 +586,7 @@ void Explorer::kill_here(Run& first, const SimTrace& trace, const SimMedium& med
   const std::unique_ptr<Run> next = next_life(first, image, alive.content, life_link_ == '+');
   if (!next->broken().empty()) {
     path_.push_back({life_link_, next->volume.operations(), {}, {}, 0, 0, {}, false});
-    violated("after a kill, " + next->broken().front());
+    violated("after a kill, " + next->broken().front(), image.hash());
     path_.pop_back();
     return;
   }
@@ -563,8 +603,9 @@ std::unique_ptr<Run> Explorer::next_life(Run& first, const SimImage& image, cons
   set_identity(kIdentity);
   auto run = std::make_unique<Run>(options_, image, content);
   run->other_bytes = other ? 101 : 0;
-  run->perform(steps_, base_.steps, step, step + budget_.life_steps, true);
-  run->history.finish();
+  path_.push_back({other ? '+' : '>', 0, {}, {}, 0, 0, {}, false});  // in case it dies in there
+  perform(*run, step, step + budget_.life_steps, true);
+  path_.pop_back();
   return run;
 }
 
@@ -585,7 +626,7 @@ void Explorer::second_life(Run& first, const SimImage& image, const Content& con
   life_link_ = other ? '+' : '>';
   if (!run->broken().empty()) {
     path_.push_back({life_link_, run->volume.operations(), {}, {}, 0, 0, {}, false});
-    violated("in its second life, " + run->broken().front());
+    violated("in its second life, " + run->broken().front(), image.hash());
     path_.pop_back();
     return;
   }
@@ -659,7 +700,7 @@ void Explorer::judge_lie(const Run& run, const SimImage& image, const Expected& 
   ++tally_.recoveries;
   std::string wrong =
       lie_verdict(run, path_.back().at, recovered, expected, last_commit_may_go, at(tally_.faults, fault));
-  if (!wrong.empty()) violated(std::move(wrong));
+  if (!wrong.empty()) violated(std::move(wrong), image.hash());
 }
 
 // A bit flips in what one of the recovery's reads returns.
@@ -679,7 +720,7 @@ void Explorer::flip_reads(const Run& run, const SimImage& image, const Expected&
   tally_.recoveries += 2;
   if (volume.faults().fired() > 0) ++count.fired;
   std::string wrong = lie_verdict(run, path_.back().at, recovered, expected, true, count);
-  if (!wrong.empty()) violated(std::move(wrong));
+  if (!wrong.empty()) violated(std::move(wrong), image.hash());
   path_.back().flipped_read.reset();
 }
 

@@ -35,6 +35,7 @@ struct Budget {
 struct Violation {
   std::string what;
   Case replay;
+  std::uint64_t medium = 0;  // hash of what was on the medium last; 0: there was no cut
 };
 
 struct OperationCount {
@@ -109,12 +110,14 @@ class Explorer {
   void flip_reads(const Run& run, const core::SimImage& image, const Expected& expected);
   void kill_here(Run& first, const core::SimTrace& trace, const core::SimMedium& medium, const Expected& expected);
   std::unique_ptr<Run> next_life(Run& first, const core::SimImage& image, const Content& content, bool other);
+  // Does the steps, its threads in turns as the workload has it.
+  void perform(Run& run, std::size_t from, std::size_t until, bool again);
   Budget lighten();  // less of everything from now on; returns what was
   // What is wrong with it, or nothing.
   [[nodiscard]] std::string verdict(const Recovered& recovered, const Expected& expected) const;
   [[nodiscard]] std::string lie_verdict(const Run& run, std::size_t at, const Recovered& recovered,
                                         const Expected& expected, bool last_commit_may_go, FaultCount& count) const;
-  void violated(std::string what);
+  void violated(std::string what, std::uint64_t medium);
   [[nodiscard]] bool enough() const {
     return tally_.violations.size() >= budget_.violations_max || tally_.states >= budget_.states_max;
   }

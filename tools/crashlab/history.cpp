@@ -119,15 +119,12 @@ void History::closed(std::size_t now) { closings_.emplace_back(now, true); }
 void History::opened(std::size_t now) { closings_.emplace_back(now, false); }
 
 bool History::resolve(Fingerprint found, std::size_t now) {
-  // Numbers stay valid: the commits are sorted only when the run is over, and groups are all acknowledged by now.
-  std::vector<std::size_t> alive;
-  std::size_t first = 0;
+  // Numbers stay valid: the commits are sorted only when the run is over.
+  std::vector<std::size_t> order;
   for (std::size_t i = 0; i < commits_.size(); ++i) {
     if (commits_[i].lost_at != kNever) continue;
-    alive.push_back(i);
-    if (commits_[i].acknowledged_at != kNever) first = alive.size();
+    order.push_back(i);
   }
-  std::vector<std::size_t> order = alive;
   std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
     const Commit& x = commits_[a];
     const Commit& y = commits_[b];
@@ -139,6 +136,10 @@ bool History::resolve(Fingerprint found, std::size_t now) {
   for (const std::size_t i : order) {
     commits_[i].change(content);
     contents.push_back(fingerprint(content));
+  }
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (commits_[order[i]].acknowledged_at != kNever) first = i + 1;
   }
   for (std::size_t p = order.size() + 1; p-- > first;) {
     if (contents[p] != found) continue;

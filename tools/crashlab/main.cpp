@@ -17,8 +17,7 @@ namespace {
 int list() {
   fmt::print("Workloads:\n");
   for (const Workload& workload : workloads()) {
-    fmt::print("  {:<20} {}{}\n", workload.name, workload.sentence,
-               workload.threaded ? " (threads: replays only roughly)" : "");
+    fmt::print("  {:<20} {}\n", workload.name, workload.sentence);
   }
   fmt::print("\nFaults:\n");
   for (std::size_t i = 0; i < kFaults; ++i) {

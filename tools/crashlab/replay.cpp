@@ -7,6 +7,7 @@
 
 #include "explorer.hpp"
 #include "pool.hpp"
+#include "schedules.hpp"
 #include "unit.hpp"
 
 namespace memlith::lab {
@@ -106,16 +107,48 @@ void tell_expectation(const Run& run, std::size_t at, const Expected& expected, 
 struct Replayed {
   std::string wrong;  // empty: nothing
   std::string story;
-  std::uint64_t image = 0;
+  std::string medium;
   bool lost = false;  // the run took another course than the line tells
 };
 
+// In a child, because what is wrong may be an abort or a hang.
+Answer in_child(const std::function<void(json& report)>& act) {
+  Answer result;
+  bool asked = false;
+  run_jobs(
+      1,
+      [&]() -> std::optional<Job> {
+        if (std::exchange(asked, true)) return std::nullopt;
+        Job job;
+        job.seconds_max = 20;
+        job.act = [&act](json& report, std::vector<std::uint64_t>&) { act(report); };
+        return job;
+      },
+      [&](const Answer& answer) {
+        result = answer;
+        return true;
+      });
+  return result;
+}
+
 Replayed follow(const Case& the_case) {
   Replayed result;
-  const Workload* const workload = find_workload(the_case.workload);
-  Tally tally;
-  Explorer explorer(*workload, the_case, FaultSet::all(), {}, tally);
-  result.wrong = explorer.replay(the_case.cuts, result.story, result.image);
+  const Answer answer = in_child([&](json& report) {
+    (void)set_mutant(the_case.mutant);
+    Tally tally;
+    Explorer explorer(*find_workload(the_case.workload), the_case, FaultSet::all(), {}, tally);
+    std::string story;
+    std::uint64_t image = 0;
+    const std::string wrong = explorer.replay(the_case.cuts, story, image);
+    report = {{"wrong", wrong}, {"story", story}, {"medium", text_of_medium(image)}};
+  });
+  if (!answer.died.empty()) {
+    result.wrong = "the process " + answer.died + (answer.said.empty() ? "" : ": " + answer.said);
+    return result;
+  }
+  result.wrong = answer.report["wrong"];
+  result.story = answer.report["story"];
+  result.medium = answer.report["medium"];
   result.lost = result.wrong.starts_with("another course");
   return result;
 }
@@ -269,7 +302,7 @@ int replay_command(const std::string& line, bool as_json) {
     const json result{{"replay", format_case(*the_case)},
                       {"violation", replayed.wrong},
                       {"followed", !replayed.lost},
-                      {"medium", fmt::format("{:016x}", replayed.image)}};
+                      {"medium", replayed.medium}};
     fmt::print("{}\n", result.dump());
   } else {
     fmt::print("{}\n{}", format_case(*the_case), replayed.story);
@@ -278,65 +311,44 @@ int replay_command(const std::string& line, bool as_json) {
   return replayed.lost ? 2 : replayed.wrong.empty() ? 0 : 1;
 }
 
+bool replays(const std::string& line, const std::string& medium) {
+  if (line.starts_with("schedule ")) {
+    const Answer answer = in_child([&](json& report) { report = schedule_goes_wrong(line); });
+    return !answer.died.empty() || answer.report == json(true);
+  }
+  std::string why;
+  const std::optional<Case> the_case = parse_case(line, why);
+  if (!the_case.has_value()) return false;
+  const Replayed replayed = follow(*the_case);
+  return !replayed.wrong.empty() && !replayed.lost && (medium.empty() || replayed.medium == medium);
+}
+
 // ---- making it smaller -----------------------------------------------------------------------------------------
 
 namespace {
 
-// In a child, because what is wrong may be an abort or a hang. A line if something is wrong.
-std::optional<std::string> in_child(const std::function<std::optional<std::string>()>& act) {
-  std::optional<std::string> result;
-  bool asked = false;
-  run_jobs(
-      1,
-      [&]() -> std::optional<Job> {
-        if (std::exchange(asked, true)) return std::nullopt;
-        Job job;
-        job.seconds_max = 20;
-        job.act = [&act](json& report, std::vector<std::uint64_t>&) {
-          const std::optional<std::string> line = act();
-          report = line.has_value() ? json(*line) : json(false);
-        };
-        return job;
-      },
-      [&](const Answer& answer) {
-        if (!answer.died.empty()) {
-          if (!answer.position.empty()) result = answer.position;
-        } else if (answer.report.is_string()) {
-          result = answer.report.get<std::string>();
-        }
-        return true;
-      });
-  return result;
-}
-
 // Something wrong with fewer steps, or nothing.
 std::optional<Case> explore_with(Case the_case, const std::vector<std::size_t>& steps) {
   the_case.steps = steps;
-  const auto line = in_child([&]() -> std::optional<std::string> {
+  const Answer answer = in_child([&](json& report) {
     Budget budget;
     budget.violations_max = 1;
     budget.life_every = 10;
     budget.states_max = 60'000;
     Tally tally;
-    Explorer explorer(*find_workload(the_case.workload), the_case, FaultSet::all(), budget, tally);
-    explorer.work();
-    if (tally.violations.empty()) return std::nullopt;
-    return format_case(tally.violations.front().replay);
+    work(the_case, FaultSet::all(), budget, tally);
+    if (!tally.violations.empty()) report = format_case(tally.violations.front().replay);
   });
-  if (!line.has_value()) return std::nullopt;
+  if (answer.died.empty() && answer.report.is_null()) return std::nullopt;
   std::string why;
-  std::optional<Case> found = parse_case(*line, why);
+  std::optional<Case> found = parse_case(answer.died.empty() ? answer.report.get<std::string>() : answer.position, why);
   if (found.has_value()) found->mutant = the_case.mutant;
   return found;
 }
 
 bool still_wrong(const Case& the_case) {
-  return in_child([&]() -> std::optional<std::string> {
-           const Replayed replayed = follow(the_case);
-           if (replayed.wrong.empty() || replayed.lost) return std::nullopt;
-           return "yes";
-         })
-      .has_value();
+  const Replayed replayed = follow(the_case);
+  return !replayed.wrong.empty() && !replayed.lost;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "pool.hpp"
+#include "replay.hpp"
 #include "unit.hpp"
 
 namespace memlith::lab {
@@ -295,12 +296,18 @@ int run_command(const RunOptions& options) {
       });
 
   std::vector<std::string> silent;
+  for (json& violation : sum.violations) {
+    violation["replays"] = replays(violation["replay"], violation.value("medium", ""));
+  }
   const json report = full_report(sum, options, seconds(), silent);
   if (!options.json) print(report);
   // What is wrong goes to standard error, so that standard output has one JSON object and nothing else.
   for (const json& violation : sum.violations) {
-    fmt::print(stderr, "VIOLATION: {}\n  memlith-crashlab replay '{}'\n", violation["what"].get<std::string>(),
-               violation["replay"].get<std::string>());
+    fmt::print(stderr, "VIOLATION: {}\n  memlith-crashlab replay '{}'{}\n", violation["what"].get<std::string>(),
+               violation["replay"].get<std::string>(),
+               violation["replays"].get<bool>()
+                   ? ""
+                   : "\n  but this line DOES NOT REPLAY it; that is a fault of the laboratory");
   }
   for (const std::string& fault : silent) fmt::print(stderr, "SILENT: {} was planned and did not strike\n", fault);
   if (!options.json) {

@@ -14,6 +14,7 @@
 #include "device/sim.hpp"
 #include "history.hpp"
 #include "region/region.hpp"
+#include "scheduler.hpp"
 #include "store/store.hpp"
 
 namespace memlith::lab {
@@ -55,11 +56,12 @@ class Run {
 
   core::SimVolume volume;
   History history;
+  // Of the workloads with threads that meet; set for as long as the run is under way.
+  Scheduler* scheduler = nullptr;
   // Other bytes than a step writes the first time.
   std::uint64_t other_bytes = 0;
   [[nodiscard]] const core::StoreOptions& options() const { return options_; }
   [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }  // promises, in words
-  [[nodiscard]] bool threaded() const { return threaded_; }
   // A bit flipped in what opening the store read: it may rightly have lost the last commit.
   [[nodiscard]] bool flip_in_open() const { return flip_in_open_; }
 
@@ -82,7 +84,7 @@ class Run {
   void commit_with_checkpoint_inside(const Write& write);
   // A second batch is written and flushed before the first is written; a third thread waits for the second's commit.
   void two_batches_crosswise(const Write& first, const Write& second);
-  // Threads side by side, as the machine schedules them.
+  // Threads side by side, at the scheduler's will.
   void threads(const std::vector<std::string>& objects, std::size_t commits_each);
 
   // ---- regions
@@ -133,7 +135,6 @@ class Run {
   bool created_ = false;
   bool poisoned_ = false;
   std::size_t poisoned_since_ = 0;  // so many commits had begun by then
-  bool threaded_ = false;
   bool flip_in_open_ = false;
   std::uint64_t groups_ = 0;
   std::size_t step_ = 0;

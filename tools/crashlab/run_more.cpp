@@ -2,32 +2,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
-#include "base/random.hpp"
+#include "base/sync.hpp"
 #include "run.hpp"
 
 namespace memlith::lab {
 
 using namespace core;
-using namespace std::chrono_literals;
 
 namespace {
 constexpr std::uint64_t kAddress = 0x550000000000;
 constexpr std::uint64_t kAddressStride = 64 * kMiB;
 constexpr std::uint64_t kReserve = 1 * kMiB;
-constexpr auto kPatience = 200ms;  // for something that must happen
-constexpr auto kQuiet = 4ms;       // for something that must not
 
-// Runs `act` at the calling thread's first call of the hook, once.
-std::function<void()> once_in_this_thread(std::function<void()> act) {
-  return [thread = std::this_thread::get_id(), done = false, act = std::move(act)]() mutable {
-    if (std::this_thread::get_id() != thread || done) return;
-    done = true;
-    act();
+// Runs `act` at the first call of the hook.
+std::function<void()> once(std::function<void()> act) {
+  return [done = false, act = std::move(act)]() mutable {
+    if (!std::exchange(done, true)) act();
   };
 }
 }  // namespace
@@ -39,7 +33,7 @@ void Run::commit_with_checkpoint_inside(const Write& write) {
   // With room in the log, or the commit would checkpoint by itself, and the one inside wait for that for ever.
   if (store_->log().used_bytes() > store_->log().capacity_bytes() / 2) checkpoint();
   Status inner = kOk;
-  volume.after_write = once_in_this_thread([&] { inner = store_->checkpoint(); });
+  volume.after_write = once([&] { inner = store_->checkpoint(); });
   commit({write});
   volume.after_write = nullptr;
   if (!inner.ok() && fired() == 0) broken(fmt::format("a checkpoint during a commit failed: {}", last_error_text()));
@@ -59,16 +53,15 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
       history.started(text_of_commit({second}, 0), change_of_commit({second}, fill_second, 0), now(), group);
   Status second_status = kOk;
   bool second_begun = false;
-  std::thread other;
+  Thread other;
   const std::uint64_t before = fired();
   const auto end = append({first}, fill_first, 0);
   Status status = end.status();
   if (end.ok()) {
     history.placed(one, *end);
     // While this thread is about to write the first batch, another writes and flushes the second.
-    volume.before_transfer = once_in_this_thread([&] {
-      const std::size_t operations = now();
-      other = std::thread([&] {
+    volume.before_transfer = once([&] {
+      other = Thread([&] {
         second_begun = true;
         const auto second_end = append({second}, fill_second, 0);
         second_status = second_end.status();
@@ -78,18 +71,7 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
           if (second_status.ok()) history.acknowledged(two, now());
         }
       });
-      const auto deadline = std::chrono::steady_clock::now() + kPatience;
-      std::size_t seen = now();
-      auto changed = std::chrono::steady_clock::now();
-      for (;;) {
-        std::this_thread::sleep_for(200us);
-        const auto clock = std::chrono::steady_clock::now();
-        if (now() != seen) {
-          seen = now();
-          changed = clock;
-        }
-        if ((seen >= operations + 2 && clock - changed > kQuiet) || clock > deadline) break;
-      }
+      scheduler->settle();
     });
     status = store_->sync(*end);
     if (status.ok()) history.acknowledged(one, now());
@@ -104,14 +86,9 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
 
 void Run::threads(const std::vector<std::string>& objects, std::size_t commits_each) {
   if (store_ == nullptr) return;
-  threaded_ = true;
   const std::uint64_t group = ++groups_;
-  volume.before_transfer = [] {
-    thread_local Random random(std::hash<std::thread::id>{}(std::this_thread::get_id()));
-    std::this_thread::sleep_for(std::chrono::microseconds(random.below(150)));
-  };
-  std::atomic<bool> failed{false};
-  std::vector<std::thread> threads;
+  bool failed = false;
+  std::vector<Thread> threads;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     if (!find(objects[i]).has_value()) continue;
     region_content_.erase(objects[i]);
@@ -124,6 +101,7 @@ void Run::threads(const std::vector<std::string>& objects, std::size_t commits_e
         const auto end = append({write}, fill, 0);
         if (!end.ok()) {
           failed = true;
+          if (!store_->log().poisoned()) history.cancelled(commit);
           return;
         }
         history.placed(commit, *end);
@@ -135,8 +113,7 @@ void Run::threads(const std::vector<std::string>& objects, std::size_t commits_e
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
-  volume.before_transfer = nullptr;
+  for (Thread& thread : threads) thread.join();
   if (failed && fired() == 0) broken("a commit of several threads failed although nothing had");
   if (store_->log().poisoned()) now_poisoned();
 }
@@ -323,18 +300,15 @@ void Run::persist_joined_by_another(const std::string& name) {
   const std::size_t commit = history.started(
       "persist " + name, [name, bytes = memory.expected](Content& content) { content.objects[name] = bytes; }, now());
   Region* const region = memory.region.get();
-  std::thread other;
+  Thread other;
   Status other_status = kOk;
-  std::atomic<bool> joined{false};
   std::size_t other_done_at = kNever;
-  volume.before_transfer = once_in_this_thread([&] {
-    other = std::thread([&] {
+  volume.before_transfer = once([&] {
+    other = Thread([&] {
       other_status = Region::persist({&region, 1});
       other_done_at = now();
-      joined = true;
     });
-    const auto deadline = std::chrono::steady_clock::now() + 2 * kQuiet;
-    while (!joined && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(200us);
+    scheduler->settle();
   });
   const std::uint64_t before = fired();
   const bool ok = passed(Region::persist({&region, 1}), "persist", before);

@@ -18,12 +18,6 @@ constexpr std::uint64_t kReserve = 1 * kMiB;
 constexpr std::uint64_t kObjectBytes = 4096;
 constexpr std::uint64_t kWideBytes = 24576;
 constexpr std::uint64_t kGroup = 1;  // commits side by side: their order is that of the log
-
-// What the laboratory asks for itself is no step of the engine's.
-struct Unobserved {
-  Controller* const before = std::exchange(controller, nullptr);
-  ~Unobserved() { controller = before; }
-};
 }  // namespace
 
 // ---- SwitchingVolume -------------------------------------------------------------------------------------------

@@ -86,13 +86,19 @@ void Scheduler::work(std::size_t index) {
 }
 
 Scheduler::Outcome Scheduler::run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions) {
+  return run(act, [&decisions, index = std::size_t{0}](std::size_t) mutable {
+    return index < decisions.size() ? decisions[index++] : std::uint16_t{0};
+  });
+}
+
+Scheduler::Outcome Scheduler::run(const std::function<void()>& act, Chooser chooser) {
   MEMLITH_ASSERT(!lost_);
   workers_.reserve(kTasksMax);  // they are looked at while they become more
   tasks_.clear();
   tasks_.reserve(kTasksMax);
   objects_.clear();
   outcome_ = {};
-  given_ = &decisions;
+  chooser_ = std::move(chooser);
   time_ = std::chrono::nanoseconds(0);
   deciding_ = false;
   (void)start(act);
@@ -132,10 +138,8 @@ void Scheduler::find_others() {
 
 std::size_t Scheduler::decide(std::size_t options, bool preempts) {
   if (!deciding_ || options < 2) return 0;
-  const std::size_t index = outcome_.decisions.size();
-  const std::size_t wanted = index < given_->size() ? (*given_)[index] : 0;
   // More than there are: the line is of another run. It is done as far as it can be, and found not to be followed.
-  const std::size_t chosen = std::min(wanted, options - 1);
+  const std::size_t chosen = std::min(chooser_(options), options - 1);
   outcome_.decisions.push_back({static_cast<std::uint16_t>(options), static_cast<std::uint16_t>(chosen), preempts});
   return chosen;
 }
@@ -175,7 +179,7 @@ void Scheduler::point(const char* what, const void* object) {
   tell(what, object);
   if (!deciding_) return;
   time_ += std::chrono::microseconds(1);
-  if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+  if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   find_others();
   if (others_.empty()) return;
   const std::size_t chosen = decide(others_.size() + 1, true);
@@ -190,7 +194,7 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
   self->timed = timed;
   self->what = what;
   while (!until()) {
-    if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+    if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
     find_others();
     std::size_t chosen = 0;
     if (!others_.empty()) chosen = decide(others_.size() + (timed ? 1 : 0), false);
@@ -214,7 +218,7 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
 
 void Scheduler::yield() {
   tell("give way", nullptr);
-  if (++outcome_.steps > kStepsMax) give_up(fmt::format("it gets nowhere: {} steps, and no end", kStepsMax));
+  if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   find_others();
   // Nobody else: time passes.
   time_ += others_.empty() ? std::chrono::nanoseconds(std::chrono::seconds(1)) : std::chrono::microseconds(1);

@@ -14,6 +14,7 @@
 #include <semaphore>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/sync.hpp"
@@ -52,6 +53,9 @@ class Scheduler final : public core::Controller {
   };
   // Runs `act` as the first thread, until all threads have ended. The first decisions are those given, the rest are 0.
   Outcome run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions);
+  // Says which of so many options is taken, or a number beyond them for the last one.
+  using Chooser = std::function<std::size_t(std::size_t options)>;
+  Outcome run(const std::function<void()>& act, Chooser chooser);
 
   // ---- from within
   // Lets all other threads run until they wait.
@@ -62,6 +66,7 @@ class Scheduler final : public core::Controller {
   // A point of the laboratory's own.
   void here(const char* what) { point(what, nullptr); }
 
+  std::uint64_t steps_max = 20'000;  // a schedule that takes more gets nowhere
   // A line a step goes here, if set.
   std::vector<std::string>* story = nullptr;
 
@@ -74,8 +79,6 @@ class Scheduler final : public core::Controller {
   std::chrono::nanoseconds now() override { return time_; }
 
  private:
-  static constexpr std::uint64_t kStepsMax = 20'000;  // a schedule that takes more gets nowhere
-
   struct Task {
     std::function<void()> act;
     std::shared_ptr<bool> ended;
@@ -117,7 +120,7 @@ class Scheduler final : public core::Controller {
   bool deciding_ = false;
   bool lost_ = false;
   bool quitting_ = false;
-  const std::vector<std::uint16_t>* given_ = nullptr;
+  Chooser chooser_;
   Outcome outcome_;
   std::chrono::nanoseconds time_{0};
 #if MEMLITH_LAB_FIBERS
@@ -126,6 +129,12 @@ class Scheduler final : public core::Controller {
   std::binary_semaphore over_{0};
 #endif
   std::vector<const void*> objects_;  // by the numbers that the story gives them
+};
+
+// What the laboratory asks for itself is no step of the engine's.
+struct Unobserved {
+  core::Controller* const before = std::exchange(core::controller, nullptr);
+  ~Unobserved() { core::controller = before; }
 };
 
 }  // namespace memlith::lab

@@ -465,6 +465,17 @@ int schedule_replay_command(const std::string& text, bool as_json) {
   ::_exit(!wrong.empty() ? 1 : followed ? 0 : 2);
 }
 
+bool schedule_goes_wrong(const std::string& text) {
+  std::string why;
+  const std::optional<Line> line = parse_line(text, why);
+  if (!line.has_value() || !set_mutant(line->mutant)) return false;
+  // Never destroyed: no destructor could end threads that are stuck.
+  auto* const explorer = new ScheduleExplorer(*find_schedule_workload(line->workload), line->mutant);
+  std::string story;
+  bool followed = false;
+  return !explorer->replay(*line, story, followed).empty();
+}
+
 int schedule_list_command() {
   for (const ScheduleWorkload& workload : schedule_workloads()) {
     fmt::print("{:<22} {} (preemptions: {})\n", workload.name, workload.sentence, workload.preemptions);

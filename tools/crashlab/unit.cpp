@@ -1,5 +1,7 @@
 #include "unit.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -44,6 +46,12 @@ bool set_mutant(const std::string& name) {
   return active_mutant != Mutant::none;
 }
 
+void work(const Case& the_case, FaultSet faults, const Budget& budget, Tally& tally) {
+  Explorer explorer(*find_workload(the_case.workload), the_case, faults, budget, tally);
+  const Current current(explorer);
+  explorer.work();
+}
+
 void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t calls_each, const std::string& mutant,
           Tally& tally) {
   Case base;
@@ -52,9 +60,7 @@ void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t
   base.steps = unit.steps;
   base.mutant = mutant;
   if (!unit.call_faults) {
-    Explorer explorer(*unit.workload, base, faults, budget, tally);
-    const Current current(explorer);
-    explorer.work();
+    work(base, faults, budget, tally);
     return;
   }
   // Once without a fault, to see how many chances each kind has.
@@ -90,12 +96,12 @@ void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t
       Case with = base;
       with.fault = fault;
       with.nth = nth;
-      Explorer explorer(*unit.workload, with, faults, light, tally);
-      const Current current(explorer);
-      explorer.work();
+      work(with, faults, light, tally);
     }
   }
 }
+
+std::string text_of_medium(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 json to_json(const Tally& tally) {
   json result{{"crash_points", tally.crash_points},
@@ -111,7 +117,9 @@ json to_json(const Tally& tally) {
   }
   result["violations"] = json::array();
   for (const Violation& violation : tally.violations) {
-    result["violations"].push_back({{"what", violation.what}, {"replay", format_case(violation.replay)}});
+    result["violations"].push_back({{"what", violation.what},
+                                    {"replay", format_case(violation.replay)},
+                                    {"medium", text_of_medium(violation.medium)}});
   }
   return result;
 }

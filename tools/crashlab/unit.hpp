@@ -21,10 +21,14 @@ struct Unit {
 void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t calls_each, const std::string& mutant,
           Tally& tally);
 
+// The case's steps, with its failing call if it has one; whatever its cuts are, all are tried.
+void work(const Case& the_case, FaultSet faults, const Budget& budget, Tally& tally);
+
 // Switches a mutant on; false if there is none of this name. An empty name switches it off.
 bool set_mutant(const std::string& name);
 
 nlohmann::json to_json(const Tally& tally);
+std::string text_of_medium(std::uint64_t hash);
 
 // Where the exploring of this process is right now, as a line that replays it. For signal handlers: not safe, but the
 // process is lost by then.

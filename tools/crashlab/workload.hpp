@@ -1,6 +1,7 @@
 // The workloads. To add one: write a row of the table in workloads.cpp.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,13 +11,20 @@
 
 namespace memlith::lab {
 
+// How the threads of a workload take turns. A line replays it byte for byte either way.
+enum class Turns : std::uint8_t {
+  none,   // one thread; or others that run to their end while it waits for them
+  fixed,  // at the scheduler: a thread goes on until it has to wait
+  drawn,  // at the scheduler: at every step of the engine's one of them goes on, by the seed
+};
+
 struct Workload {
   std::string_view name;
   std::string_view sentence;
   core::StoreOptions (*options)();
   // What it does, by seed; the same seed gives the same steps.
   std::vector<Step> (*steps)(core::Random& random);
-  bool threaded = false;           // as the machine schedules: cannot be replayed exactly
+  Turns turns = Turns::none;
   bool every_seed_differs = true;  // else one seed is enough
   bool with_call_faults = true;    // also run with calls that fail
   bool lives_often = false;        // what it is about shows in second lives
