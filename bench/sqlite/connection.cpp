@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "calls.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::sqlite_bench {
@@ -97,7 +98,13 @@ Result<Connection> Connection::open(const std::string& path, const System& syste
     name += system.weak ? fmt::format("?durability=weak&window_ms={}", settings.window_ms) : "?durability=full";
     if (settings.log_mib > 0) name += fmt::format("&log_mib={}", settings.log_mib);
   }
-  auto opened = open_it(name, system.memlith ? "memlith" : "unix");
+  const char* vfs = system.memlith ? "memlith" : "unix";
+  if (settings.calls) {
+    auto counted = counted_vfs(vfs);
+    if (!counted.ok()) return counted.failure();
+    vfs = *counted;
+  }
+  auto opened = open_it(name, vfs);
   if (!opened.ok()) return opened.failure();
   Connection connection(*opened, path);
   auto mode = connection.text_of("PRAGMA journal_mode=" + system.journal_mode);

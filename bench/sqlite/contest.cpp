@@ -84,6 +84,40 @@ void remove_database(const std::string& path) {
   }
 }
 
+CallCounts since(const CallCounts& before) {
+  CallCounts result = calls_so_far();
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    result[i].calls -= before[i].calls;
+    result[i].ns -= before[i].ns;
+  }
+  return result;
+}
+
+// Means over all turns, an operation; and how long one call took.
+Json calls_of(const Lane& lane) {
+  Json result = Json::object();
+  double operations = 0;
+  double wall_ns = 0;
+  for (const Turn& turn : lane.turns) {
+    operations += static_cast<double>(turn.operations);
+    wall_ns += static_cast<double>(turn.wall_ns);
+  }
+  if (operations == 0) return nullptr;
+  result["us_per_operation"] = rounded(wall_ns / 1000 / operations);
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    double calls = 0;
+    double ns = 0;
+    for (const CallCounts& turn : lane.calls) {
+      calls += static_cast<double>(turn[i].calls);
+      ns += static_cast<double>(turn[i].ns);
+    }
+    result[std::string(name_of(static_cast<Call>(i)))] = {{"per_operation", rounded(calls / operations)},
+                                                          {"us_each", calls > 0 ? rounded(ns / 1000 / calls) : 0.0},
+                                                          {"us_per_operation", rounded(ns / 1000 / operations)}};
+  }
+  return result;
+}
+
 void add_turn(Lane& lane, Turn turn, const Reading& before, const Reading& after) {
   lane.operations_per_s.push_back(static_cast<double>(turn.operations) / tool::seconds_of(turn.wall_ns));
   const auto commits = static_cast<double>(std::max<std::uint64_t>(turn.commits, 1));
@@ -210,11 +244,13 @@ MaybeFailure Contest::take_turn(const Shape& shape, Lane& lane) {
   Turn turn;
   MaybeFailure failure = lane.workload->warm_up(turn);
   if (!failure) {
+    const CallCounts calls = calls_so_far();
     const ProcessorTime processor = processor_time();
     const std::uint64_t begin_ns = tool::now_ns();
     failure = lane.workload->measure(turn);
     turn.wall_ns = tool::now_ns() - begin_ns;
     const ProcessorTime now = processor_time();
+    if (settings_.calls) lane.calls.push_back(since(calls));
     const auto operations = static_cast<double>(std::max<std::uint64_t>(turn.operations, 1));
     lane.user_us_per_operation.push_back(static_cast<double>(now.user_us - processor.user_us) / operations);
     lane.system_us_per_operation.push_back(static_cast<double>(now.system_us - processor.system_us) / operations);
@@ -257,6 +293,7 @@ MaybeFailure Contest::verify(const Shape& shape) {
 MaybeFailure Contest::run(const Shape& shape) {
   for (Lane& lane : lanes_) {
     lane.turns.clear();
+    lane.calls.clear();
     for (auto* values : {&lane.operations_per_s, &lane.process_bytes_per_commit, &lane.device_bytes_per_commit,
                          &lane.user_us_per_operation, &lane.system_us_per_operation}) {
       values->clear();
@@ -347,6 +384,7 @@ Json Contest::row_of(const Shape& shape, const Lane& lane) const {
   row["device_bytes_per_commit"] = median_or_null(lane.device_bytes_per_commit);
   row["user_us_per_operation"] = median_or_null(lane.user_us_per_operation);
   row["system_us_per_operation"] = median_or_null(lane.system_us_per_operation);
+  if (!lane.calls.empty()) row["calls"] = calls_of(lane);
   row["verified"] = raw ? Json(nullptr) : Json(true);  // else the run had failed
   row["rows"] = raw ? Json(nullptr) : Json(lane.rows);
   row["checksum"] = raw ? Json(nullptr) : Json(lane.checksum);
@@ -366,6 +404,26 @@ Json Contest::row_of(const Shape& shape, const Lane& lane) const {
   row["kernel"] = tool::kernel_release();
   row["time"] = tool::utc_now();
   return row;
+}
+
+// Where an operation's time went: how many calls of the VFS, and the time in all of each kind.
+void Contest::print_calls(const std::vector<Json>& rows) const {
+  tool::write_line(fmt::format("{:<16} {:>11} {:>8} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8} {:>10} {:>10} {:>10}",
+                               "an operation's", "us", "reads", "us", "writes", "us", "durable", "us", "names", "us",
+                               "user us", "system us"));
+  for (const Json& row : rows) {
+    if (!row.contains("calls") || row["calls"].is_null()) continue;
+    const Json& calls = row["calls"];
+    std::string line =
+        fmt::format("{:<16} {:>11.1f}", row["system"].get<std::string>(), calls["us_per_operation"].get<double>());
+    for (const char* kind : {"read", "write", "durable", "name"}) {
+      line += fmt::format(" {:>8.2f} {:>10.1f}", calls[kind]["per_operation"].get<double>(),
+                          calls[kind]["us_per_operation"].get<double>());
+    }
+    tool::write_line(line + fmt::format(" {:>10.1f} {:>10.1f}", row["user_us_per_operation"].get<double>(),
+                                        row["system_us_per_operation"].get<double>()));
+  }
+  tool::write_line("");
 }
 
 void Contest::print_table(const std::vector<Json>& rows) const {
@@ -414,6 +472,7 @@ MaybeFailure Contest::print(const Shape& shape) const {
     for (const Json& row : rows) tool::write_json(row);
   } else if (!rows.empty()) {
     print_table(rows);
+    if (settings_.calls) print_calls(rows);
   }
   return {};
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.hpp"
 #include "connection.hpp"
 #include "meter.hpp"
 #include "raw_device.hpp"
@@ -53,7 +54,8 @@ struct Lane {
   std::vector<double> device_bytes_per_commit;
   std::vector<double> user_us_per_operation;
   std::vector<double> system_us_per_operation;
-  Json memlith = nullptr;  // its own counters, of the last turn
+  std::vector<CallCounts> calls;  // of each turn's measured part; empty unless they are counted
+  Json memlith = nullptr;         // its own counters, of the last turn
   std::string checksum;
   std::uint64_t rows = 0;
 };
@@ -94,6 +96,7 @@ class Contest {
   [[nodiscard]] const Lane* lane_named(std::string_view name) const;
   [[nodiscard]] MaybeFailure print(const Shape& shape) const;
   void print_table(const std::vector<Json>& rows) const;
+  void print_calls(const std::vector<Json>& rows) const;
 
   Settings settings_;
   tool::ScratchFolder scratch_;

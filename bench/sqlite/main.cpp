@@ -55,6 +55,8 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
   add_number(command, "--cache-kib", settings.cache_kib, 0, 1u << 30,
              "SQLite's page cache, of all systems; 0: its own choice");
   add_number(command, "--mmap-mib", settings.mmap_mib, 0, 1024 * 1024, "PRAGMA mmap_size, of all systems");
+  command->add_flag("--calls", settings.calls,
+                    "Count what SQLite asks of its VFS, of all systems: how often, and how long it takes");
   command->add_option("--plugin", settings.plugin, "memlith_sqlite.so")->capture_default_str();
   command->add_option("--record", settings.record, "A file that takes the JSON lines as well, behind what it holds");
   command->add_flag_callback("--json", [&settings] { settings.format = Format::json; }, "One JSON object a line");

@@ -30,6 +30,16 @@ def cells(row):
             number(row["device_bytes_per_commit"], 0), durable]
 
 
+def call_cells(row):
+    calls = row["calls"]
+    kinds = [calls[kind] for kind in ("read", "write", "durable", "name")]
+    return [NAMES.get(row["system"], row["system"]), number(calls["us_per_operation"], 0),
+            *(text for kind in kinds for text in (number(kind["per_operation"], 1), number(kind["us_per_operation"], 0))),
+            number(row["user_us_per_operation"], 0), number(row["system_us_per_operation"], 0)]
+
+
+CALL_TITLES = ["system", "us", "reads", "us", "writes", "us", "made durable", "us", "files opened, looked for, removed", "us",
+               "processor, user us", "processor, kernel us"]
 TITLES = ["system", "a second", "over WAL, FULL", "p50 us", "p99 us", "p99.9 us", "max us", "device bytes a commit", "durable at return"]
 
 
@@ -50,7 +60,7 @@ class Report:
     def line(self, text=""):
         print(text, file=self.out, flush=True)
 
-    def section(self, title, note, *words):
+    def section(self, title, note, *words, titles=None, cells_of=cells):
         """Runs one benchmark; a table for each of its sizes."""
         words = [*words, "--repetitions", str(self.arguments.repetitions)]
         self.line(f"\n## {title}\n\n{note}\n\n    ./dev bench sqlite {' '.join(words)}\n")
@@ -60,15 +70,21 @@ class Report:
             self.failures += 1
             self.line(f"FAILED: {failure}")
             return
-        self.rows += rows
+        if titles is None:
+            self.rows += rows
+        else:
+            rows = [row for row in rows if row["system"] != "raw"]
         tables = {}
         for row in rows:
             tables.setdefault(name_of(row), []).append(row)
         for name, table in tables.items():
             if name:
                 self.line(f"**{name}**\n")
-            for text in machine.table(TITLES, map(cells, table)):
+            for text in machine.table(titles or TITLES, map(cells_of, table)):
                 self.line(text)
+            if titles is not None:
+                self.line()
+                continue
             mine = next(row for row in table if row["system"] == "memlith")
             self.line(f"memlith, full: p50 over raw's and WAL, OFF's together {number(mine['p50_over_raw_plus_off'], 2)}; p99.9 over WAL, "
                       f"FULL's {number(mine['p999_over_wal_full'], 2)}; throughput over DELETE, FULL "
@@ -125,6 +141,11 @@ def main():
                                *(["--rows", "200", "--commits", "20"] if few else []))
             report.section("dbbench", "Values of 128 bytes put to keys, many in a transaction; bytes and latencies are a transaction's.", "dbbench",
                            *(["--keys", "2000", "--writes", "64"] if few else []))
+            report.section("Where a transaction's time goes", "As tables 7 and 8 of the MemSnap paper: what SQLite asks of its VFS in a transaction of dbbench, how often, and "
+                           "the time in all of it, counted by a VFS before the real one, the same for all; and the processor's time, of all "
+                           "threads. Means over all transactions. On memlith a write goes to memory, and a commit is one persist.", "dbbench",
+                           "--calls", "--transaction-kib", "4,64", *(["--keys", "2000", "--writes", "64"] if few else []),
+                           titles=CALL_TITLES, cells_of=call_cells)
             report.section("TATP", "80 % reads, 20 % changes; latencies are those of transactions that changed something.", "tatp", "--seconds",
                            "0.05" if few else arguments.seconds, *(["--subscribers", "1000"] if few else []))
             report.section("A mix of everything", "Latencies are those of single statements that commit.", "speed",

@@ -36,6 +36,7 @@ struct Settings {
   std::uint64_t log_mib = 0;    // 0: the plugin's own choice
   std::uint64_t cache_kib = 0;  // 0: SQLite's own choice, 2000
   std::uint64_t mmap_mib = 0;
+  bool calls = false;  // count what SQLite asks of its VFS
   std::uint64_t repetitions = 5;
   std::string record;  // a file that takes the JSON lines too; may be empty
   Format format = Format::text;

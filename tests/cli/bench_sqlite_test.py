@@ -68,6 +68,22 @@ class Bench(unittest.TestCase):
         self.check(self.rows("tatp", "--subscribers", "100", "--transactions", "200"), None)
         self.check(self.rows("tatp", "--subscribers", "100", "--seconds", "0.2"), None, same_content=False)
 
+    def test_calls(self):
+        rows = self.rows("dbbench", "--keys", "300", "--writes", "256", "--transaction-kib", "4", "--pattern", "random", "--calls")
+        databases = self.check(rows, 300)
+        calls = {row["system"]: row["calls"] for row in databases}
+        # A commit is one sync on memlith and in a WAL, none with synchronous=OFF; a rollback journal takes more, and is removed.
+        self.assertEqual(calls["memlith"]["durable"]["per_operation"], 1)
+        self.assertEqual(calls["wal-full"]["durable"]["per_operation"], 1)
+        self.assertEqual(calls["wal-off"]["durable"]["per_operation"], 0)
+        self.assertGreaterEqual(calls["delete-full"]["durable"]["per_operation"], 2)
+        self.assertGreaterEqual(calls["delete-full"]["name"]["per_operation"], 2)
+        for system, each in calls.items():
+            self.assertGreaterEqual(each["write"]["per_operation"], 1, system)
+            parts = sum(each[kind]["us_per_operation"] for kind in ("read", "write", "durable", "name", "lock"))
+            self.assertLessEqual(parts, each["us_per_operation"], system)
+        self.assertNotIn("calls", rows[-1])
+
     def test_speed(self):
         self.check(self.rows("speed", "--size", "1"), 5 + 500 + 250 + 1)
 
@@ -98,7 +114,7 @@ class Bench(unittest.TestCase):
         text = out.read_text(encoding="utf-8")
         self.assertNotIn("FAILED", text)
         # update with and without an index, three sizes each of two patterns, one size of TATP, the mix; a line a system in each.
-        self.assertEqual(text.count("| memlith, full |"), 2 + 6 + 1 + 1)
+        self.assertEqual(text.count("| memlith, full |"), 2 + 6 + 4 + 1 + 1)
         self.assertEqual(text.count("| DELETE, FULL |"), 2 + 6 + 1 + 1)
         for title in ("Single rows updated, no index", "dbbench", "TATP", "A mix of everything"):
             self.assertIn("## " + title, text)
