@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 
 #include "base/buffer.hpp"
 #include "base/units.hpp"
@@ -259,7 +260,7 @@ class PosixVolume final : public Volume {
     DeviceCaps caps;
     if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
     caps.io = io_;
-    if (io_ != IoBackend::posix && !uring_works()) {
+    if (io_ != IoBackend::posix && !has_uring(descriptor.get())) {
       if (io_ == IoBackend::uring) {
         return fail(Errc::unsupported, Detail::open,
                     "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
@@ -359,6 +360,12 @@ class PosixVolume final : public Volume {
   }
 
  private:
+  // Asked of the first file that is opened.
+  bool has_uring(int fd) {
+    std::call_once(uring_asked_, [&] { has_uring_ = uring_works(fd); });
+    return has_uring_;
+  }
+
   static Status check_ordinary(int fd, const std::string& path) {
     struct stat info{};
     if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
@@ -394,6 +401,8 @@ class PosixVolume final : public Volume {
 
   std::string root_;
   IoBackend io_;
+  std::once_flag uring_asked_;
+  bool has_uring_ = false;
 };
 
 }  // namespace

@@ -190,10 +190,7 @@ std::unique_ptr<IoQueue> make_uring_queue(Device& device, int fd, std::uint32_t 
   return queue->ready() ? std::move(queue) : nullptr;
 }
 
-bool uring_works() {
-  static const bool works = FileRing(STDIN_FILENO, 1).ready();
-  return works;
-}
+bool uring_works(int fd) { return FileRing(fd, 1).ready(); }
 
 // ---- UringCalls --------------------------------------------------------------------------------------------------
 
