@@ -70,7 +70,8 @@ void Explorer::perform(Run& run, std::size_t from, std::size_t until, bool again
   } else {
     Random random(mixed(workload_.name, base_.seed) + 2 + from);
     // In some runs a thread hardly ever loses its turn, in others at every step.
-    const std::uint64_t stays = 64 - (1 + random.below(64)) / (1 + random.below(32));
+    const std::uint64_t most = 1 + random.below(64);
+    const std::uint64_t stays = 64 - most / (1 + random.below(32));
     run.volume.before_transfer = [&] { scheduler.here("write or flush"); };
     outcome = scheduler.run(
         [&] {
