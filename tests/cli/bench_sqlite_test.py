@@ -113,9 +113,9 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         text = out.read_text(encoding="utf-8")
         self.assertNotIn("FAILED", text)
-        # update with and without an index, three sizes each of two patterns, one size of TATP, the mix; a line a system in each.
+        # update with and without an index, three sizes each of two patterns, two of them with calls, one size of TATP, the mix; a line a system in each.
         self.assertEqual(text.count("| memlith, full |"), 2 + 6 + 4 + 1 + 1)
-        self.assertEqual(text.count("| DELETE, FULL |"), 2 + 6 + 1 + 1)
+        self.assertEqual(text.count("| DELETE, FULL |"), 2 + 6 + 4 + 1 + 1)
         for title in ("Single rows updated, no index", "dbbench", "TATP", "A mix of everything"):
             self.assertIn("## " + title, text)
         self.assertIn("**random, 64 KiB a transaction**", text)
