@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "memlith/memlith.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -104,9 +105,7 @@ INSTANTIATE_TEST_SUITE_P(By, Isolation, ::testing::Values(Tracker::fault, Tracke
                          [](const auto& given) { return given.param == Tracker::fault ? "Fault" : "Explicit"; });
 
 TEST_P(Isolation, KilledAtRandom) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer dies with more than 64 locks held by a thread";
-#endif
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer dies with more than 64 locks held by a thread";
   const TempFolder folder;
   const std::string path = folder / "store";
   void* const shared = ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "memlith/memlith.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -87,9 +88,7 @@ INSTANTIATE_TEST_SUITE_P(By, Memory, ::testing::Values(Tracker::scan, Tracker::f
                          [](const auto& given) { return given.param == Tracker::scan ? "Scan" : "Fault"; });
 
 TEST_P(Memory, ARegionOfTwiceTheLimit) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer's own memory does not fit the limit";
-#endif
+  if (kSanitized) GTEST_SKIP() << "the sanitizer's own memory does not fit the limit";
   const Group group;
   if (!group.ok()) GTEST_SKIP() << "no control group can be made here (it takes root)";
   const TempFolder folder;

@@ -13,6 +13,7 @@
 
 #include "base/random.hpp"
 #include "sim_world.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -740,11 +741,7 @@ TEST_F(Files, OpeningAndClosingManyTimesLeaksNothing) {
   const auto maps = mappings();
   for (int i = 0; i < 10; ++i) once();
   EXPECT_EQ(descriptors(), fds);
-#ifdef __SANITIZE_ADDRESS__
-  constexpr std::ptrdiff_t kKept = 100;  // the sanitizer keeps what was freed
-#else
-  constexpr std::ptrdiff_t kKept = 2;
-#endif
+  constexpr std::ptrdiff_t kKept = kAddressSanitizer ? 100 : 2;  // the sanitizer keeps what was freed
   EXPECT_LE(mappings(), maps + kKept);
 }
 

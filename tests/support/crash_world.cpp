@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "support/sanitizers.hpp"
+
 namespace memlith::test {
 
 using namespace core;
@@ -46,19 +48,7 @@ std::uint64_t seed_for_this_run() {
   return seed;
 }
 
-std::size_t scaled(std::size_t samples) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return std::max<std::size_t>(2, samples / 8);
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  return std::max<std::size_t>(2, samples / 8);
-#else
-  return samples;
-#endif
-#else
-  return samples;
-#endif
-}
+std::size_t scaled(std::size_t samples) { return kSanitized ? std::max<std::size_t>(2, samples / 8) : samples; }
 
 StoreOptions small_store_options() {
   StoreOptions options;

@@ -6,17 +6,7 @@
 #include <unistd.h>
 
 #include "support/region_words.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-#define MEMLITH_TEST_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MEMLITH_TEST_TSAN 1
-#endif
-#endif
-#ifndef MEMLITH_TEST_TSAN
-#define MEMLITH_TEST_TSAN 0
-#endif
+#include "support/sanitizers.hpp"
 
 namespace memlith::test {
 namespace {
@@ -72,12 +62,6 @@ TEST_F(FaultSignalsDeathTest, EarlierHandlersGetTheirFaults) {
         ::testing::ExitedWithCode(info ? 42 : 43), "");
   }
 }
-
-#if defined(__SANITIZE_ADDRESS__) || MEMLITH_TEST_TSAN
-constexpr bool kSanitized = true;  // the sanitizer's own handler reports the fault and exits
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // A wild store with nobody to catch it ends the program by SIGSEGV, and does not loop.
 TEST_F(FaultSignalsDeathTest, WildStoresStillEndTheProgram) {
@@ -139,11 +123,10 @@ TEST(FaultSignals, KeepErrno) {
   EXPECT_EQ(errno, 1234);
 }
 
-constexpr bool kThreadSanitized = MEMLITH_TEST_TSAN != 0;
 
 // A store from within another signal's handler is seen like any other.
 TEST(FaultSignals, StoresFromHandlers) {
-  if (kThreadSanitized) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
   static RegionWorld* world = nullptr;
   RegionWorld here(TrackerKind::fault, tiny_options());
   world = &here;

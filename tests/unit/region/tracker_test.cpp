@@ -15,16 +15,8 @@
 
 #include "base/random.hpp"
 #include "support/expect.hpp"
+#include "support/sanitizers.hpp"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
 #endif
