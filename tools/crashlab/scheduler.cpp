@@ -70,8 +70,10 @@ void Scheduler::make_worker(std::size_t index) {
 }
 
 void Scheduler::leave(std::size_t self, std::size_t next) {
+  // Found first: once main goes on, a scheduler whose threads are stuck may be gone, but never its workers.
+  std::binary_semaphore& mine = self == kMain ? over_ : workers_[self]->go;
   (next == kMain ? over_ : workers_[next]->go).release();
-  (self == kMain ? over_ : workers_[self]->go).acquire();
+  mine.acquire();
 }
 
 #endif

@@ -414,7 +414,7 @@ TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
       while (!stop.load(std::memory_order_relaxed)) {
         // Only ever ones, each byte once a thread: what is in no capture is lost.
         const std::uint64_t at = stored[t] * 61 % (kPages * kPageBytes / 4) * 4 + static_cast<std::uint64_t>(t);
-        base_[at] = std::byte{1};
+        std::atomic_ref(base_[at]).store(std::byte{1}, std::memory_order_relaxed);
         if (++stored[t] == kPages * kPageBytes / 4) return;
         if (random.below(64) == 0) std::this_thread::yield();
       }
@@ -426,7 +426,7 @@ TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
     ASSERT_OK(tracker_->collect(kAllThreads, ranges));
     for (const Range& range : ranges) {
       for (std::uint64_t i = range.offset; i < range.offset + range.bytes; ++i) {
-        if (base_[i] == std::byte{1}) seen[i] = true;
+        if (std::atomic_ref(base_[i]).load(std::memory_order_relaxed) == std::byte{1}) seen[i] = true;
       }
     }
     tracker_->accept();
