@@ -123,7 +123,6 @@ TEST(FaultSignals, KeepErrno) {
   EXPECT_EQ(errno, 1234);
 }
 
-
 // A store from within another signal's handler is seen like any other.
 TEST(FaultSignals, StoresFromHandlers) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
