@@ -28,8 +28,7 @@ struct memlith_store {
   std::vector<std::unique_ptr<memlith_region>> regions;
   std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
-  std::atomic<std::uint64_t> released_at{
-      0};  // what was captured when memory was last given back, in bytes of whole pages
+  std::atomic<std::uint64_t> released_at{0};  // bytes of pages captured when memory was last given back
   std::atomic<std::int32_t> memory_error{0};  // how that went
 };
 

@@ -48,7 +48,7 @@ class Lab(unittest.TestCase):
         self.assertEqual(counts[0], counts[1])
 
     def test_a_violation_replays_from_its_line(self):
-        # The last three with threads, whose turns are drawn.
+        # The last three with threads; those of the last two take drawn turns.
         for workload, mutant in ("commits", "skip_log_flush"), ("interleaved", "complete_out_of_order"), \
                                 ("group-commit", "acknowledge_before_flush"), ("background", "flush_before_write"):
             report, _ = violations("--workload", workload, "--mutant", mutant)

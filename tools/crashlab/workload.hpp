@@ -11,7 +11,7 @@
 
 namespace memlith::lab {
 
-// How the threads of a workload take turns. A line replays it byte for byte either way.
+// How the threads of a workload take turns. A line replays it byte for byte in each.
 enum class Turns : std::uint8_t {
   none,   // one thread; or others that run to their end while it waits for them
   fixed,  // at the scheduler: a thread goes on until it has to wait
