@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/mutant.hpp"
+#include "base/process.hpp"
 #include "base/random.hpp"
 #include "store/store.hpp"
 
@@ -81,6 +82,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   MEMLITH_TRY(store->recover());
   if (store->read_only()) return store;
   MEMLITH_TRY(store->leave_holder_note());
+  store->process_mark_ = process_mark();
   store->process_ = ::getpid();
   MEMLITH_TRY_ASSIGN(store->stats_,
                      LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name)));

@@ -1,12 +1,11 @@
 // Commit, directory and checkpoint of a store. Opening is in open.cpp, replay in replay.cpp.
 #include "store/store.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/mutant.hpp"
+#include "base/process.hpp"
 
 namespace memlith::core {
 
@@ -46,7 +45,7 @@ void Store::stop_threads() {
   }
 }
 
-bool Store::in_forked_child() const { return process_ != 0 && process_ != ::getpid(); }
+bool Store::in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
 
 Status Store::check_process() const {
   if (!in_forked_child()) return kOk;

@@ -253,7 +253,8 @@ class Store {
   bool flush_stopping_ = false;
   Thread flusher_;  // started by the first flush_soon()
   std::atomic<int> durable_eventfd_{-1};
-  int process_ = 0;
+  std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only
+  int process_ = 0;                 // its number, for messages
 
   StoreCounters counters_;
   std::optional<LiveStats> stats_;

@@ -1,0 +1,48 @@
+#include "base/process.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+using Mark = std::atomic<std::uint64_t>;
+
+std::atomic<Mark*> g_mark{nullptr};           // on a page that is empty in a forked child; never unmapped
+std::atomic<bool> g_refused{false};           // the kernel has no such pages
+std::atomic<std::uint64_t> g_last_number{0};  // a child inherits it, so its number is none of its ancestors'
+
+// Without a lock, which a child might inherit taken.
+Mark* make_mark() {
+  void* const page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  Mark* expected = nullptr;
+  if (::madvise(page, kPageBytes, MADV_WIPEONFORK) == 0 &&
+      g_mark.compare_exchange_strong(expected, static_cast<Mark*>(page))) {
+    return static_cast<Mark*>(page);  // which is all zeros, as a Mark is
+  }
+  ::munmap(page, kPageBytes);
+  return expected;  // another thread's, or none
+}
+
+}  // namespace
+
+[[gnu::hot]] std::uint64_t process_mark() {
+  Mark* mark = g_mark.load(std::memory_order_acquire);
+  if (mark == nullptr && !g_refused.load(std::memory_order_relaxed)) {
+    mark = make_mark();
+    if (mark == nullptr) g_refused.store(true, std::memory_order_relaxed);
+  }
+  if (mark == nullptr) return static_cast<std::uint64_t>(::getpid());
+  if (const std::uint64_t number = mark->load(std::memory_order_relaxed); number != 0) return number;
+  std::uint64_t number = 0;
+  const std::uint64_t fresh = g_last_number.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mark->compare_exchange_strong(number, fresh) ? fresh : number;
+}
+
+}  // namespace memlith::core
