@@ -21,13 +21,33 @@ FrameWriter::FrameWriter(FrameWriter&& other) noexcept
 
 FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinished frame would stop the log
 
-void FrameWriter::put(const void* bytes, std::uint64_t count) {
+namespace {
+
+// What is copied lies scattered, and the processor cannot foresee where the next of it is: the beginning of `next` is fetched
+// while the end of `source` is copied.
+void copy_and_fetch(std::byte* target, const std::byte* source, std::uint64_t count, std::span<const std::byte> next) {
+  constexpr std::uint64_t kStep = 512;
+  constexpr std::uint64_t kCacheLineBytes = 64;
+  std::uint64_t done = count - std::min(count, kPageBytes);
+  if (done > 0) std::memcpy(target, source, done);
+  const std::byte* fetch = next.data();
+  const std::byte* const end = fetch + next.size();
+  for (; done < count; done += kStep) {
+    const std::byte* const fetch_end = fetch + std::min<std::uint64_t>(kStep, end - fetch);
+    for (; fetch < fetch_end; fetch += kCacheLineBytes) __builtin_prefetch(fetch);
+    std::memcpy(target + done, source + done, std::min(kStep, count - done));
+  }
+}
+
+}  // namespace
+
+void FrameWriter::put(const void* bytes, std::uint64_t count, std::span<const std::byte> next) {
   MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
-  if (count == 0) return;  // `bytes` may be null then
+  const auto* const source = static_cast<const std::byte*>(bytes);
   if (streamed_) {
-    log_->stream_put(static_cast<const std::byte*>(bytes), count);
+    log_->stream_put(source, count, next);
   } else {
-    std::memcpy(frame_ + sizeof(FrameHeader) + put_bytes_, bytes, count);
+    copy_and_fetch(frame_ + sizeof(FrameHeader) + put_bytes_, source, count, next);
   }
   put_bytes_ += count;
 }
@@ -403,14 +423,16 @@ std::byte* Log::stream_buffer(std::uint64_t chunk) const {
   return stream_.memory + stream_slot(chunk) * stream_.buffer_bytes;
 }
 
-void Log::stream_put(const std::byte* bytes, std::uint64_t count) {
+void Log::stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next) {
   while (count > 0) {
     if (stream_.chunk_used == stream_.chunk_bytes) {
       stream_hash(stream_.chunk_used);
       stream_send();
     }
     const std::uint64_t step = std::min(count, stream_.chunk_bytes - stream_.chunk_used);
-    std::memcpy(stream_buffer(stream_.chunk) + stream_.chunk_used, bytes, step);
+    const bool last = step == count;
+    copy_and_fetch(stream_buffer(stream_.chunk) + stream_.chunk_used, bytes, step,
+                   last ? next : std::span<const std::byte>());
     stream_.chunk_used += step;
     bytes += step;
     count -= step;

@@ -79,8 +79,8 @@ class FrameWriter {
   FrameWriter(const FrameWriter&) = delete;
   ~FrameWriter();
 
-  // Exactly payload_bytes in all.
-  void put(const void* bytes, std::uint64_t count);
+  // Exactly payload_bytes in all. `next`, not read, is what will be put after it: fetched into the cache meanwhile.
+  void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {});
   // The LSN behind the frame, for sync().
   Result<Lsn> finish();
 
@@ -243,7 +243,7 @@ class Log {
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
-  void stream_put(const std::byte* bytes, std::uint64_t count);
+  void stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next);
   void stream_hash(std::uint64_t payload_end);
   void stream_send();
   [[nodiscard]] std::byte* stream_buffer(std::uint64_t chunk) const;

@@ -330,7 +330,11 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
     }
     if (!work.extents.empty() || !work.sizes.empty()) {
       MEMLITH_TRY_ASSIGN(FrameWriter writer, store.begin_commit(work.extents, work.sizes, will_sync));
-      for (std::size_t i = 0; i < work.extents.size(); ++i) writer.put(work.sources[i], work.extents[i].bytes);
+      const std::size_t count = work.extents.size();
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t ahead = std::min(i + 1, count - 1);
+        writer.put(work.sources[i], work.extents[i].bytes, {work.sources[ahead], work.extents[ahead].bytes});
+      }
       MEMLITH_TRY_ASSIGN(end, writer.finish());
       for (Region* region : regions) {
         region->size_changed_ = false;
