@@ -314,9 +314,16 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
   std::uint64_t data_bytes = sizes.size() * size_record_bytes;
   std::uint64_t captured = 0;
   std::uint64_t pages = 0;
+  ObjectId object = kDirectory;
+  std::uint64_t uncounted = 0;  // its first page that is not counted yet
   for (const Extent& extent : extents) {
     captured += extent.bytes;
-    pages += (extent.offset + extent.bytes - 1) / kPageBytes - extent.offset / kPageBytes + 1;
+    const std::uint64_t begin = extent.offset / kPageBytes;
+    const std::uint64_t end = (extent.offset + extent.bytes - 1) / kPageBytes + 1;
+    // Those of a region come in order; several may lie in a page.
+    pages += end - (extent.object == object && begin + 1 == uncounted ? uncounted : begin);
+    object = extent.object;
+    uncounted = end;
   }
   data_bytes += captured;
   const std::uint64_t count = extents.size() + sizes.size();

@@ -42,7 +42,7 @@ class Stats : public ::testing::TestWithParam<bool> {
     if (GetParam()) {
       options_.kind = StoreKind::one_file;
       options_.file_name = "data";
-      std::ofstream(folder_ / "data") << std::string(8192, 'x');
+      std::ofstream(folder_ / "data") << std::string(16384, 'x');
     }
   }
   [[nodiscard]] std::string name() const { return Store::stats_name(options_.kind, options_.file_name); }
@@ -54,6 +54,24 @@ class Stats : public ::testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Of, Stats, ::testing::Bool(),
                          [](const auto& given) { return given.param ? "File" : "Folder"; });
+
+// A page counts once a commit, however many extents lie in it or begin in it.
+TEST_P(Stats, CountPagesOnce) {
+  auto store = must(Store::open(*volume_, options_));
+  if (!GetParam()) must(store->create("a", 16384, 0, 16384));
+  const auto pages_of = [&](std::vector<Extent> extents) {
+    FrameWriter writer = must(store->begin_commit(extents, {}));
+    for (const Extent& extent : extents) writer.put(std::string(extent.bytes, 'x').data(), extent.bytes);
+    EXPECT_OK(store->sync(must(writer.finish())));
+    return store->counters().last_captured_pages.load();
+  };
+  const ObjectId a{1};
+  EXPECT_EQ(pages_of({{a, 100, 8}, {a, 200, 8}, {a, 4088, 8}}), 1u);
+  EXPECT_EQ(pages_of({{a, 100, 8}, {a, 4000, 200}, {a, 4300, 8}}), 2u);
+  EXPECT_EQ(pages_of({{a, 0, 4096}, {a, 4096, 4096}, {a, 8192, 1}}), 3u);
+  EXPECT_EQ(pages_of({{a, 0, 1}, {a, 4096, 8192}}), 3u);
+  ASSERT_OK(store->close());
+}
 
 // There while the store is open, telling what it did; gone once it is closed.
 TEST_P(Stats, AreThereWhileTheStoreIsOpen) {
