@@ -194,7 +194,10 @@ Status Database::commit_pieces(std::uint64_t new_size) {
   const bool resized = change.size_bytes != stored_;
   const bool wait = durability() == Durability::full;
   MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents_, {&change, resized ? 1u : 0u}, wait));
-  for (const Piece& piece : pieces_) writer.put(piece.source, piece.extent.bytes);
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& next = pieces_[std::min(i + 1, pieces_.size() - 1)];
+    writer.put(pieces_[i].source, pieces_[i].extent.bytes, {next.source, next.extent.bytes});
+  }
   MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
   store_->finished(end);
   last_lsn_.store(end.value, std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,15 +12,15 @@ namespace memlith::sqlite {
 // An extent costs a record of 16 bytes in the log, so runs that are nearer than this are told as one.
 inline constexpr std::uint64_t kJoinBytes = 24;
 
-// 64 bytes, without a branch.
-inline bool same_block(const std::byte* one, const std::byte* other) {
+// A bit for each word of 8 bytes, of 64, that differs, the first word's lowest. Without a branch.
+inline std::uint32_t differing_words(const std::byte* one, const std::byte* other) {
   std::uint64_t a[8];
   std::uint64_t b[8];
   std::memcpy(a, one, sizeof a);
   std::memcpy(b, other, sizeof b);
-  std::uint64_t differing = 0;
-  for (int i = 0; i < 8; ++i) differing |= a[i] ^ b[i];
-  return differing == 0;
+  std::uint32_t words = 0;
+  for (int i = 0; i < 8; ++i) words |= static_cast<std::uint32_t>(a[i] != b[i]) << i;
+  return words;
 }
 
 // Calls emit(begin, bytes) for each run in which they differ, in order. Runs are found by words of 8 bytes.
@@ -29,20 +30,27 @@ void for_each_difference(const std::byte* before, const std::byte* after, std::u
   constexpr std::uint64_t kWord = 8;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;  // of the run that is open; begin == end: none
-  for (std::uint64_t block = 0; block < bytes; block += kBlock) {
-    const std::uint64_t here = std::min(kBlock, bytes - block);
-    if (here == kBlock && same_block(before + block, after + block)) continue;
-    for (std::uint64_t word = block; word < block + here; word += kWord) {
-      const std::uint64_t size = std::min(kWord, block + here - word);
-      if (std::memcmp(before + word, after + word, size) == 0) continue;
-      if (begin != end && word - end > kJoinBytes) {
-        emit(begin, end - begin);
-        begin = word;
-      } else if (begin == end) {
-        begin = word;
-      }
-      end = word + size;
+  const auto differs = [&](std::uint64_t from, std::uint64_t to) {
+    if (begin != end && from - end > kJoinBytes) {
+      emit(begin, end - begin);
+      begin = from;
+    } else if (begin == end) {
+      begin = from;
     }
+    end = to;
+  };
+  std::uint64_t block = 0;
+  for (; block + kBlock <= bytes; block += kBlock) {
+    for (std::uint32_t words = differing_words(before + block, after + block); words != 0;) {
+      const auto first = static_cast<std::uint32_t>(std::countr_zero(words));
+      const auto count = static_cast<std::uint32_t>(std::countr_one(words >> first));
+      differs(block + first * kWord, block + (first + count) * kWord);
+      words &= ~(((1u << count) - 1) << first);
+    }
+  }
+  for (std::uint64_t word = block; word < bytes; word += kWord) {
+    const std::uint64_t size = std::min(kWord, bytes - word);
+    if (std::memcmp(before + word, after + word, size) != 0) differs(word, word + size);
   }
   if (begin != end) emit(begin, end - begin);
 }

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
+#include "difference.hpp"
 #include "undo_log.hpp"
 
 namespace memlith::test {
@@ -87,6 +89,43 @@ class Undo : public ::testing::Test {
   std::vector<std::byte> committed_;  // what the last commit left
   std::vector<std::byte> wanted_;     // what was stored since
 };
+
+// The runs told are those that a look at word after word finds: of every length, differing anywhere, and nearer than a record costs joined.
+TEST(Difference, IsTheSameWordByWord) {
+  core::Random random(11);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<std::byte> before(random.below(400));
+    for (auto& byte : before) byte = static_cast<std::byte>(random.below(256));
+    std::vector<std::byte> after = before;
+    for (std::uint64_t change = random.below(9); change > 0 && !after.empty(); --change) {
+      const std::uint64_t begin = random.below(after.size());
+      const std::uint64_t end =
+          std::min<std::uint64_t>(after.size(), begin + 1 + random.below(round % 2 == 0 ? 8 : 150));
+      for (std::uint64_t at = begin; at < end; ++at) after[at] = static_cast<std::byte>(random.below(256));
+    }
+    using Run = std::pair<std::uint64_t, std::uint64_t>;  // begin, end
+    std::vector<Run> wanted;
+    for (std::uint64_t word = 0; word < before.size(); word += 8) {
+      const std::uint64_t end = std::min<std::uint64_t>(before.size(), word + 8);
+      if (std::equal(before.begin() + static_cast<std::ptrdiff_t>(word),
+                     before.begin() + static_cast<std::ptrdiff_t>(end),
+                     after.begin() + static_cast<std::ptrdiff_t>(word))) {
+        continue;
+      }
+      if (!wanted.empty() && word - wanted.back().second <= sqlite::kJoinBytes) {
+        wanted.back().second = end;
+      } else {
+        wanted.emplace_back(word, end);
+      }
+    }
+    std::vector<Run> told;
+    sqlite::for_each_difference(before.data(), after.data(), before.size(),
+                                [&](std::uint64_t begin, std::uint64_t count) {
+                                  told.emplace_back(begin, begin + count);
+                                });
+    ASSERT_EQ(told, wanted) << "round " << round;
+  }
+}
 
 TEST_F(Undo, TellsWhatChangedAndPutsItBack) {
   // The smaller limit settles what was stored several times in the middle of a transaction.
