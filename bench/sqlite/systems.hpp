@@ -31,7 +31,7 @@ struct Settings {
   std::string plugin;
   std::string folder = ".";
   std::vector<std::string> systems{"memlith", "memlith-weak", "wal-full", "wal-normal", "wal-off", "delete-full"};
-  std::string memlith_journal = "memory";
+  std::string memlith_journal = "delete";  // SQLite's default: what changes nothing but the VFS
   std::uint64_t window_ms = 100;
   std::uint64_t log_mib = 0;    // 0: the plugin's own choice
   std::uint64_t cache_kib = 0;  // 0: SQLite's own choice, 2000
