@@ -32,7 +32,7 @@ Mark* make_mark() {
 
 }  // namespace
 
-[[gnu::hot]] std::uint64_t process_mark() {
+std::uint64_t process_mark() {
   Mark* mark = g_mark.load(std::memory_order_acquire);
   if (mark == nullptr && !g_refused.load(std::memory_order_relaxed)) {
     mark = make_mark();

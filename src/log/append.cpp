@@ -30,11 +30,10 @@ void copy_and_fetch(std::byte* target, const std::byte* source, std::uint64_t co
   constexpr std::uint64_t kCacheLineBytes = 64;
   std::uint64_t done = count - std::min(count, kPageBytes);
   if (done > 0) std::memcpy(target, source, done);
-  const std::byte* fetch = next.data();
-  const std::byte* const end = fetch + next.size();
+  std::uint64_t fetched = 0;
   for (; done < count; done += kStep) {
-    const std::byte* const fetch_end = fetch + std::min<std::uint64_t>(kStep, end - fetch);
-    for (; fetch < fetch_end; fetch += kCacheLineBytes) __builtin_prefetch(fetch);
+    const std::uint64_t fetch_end = std::min<std::uint64_t>(next.size(), fetched + kStep);
+    for (; fetched < fetch_end; fetched += kCacheLineBytes) __builtin_prefetch(next.data() + fetched);
     std::memcpy(target + done, source + done, std::min(kStep, count - done));
   }
 }
