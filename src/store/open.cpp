@@ -101,6 +101,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     {
       const std::lock_guard lock(self->wake_mutex_);
       self->wanted_ = true;
+      self->log_full_ = true;
     }
     self->wake_.notify_one();
     return kOk;

@@ -79,6 +79,12 @@ std::vector<ObjectId> Overlay::objects() const {
   return result;
 }
 
+std::uint64_t Overlay::piece_count() const {
+  std::uint64_t result = 0;
+  for (const auto& [object, pieces] : pieces_) result += pieces.size();
+  return result;
+}
+
 void Overlay::clear() {
   pieces_.clear();
   arenas_.clear();

@@ -26,6 +26,7 @@ class Overlay {
   using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
   Status for_each(ObjectId object, const Visit& visit) const;
   [[nodiscard]] std::vector<ObjectId> objects() const;
+  [[nodiscard]] std::uint64_t piece_count() const;  // of all objects
 
   [[nodiscard]] std::uint64_t bytes_held() const { return bytes_held_; }  // memory in use, roughly
   void clear();

@@ -110,6 +110,8 @@ Status Store::gather(const Frame& frame) {
 
 // Writes the overlay into the home files, not flushed yet, and empties it.
 Status Store::write_home() {
+  const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
+  work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
   for (const ObjectId object : overlay_.objects()) MEMLITH_TRY(write_object_home(object));
   overlay_.clear();
   return kOk;
@@ -141,22 +143,23 @@ Status Store::write_object_home(ObjectId object) {
   if (!log_->started() && overlay_.bytes_held() >= options_.direct_replay_bytes_min) {
     MEMLITH_TRY_ASSIGN(direct, DirectHome::open(volume_, home_name(object)));
   }
+  const std::uint64_t write_bytes_max = pacing_.has_value() ? CheckpointPace::kStepBytes : kWriteBytesMax;
   iovec pieces[kWritePiecesMax];
   std::size_t count = 0;
   std::uint64_t begin = 0;
   std::uint64_t bytes_held = 0;
+  std::uint64_t pages_end = 0;  // the pages before it are counted
   const auto write_out = [&]() -> Status {
     if (count == 0) return kOk;
     counters_.home_bytes.fetch_add(bytes_held, std::memory_order_relaxed);
     MEMLITH_TRY(device->write_pieces(begin, {pieces, count}));
-    home_bytes_unflushed_ += bytes_held;
+    // The page cache writes whole pages, however little of each has changed.
+    const std::uint64_t pages_begin = std::max(pages_end, round_down(begin, kPageBytes));
+    pages_end = round_up(begin + bytes_held, kPageBytes);
+    home_bytes_unflushed_ += pages_end - std::min(pages_begin, pages_end);
     count = 0;
     bytes_held = 0;
-    // A commit's flush waits for all that the device holds. What a checkpoint puts there is kept short.
-    if (!log_->started() || home_bytes_unflushed_ < options_.home_flush_bytes) return kOk;
-    MEMLITH_TRY(flush_homes());
-    written_homes_.push_back(object);  // there may be more of it
-    return kOk;
+    return give_way(object);
   };
   MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset + bytes.size() > size) {
@@ -165,11 +168,12 @@ Status Store::write_object_home(ObjectId object) {
       if (!one_file() || offset >= size) return kOk;
       bytes = bytes.first(size - offset);
     }
+    work_.home += work_.piece;
     if (direct != nullptr && DirectHome::takes(offset, bytes.size())) {
       counters_.home_bytes.fetch_add(bytes.size(), std::memory_order_relaxed);
       return direct->put(offset, bytes);
     }
-    if (count == kWritePiecesMax || bytes_held >= kWriteBytesMax || (count > 0 && offset != begin + bytes_held)) {
+    if (count == kWritePiecesMax || bytes_held >= write_bytes_max || (count > 0 && offset != begin + bytes_held)) {
       MEMLITH_TRY(write_out());
     }
     if (count == 0) begin = offset;
@@ -179,6 +183,30 @@ Status Store::write_object_home(ObjectId object) {
   }));
   if (direct != nullptr) MEMLITH_TRY(direct->finish());
   return write_out();
+}
+
+// A commit's flush waits for all that the device holds: what a checkpoint puts there is kept short, and while nobody waits for the
+// checkpoint, handed out slowly.
+Status Store::give_way(ObjectId object) {
+  if (!log_->started()) return kOk;  // nobody commits yet
+  if (StatsPage* const page = stats(); page != nullptr) {
+    const auto total = static_cast<double>(page->checkpoint_total_bytes.load(std::memory_order_relaxed));
+    page->checkpoint_done_bytes.store(static_cast<std::uint64_t>(work_.home * total), std::memory_order_relaxed);
+  }
+  std::uint64_t step = options_.home_flush_bytes;
+  if (pacing_.has_value()) {
+    pacing_->pace.move(work_.home, bytes_between(pacing_->head_at_begin, log_->head()));
+    step = pacing_->pace.step_bytes(step);
+  }
+  if (home_bytes_unflushed_ < step) return kOk;
+  MEMLITH_TRY(flush_homes());
+  written_homes_.push_back(object);  // there may be more of it
+  if (!pacing_.has_value()) return kOk;
+  std::unique_lock lock(wake_mutex_);
+  const bool hurry = wake_.wait_for(lock, pacing_->pace.pause(SteadyClock::now() - pacing_->begin),
+                                    [this] { return log_full_ || hurrying_ > 0 || stopping_; });
+  if (hurry) pacing_.reset();
+  return kOk;
 }
 
 Status Store::flush_homes() {

@@ -438,7 +438,22 @@ void Store::flush_loop() {
 Status Store::checkpoint() {
   MEMLITH_TRY(check_process());
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
-  const std::lock_guard lock(checkpoint_mutex_);
+  {
+    const std::lock_guard lock(wake_mutex_);
+    ++hurrying_;
+  }
+  wake_.notify_one();
+  Status status = kOk;
+  {
+    const std::lock_guard lock(checkpoint_mutex_);
+    status = checkpoint_unless_poisoned();
+  }
+  const std::lock_guard lock(wake_mutex_);
+  --hurrying_;
+  return status;
+}
+
+Status Store::checkpoint_unless_poisoned() {
   // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
   // write home: from now on homes are left alone.
   if (log_->poisoned()) return begin_commit({}, {}).status();
@@ -463,6 +478,7 @@ Status Store::checkpoint_locked() {
     progress.page->checkpoint_done_bytes.store(0, std::memory_order_relaxed);
     progress.page->checkpoint_total_bytes.store(bytes_between(from.lsn, to.lsn), std::memory_order_relaxed);
   }
+  work_ = {};
   LogReader reader = log_->reader(from, to.lsn);
   while (reader.position().lsn < to.lsn) {
     MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
@@ -471,10 +487,9 @@ Status Store::checkpoint_locked() {
                   log_device_->path(), reader.position().lsn.value, reader.why());
     }
     const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
-    if (progress.page != nullptr) {
-      progress.page->checkpoint_done_bytes.store(bytes_between(from.lsn, frame->lsn), std::memory_order_relaxed);
-    }
     if (!missed) MEMLITH_TRY(gather(*frame));
+    work_.gathered = static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
+                     static_cast<double>(bytes_between(from.lsn, to.lsn));
     if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
   }
   MEMLITH_ASSERT(reader.position() == to);
@@ -500,9 +515,19 @@ void Store::checkpoint_loop() {
   for (;;) {
     wake_.wait(lock, [this] { return wanted_ || stopping_; });
     if (stopping_) return;
+    const bool hurry = log_full_;
     wanted_ = false;
+    log_full_ = false;
     lock.unlock();
-    (void)checkpoint();  // a failure poisons the log, which tells everybody
+    {
+      const std::lock_guard checkpoint_lock(checkpoint_mutex_);
+      const Lsn head = log_->head();
+      const std::uint64_t capacity = log_->capacity_bytes();
+      const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
+      if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
+      (void)checkpoint_unless_poisoned();  // a failure poisons the log, which tells everybody
+      pacing_.reset();
+    }
     lock.lock();
   }
 }

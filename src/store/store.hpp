@@ -27,6 +27,7 @@
 #include "log/log.hpp"
 #include "store/format.hpp"
 #include "store/overlay.hpp"
+#include "store/pace.hpp"
 #include "store/stats.hpp"
 
 namespace memlith::core {
@@ -50,7 +51,7 @@ struct StoreOptions {
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
-  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes homes after so much of them
+  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes homes after so much of them, at most
   bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
   std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, the flusher looks for work before it sleeps
   FlushWindow flush_window;
@@ -134,7 +135,7 @@ class Store {
   // An eventfd that is raised by one whenever more has become durable, or nothing can any more; -1 for none.
   void set_durable_eventfd(int fd) { durable_eventfd_.store(fd, std::memory_order_relaxed); }
 
-  // Writes everything that is durable home.
+  // Writes everything that is durable home, as fast as that goes; so does a checkpoint in the background from then on.
   Status checkpoint();
   // One-file stores: the file becomes as long as the last checkpoint has it, durably, which undoes growth that no commit made
   // part of the object. Nobody may look at those bytes any more.
@@ -203,6 +204,7 @@ class Store {
   void checkpoint_loop();
   void flush_loop();
   void stop_threads();
+  Status checkpoint_unless_poisoned();
   Status checkpoint_locked();
 
   // replay.cpp
@@ -210,6 +212,7 @@ class Store {
   Status write_home();
   Status write_object_home(ObjectId object);
   Status flush_homes();
+  Status give_way(ObjectId object);
 
   Volume& volume_;
   StoreOptions options_;
@@ -235,12 +238,27 @@ class Store {
   std::map<ObjectId, std::uint64_t>
       unreachable_;                         // objects that frames named but that have no home: must be removed ones
   std::vector<ObjectId> written_homes_;     // to be flushed
-  std::uint64_t home_bytes_unflushed_ = 0;  // of them, under checkpoint_mutex_
+  std::uint64_t home_bytes_unflushed_ = 0;  // of their pages, under checkpoint_mutex_
+  // How far the checkpoint under way is, as parts of its work; under checkpoint_mutex_, as is pacing_.
+  struct Work {
+    double gathered = 0;
+    double home = 0;
+    double piece = 0;  // each one in the overlay
+  };
+  Work work_;
+  struct Pacing {
+    CheckpointPace pace;
+    Lsn head_at_begin;
+    SteadyClock::time_point begin;
+  };
+  std::optional<Pacing> pacing_;  // empty: somebody waits for it
 
   Mutex wake_mutex_;
   ConditionVariable wake_;
   bool wanted_ = false;
   bool stopping_ = false;
+  bool log_full_ = false;       // a commit waits for the checkpoint
+  std::uint32_t hurrying_ = 0;  // callers of checkpoint()
   Thread checkpointer_;
   Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
 

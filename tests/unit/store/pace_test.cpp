@@ -1,0 +1,188 @@
+// docs/architecture.md, "Life of a checkpoint": one that nobody waits for goes no faster than the log fills; one that somebody
+// waits for does not dawdle.
+#include "store/pace.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr std::uint64_t kRoom = 64 * kMiB;
+constexpr std::uint64_t kStepMax = 2 * kMiB;
+
+TEST(CheckpointPace, PausesWhileItIsAheadOfTheLog) {
+  CheckpointPace pace(kRoom);
+  pace.move(0.5, kRoom / 16);
+  EXPECT_GT(pace.pause(milliseconds(10)).count(), 0);
+  EXPECT_EQ(pace.step_bytes(kStepMax), CheckpointPace::kStepBytes);
+  pace.move(0.5, kRoom * 3 / 8);  // half of three quarters: as far as the work is
+  EXPECT_EQ(pace.pause(milliseconds(10)).count(), 0);
+  EXPECT_EQ(pace.step_bytes(kStepMax), CheckpointPace::kStepBytes);
+}
+
+// No longer than the log takes, at its rate so far, to catch up; and never long.
+TEST(CheckpointPace, PausesUntilTheLogHasCaughtUp) {
+  CheckpointPace pace(kRoom);
+  pace.move(0.55, kRoom * 3 / 8);  // a tenth ahead
+  const nanoseconds pause = pace.pause(milliseconds(10));
+  EXPECT_NEAR(static_cast<double>(pause.count()), 1e6, 1e4);
+  EXPECT_EQ(pace.pause(milliseconds(10'000)), CheckpointPace::kPauseMax);
+  pace.move(0.01, 0);  // nobody commits
+  EXPECT_EQ(pace.pause(milliseconds(1)), CheckpointPace::kPauseMax);
+}
+
+TEST(CheckpointPace, StepsGrowWithTheLag) {
+  CheckpointPace pace(kRoom);
+  std::uint64_t last = 0;
+  for (std::uint64_t filled = 0; filled <= kRoom; filled += kRoom / 64) {
+    pace.move(0.1, filled);
+    EXPECT_GE(pace.step_bytes(kStepMax), last);
+    last = pace.step_bytes(kStepMax);
+  }
+  EXPECT_EQ(last, kStepMax);
+  EXPECT_EQ(pace.step_bytes(8192), 8192u) << "a store may want less";
+}
+
+TEST(CheckpointPace, WithoutRoomItHurries) {
+  CheckpointPace pace(0);
+  pace.move(0.5, 0);
+  EXPECT_EQ(pace.pause(milliseconds(10)).count(), 0);
+  EXPECT_EQ(pace.step_bytes(kStepMax), kStepMax);
+}
+
+// A disk that takes 200 MB/s and 100 us a flush, commits that fill the log at so many MB/s, 128 MiB of home: where the disk can do
+// it at all, the checkpoint is over before the room is used up; and where there is time, all steps are small.
+TEST(CheckpointPace, IsOverBeforeTheRoomIs) {
+  constexpr std::uint64_t kHome = 128 * kMiB;
+  constexpr double kFlushNs = 100'000;
+  for (const std::uint64_t log_mb_a_second : {0, 1, 5, 20, 40, 60, 80}) {
+    SCOPED_TRACE(log_mb_a_second);
+    CheckpointPace pace(kRoom);
+    double now_ns = 0;
+    std::uint64_t home = 0;
+    std::uint64_t largest = 0;
+    const auto filled = [&] {
+      return static_cast<std::uint64_t>(now_ns * 1e-3 * static_cast<double>(log_mb_a_second));
+    };
+    while (home < kHome) {
+      pace.move(static_cast<double>(home) / kHome, filled());
+      const std::uint64_t step = std::min(pace.step_bytes(kStepMax), kHome - home);
+      largest = std::max(largest, step);
+      home += step;
+      now_ns += static_cast<double>(step) * 5 + kFlushNs;
+      pace.move(static_cast<double>(home) / kHome, filled());
+      now_ns += static_cast<double>(pace.pause(nanoseconds(static_cast<std::int64_t>(now_ns))).count());
+    }
+    EXPECT_LT(filled(), kRoom);
+    if (log_mb_a_second <= 20) {
+      EXPECT_EQ(largest, CheckpointPace::kStepBytes);
+    }
+  }
+}
+
+// What a checkpoint of a store gives the disk from one flush of a home file to the next.
+class PacedStore : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kLogBytes = 4 * kMiB;
+  static constexpr std::uint64_t kStepPages = CheckpointPace::kStepBytes / kPageBytes;
+
+  PacedStore() {
+    StoreOptions options;
+    options.create = true;
+    options.slot_bytes = 256 * kKiB;
+    options.log_bytes = kLogBytes;
+    store_ = must(Store::open(volume_, options));
+    object_ = create_object(*store_, "a", kLogBytes * 2);
+    begin_ = volume_.operations();
+  }
+  // Commits `bytes` of every second page until half of the log is used, which wakes the checkpoint.
+  void wake_checkpoint(std::uint64_t bytes) {
+    const Lsn tail = store_->home_lsn();
+    const Bytes content = filled(bytes, 7);
+    for (std::uint64_t page = 0; store_->home_lsn() == tail; page += 2) {
+      const Extent extent{object_, page % (kLogBytes * 2 / kPageBytes) * kPageBytes, bytes};
+      FrameWriter writer = must(store_->begin_commit({&extent, 1}, {}));
+      writer.put(content.data(), content.size());
+      const Lsn end = must(writer.finish());
+      ASSERT_OK(store_->sync(end));  // all of it is durable before the checkpoint looks
+      store_->finished(end);
+      if (bytes_between(tail, end) >= kLogBytes / 2) return;
+    }
+  }
+  void await_checkpoint() const {
+    while (store_->counters().checkpoints.load() == 0) std::this_thread::yield();
+  }
+  // Pages written from one flush of the object's file to the next, by all checkpoints so far; none of them runs.
+  [[nodiscard]] std::vector<std::uint64_t> steps() const {
+    std::vector<std::uint64_t> result;
+    std::uint64_t pages = 0;
+    const auto& records = volume_.trace().records;
+    std::uint32_t home = ~0u;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (records[i].op == SimOp::create && records[i].name.ends_with("objects/1")) home = records[i].file;
+      if (i < begin_ || records[i].file != home) continue;
+      if (records[i].op == SimOp::write) ++pages;
+      if (records[i].op == SimOp::flush && pages > 0) result.push_back(std::exchange(pages, 0));
+    }
+    EXPECT_EQ(pages, 0u) << "written and not flushed";
+    return result;
+  }
+
+  SimVolume volume_{SimImage{}, true};
+  std::unique_ptr<Store> store_;
+  ObjectId object_;
+  std::size_t begin_ = 0;
+};
+
+TEST_F(PacedStore, HandsHomeOutInSmallSteps) {
+  wake_checkpoint(kPageBytes);
+  await_checkpoint();
+  const std::vector<std::uint64_t> seen = steps();
+  EXPECT_GE(seen.size(), kLogBytes / 2 / CheckpointPace::kStepBytes - 1);
+  for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
+}
+
+// The page cache gives the disk whole pages: changes of a few bytes each count as the pages they are in.
+TEST_F(PacedStore, CountsPagesNotBytes) {
+  wake_checkpoint(8);
+  await_checkpoint();
+  const std::vector<std::uint64_t> seen = steps();
+  EXPECT_GE(seen.size(), kLogBytes / 2 / CheckpointPace::kStepBytes - 1);
+  for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
+}
+
+// Whoever waits for a checkpoint waits for no pauses.
+TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
+  std::atomic<bool> asking{false};
+  std::thread somebody;
+  volume_.before_transfer = [&] {
+    if (somebody.joinable() || store_->counters().home_bytes.load() < CheckpointPace::kStepBytes) return;
+    somebody = std::thread([&] {
+      asking = true;
+      EXPECT_OK(store_->checkpoint());
+    });
+    while (!asking) std::this_thread::yield();
+  };
+  wake_checkpoint(kPageBytes);
+  await_checkpoint();
+  somebody.join();
+  const std::vector<std::uint64_t> seen = steps();
+  EXPECT_LE(*std::min_element(seen.begin(), seen.end()), kStepPages) << "it began in small steps";
+  EXPECT_GE(*std::max_element(seen.begin(), seen.end()), 4 * kStepPages) << "and went on in large ones";
+}
+
+}  // namespace
+}  // namespace memlith::test
