@@ -16,6 +16,7 @@ using core::Errc;
 using core::Extent;
 using core::fail;
 using core::FrameWriter;
+using core::kFile;
 using core::kMiB;
 using core::kOk;
 using core::kPageBytes;
@@ -26,7 +27,6 @@ using core::SizeChange;
 using core::Status;
 
 namespace {
-constexpr ObjectId kFile{1};
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no words
 }  // namespace

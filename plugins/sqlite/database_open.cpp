@@ -18,6 +18,7 @@ using core::Errc;
 using core::Extent;
 using core::fail;
 using core::file_log_name;
+using core::kFile;
 using core::kOk;
 using core::kPageBytes;
 using core::Log;
@@ -30,8 +31,7 @@ using core::StoreOptions;
 
 namespace {
 
-constexpr ObjectId kFile{1};
-constexpr char kMagic[] = MEMLITH_SQLITE_MAGIC;
+constexpr char kDatabaseMagic[] = MEMLITH_SQLITE_MAGIC;
 constexpr std::string_view kMark = MEMLITH_SQLITE_MARK;
 
 bool all_zero(const std::byte* bytes, std::size_t count) {
@@ -287,10 +287,10 @@ Status Database::show_magic() {
   if (stored_ >= kMarkBytes) image_->read(0, found, kMarkBytes);
   marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark.data(), kMark.size()) == 0;
   const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
-  if (!is_empty && !marked_ && std::memcmp(found, kMagic, sizeof kMagic) != 0) {
+  if (!is_empty && !marked_ && std::memcmp(found, kDatabaseMagic, sizeof kDatabaseMagic) != 0) {
     return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
   }
-  if (marked_ && !is_empty) image_->write(0, kMagic, sizeof kMagic);
+  if (marked_ && !is_empty) image_->write(0, kDatabaseMagic, sizeof kDatabaseMagic);
   const std::uint64_t size = is_empty ? 0 : stored_;
   size_.store(size, std::memory_order_release);
   committed_.store(size, std::memory_order_relaxed);

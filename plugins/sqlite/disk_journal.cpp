@@ -23,7 +23,7 @@ using core::Volume;
 
 namespace {
 
-constexpr char kMagic[8] = {'M', 'E', 'M', 'L', 'J', 'R', 'N', 'L'};
+constexpr char kJournalMagic[8] = {'M', 'E', 'M', 'L', 'J', 'R', 'N', 'L'};
 constexpr std::uint64_t kHeaderBytes = 512;  // a sector: there as a whole or not at all
 constexpr std::uint64_t kStepBytes = 1 << 20;
 
@@ -44,7 +44,7 @@ Result<std::unique_ptr<Device>> make_disk_journal(Volume& volume, const std::str
 
 Status write_disk_journal(Volume& volume, Device& device, JournalOrigin origin, const MemoryFile& content) {
   DiskJournalHeader header{};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::memcpy(header.magic, kJournalMagic, sizeof kJournalMagic);
   header.log_id = origin.log_id;
   header.lsn = origin.lsn;
   header.content_bytes = content.size();
@@ -84,7 +84,8 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
   }
   DiskJournalHeader header;
   std::memcpy(&header, sector, sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.header_checksum != checksum_of(header)) {
+  if (std::memcmp(header.magic, kJournalMagic, sizeof kJournalMagic) != 0 ||
+      header.header_checksum != checksum_of(header)) {
     return fail(Errc::corrupt, Detail::open,
                 "{}: the journal of a transaction over several databases was damaged (offset 0, not a header with its "
                 "checksum); it tells whether that transaction took, so the database cannot be opened without it. "

@@ -25,8 +25,6 @@ constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
 constexpr int kOpenTries = 100;
-constexpr ObjectId kDirectory{0};
-constexpr ObjectId kFile{1};
 
 bool is_all_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });

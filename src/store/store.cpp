@@ -10,9 +10,6 @@
 namespace memlith::core {
 
 namespace {
-constexpr ObjectId kDirectory{0};
-constexpr ObjectId kFile{1};
-
 constexpr std::chrono::microseconds kLookEvery{100};
 }  // namespace
 

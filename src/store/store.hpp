@@ -32,6 +32,9 @@
 
 namespace memlith::core {
 
+inline constexpr ObjectId kDirectory{0};
+inline constexpr ObjectId kFile{1};  // one_file: the user's
+
 // How long an asynchronous commit may wait for its flush. 0 ms: none longer than the flush before it takes.
 struct FlushWindow {
   std::uint64_t interval_ms = 0;

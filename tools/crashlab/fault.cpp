@@ -6,11 +6,11 @@ using core::SimFaults;
 
 namespace {
 
-struct Entry {
+struct NamedFault {
   std::string_view name;
   std::string_view sentence;
 };
-constexpr Entry kEntries[kFaults] = {
+constexpr NamedFault kEntries[kFaults] = {
     {"dropped", "a write in flight is lost as a whole"},
     {"reordered", "a later operation is kept and an earlier one lost"},
     {"torn_512", "some 512-byte sectors of a write are kept, others lost"},

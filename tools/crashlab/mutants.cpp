@@ -20,12 +20,12 @@ using nlohmann::json;
 
 namespace {
 
-struct Entry {
+struct KnownMutant {
   const char* name;
   const char* floor;
   const char* what;
 };
-constexpr Entry kMutants[] = {
+constexpr KnownMutant kMutants[] = {
 #define MEMLITH_MUTANT_ENTRY(name, floor, what) {#name, #floor, what},
     MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_ENTRY)
 #undef MEMLITH_MUTANT_ENTRY
@@ -117,14 +117,15 @@ void hunt(const std::string& mutant, bool schedules, double seconds_max, json& r
 
 std::string describe_mutants() {
   std::string text;
-  for (const Entry& entry : kMutants) text += fmt::format("  {:<32} {}: {}\n", entry.name, entry.floor, entry.what);
+  for (const KnownMutant& entry : kMutants)
+    text += fmt::format("  {:<32} {}: {}\n", entry.name, entry.floor, entry.what);
   return text;
 }
 
 int mutants_command(const MutantOptions& options) {
   const auto began = std::chrono::steady_clock::now();
-  std::vector<Entry> wanted;
-  for (const Entry& entry : kMutants) {
+  std::vector<KnownMutant> wanted;
+  for (const KnownMutant& entry : kMutants) {
     if (options.only.empty() || options.only == entry.name) wanted.push_back(entry);
   }
   if (wanted.empty()) {
@@ -152,7 +153,7 @@ int mutants_command(const MutantOptions& options) {
         return job;
       },
       [&](const Answer& answer) {
-        const Entry& entry = wanted[rows.size()];
+        const KnownMutant& entry = wanted[rows.size()];
         json row{{"name", entry.name}, {"floor", entry.floor}, {"what", entry.what}, {"seconds", answer.seconds}};
         if (!answer.died.empty()) {
           const std::string workload = answer.position.substr(0, answer.position.find(' '));

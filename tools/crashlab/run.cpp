@@ -12,11 +12,6 @@ namespace memlith::lab {
 
 using namespace core;
 
-namespace {
-constexpr std::uint64_t kAddress = 0x550000000000;
-constexpr std::uint64_t kReserve = 1 * kMiB;
-}  // namespace
-
 std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
   std::vector<std::byte> bytes(write.bytes);
   for (std::uint64_t i = 0; i < write.bytes; ++i) {

@@ -19,6 +19,10 @@
 
 namespace memlith::lab {
 
+// Of the regions that workloads make.
+inline constexpr std::uint64_t kAddress = 0x550000000000;
+inline constexpr std::uint64_t kReserve = 1 * core::kMiB;
+
 struct Write {
   std::string object;
   std::uint64_t offset = 0;

@@ -14,9 +14,7 @@ namespace memlith::lab {
 using namespace core;
 
 namespace {
-constexpr std::uint64_t kAddress = 0x550000000000;
 constexpr std::uint64_t kAddressStride = 64 * kMiB;
-constexpr std::uint64_t kReserve = 1 * kMiB;
 
 // Runs `act` at the first call of the hook.
 std::function<void()> once(std::function<void()> act) {

@@ -13,8 +13,6 @@ namespace memlith::lab {
 using namespace core;
 
 namespace {
-constexpr std::uint64_t kAddress = 0x550000000000;
-constexpr std::uint64_t kReserve = 1 * kMiB;
 constexpr std::uint64_t kObjectBytes = 4096;
 constexpr std::uint64_t kWideBytes = 24576;
 constexpr std::uint64_t kGroup = 1;  // commits side by side: their order is that of the log

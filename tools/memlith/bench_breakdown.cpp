@@ -24,9 +24,6 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kTurnsMin = 300;
-constexpr std::uint64_t kWarmUpTurns = 20;
-constexpr std::uint64_t kStoreSlackBytes = 256 * kMiB;
 constexpr std::uint64_t kWindowMs = 60'000;  // longer than any round: the wait behind it flushes
 
 struct Kind {
@@ -108,7 +105,7 @@ void write_kind(const std::string& tracker, std::uint64_t pages, const BenchPers
   write_line(fmt::format("{:<9} {:>6} {:<14}{} {:>7}", tracker, pages, kind.name, text, rounds.size()));
 }
 
-void write_heading(const BenchPersistArguments& arguments) {
+void write_breakdown_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
   write_line(fmt::format("{} bytes in each of so many random pages of {} MiB; a round of each kind of persist in turn",
@@ -151,7 +148,7 @@ MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments) {
   if (!scratch.ok()) return std::move(scratch.failure());
   const std::uint64_t needed = (arguments.region_mib + arguments.log_mib) * kMiB + kStoreSlackBytes;
   if (MaybeFailure failure = require_space(scratch->path(), needed)) return failure;
-  if (arguments.format == Format::text) write_heading(arguments);
+  if (arguments.format == Format::text) write_breakdown_heading(arguments);
   for (const std::string& tracker : arguments.trackers) {
     if (MaybeFailure failure = run_tracker(tracker, arguments, *scratch)) return failure;
   }

@@ -19,12 +19,11 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kRepetitions = 5;
-constexpr std::uint64_t kStoreSlackBytes = 256 * kMiB;
-constexpr char kRegionName[] = "bench";
+constexpr std::uint64_t kOpenings = 5;
+constexpr char kOpenedRegion[] = "bench";
 constexpr unsigned char kFirstByte = 0x5a;
 
-struct Repetition {
+struct Opening {
   double store_ms = 0;
   double region_ms = 0;
   double read_ms = 0;
@@ -50,7 +49,7 @@ MaybeFailure make_store(const BenchOpenArguments& arguments, const std::string& 
   memlith_region_options options = region_options(arguments);
   options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
   memlith_region* region = nullptr;
-  std::int32_t code = memlith_region_open(store->get(), kRegionName, &options, &region);
+  std::int32_t code = memlith_region_open(store->get(), kOpenedRegion, &options, &region);
   if (code != MEMLITH_OK) return library_failure(code, "making the region");
   auto* const first = static_cast<unsigned char*>(memlith_region_address(region));
   *first = kFirstByte;
@@ -61,7 +60,7 @@ MaybeFailure make_store(const BenchOpenArguments& arguments, const std::string& 
   return close_store(std::move(*store));
 }
 
-MaybeFailure open_once(const BenchOpenArguments& arguments, const std::string& path, Repetition& result) {
+MaybeFailure open_once(const BenchOpenArguments& arguments, const std::string& path, Opening& result) {
   if (interrupted()) return interrupted_failure();
   if (MaybeFailure failure = drop_page_cache(path)) return failure;
   memlith_store_options store_options{};
@@ -73,7 +72,7 @@ MaybeFailure open_once(const BenchOpenArguments& arguments, const std::string& p
   Result<StoreHandle> store = open_store({path, StoreKind::folder}, store_options);
   const std::uint64_t store_opened = now_ns();
   if (!store.ok()) return std::move(store.failure());
-  const std::int32_t code = memlith_region_open(store->get(), kRegionName, &options, &region);
+  const std::int32_t code = memlith_region_open(store->get(), kOpenedRegion, &options, &region);
   const std::uint64_t region_opened = now_ns();
   if (code != MEMLITH_OK) return library_failure(code, "opening the region");
   const unsigned char first = *static_cast<const volatile unsigned char*>(memlith_region_address(region));
@@ -85,17 +84,17 @@ MaybeFailure open_once(const BenchOpenArguments& arguments, const std::string& p
   return close_store(std::move(*store));
 }
 
-double median_over(const std::vector<Repetition>& repetitions, double Repetition::* member) {
+double median_over(const std::vector<Opening>& repetitions, double Opening::* member) {
   std::vector<double> values;
-  for (const Repetition& repetition : repetitions) values.push_back(repetition.*member);
+  for (const Opening& repetition : repetitions) values.push_back(repetition.*member);
   return median_of(std::move(values));
 }
 
-void report(const BenchOpenArguments& arguments, const std::vector<Repetition>& repetitions) {
-  const double store_ms = median_over(repetitions, &Repetition::store_ms);
-  const double region_ms = median_over(repetitions, &Repetition::region_ms);
-  const double read_ms = median_over(repetitions, &Repetition::read_ms);
-  const double total_ms = median_over(repetitions, &Repetition::total_ms);
+void report(const BenchOpenArguments& arguments, const std::vector<Opening>& repetitions) {
+  const double store_ms = median_over(repetitions, &Opening::store_ms);
+  const double region_ms = median_over(repetitions, &Opening::region_ms);
+  const double read_ms = median_over(repetitions, &Opening::read_ms);
+  const double total_ms = median_over(repetitions, &Opening::total_ms);
   if (arguments.format == Format::json) {
     write_json({{"region_mib", arguments.region_mib},
                 {"tracker", arguments.tracker},
@@ -130,8 +129,8 @@ MaybeFailure run_bench_open(const BenchOpenArguments& arguments) {
   }
   const std::string path = scratch->path_of("store");
   if (MaybeFailure failure = make_store(arguments, path)) return failure;
-  std::vector<Repetition> repetitions(kRepetitions);
-  for (Repetition& repetition : repetitions) {
+  std::vector<Opening> repetitions(kOpenings);
+  for (Opening& repetition : repetitions) {
     if (MaybeFailure failure = open_once(arguments, path, repetition)) return failure;
   }
   report(arguments, repetitions);

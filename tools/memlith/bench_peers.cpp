@@ -26,11 +26,7 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kRawFileBytes = 64 * kMiB;
-constexpr std::uint64_t kStoreSlackBytes = 256 * kMiB;
-constexpr std::uint64_t kTurnsMin = 300;
 constexpr std::uint64_t kAloneTurnsMax = 300;
-constexpr std::uint64_t kWarmUpTurns = 20;
 
 struct Ours {
   std::string tracker;

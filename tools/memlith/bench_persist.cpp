@@ -17,9 +17,6 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kRawFileBytes = 64 * kMiB;
-constexpr std::uint64_t kStoreSlackBytes = 256 * kMiB;  // the log, which may grow, and the small files
-
 struct Column {
   std::string_view title;
   int width;

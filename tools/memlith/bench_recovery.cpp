@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::uint64_t kPagesPerPersist = 64;
 constexpr std::uint64_t kLogLimitBytes = kGiB;
-constexpr std::uint64_t kRepetitions = 3;
+constexpr std::uint64_t kRecoveries = 3;
 constexpr std::uint64_t kLapsMax = 3;
 constexpr char kRegionName[] = "bench";
 constexpr std::string_view kStoreName = "store";
@@ -191,7 +191,7 @@ Result<ChildReport> leave_a_store_open(const std::string& path, const StoreShape
   return *report;
 }
 
-struct Repetition {
+struct Recovery {
   std::uint64_t log_used_bytes = 0;
   std::uint64_t recovery_ns = 0;
   std::uint64_t write_ns = 0;
@@ -202,7 +202,7 @@ struct Repetition {
 };
 
 MaybeFailure time_recovery(const std::string& path, const StoreShape& shape, const ChildReport& left,
-                           Repetition& result) {
+                           Recovery& result) {
   if (MaybeFailure failure = drop_page_cache(path)) return failure;
   memlith_store_options options{};
   options.struct_size = sizeof options;
@@ -227,12 +227,12 @@ MaybeFailure time_recovery(const std::string& path, const StoreShape& shape, con
   return close_store(std::move(*store));
 }
 
-Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw, const HugeBuffer& source,
-                               const StoreShape& shape, std::uint64_t repetition) {
+Result<Recovery> repeat_once(const ScratchFolder& scratch, const RawFile& raw, const HugeBuffer& source,
+                             const StoreShape& shape, std::uint64_t repetition) {
   const std::string path = scratch.path_of(kStoreName);
   Result<ChildReport> left = leave_a_store_open(path, shape, repetition);
   if (!left.ok()) return std::move(left.failure());
-  Repetition result;
+  Recovery result;
   result.log_used_bytes = left->log_used_bytes;
   // The order changes from one repetition to the next: a disk that gets slower or faster favours neither.
   const bool write_first = repetition % 2 == 1;
@@ -253,18 +253,18 @@ Result<Repetition> repeat_once(const ScratchFolder& scratch, const RawFile& raw,
 // ---- results ---------------------------------------------------------------------------------------------------
 
 template <class Value>
-auto median_over(const std::vector<Repetition>& repetitions, Value value) {
+auto median_over(const std::vector<Recovery>& repetitions, Value value) {
   std::vector<decltype(value(repetitions.front()))> values;
-  for (const Repetition& repetition : repetitions) values.push_back(value(repetition));
+  for (const Recovery& repetition : repetitions) values.push_back(value(repetition));
   return median_of(std::move(values));
 }
 
-double megabytes_per_second(const Repetition& repetition, std::uint64_t ns) {
+double megabytes_per_second(const Recovery& repetition, std::uint64_t ns) {
   return ratio_of(static_cast<double>(repetition.log_used_bytes) / kMegabyte, seconds_of(ns));
 }
 
-void report(const BenchRecoveryArguments& arguments, const std::vector<Repetition>& repetitions, bool raw_direct) {
-  using R = Repetition;
+void report(const BenchRecoveryArguments& arguments, const std::vector<Recovery>& repetitions, bool raw_direct) {
+  using R = Recovery;
   const auto log_bytes = median_over(repetitions, [](const R& r) { return r.log_used_bytes; });
   const double recovery_s = median_over(repetitions, [](const R& r) { return seconds_of(r.recovery_ns); });
   const double write_s = median_over(repetitions, [](const R& r) { return seconds_of(r.write_ns); });
@@ -325,9 +325,9 @@ MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments) {
   Result<HugeBuffer> source = HugeBuffer::random(kSequentialBytes);
   if (!source.ok()) return std::move(source.failure());
 
-  std::vector<Repetition> repetitions;
-  for (std::uint64_t i = 0; i < kRepetitions; ++i) {
-    Result<Repetition> repetition = repeat_once(*scratch, *raw, *source, shape, i);
+  std::vector<Recovery> repetitions;
+  for (std::uint64_t i = 0; i < kRecoveries; ++i) {
+    Result<Recovery> repetition = repeat_once(*scratch, *raw, *source, shape, i);
     if (!repetition.ok()) return std::move(repetition.failure());
     repetitions.push_back(*repetition);
   }

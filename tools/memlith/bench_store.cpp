@@ -11,10 +11,6 @@
 
 namespace memlith::tool {
 
-namespace {
-constexpr std::uint64_t kSeed = 20240427;
-}  // namespace
-
 Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_mib, const std::string& io) {
   memlith_store_options options{};
   options.struct_size = sizeof options;

@@ -23,9 +23,6 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kStoreSlackBytes = 256 * kMiB;
-constexpr std::uint64_t kSeed = 20240429;
-
 struct TailSide {
   std::vector<std::uint64_t> samples_ns;
   std::uint64_t checkpoints = 0;

@@ -25,6 +25,9 @@ struct Side {
   void clear();
 };
 
+inline constexpr std::uint64_t kTurnsMin = 300;  // or a 99.9th percentile means nothing at all
+inline constexpr std::uint64_t kWarmUpTurns = 20;
+
 // Until both are reached: so many rounds of each side, and so much time.
 struct TurnLimits {
   std::uint64_t rounds_min = 0;

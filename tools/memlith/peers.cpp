@@ -22,7 +22,6 @@ namespace {
 
 constexpr std::uint64_t kSourceBytes = 64 * kKiB;  // as on memlith's side: in a core's cache
 constexpr std::uint64_t kWordBytes = 8;
-constexpr std::uint64_t kSeed = 20240428;
 
 struct MagicName {
   std::uint64_t magic;

@@ -15,8 +15,6 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kTurnsMin = 300;  // or a 99.9th percentile means nothing at all
-constexpr std::uint64_t kWarmUpTurns = 20;
 constexpr std::uint64_t kAloneNsMin = kNsPerSecond / 4;
 constexpr std::uint64_t kPhaseNs = kNsPerSecond / 10;
 constexpr std::uint64_t kAlternationsMin = 20;

@@ -8,6 +8,8 @@
 
 namespace memlith::tool {
 
+inline constexpr std::uint64_t kSeed = 20240427;  // of what benchmarks draw
+
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}

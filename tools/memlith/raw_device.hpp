@@ -18,6 +18,8 @@ inline constexpr std::uint64_t kKiB = 1024;
 inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 
+inline constexpr std::uint64_t kRawFileBytes = 64 * kMiB;  // of the file that is written, at least
+
 // `unit` > 0.
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 

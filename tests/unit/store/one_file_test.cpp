@@ -11,8 +11,6 @@ namespace {
 
 using namespace core;
 
-constexpr ObjectId kFile{1};
-
 class OneFileStore : public ::testing::Test {
  protected:
   static StoreOptions options() {
