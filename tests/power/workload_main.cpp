@@ -365,7 +365,19 @@ class Life {
     options.manual_checkpoint = random_.one_in(3);
     options.in_flight_max = static_cast<std::uint32_t>(1 + random_.below(3));
     if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
+    // In all the ways of reading and writing; one life recovers what another wrote.
+    constexpr Io kIo[] = {Io::automatic, Io::posix, Io::uring};
+    options.io = kIo[random_.below(3)];
     return options;
+  }
+  template <class Open>
+  Store open_store(const char* what, StoreOptions options, Open open) {
+    Result<Store> store = open(options);
+    if (!store.ok() && store.error().category() == MEMLITH_UNSUPPORTED) {  // a sandbox without io_uring
+      options.io = Io::automatic;
+      store = open(options);
+    }
+    return must(report_, what, std::move(store));
   }
   Tracker tracker() {
     constexpr Tracker kAll[] = {Tracker::automatic, Tracker::fault, Tracker::touched};
@@ -374,11 +386,15 @@ class Life {
 
   void open_all(bool first) {
     const auto known = [&](std::uint64_t commit) { return first ? std::nullopt : std::optional(commit); };
-    store_.emplace(must(report_, "open the store", Store::open(options_.folder + "/store", store_options(false))));
+    store_.emplace(open_store("open the store", store_options(false), [this](const StoreOptions& options) {
+      return Store::open(options_.folder + "/store", options);
+    }));
     creations_.open(*store_, known(creations_.done()), report_);
     a_.open(*store_, tracker(), known(a_.commit()), report_);
     b_.open(*store_, Tracker::touched, known(b_.commit()), report_);
-    file_.emplace(must(report_, "open the file", Store::open_file(options_.folder + "/file.bin", store_options(true))));
+    file_.emplace(open_store("open the file", store_options(true), [this](const StoreOptions& options) {
+      return Store::open_file(options_.folder + "/file.bin", options);
+    }));
     f_.open(*file_, tracker(), known(f_.commit()), report_);
     if (first) report_.frames(store_->info().replayed_frames + file_->info().replayed_frames);
   }
