@@ -118,12 +118,12 @@ Status remove_disk_journal(Volume& volume, const std::string& database) {
 
 // The end of such a journal: the name, its length and a sum of its bytes, 4 bytes each, and the magic number of journals.
 bool names_super_journal(const MemoryFile& journal) {
-  constexpr unsigned char kJournalMagic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+  constexpr unsigned char kSqliteMagic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
   unsigned char end[16];
   const std::uint64_t size = journal.size();
   if (size < sizeof end || journal.read(size - sizeof end, end, sizeof end) != sizeof end) return false;
   const std::uint64_t length = std::uint64_t{end[0]} << 24 | end[1] << 16 | end[2] << 8 | end[3];
-  return std::memcmp(end + 8, kJournalMagic, sizeof kJournalMagic) == 0 && length > 0 && length + sizeof end < size;
+  return std::memcmp(end + 8, kSqliteMagic, sizeof kSqliteMagic) == 0 && length > 0 && length + sizeof end < size;
 }
 
 // "-mj", six digits, a nine, two digits.
