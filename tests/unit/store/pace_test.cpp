@@ -110,20 +110,21 @@ class PacedStore : public ::testing::Test {
   }
   // Commits `bytes` of every second page until half of the log is used, which wakes the checkpoint.
   void wake_checkpoint(std::uint64_t bytes) {
-    const Lsn tail = store_->home_lsn();
+    tail_ = store_->home_lsn();
     const Bytes content = filled(bytes, 7);
-    for (std::uint64_t page = 0; store_->home_lsn() == tail; page += 2) {
+    for (std::uint64_t page = 0; store_->home_lsn() == tail_; page += 2) {
       const Extent extent{object_, page % (kLogBytes * 2 / kPageBytes) * kPageBytes, bytes};
       FrameWriter writer = must(store_->begin_commit({&extent, 1}, {}));
       writer.put(content.data(), content.size());
       const Lsn end = must(writer.finish());
       ASSERT_OK(store_->sync(end));  // all of it is durable before the checkpoint looks
       store_->finished(end);
-      if (bytes_between(tail, end) >= kLogBytes / 2) return;
+      if (bytes_between(tail_, end) >= kLogBytes / 2) return;
     }
   }
   void await_checkpoint() const {
-    while (store_->counters().checkpoints.load() == 0) std::this_thread::yield();
+    // Asked under the log's lock, which the checkpoint had last.
+    while (store_->home_lsn() == tail_) std::this_thread::yield();
   }
   // Pages written from one flush of the object's file to the next, by all checkpoints so far; none of them runs.
   [[nodiscard]] std::vector<std::uint64_t> steps() const {
@@ -145,6 +146,7 @@ class PacedStore : public ::testing::Test {
   std::unique_ptr<Store> store_;
   ObjectId object_;
   std::size_t begin_ = 0;
+  Lsn tail_;
 };
 
 TEST_F(PacedStore, HandsHomeOutInSmallSteps) {
