@@ -152,7 +152,7 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, 
   const std::uint32_t sequence = open_sequence_;
   std::byte* const frame = open.buffer + open.used;
   open.used += frame_bytes;
-  ++open.frames;
+  if (will_sync) ++open.committers;
   head_ = head_.advance(frame_bytes);
   if (streamed) {
     // The stream is a batch of its own, already under way; its bytes stand in the stream's buffers.
@@ -219,19 +219,33 @@ Status Log::sync(Lsn lsn) {
 
 void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
 
+// Gives way to others for some turns before it sleeps. Waking a thread that sleeps can take as long as writing a small batch;
+// those who are woken would come too late for the next one, and batches stay small. Turns and not a time: they are over soon
+// where nobody else runs, and last as long as it takes where many committers are at work.
 void Log::wait_for(Lock& lock, std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
+  const std::uint32_t turns = waits_without_turns_ > 0 ? 0 : options_.turns_awake;
+  if (waits_without_turns_ > 0) --waits_without_turns_;
   lock.unlock();
+  bool crowded = false;
+  auto before = SteadyClock::now();
+  for (std::uint32_t turn = 0; turn < turns && !crowded && word.load(std::memory_order_acquire) == seen; ++turn) {
+    yield_thread();
+    const auto now = SteadyClock::now();
+    crowded = now - before >= kTurnMax;
+    before = now;
+  }
   await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
   lock.lock();
+  if (crowded) waits_without_turns_ = kWaitsWithoutTurns;
 }
 
 void Log::open_next_batch() {
   Batch& next = batch(++open_sequence_);
   next.begin = head_;
   next.used = 0;
-  next.frames = 0;
+  next.committers = 0;
   room_wanted_ = false;
 }
 
@@ -263,12 +277,13 @@ void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
   std::memcpy(block.data(), &header, sizeof header);
 }
 
-// Waits for the committers of the last acknowledged batch to come back with their next frames, a quarter of a batch's I/O
-// time at most: the same I/O then serves all of them. The idea is PostgreSQL's commit_delay, but with nothing to tune: where
-// commits come one by one, the last batch had one frame, and nobody waits.
+// Waits for the committers of the last acknowledged batch to come back with their next frames, beside those that have come
+// meanwhile, a quarter of a batch's I/O time at most: the same I/O then serves all of them. The idea is PostgreSQL's
+// commit_delay, but with nothing to tune: where commits come one by one, nobody was there but the one who leads, and nobody
+// waits.
 void Log::gather(Lock& lock) {
   const auto enough = [this] {
-    return batch(open_sequence_).frames >= returning_frames_ || room_wanted_ || !failure_.ok();
+    return batch(open_sequence_).committers >= expected_committers_ || room_wanted_ || !failure_.ok();
   };
   if (enough()) return;
   gathering_ = true;
@@ -391,13 +406,13 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
 #endif
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
-  returning_frames_ = done.frames;
   if (io_time.count() > 0) io_time_ += (io_time - io_time_) / 8;
   if (stream_.busy && stream_.sequence == sequence) stream_.busy = false;
   counters_.batches.fetch_add(1, std::memory_order_relaxed);
   done.word.fetch_add(1, std::memory_order_release);
   done_sequence_.store(sequence + 1, std::memory_order_release);
   Batch& open = batch(open_sequence_);
+  expected_committers_ = done.committers + open.committers;
   const bool more = open.used > 0;
   if (more) open.word.fetch_add(1, std::memory_order_release);
   const bool failed = !failure_.ok();

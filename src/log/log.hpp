@@ -54,6 +54,7 @@ struct LogOptions {
   std::uint64_t slot_count_max = 128;             // the log grows up to this for one large frame
   std::uint32_t in_flight_max = 2;                // batches being written at a time
   std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
+  std::uint32_t turns_awake = 60;                 // how often who waits for a batch lets others run before it sleeps
   std::uint64_t batch_bytes = 1280 * kKiB;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
@@ -179,7 +180,7 @@ class Log {
     std::byte* buffer = nullptr;
     Lsn begin;
     std::uint64_t used = 0;
-    std::uint32_t frames = 0;
+    std::uint32_t committers = 0;  // those who wait for a frame in it
     std::uint64_t after_checksum = 0;
     Atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
     Atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
@@ -204,6 +205,9 @@ class Log {
     AlignedBuffer slot_header;
   };
   static constexpr std::uint32_t kStreamChunks = 4;
+  // A turn of this length was a time slice that another program took: so many waits after that do without turns.
+  static constexpr std::chrono::nanoseconds kTurnMax{1'000'000};
+  static constexpr std::uint32_t kWaitsWithoutTurns = 64;
 
   using Lock = std::unique_lock<Mutex>;
 
@@ -281,10 +285,11 @@ class Log {
   Lsn head_;
   std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
   bool started_ = false;
-  bool gathering_ = false;               // somebody leads the open batch and waits for more frames
-  bool room_wanted_ = false;             // somebody waits until the open batch is sealed
-  std::uint32_t returning_frames_ = 0;   // of the last batch that was acknowledged: its committers may be back soon
-  std::chrono::nanoseconds io_time_{0};  // of a batch, smoothed
+  bool gathering_ = false;                 // somebody leads the open batch and waits for more frames
+  bool room_wanted_ = false;               // somebody waits until the open batch is sealed
+  std::uint32_t waits_without_turns_ = 0;  // from now on
+  std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
+  std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
   Stream stream_;
   Status failure_ = kOk;
   std::string failure_text_;
