@@ -225,20 +225,12 @@ void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.w
 void Log::wait_for(Lock& lock, std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
-  const std::uint32_t turns = waits_without_turns_ > 0 ? 0 : options_.turns_awake;
-  if (waits_without_turns_ > 0) --waits_without_turns_;
   lock.unlock();
-  bool crowded = false;
-  auto before = SteadyClock::now();
-  for (std::uint32_t turn = 0; turn < turns && !crowded && word.load(std::memory_order_acquire) == seen; ++turn) {
+  for (std::uint32_t turn = 0; turn < options_.turns_awake && word.load(std::memory_order_acquire) == seen; ++turn) {
     yield_thread();
-    const auto now = SteadyClock::now();
-    crowded = now - before >= kTurnMax;
-    before = now;
   }
   await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
   lock.lock();
-  if (crowded) waits_without_turns_ = kWaitsWithoutTurns;
 }
 
 void Log::open_next_batch() {

@@ -123,7 +123,8 @@ class Log {
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on ok.
   Status start(LogPosition tail, const ClientBytes& client);
 
-  // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled.
+  // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled, and
+  // leaders may expect the caller to come back.
   Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync = true);
   Status sync(Lsn lsn);
 
@@ -205,9 +206,6 @@ class Log {
     AlignedBuffer slot_header;
   };
   static constexpr std::uint32_t kStreamChunks = 4;
-  // A turn of this length was a time slice that another program took: so many waits after that do without turns.
-  static constexpr std::chrono::nanoseconds kTurnMax{1'000'000};
-  static constexpr std::uint32_t kWaitsWithoutTurns = 64;
 
   using Lock = std::unique_lock<Mutex>;
 
@@ -287,7 +285,6 @@ class Log {
   bool started_ = false;
   bool gathering_ = false;                 // somebody leads the open batch and waits for more frames
   bool room_wanted_ = false;               // somebody waits until the open batch is sealed
-  std::uint32_t waits_without_turns_ = 0;  // from now on
   std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
   std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
   Stream stream_;
