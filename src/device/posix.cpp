@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -318,6 +319,12 @@ class PosixVolume final : public Volume {
   }
 
   Status sync_folder(std::string_view name) override { return sync_path(path_of(name)); }
+
+  Result<std::uint64_t> free_bytes() override {
+    struct statvfs status{};
+    if (::statvfs(path_of("").c_str(), &status) == 0) return std::uint64_t{status.f_bavail} * status.f_frsize;
+    return fail_errno(errno, Detail::open, "{}: cannot tell how much is free", path_of(""));
+  }
 
   Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes) override {
     const std::string path = path_of(name);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -166,6 +167,7 @@ class SimVolume final : public Volume {
   Status rename(std::string_view from, std::string_view to) override;
   Status remove(std::string_view name) override;
   Status sync_folder(std::string_view name) override;
+  Result<std::uint64_t> free_bytes() override { return free_bytes_told.load(); }
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override;
   std::string path_of(std::string_view name) const override;
 
@@ -174,6 +176,8 @@ class SimVolume final : public Volume {
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }
 
+  // What free_bytes() says; writes are not held against it.
+  std::atomic<std::uint64_t> free_bytes_told{~std::uint64_t{0}};
   // Called before every write and flush, without any lock: a place to sleep, so that threads meet.
   std::function<void()> before_transfer;
   // Called after every write, without any lock.

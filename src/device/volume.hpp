@@ -43,6 +43,9 @@ class Volume {
   virtual Status remove(std::string_view name) = 0;
   virtual Status sync_folder(std::string_view name) = 0;  // "" is the volume's own folder
 
+  // What is left on it for users, by now.
+  virtual Result<std::uint64_t> free_bytes() = 0;
+
   // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
   virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
 

@@ -425,6 +425,7 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
 }
 
 Status Log::grow(std::uint64_t more_slots) {
+  if (poisoned()) return failure_for_late_comer();
 #ifdef MEMLITH_MUTANTS
   const std::uint64_t count_before = superblock_.slot_count;
 #endif
@@ -458,11 +459,15 @@ Status Log::grow(std::uint64_t more_slots) {
     poison(status);
     return status;
   }
-  const Lock lock(mutex_);
-  slot_count_ = old_count + more_slots;
-  for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
-    free_slots_.push_back(static_cast<std::uint32_t>(slot));
+  {
+    const Lock lock(mutex_);
+    slot_count_ = old_count + more_slots;
+    for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
+      free_slots_.push_back(static_cast<std::uint32_t>(slot));
+    }
+    space_word_.fetch_add(1, std::memory_order_release);
   }
+  space_word_.notify_all();
   return kOk;
 }
 

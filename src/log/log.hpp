@@ -51,7 +51,7 @@ struct LogFormat {
 };
 
 struct LogOptions {
-  std::uint64_t slot_count_max = 128;             // the log grows up to this for one large frame
+  std::uint64_t slot_count_max = 128;             // the log grows up to this
   std::uint32_t in_flight_max = 2;                // batches being written at a time
   std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
   std::uint32_t turns_awake = 60;                 // how often who waits for a batch lets others run before it sleeps
@@ -133,6 +133,10 @@ class Log {
 
   // Frees everything before `tail`. Durable on ok; the space is reused only after that.
   Status trim(LogPosition tail, const ClientBytes& client);
+
+  // Adds slots, zeros that are durable before they count; nothing happens beyond slot_count_max. From any thread, while commits
+  // go on. Errors: no_space (nothing happened), poisoned.
+  Status grow(std::uint64_t more_slots);
 
   // Makes everything durable and marks the log clean, so that opening it reads nothing but the superblock.
   Status close(const ClientBytes& client);
@@ -218,7 +222,6 @@ class Log {
   Status write_superblock(LogPosition tail, const ClientBytes& client, const LogPosition* clean_head);
   Status allocate_buffers();
   Result<bool> make_space(Lock& lock, Lsn end);
-  Status grow(std::uint64_t more_slots);
   void release_slots_before(std::uint64_t segment);
   Status failure_for_late_comer() const;
 

@@ -21,6 +21,7 @@ constexpr std::uint64_t kLogBytesDefault = 128 * kMiB;
 constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
 constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
+constexpr std::uint64_t kLogBusyBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
@@ -106,6 +107,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   });
   store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2,
                             std::memory_order_relaxed);
+  store->woken_ = {store->log_->head(), SteadyClock::now()};
   store->checkpointer_ = Thread([self] { self->checkpoint_loop(); });
   return store;
 }
@@ -135,6 +137,10 @@ Status Store::open_or_create() {
   const std::uint64_t log_max_bytes =
       options_.log_max_bytes != 0 ? options_.log_max_bytes : std::max(kLogMaxBytesDefault, options_.log_bytes);
   log_options.slot_count_max = std::max<std::uint64_t>(superblock.slot_count, log_max_bytes / superblock.slot_bytes);
+  const std::uint64_t busy_bytes = options_.log_busy_bytes != 0 ? options_.log_busy_bytes
+                                   : options_.log_bytes != 0    ? 0
+                                                                : kLogBusyBytesDefault;
+  busy_slots_max_ = std::min(log_options.slot_count_max, busy_bytes / superblock.slot_bytes);
   MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, log_options));
   return read_store_header();
 }

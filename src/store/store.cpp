@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/mutant.hpp"
 #include "base/process.hpp"
+#include "store/log_growth.hpp"
 
 namespace memlith::core {
 
@@ -507,6 +509,44 @@ Status Store::checkpoint_locked() {
   return kOk;
 }
 
+// Lets a log that commits fill quickly grow, slot by slot, and no faster than they fill it. True: it has room again, so that
+// nothing needs to go home yet.
+bool Store::grow_log() {
+  const Woken before = std::exchange(woken_, Woken{log_->head(), SteadyClock::now()});
+  const std::uint64_t capacity = log_->capacity_bytes();
+  LogLoad load;
+  load.slot_bytes = log_->geometry().slot_bytes;
+  load.slots = capacity / log_->geometry().segment_bytes();
+  load.slots_max = busy_slots_max_;
+  load.filled = static_cast<double>(bytes_between(before.head, woken_.head)) / static_cast<double>(capacity);
+  load.took = woken_.time - before.time;
+  load.home_bytes = counters_.home_bytes.load(std::memory_order_relaxed);
+  load.grown_bytes = grown_bytes_;
+  if (const Result<std::uint64_t> free_bytes = volume_.free_bytes(); free_bytes.ok()) load.free_bytes = *free_bytes;
+  const std::uint64_t wanted = slots_to_add(load);
+  if (wanted == 0) return false;
+  const std::uint64_t used = bytes_between(log_->tail().lsn, woken_.head);
+  CheckpointPace pace(capacity - std::min(capacity, used));
+  for (std::uint64_t done = 0; done < wanted;) {
+    if (!log_->grow(1).ok()) {
+      busy_slots_max_ = 0;  // the volume is full, or the log poisoned: a checkpoint goes on from here
+      return false;
+    }
+    grown_bytes_ += load.slot_bytes;
+    pace.move(static_cast<double>(++done) / static_cast<double>(wanted), bytes_between(woken_.head, log_->head()));
+    std::unique_lock lock(wake_mutex_);
+    (void)wake_.wait_for(lock, pace.pause(SteadyClock::now() - woken_.time),
+                         [this] { return log_full_ || hurrying_ > 0 || stopping_; });
+    if (hurrying_ > 0 || stopping_) break;
+  }
+  publish_stats();
+  const Lsn tail = log_->tail().lsn;
+  const std::uint64_t half = log_->capacity_bytes() / 2;
+  if (bytes_between(tail, log_->head()) >= half) return false;
+  trigger_lsn_.store(tail.value + half, std::memory_order_relaxed);
+  return true;
+}
+
 void Store::checkpoint_loop() {
   std::unique_lock lock(wake_mutex_);
   for (;;) {
@@ -518,12 +558,15 @@ void Store::checkpoint_loop() {
     lock.unlock();
     {
       const std::lock_guard checkpoint_lock(checkpoint_mutex_);
-      const Lsn head = log_->head();
-      const std::uint64_t capacity = log_->capacity_bytes();
-      const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
-      if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
-      (void)checkpoint_unless_poisoned();  // a failure poisons the log, which tells everybody
-      pacing_.reset();
+      const bool grown = grow_log();
+      if (!grown || hurry) {
+        const Lsn head = log_->head();
+        const std::uint64_t capacity = log_->capacity_bytes();
+        const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
+        if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
+        (void)checkpoint_unless_poisoned();  // a failure poisons the log, which tells everybody
+        pacing_.reset();
+      }
     }
     lock.lock();
   }

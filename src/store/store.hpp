@@ -50,6 +50,8 @@ struct StoreOptions {
   bool manual_checkpoint = false;  // no thread
   std::uint64_t log_bytes = 0;     // 0 = 128 MiB, file_log_bytes() for one file
   std::uint64_t log_max_bytes = 0;
+  // A log that commits fill within a minute grows to so much, at most log_max_bytes; 0 = 1 GiB where log_bytes is 0, else not at all.
+  std::uint64_t log_busy_bytes = 0;
   std::uint64_t slot_bytes = 0;                 // 0 = chosen from log_bytes
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
@@ -207,6 +209,7 @@ class Store {
   void checkpoint_loop();
   void flush_loop();
   void stop_threads();
+  bool grow_log();
   Status checkpoint_unless_poisoned();
   Status checkpoint_locked();
 
@@ -255,6 +258,15 @@ class Store {
     SteadyClock::time_point begin;
   };
   std::optional<Pacing> pacing_;  // empty: somebody waits for it
+
+  // Where the log stood when the checkpointer was woken last; its own.
+  struct Woken {
+    Lsn head;
+    SteadyClock::time_point time;
+  };
+  Woken woken_;
+  std::uint64_t busy_slots_max_ = 0;  // what the log grows to while commits fill it quickly; likewise
+  std::uint64_t grown_bytes_ = 0;     // by that; likewise
 
   Mutex wake_mutex_;
   ConditionVariable wake_;

@@ -285,6 +285,22 @@ TEST_F(StoreCrash, GroupCommitLeavesAPrefixOfTheLog) {
   }
 }
 
+// So that a log that commits fill grows, once checkpoints have written home as much as that costs. [crash/log_growth]
+TEST_F(StoreCrash, ABusyLogGrows) {
+  StoreOptions options = small_store_options();
+  options.manual_checkpoint = false;
+  options.log_busy_bytes = options.log_max_bytes;
+  CrashWorld world(options);
+  Workload work(world);
+  work.open();
+  work.create("a", 8192);
+  Random random(seed_);
+  for (std::uint8_t i = 1; i <= 60; ++i) work.commit({{"a", random.below(5000), 1 + random.below(3000)}}, i);
+  EXPECT_GT(work.store().log().capacity_bytes(), options.log_bytes);
+  work.close();
+  world.explore(sampled(16), seed_);
+}
+
 // The thread that checkpoints in the background, against committers that fill a tiny log.
 TEST_F(StoreCrash, BackgroundCheckpointsUnderPressure) {
   StoreOptions options = small_store_options();

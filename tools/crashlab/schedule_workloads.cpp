@@ -205,6 +205,12 @@ StoreOptions background() {
   options.log_max_bytes = options.log_bytes;
   return options;
 }
+StoreOptions busy() {
+  StoreOptions options = small_store();
+  options.manual_checkpoint = false;
+  options.log_busy_bytes = options.log_max_bytes;
+  return options;
+}
 StoreOptions window() {
   StoreOptions options = small_store();
   options.flush_window.interval_ms = 10;
@@ -268,6 +274,31 @@ void two_wait_for_space(Session& s) {
   s.open();
   for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
   s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+}
+
+// Checkpoints have written more than a slot home: half of the log used, it grows by one.
+void commits_make_the_log_grow(Session& s) {
+  s.open();
+  for (int i = 0; i < 2; ++i) {
+    s.commit("a", 0, 3000);
+    s.checkpoint();
+  }
+  s.commit("a", 100, 3000);
+  s.side_by_side({[&] { s.commit("a", 200, 3000), s.commit("b", 0, 3000); }});
+}
+
+// And is closed meanwhile.
+void close_beside_the_growing(Session& s) {
+  s.open();
+  for (int i = 0; i < 2; ++i) {
+    s.commit("a", 0, 3000);
+    s.checkpoint();
+  }
+  s.commit("a", 100, 3000);
+  s.side_by_side({[&] {
+    s.commit("b", 0, 3000);
+    s.close();
+  }});
 }
 
 void commit_beside_growth(Session& s) {
@@ -355,6 +386,8 @@ constexpr ScheduleWorkload kWorkloads[] = {
     {"two-for-space", "two commits wait for room", background, two_wait_for_space},
     {"growth", "a commit makes the log grow beside another", small_store, commit_beside_growth},
     {"two-growths", "two commits make the log grow", small_store, two_growths},
+    {"busy-log", "commits make the checkpointer let the log grow", busy, commits_make_the_log_grow},
+    {"close-busy-log", "a close while the log may be growing", busy, close_beside_the_growing},
     {"asynchronous", "commits that the flusher makes durable", small_store, asynchronous},
     {"asynchronous-commit", "a commit of the flusher's beside one that is waited for", small_store,
      asynchronous_beside_a_commit},

@@ -43,6 +43,12 @@ StoreOptions background() {
   return options;
 }
 
+StoreOptions busy() {
+  StoreOptions options = background();
+  options.log_busy_bytes = options.log_max_bytes;
+  return options;
+}
+
 StoreOptions wide_slots() {
   StoreOptions options = small_store();
   options.slot_bytes = 16384;
@@ -683,6 +689,11 @@ constexpr Workload kWorkloads[] = {
     {.name = "background",
      .sentence = "the checkpoint's own thread, under pressure",
      .options = background,
+     .steps = background_checkpoints,
+     .turns = Turns::drawn},
+    {.name = "busy-log",
+     .sentence = "it lets the log grow, under pressure",
+     .options = busy,
      .steps = background_checkpoints,
      .turns = Turns::drawn},
     {.name = "random", .sentence = "histories drawn by seed", .options = small_store, .steps = random_history},
