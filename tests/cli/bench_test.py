@@ -70,6 +70,16 @@ class Persist(Bench):
             self.assertAlmostEqual(row["write_amplification"], row["bytes_logged"] / 3200, places=2)
             self.assertLessEqual(row["write_amplification"], 1.5)
 
+    def test_against_each_raw_side(self):
+        for raw, size in ("bytes", 4 * 512), ("pages", 4 * 4096), ("captured", 4 * 512):
+            row = json.loads(run(self.folder, "persist", "--json", "--pages", "4", "--bytes-per-page", "512", "--rounds", "5", "--raw", raw, *SMALL)[0])
+            self.assertEqual((row["raw"], row["raw_bytes"], row["bytes_changed"]), (raw, size, 2048))
+            self.check_rising(row, ["raw_" + name for name in PERCENTILES])
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--threads", "2", "--rounds", "2",
+                                                 "--raw", "captured", *SMALL)]
+        self.assertEqual([row["raw_bytes"] for row in rows], [4096, 16384])
+        self.check_nothing_left()
+
     def test_the_same_pages_go_home_a_few_times(self):
         arguments = ["persist", "--pages", "4", "--rounds", "50", "--same-pages", "--region-mib", "1", "--log-mib", "4"]
         row = json.loads(run(self.folder, *arguments, "--json")[0])

@@ -40,16 +40,33 @@ void write_row(const Cells& cells) {
   write_line(row);
 }
 
+const char* name_of(RawSide raw) {
+  switch (raw) {
+    case RawSide::pages: return "pages";
+    case RawSide::captured: return "captured";
+    case RawSide::bytes: break;
+  }
+  return "bytes";
+}
+
+const char* raw_text(RawSide raw) {
+  switch (raw) {
+    case RawSide::pages: return "the whole pages";
+    case RawSide::captured: return "a copy of as many scattered bytes, and its checksum,";
+    case RawSide::bytes: break;
+  }
+  return "as many bytes";
+}
+
 void write_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
-  write_line(
-      fmt::format("compared: {} with pwrite + fdatasync of {} to a preallocated file, {}; regions of {} MiB, io {}",
-                  arguments.asynchronous ? "memlith_persist_async() until captured, not durable yet,"
-                                         : "memlith_persist(), durable,",
-                  arguments.raw_whole_pages ? "the whole pages" : "as many bytes",
-                  arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn", arguments.region_mib,
-                  arguments.io));
+  write_line(fmt::format(
+      "compared: {} with pwrite + fdatasync of {} to a preallocated file, {}; regions of {} MiB, io {}",
+      arguments.asynchronous ? "memlith_persist_async() until captured, not durable yet,"
+                             : "memlith_persist(), durable,",
+      raw_text(arguments.raw), arguments.threads == 1 ? "a round of each in turn" : "phases of each in turn",
+      arguments.region_mib, arguments.io));
   write_line("timed: stores = stores + persist; touch = memlith_touch + persist; persist = the call alone");
   write_line("raw: interleaved with memlith; alone: raw before there was a store, with no checkpoint beside it");
   write_line(
@@ -132,7 +149,7 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
       {"scope", name_of(line.shape.scope)},
       {"includes_stores", line.shape.scope == Scope::stores},
       {"asynchronous", line.shape.asynchronous},
-      {"raw_whole_pages", arguments.raw_whole_pages},
+      {"raw", name_of(arguments.raw)},
       {"tracker_detail", line.tracker_detail},
       {"rounds", line.rounds},
       {"alternations", line.alternations},
@@ -157,7 +174,8 @@ MaybeFailure check(const BenchPersistArguments& arguments) {
 
 Result<std::vector<RawWriter>> make_raws(const BenchPersistArguments& arguments, const ScratchFolder& scratch) {
   const std::uint64_t pages_max = *std::max_element(arguments.pages.begin(), arguments.pages.end());
-  const std::uint64_t round_bytes_max = pages_max * (arguments.raw_whole_pages ? kPageBytes : arguments.bytes_per_page);
+  const std::uint64_t round_bytes_max =
+      pages_max * (arguments.raw == RawSide::pages ? kPageBytes : arguments.bytes_per_page);
   const std::uint64_t raw_bytes = std::max(kRawFileBytes, 5 * round_bytes_max);
   const std::uint64_t thread_bytes = arguments.region_mib * kMiB + raw_bytes;
   const std::uint64_t store_bytes = kStoreSlackBytes + arguments.log_mib * kMiB;

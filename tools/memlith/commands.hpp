@@ -45,6 +45,9 @@ struct SqliteCopyArguments {
 // What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
 // stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
 enum class Scope : std::uint8_t { usual, stores, touch, persist };
+// What it is compared with: a write of as many bytes, of the whole pages they lie in, or of a copy that is made and checksummed
+// first.
+enum class RawSide : std::uint8_t { bytes, pages, captured };
 
 struct BenchPersistArguments {
   std::vector<std::string> trackers{"explicit"};
@@ -59,7 +62,7 @@ struct BenchPersistArguments {
   std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
   Scope scope = Scope::usual;
   bool asynchronous = false;
-  bool raw_whole_pages = false;
+  RawSide raw = RawSide::bytes;
   bool same_pages = false;
   bool breakdown = false;                  // the steps of a persist instead
   bool peers = false;                      // the table with all peers instead

@@ -173,9 +173,13 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
                     "durable");
   command
       ->add_option_function<std::string>(
-          "--raw", [&arguments](const std::string& name) { arguments.raw_whole_pages = name == "pages"; },
-          "What the raw side writes: bytes (as many as changed) or pages (the whole pages they lie in)")
-      ->check(CLI::IsMember({"bytes", "pages"}));
+          "--raw",
+          [&arguments](const std::string& name) {
+            arguments.raw = name == "pages" ? RawSide::pages : name == "captured" ? RawSide::captured : RawSide::bytes;
+          },
+          "What the raw side does: bytes (writes as many as changed), pages (writes the whole pages they lie in) or "
+          "captured (copies and checksums what changed, and writes that: the least of any program that copies)")
+      ->check(CLI::IsMember({"bytes", "pages", "captured"}));
   command->add_flag("--same-pages", arguments.same_pages,
                     "Change the same bytes of the same pages in every round: how often do they go home?");
   CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,

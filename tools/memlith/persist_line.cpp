@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "bare_capture.hpp"
 #include "bench_store.hpp"
 #include "clock.hpp"
 #include "measure.hpp"
@@ -55,10 +56,29 @@ Limits warm_up_limits(std::size_t threads) { return {threads, {kWarmUpTurns, 0},
 
 SideResult result_of(const Side& side) { return {percentiles_of(side.samples_ns), side.rounds_per_second()}; }
 
-Side raw_side(std::vector<RawWriter>& raws) {
+// What memlith is compared with: the raw writers, or bare captures that write by them.
+struct Raws {
+  std::vector<RawWriter>& writers;
+  std::vector<BareCapture> captures;
+};
+
+Side raw_side(Raws& raws) {
   Side side;
-  side.round = [&raws](std::size_t thread, std::uint64_t& elapsed_ns) { return raws[thread].round(elapsed_ns); };
+  side.round = [&raws](std::size_t thread, std::uint64_t& elapsed_ns) {
+    return raws.captures.empty() ? raws.writers[thread].round(elapsed_ns) : raws.captures[thread].round(elapsed_ns);
+  };
   return side;
+}
+
+MaybeFailure make_captures(const BenchPersistArguments& arguments, const RoundShape& shape, Raws& raws) {
+  if (arguments.raw != RawSide::captured) return {};
+  for (RawWriter& writer : raws.writers) {
+    Result<BareCapture> capture =
+        BareCapture::create(writer, arguments.region_mib, shape, kSeed + raws.captures.size());
+    if (!capture.ok()) return std::move(capture.failure());
+    raws.captures.push_back(std::move(*capture));
+  }
+  return {};
 }
 
 Side memlith_side(std::vector<Workload>& workloads) {
@@ -89,7 +109,7 @@ Result<memlith_store_info> checkpoint_and_look(memlith_store* store) {
 
 // The comparison: memlith and raw interleaved, after a warm-up that does not count.
 MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std::vector<Workload>& workloads,
-                                 std::vector<RawWriter>& raws, PersistLine& line) {
+                                 Raws& raws, PersistLine& line) {
   std::array<Side, 2> sides{memlith_side(workloads), raw_side(raws)};
   if (MaybeFailure failure = measure(sides, warm_up_limits(limits.threads))) return failure;
   for (Side& side : sides) side.clear();
@@ -121,13 +141,15 @@ double PersistLine::home_share() const {
 }
 
 Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments, const RoundShape& shape,
-                                         const ScratchFolder& scratch, std::vector<RawWriter>& raws) {
+                                         const ScratchFolder& scratch, std::vector<RawWriter>& writers) {
   PersistLine line;
   line.shape = shape;
-  const std::uint64_t raw_bytes = arguments.raw_whole_pages ? shape.pages * kPageBytes : shape.bytes();
-  for (RawWriter& raw : raws) raw.set_round_bytes(raw_bytes);
-  line.raw_bytes = raws.front().round_bytes();
-  line.raw_direct_io = raws.front().file().direct();
+  const std::uint64_t raw_bytes = arguments.raw == RawSide::pages ? shape.pages * kPageBytes : shape.bytes();
+  for (RawWriter& writer : writers) writer.set_round_bytes(raw_bytes);
+  line.raw_bytes = writers.front().round_bytes();
+  line.raw_direct_io = writers.front().file().direct();
+  Raws raws{writers, {}};
+  if (MaybeFailure failure = make_captures(arguments, shape, raws)) return *failure;
 
   // Before the store exists, so that nothing of memlith's can slow it.
   std::array<Side, 1> alone{raw_side(raws)};

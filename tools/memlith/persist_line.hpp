@@ -44,8 +44,8 @@ struct PersistLine {
   [[nodiscard]] double home_share() const;
 };
 
-// `raws` has one writer a thread. The store is made in the scratch folder and removed again.
+// `writers` has one a thread. The store is made in the scratch folder and removed again.
 Result<PersistLine> measure_persist_line(const BenchPersistArguments& arguments, const RoundShape& shape,
-                                         const ScratchFolder& scratch, std::vector<RawWriter>& raws);
+                                         const ScratchFolder& scratch, std::vector<RawWriter>& writers);
 
 }  // namespace memlith::tool

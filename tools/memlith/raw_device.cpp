@@ -184,12 +184,17 @@ void RawWriter::set_round_bytes(std::uint64_t bytes) {
 }
 
 MaybeFailure RawWriter::round(std::uint64_t& elapsed_ns) {
-  if (offset_ + round_bytes_ > file_.size()) offset_ = 0;
   const std::span<const std::byte> source = source_.span().first(round_bytes_);
   const std::uint64_t start = now_ns();
+  if (MaybeFailure failure = write(source)) return failure;
+  elapsed_ns = now_ns() - start;
+  return {};
+}
+
+MaybeFailure RawWriter::write(std::span<const std::byte> source) {
+  if (offset_ + round_bytes_ > file_.size()) offset_ = 0;
   if (MaybeFailure failure = file_.write(offset_, source)) return failure;
   if (MaybeFailure failure = file_.flush()) return failure;
-  elapsed_ns = now_ns() - start;
   offset_ += round_bytes_;
   return {};
 }

@@ -91,6 +91,8 @@ class RawWriter {
 
   // One write and one flush. The time is that of both.
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
+  // Likewise, of somebody's round_bytes(), aligned like the file.
+  [[nodiscard]] MaybeFailure write(std::span<const std::byte> source);
 
  private:
   RawWriter(RawFile file, HugeBuffer source) : file_(std::move(file)), source_(std::move(source)) {}
