@@ -276,25 +276,23 @@ void two_wait_for_space(Session& s) {
   s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
 }
 
-// Checkpoints have written more than a slot home: half of the log used, it grows by one.
-void commits_make_the_log_grow(Session& s) {
+// Checkpoints have written more than a slot home: when half of the log is used, it grows by one.
+void open_about_to_grow(Session& s) {
   s.open();
   for (int i = 0; i < 2; ++i) {
     s.commit("a", 0, 3000);
     s.checkpoint();
   }
   s.commit("a", 100, 3000);
+}
+
+void commits_make_the_log_grow(Session& s) {
+  open_about_to_grow(s);
   s.side_by_side({[&] { s.commit("a", 200, 3000), s.commit("b", 0, 3000); }});
 }
 
-// And is closed meanwhile.
 void close_beside_the_growing(Session& s) {
-  s.open();
-  for (int i = 0; i < 2; ++i) {
-    s.commit("a", 0, 3000);
-    s.checkpoint();
-  }
-  s.commit("a", 100, 3000);
+  open_about_to_grow(s);
   s.side_by_side({[&] {
     s.commit("b", 0, 3000);
     s.close();

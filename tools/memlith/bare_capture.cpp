@@ -46,18 +46,15 @@ MaybeFailure BareCapture::round(std::uint64_t& elapsed_ns) {
     changed_[next++] = base_ + page * kPageBytes;
     std::memcpy(changed_[next - 1], source_.data() + random_.below(kPageBytes / 8) * 8, bytes);
   }
-  const std::size_t used = shape_.bytes();
   std::byte* const copy = buffers_.data() + rounds_++ % kBuffers * writer_->round_bytes();
 
   const std::uint64_t start = now_ns();
   std::sort(changed_.begin(), changed_.end());
   for (std::size_t i = 0; i < changed_.size(); ++i) std::memcpy(copy + i * bytes, changed_[i], bytes);
-  // Written with what it is the checksum of, or a compiler may leave it out.
-  const std::uint64_t checksum = XXH3_64bits(copy, used);
-  if (writer_->round_bytes() - used >= sizeof checksum) std::memcpy(copy + used, &checksum, sizeof checksum);
+  const std::uint64_t checksum = XXH3_64bits(copy, shape_.bytes());
   if (MaybeFailure failure = writer_->write({copy, writer_->round_bytes()})) return failure;
   elapsed_ns = now_ns() - start;
-  source_[random_.below(kPageBytes)] = static_cast<std::byte>(checksum);
+  source_[random_.below(kPageBytes)] = static_cast<std::byte>(checksum);  // used, or a compiler may leave it out
   return {};
 }
 
