@@ -6,20 +6,23 @@
 #include <xxhash.h>
 #endif
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "clock.hpp"
 
 namespace memlith::tool {
 
-BareCapture::BareCapture(RawWriter& writer, std::uint64_t region_bytes, HugeBuffer buffers, const RoundShape& shape,
-                         std::uint64_t seed)
+BareCapture::BareCapture(RawWriter& writer, std::unique_ptr<std::byte[]> memory, std::uint64_t region_bytes,
+                         HugeBuffer buffers, const RoundShape& shape, std::uint64_t seed)
     : writer_(&writer),
-      memory_(std::make_unique_for_overwrite<std::byte[]>(region_bytes + kPageBytes)),
+      memory_(std::move(memory)),
       base_(reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(memory_.get()), kPageBytes))),
       buffers_(std::move(buffers)),
       shape_(shape),
@@ -34,9 +37,12 @@ BareCapture::BareCapture(RawWriter& writer, std::uint64_t region_bytes, HugeBuff
 
 Result<BareCapture> BareCapture::create(RawWriter& writer, std::uint64_t region_mib, const RoundShape& shape,
                                         std::uint64_t seed) {
+  const std::uint64_t region_bytes = region_mib * kMiB;
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[region_bytes + kPageBytes]);
+  if (memory == nullptr) return errno_failure(ENOMEM, fmt::format("no memory for {} MiB to capture from", region_mib));
   Result<HugeBuffer> buffers = HugeBuffer::zeros(kBuffers * writer.round_bytes());
   if (!buffers.ok()) return std::move(buffers.failure());
-  return BareCapture(writer, region_mib * kMiB, std::move(*buffers), shape, seed);
+  return BareCapture(writer, std::move(memory), region_bytes, std::move(*buffers), shape, seed);
 }
 
 MaybeFailure BareCapture::round(std::uint64_t& elapsed_ns) {

@@ -30,8 +30,8 @@ class BareCapture {
   // Taken in turn: what was just handed to the device is slower to store to.
   static constexpr std::size_t kBuffers = 4;
 
-  BareCapture(RawWriter& writer, std::uint64_t region_bytes, HugeBuffer buffers, const RoundShape& shape,
-              std::uint64_t seed);
+  BareCapture(RawWriter& writer, std::unique_ptr<std::byte[]> memory, std::uint64_t region_bytes, HugeBuffer buffers,
+              const RoundShape& shape, std::uint64_t seed);
 
   RawWriter* writer_;
   std::unique_ptr<std::byte[]> memory_;
