@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "base/random.hpp"
@@ -124,6 +127,31 @@ TEST(Log, AsksForRelieveWhenFull) {
   });
   for (std::uint64_t i = 0; i < 100; ++i) world.append(payload_of(1000, i));
   EXPECT_GT(asked, 3);
+}
+
+// Who waits because the log is full goes on as soon as it has grown, without anything having been trimmed.
+TEST(Log, GrowthLetsAWaitingCommitGoOn) {
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  std::promise<void> asked;
+  std::atomic<int> times_asked{0};
+  world.log().set_relieve([&]() -> Status {
+    if (times_asked.fetch_add(1) == 0) asked.set_value();
+    return kOk;  // nothing is trimmed yet
+  });
+  constexpr std::uint64_t kFrames = 5;  // of nearly a slot; the log has four
+  std::future<void> writer = std::async(std::launch::async, [&world] {
+    for (std::uint64_t i = 0; i < kFrames; ++i) world.append(payload_of(3000, i));
+  });
+  asked.get_future().wait();
+  ASSERT_TRUE(world.log().grow(2).ok()) << last_error_text();
+  const bool went_on = writer.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+  if (!went_on) (void)world.log().trim(world.log().durable(), {});  // so that the test ends, and fails
+  writer.get();
+  ASSERT_TRUE(went_on);
+  world.crash();
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames().size(), kFrames);
 }
 
 // Rot in a frame that a later one vouches for is damage, and is said with its place, not taken for the end.
