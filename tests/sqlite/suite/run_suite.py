@@ -85,6 +85,13 @@ def outcomes_of(label, code, text):
     return outcomes
 
 
+def refuse_where_nobody_may_enter(path):
+    for folder in [path, *path.parents]:
+        if not folder.stat().st_mode & 0o001:
+            sys.exit(f"as root, SQLite's tests are run as user nobody, who may not enter {folder}: "
+                     "clone the project to where everybody may, /opt say, or run this as another user")
+
+
 class Run:
     def __init__(self, program, plugin, work):
         self.program, self.plugin, self.work = program, plugin, work
@@ -128,6 +135,8 @@ def list_files(run, tests):
 
 def main():
     given = arguments(__doc__)
+    if os.geteuid() == 0:
+        refuse_where_nobody_may_enter(given.work)
     program = build(get_source(given.work))
     run = Run(program, given.plugin, given.work)
     files = list_files(run, program.parent.parent / "test")
