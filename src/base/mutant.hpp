@@ -41,6 +41,7 @@
   X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
   X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
   X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \
+  X(tail_moved_outside_lock, log, "a trim moves the tail in memory after it let go of the lock for superblocks")   \
   X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")           \
   X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")         \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")       \

@@ -156,7 +156,7 @@ Status Log::read_slots() {
   log_id_ = superblock_.log_id;
   slot_count_ = superblock_.slot_count;
   const auto count = static_cast<std::uint32_t>(superblock_.slot_count);
-  options_.slot_count_max = std::max<std::uint64_t>(options_.slot_count_max, count);
+  options_.slot_count_max = std::clamp<std::uint64_t>(options_.slot_count_max, count, kSlotCountMax);
 
   // The latest claim on each segment that may still matter.
   struct Claim {
@@ -338,16 +338,17 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const 
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
   if (poisoned()) return failure_for_late_comer();
-  if (!MEMLITH_MUTANT(trim_not_written)) {
-    const std::lock_guard lock(superblock_mutex_);
+  {
+    // Held until the tail is moved in memory, too: growth writes a superblock with that one. [schedule/trim-growth]
+    std::unique_lock superblock_lock(superblock_mutex_);
     // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
     // old tail pointing into overwritten frames. [crash/trim]
-    if (const Status status = write_superblock(tail, client, nullptr); !status.ok()) {
+    const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : write_superblock(tail, client, nullptr);
+    if (!status.ok()) {
       poison(status);
       return status;
     }
-  }
-  {
+    if (MEMLITH_MUTANT(tail_moved_outside_lock)) superblock_lock.unlock();
     const Lock lock(mutex_);
     MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
     tail_ = tail;

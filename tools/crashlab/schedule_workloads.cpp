@@ -309,6 +309,13 @@ void two_growths(Session& s) {
   s.side_by_side({[&] { s.commit("wide", 0, 20000); }, [&] { s.commit("wide", 1000, 20000); }});
 }
 
+void trim_beside_growth(Session& s) {
+  s.open();
+  for (int i = 0; i < 3; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.side_by_side({[&] { s.checkpoint(), s.commit("a", 50, 3000), s.commit("a", 150, 3000); },
+                  [&] { s.commit("wide", 0, 20000); }});
+}
+
 void asynchronous(Session& s) {
   s.open();
   s.side_by_side({[&] {
@@ -384,6 +391,8 @@ constexpr ScheduleWorkload kWorkloads[] = {
     {"two-for-space", "two commits wait for room", background, two_wait_for_space},
     {"growth", "a commit makes the log grow beside another", small_store, commit_beside_growth},
     {"two-growths", "two commits make the log grow", small_store, two_growths},
+    {"trim-growth", "a commit makes the log grow beside a checkpoint, whose slots are used again", small_store,
+     trim_beside_growth},
     {"busy-log", "commits make the checkpointer let the log grow", busy, commits_make_the_log_grow},
     {"close-busy-log", "a close while the log may be growing", busy, close_beside_the_growing},
     {"asynchronous", "commits that the flusher makes durable", small_store, asynchronous},

@@ -116,6 +116,15 @@ TEST(Log, GrowsForALargeFrameUpToItsLimit) {
   EXPECT_EQ(world.frames(), (Frames{payload_of(100, 3)}));
 }
 
+// Whatever limit is asked for: no more slots than a superblock may count, or the log could not be opened again.
+TEST(Log, GrowsNoFurtherThanItCanBeOpened) {
+  LogOptions options = LogWorld::small_options();
+  options.slot_count_max = 1ull << 40;
+  LogWorld world({512, 4096, 4}, options);
+  ASSERT_TRUE(world.open().ok());
+  EXPECT_EQ(world.log().begin((1ull << 20) * kSegment, 1).status().category, Errc::full);
+}
+
 // A full log asks its owner to trim, and goes on when that was done.
 TEST(Log, AsksForRelieveWhenFull) {
   LogWorld world;
