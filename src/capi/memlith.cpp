@@ -351,6 +351,8 @@ int32_t memlith_file_open(const char* path, const memlith_store_options* options
 int32_t memlith_store_close(memlith_store* store) {
   if (store == nullptr) return 0;
   return guarded([&]() -> Status {
+    // The threads stayed with the parent, and taking down what they wait in would wait for them for ever: the child keeps it.
+    if (store->store->in_forked_child()) return store->store->close();
     const std::unique_ptr<memlith_store> owned(store);
     owned->regions.clear();
     return owned->store->close();

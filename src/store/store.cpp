@@ -116,7 +116,10 @@ Result<Device*> Store::home(ObjectId id) {
 }
 
 Result<int> Store::home_descriptor(ObjectId id, bool up_to_date) {
-  if (up_to_date && !read_only()) MEMLITH_TRY(checkpoint());
+  if (up_to_date && !read_only()) {
+    MEMLITH_TRY(log_->sync(log_->head()));  // a checkpoint takes what is durable
+    MEMLITH_TRY(checkpoint());
+  }
   MEMLITH_TRY_ASSIGN(Device* const device, home(id));
   return device->mapping_descriptor();
 }

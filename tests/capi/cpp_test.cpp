@@ -3,6 +3,8 @@
 #include "memlith/memlith.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "support/temp_folder.hpp"
 
@@ -69,6 +71,57 @@ TEST_F(CppInterface, RootIsFoundAgain) {
       ++notes->extra;  // not persisted
     }
   }
+}
+
+// A region that is opened again shows what was captured before, be it durable yet or not, and goes on from there.
+TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
+  for (const Tracker tracker : {Tracker::automatic, Tracker::touched, Tracker::fault}) {
+    Store store = open();
+    EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));  // nothing is flushed by itself
+    const std::string name = std::to_string(static_cast<int>(tracker));
+    {
+      Region region = open(store, name, tracker);
+      auto* const words = static_cast<std::uint64_t*>(region.address());
+      words[0] = 7;
+      EXPECT_TRUE(fine(region.touch(words, 8)));
+      EXPECT_TRUE(fine(region.persist_async(Scope::usual)));
+      EXPECT_TRUE(fine(region.close()));
+    }
+    {
+      Region region = open(store, name, tracker);
+      auto* const words = static_cast<std::uint64_t*>(region.address());
+      EXPECT_EQ(words[0], 7u) << name;
+      words[1] = 8;  // in the same page
+      EXPECT_TRUE(fine(region.touch(words + 1, 8)));
+      EXPECT_TRUE(fine(region.persist()));
+    }
+    EXPECT_TRUE(fine(store.close()));
+    store = open();
+    Region region = open(store, name, tracker);
+    EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[0], 7u) << name;
+    EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[1], 8u) << name;
+  }
+}
+
+// A forked child that closes what it inherited, be it by a destructor, is told so and goes on; the parent's store is none the worse.
+TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
+  Store store = open();
+  Region region = open(store);
+  *static_cast<std::uint64_t*>(region.address()) = 1;
+  EXPECT_TRUE(fine(region.persist()));
+  EXPECT_TRUE(fine(region.persist_async(Scope::usual)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const bool closed = region.close().ok();
+    ::_exit(closed && refused(store.close(), MEMLITH_INVALID) ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  *static_cast<std::uint64_t*>(region.address()) = 2;
+  EXPECT_TRUE(fine(region.persist()));
+  EXPECT_TRUE(fine(store.close()));
 }
 
 // The first construction takes arguments, and is not durable before a persist.
