@@ -187,6 +187,8 @@ Status Database::discard_log(const std::string& log_name) {
   // [sqlite/crash]
   MEMLITH_TRY_ASSIGN(const auto file, volume_->open(file_name_, OpenMode::read_write, Caching::buffered));
   MEMLITH_TRY(file->flush());
+  // Another process may have done the same, and have its new log open.
+  MEMLITH_TRY_ASSIGN(const auto held, volume_->lock(log_name, true));
   return volume_->remove(log_name);
 }
 
@@ -337,12 +339,10 @@ Status Database::close() {
   const std::uint64_t wanted_bytes =
       options_.log_bytes != 0 ? options_.log_bytes : core::file_log_bytes(committed_.load(std::memory_order_relaxed));
   const bool unfit = log_bytes > 2 * wanted_bytes || 3 * log_bytes < wanted_bytes;
-  MEMLITH_TRY(store_->close());
+  // One huge transaction should not leave a huge log for ever, nor a small beginning a small one.
+  const bool removes_log = !keeps_log && unfit && options_.store.log_bytes == 0 && same_file();
+  MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
   store_ = nullptr;
-  // One huge transaction should not leave a huge log for ever, nor a small beginning a small one. The file is complete by itself.
-  if (!keeps_log && unfit && options_.store.log_bytes == 0 && same_file()) {
-    MEMLITH_TRY(volume_->remove(file_log_name(file_name_)));
-  }
   host_lock_ = nullptr;
   return kOk;
 }

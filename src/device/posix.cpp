@@ -59,8 +59,10 @@ std::uint32_t direct_block_bytes(int fd) {
                : 0;
   }
 #endif
+  // Behind the end some kernels answer before they look at the alignment: in an empty file only the larger one is sure.
   for (const std::uint32_t block : {512u, 4096u}) {
-    if (::pread(fd, buffer->data(), block, block) >= 0) return block;
+    const ssize_t got = ::pread(fd, buffer->data(), block, 0);
+    if (got > 0 || (got == 0 && block == kPageBytes)) return block;
   }
   return 0;
 }
@@ -363,6 +365,14 @@ class PosixVolume final : public Volume {
       result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
     } while (result != 0 && errno == EINTR);
     if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
+    // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
+    struct stat locked{};
+    struct stat named{};
+    if (::fstat(descriptor.get(), &locked) != 0) return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+    if (::stat(path.c_str(), &named) != 0) return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+    if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino) {
+      return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
+    }
     return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor)));
   }
 

@@ -220,6 +220,8 @@ Status Store::create_files() {
   const std::uint64_t log_id = random_identity();
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+    // ORDER length-before-log: a file that was just copied here may not be on the medium yet. [crash/killed]
+    MEMLITH_TRY(file->flush());
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
     home_file_record_ = {kFile.value, 1, size, 0, 0};
   } else {
@@ -319,25 +321,36 @@ Status Store::recover() {
     ++counters_.replayed_frames;
     frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
     if (options_.progress) options_.progress(frames_bytes, total);
-    if (!read_only() && overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
-    return kOk;
+    if (read_only() || overlay_.bytes_held() <= options_.replay_bytes_max) return kOk;
+    MEMLITH_TRY_ASSIGN(const bool as_said, homes_are_as_said());
+    return as_said ? write_home() : kOk;
   }));
   counters_.replayed_bytes = frames_bytes;
-  if (!read_only()) {
-    MEMLITH_TRY(write_home());
-    if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
-  } else {
-    MEMLITH_TRY(check_overlay());
-  }
+  // All that can be told without writing is told before anything is written: what is CORRUPT is left as it was found.
+  MEMLITH_TRY(check_overlay());
   MEMLITH_TRY(load_directory());
   MEMLITH_TRY(check_homes());
   if (read_only()) return kOk;
+  MEMLITH_TRY(write_home());
+  unreachable_.clear();  // as check_homes() found it
+  MEMLITH_TRY(settle_file_length());
+  if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
   MEMLITH_TRY(log_->start(log_->recovered(), client_bytes()));
   return remove_orphans();
 }
 
-// What write_home() would find out while writing, for a store that is only read.
+// Whether to write home while frames are still to come. A user's file that is shorter than they have said so far was either cut by
+// an earlier recovery, as a later frame will say, or is not the file that the log belongs to.
+Result<bool> Store::homes_are_as_said() {
+  if (!one_file()) return true;
+  MEMLITH_TRY(write_object_home(kDirectory));  // into memory
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  return size >= home_file_record_.size_bytes;
+}
+
+// What write_home() would find out while writing.
 Status Store::check_overlay() {
   for (const ObjectId object : overlay_.objects()) {
     if (one_file() && object == kDirectory) {
@@ -375,17 +388,24 @@ Status Store::load_file_directory() {
     return fail(Errc::corrupt, Detail::object,
                 "{}: expected {} bytes, found {}; the file was cut short by another program", path(), record.size_bytes,
                 size);
-  } else if (!read_only()) {
-    // A growth that no persist made part of the file's state. Where the length is right already, whoever made it so may
-    // have been killed before the flush. [crash/killed]
-    if (size > record.size_bytes) MEMLITH_TRY(file->truncate(record.size_bytes));
-    if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
   }
   if (record.reserve_bytes < record.size_bytes)
     record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
   file_record_ = record;
   entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
   return kOk;
+}
+
+Status Store::settle_file_length() {
+  if (!one_file()) return kOk;
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  // A growth that no persist made part of the file's state.
+  if (size > home_file_record_.size_bytes) MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+  // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
+  // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]
+  if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
+  return MEMLITH_MUTANT(truncate_not_flushed_by_open) ? kOk : volume_.sync_folder("");
 }
 
 Status Store::load_folder_directory() {

@@ -106,6 +106,8 @@ class Store {
 
   // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
   Status close();
+  // The same for a store of one file, which is complete by itself then: the log goes too, before anybody else can have it.
+  Status close_and_remove_log();
 
   // ---- directory
   [[nodiscard]] std::vector<ObjectInfo> objects() const;
@@ -190,11 +192,13 @@ class Store {
   Status who_holds_it(Status status);
   Status leave_holder_note();
   Status recover();
+  Result<bool> homes_are_as_said();
   Status check_overlay();
   Status read_store_header();
   Status load_directory();
   Status load_folder_directory();
   Status load_file_directory();
+  Status settle_file_length();
   Status check_homes();
   Status remove_orphans();
   [[nodiscard]] ClientBytes client_bytes() const;
@@ -208,6 +212,7 @@ class Store {
   Entry* find_entry(ObjectId id);
   void checkpoint_loop();
   void flush_loop();
+  Status finish();  // all of close() but letting go of the lock
   void stop_threads();
   bool grow_log();
   Status checkpoint_unless_poisoned();

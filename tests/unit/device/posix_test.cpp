@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstring>
 #include <thread>
@@ -317,6 +318,33 @@ TEST_P(PosixDeviceTest, ThreadsWriteSideBySide) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(content(*device) == bytes);
+}
+
+// Who has the lock of a name has it against everybody who asks by that name, also where others remove the file and make it anew:
+// one that lost its name between being opened and being locked is not taken.
+TEST_F(PosixFiles, ALockIsOfTheFileThatHasTheName) {
+  constexpr int kRounds = 3000;
+  std::atomic<bool> over{false};
+  std::thread replacing([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      const auto made = volume_->open("log", OpenMode::create, Caching::buffered);
+      const auto lock = volume_->lock("log", true);
+      if (lock.ok()) {
+        EXPECT_OK(volume_->remove("log"));
+      }
+    }
+    over = true;
+  });
+  int held = 0;
+  const auto other = make_posix_volume(folder_.path());
+  while (!over) {
+    const auto lock = other->lock("log", true);
+    if (!lock.ok()) continue;
+    ++held;
+    EXPECT_ERROR(Errc::busy, volume_->lock("log", true));
+  }
+  replacing.join();
+  EXPECT_GT(held, 0);
 }
 
 // Direct transfers, where the file system has them, need whole blocks and give the same bytes.
