@@ -226,7 +226,8 @@ enum {
   MEMLITH_TRACKER_SCAN = 1, /* ask the kernel which pages were written: userfaultfd WP_ASYNC + PAGEMAP_SCAN
                                    (Linux 6.7), else as FAULT. Pages; bytes, of those captured lately, by comparing;
                                    does not tell threads apart. Sees every store, system calls that write into the
-                                   region too */
+                                   region too; but no direct or asynchronous read (O_DIRECT, aio, io_uring) may be on
+                                   its way into the region during a persist, a rollback or a release */
   MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
   MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV and SIGBUS, keep each page as it was: bytes, by comparing;
                                    by thread (of two that store to one page, the first). A system call that writes into a
@@ -293,7 +294,7 @@ MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, u
 
 /* Says that a system call of this thread is about to write into [address, address + bytes) (read(2), recv(2)): it will not
  * meet a protected page, and what it writes is persisted with this thread's stores. Needed for FAULT regions; no effect on
- * others. Counts until the next persist. Durability: none. Errors: INVALID (outside), READ_ONLY. */
+ * others. Counts until the next persist that takes these pages. Durability: none. Errors: INVALID (outside), READ_ONLY. */
 MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes);
 
 /* Gives back the memory of the region's clean pages, after writing home what was persisted; they are read again when used.

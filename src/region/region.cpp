@@ -320,8 +320,8 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
     for (Region* region : regions) {
       if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
-      MEMLITH_TRY(region->collect(thread));
       ++capture.taken;
+      MEMLITH_TRY(region->collect(thread));
       region->append_extents(work.extents, work.sources);
       const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
       if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
@@ -373,15 +373,18 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
 Status Region::roll_back(ThreadNumber thread) {
   if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
   stored_.clear();
+  struct Taken {
+    Tracker* tracker;
+    ~Taken() {
+      if (tracker != nullptr) tracker->give_back();
+    }
+  } taken{tracker_.get()};
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);
-  const Status status = stored_.empty() ? kOk : restore_from_home();
-  if (status.ok()) {
-    tracker_->accept();
-  } else {
-    tracker_->give_back();
-  }
-  return status;
+  if (!stored_.empty()) MEMLITH_TRY(restore_from_home());
+  taken.tracker->accept();
+  taken.tracker = nullptr;
+  return kOk;
 }
 
 // What was captured last, this region's by whomever, is in the log at best; from home it can be read.

@@ -41,7 +41,7 @@ class Tracker {
 
   // Takes what `thread` stored to since it was last taken (kAllThreads: what anybody did) and adds it to `ranges`, atomically:
   // a store lands either in these ranges, and then before the caller copies them, or in the next. May add a range twice.
-  // Ok is followed by accept() or give_back().
+  // Followed by accept() or give_back(), the latter also when it failed or threw std::bad_alloc: no store is forgotten.
   virtual Status collect(ThreadNumber thread, std::vector<Range>& ranges) = 0;
   // What was taken is in a frame now.
   virtual void accept() = 0;

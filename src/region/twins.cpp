@@ -36,6 +36,9 @@ Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
   const std::uint64_t pages = std::max<std::uint64_t>(capacity_bytes / kPageBytes, 1);
   auto twins = std::unique_ptr<Twins>(new Twins(std::min(std::bit_ceil(pages), kPlacesMax)));
   MEMLITH_TRY(map_array(twins->copies_, twins->copies_max_ * kPageBytes));
+  // So that no copy is forgotten when memory runs out.
+  twins->pending_.reserve(kPendingMax);
+  twins->free_.reserve(twins->copies_max_);
   return twins;
 }
 
@@ -64,16 +67,17 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<P
   const bool known = place.page == page;
   if (!known && credit_ <= 0) return add_whole(offset, memory, pieces);
   const std::uint32_t now = take_copy();
+  pending_.push_back({page, now});  // with the room for it; what follows may throw
   copy_twin(copy(now), memory);
   if (!known) {
     --credit_;
-    pending_.push_back({page, now});
     pieces.push_back({{offset, kPageBytes}, copy(now)});
     return;
   }
   differences_.clear();
   add_difference(copy(now), copy(place.copy), offset, differences_);
   if (!differences_.empty() && differences_.front().bytes == kPageBytes) {
+    pending_.pop_back();
     free_.push_back(now);
     vacate(place);
     return add_whole(offset, memory, pieces);
@@ -84,7 +88,6 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<P
     pieces.push_back({range, copy(now) + (range.offset - offset)});
   }
   if (bytes <= kPageBytes / 2) credit_ = std::min(credit_ + kCreditForSaving, kCreditMax);
-  pending_.push_back({page, now});
 }
 
 // Straight from memory; neighbours make one piece.

@@ -1,4 +1,4 @@
-// Counts this thread's allocations. Replaces the program's operators new and delete, so one file of a program includes it.
+// Counts this thread's allocations, and lets one of them fail. Replaces the program's operators new and delete, so one file of a program includes it.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,11 @@ inline constexpr bool kCountsAllocations = false;
 inline constexpr bool kCountsAllocations = true;
 #endif
 inline thread_local std::uint64_t allocations = 0;
+inline thread_local std::uint64_t fails_in = 0;  // the so-manieth from now on throws; 0: none
 
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;
+  if (fails_in > 0 && --fails_in == 0) throw std::bad_alloc();
   void* const memory = alignment <= alignof(std::max_align_t)
                            ? std::malloc(bytes)
                            : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

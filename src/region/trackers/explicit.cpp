@@ -67,7 +67,8 @@ class ExplicitTracker final : public Tracker {
       return thread != kAllThreads && each.thread != thread;
     });
     taken_.assign(others, touched_.end());
-    touched_.erase(others, touched_.end());
+    ranges.reserve(ranges.size() + taken_.size());
+    touched_.erase(others, touched_.end());  // from here on nothing throws
     for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }

@@ -43,6 +43,7 @@ class FaultTracker final : public Tracker {
     unmap_array(pages_.free_twins, pages_.twins_max);
     unmap_array(pages_.twins, pages_.twins_max * kPageBytes);
     unmap_array(pages_.chunks, chunks_max());
+    unmap_array(pages_.prepared, chunks_max() * kChunkPages);
     unmap_array(pages_.mirror, chunks_max() * kChunkBytes);
   }
 
@@ -53,6 +54,7 @@ class FaultTracker final : public Tracker {
     MEMLITH_TRY(map_array(pages_.free_twins, pages_.twins_max));
     MEMLITH_TRY(map_array(pages_.twins, pages_.twins_max * kPageBytes));
     MEMLITH_TRY(map_array(pages_.chunks, chunks_max()));
+    MEMLITH_TRY(map_array(pages_.prepared, chunks_max() * kChunkPages));
     const Status status = prepare_adoption();
     if (!status.ok()) slow_because_ = last_error_text();
     MEMLITH_TRY(protect(0, pages_.bytes / kPageBytes));
@@ -99,7 +101,10 @@ class FaultTracker final : public Tracker {
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override {
     const FaultHold hold(*region_);
     MEMLITH_TRY(take(thread));
+    // From here on nothing throws, so that no page is put back and given back.
     std::vector<Taken> left;
+    left.reserve(taken_.size());
+    others.reserve(others.size() + taken_.size());
     for (std::size_t i = 0; i < taken_.size(); ++i) {
       const Taken& each = taken_[i];
       if (each.mark.twin == 0) {
@@ -160,6 +165,8 @@ class FaultTracker final : public Tracker {
     const ThreadNumber thread = this_thread_number();
     const FaultHold hold(*region_);
     for (std::uint64_t page = range.offset / kPageBytes; page * kPageBytes < range.offset + range.bytes; ++page) {
+      pages_.prepared_count += pages_.prepared[page] == 0 ? 1 : 0;
+      pages_.prepared[page] = 1;
       if (take_page(*region_, page, thread)) continue;
       return fail_errno(errno, Detail::tracker, "cannot make the region writable");
     }
@@ -217,6 +224,7 @@ class FaultTracker final : public Tracker {
                   "with process scope, or persist more often");
     }
     taken_.clear();
+    taken_.reserve(pages_.dirty_count);  // the last thing here that may throw
     std::uint64_t kept = 0;
     for (std::uint64_t i = 0; i < pages_.dirty_count; ++i) {
       const std::uint32_t page = pages_.dirty[i];
@@ -245,6 +253,9 @@ class FaultTracker final : public Tracker {
     for (const Taken& each : taken_) {
       if (each.mark.thread == kUnknownThread) --pages_.unknown_count;
       pages_.marks[each.page] = {0, kNoTwinNow};
+      if (pages_.prepared_count == 0) continue;
+      pages_.prepared_count -= pages_.prepared[each.page] != 0 ? 1 : 0;
+      pages_.prepared[each.page] = 0;
     }
     return kOk;
   }
@@ -275,7 +286,9 @@ class FaultTracker final : public Tracker {
 
   [[nodiscard]] bool protected_in_one(std::uint64_t page, std::uint64_t next) const {
     if (next == page + 1) return true;
-    return next - page <= kGapPages && pages_.adopted(page) && pages_.same_kind_until(page, next + 1) == next + 1;
+    if (next - page > kGapPages || !pages_.adopted(page)) return false;
+    if (pages_.same_kind_until(page, next + 1) != next + 1) return false;
+    return std::all_of(pages_.marks + page + 1, pages_.marks + next, [](PageMark mark) { return mark.thread == 0; });
   }
 
   Status protect(std::uint64_t first, std::uint64_t end) const {

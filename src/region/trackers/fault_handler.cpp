@@ -49,11 +49,18 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 // A SIGBUS from a page that is not adopted is a real one, from a file that was cut short, unless another thread gave the
 // chunk's memory back after the signal was raised. Then the store succeeds or faults otherwise when it is tried once more.
+// (Two such signals with a store served in between have nothing to do with each other.)
+[[gnu::tls_model("initial-exec")]] thread_local std::uintptr_t t_last_strike = 0;
+
 bool struck_twice(std::uintptr_t address) {
-  [[gnu::tls_model("initial-exec")]] thread_local std::uintptr_t last = 0;
-  const bool again = last == address;
-  last = again ? 0 : address;
+  const bool again = t_last_strike == address;
+  t_last_strike = again ? 0 : address;
   return again;
+}
+
+bool lies_in(const FaultRegion& region, std::uintptr_t address) {
+  const std::uintptr_t end = region.end.load(std::memory_order_acquire);
+  return end != 0 && address >= region.begin.load(std::memory_order_relaxed) && address < end;
 }
 
 void handle_fault(int signal, siginfo_t* info, void* context) {
@@ -61,15 +68,19 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   if (signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR) {
     for (FaultRegion& region : g_regions) {
-      const std::uintptr_t end = region.end.load(std::memory_order_acquire);
-      const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
-      if (end == 0 || address < begin || address >= end) continue;
+      if (!lies_in(region, address)) continue;
       acquire(region);
+      if (!lies_in(region, address)) {  // the entry was another region's before
+        release(region);
+        continue;
+      }
+      const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
       bool made = false;
-      if (signal == SIGBUS && (region.pages == nullptr || !region.pages->adopted((address - begin) / kPageBytes))) {
+      if (signal == SIGBUS && (region.pages == nullptr || !region.pages->adopted(page))) {
         made = region.pages != nullptr && !struck_twice(address);
       } else {
-        made = region.pages == nullptr || take_page(region, (address - begin) / kPageBytes, this_thread_number());
+        made = region.pages == nullptr || take_page(region, page, this_thread_number());
+        t_last_strike = 0;
       }
       release(region);
       if (!made) break;
@@ -82,11 +93,20 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
 }
 
 // A fork that happened while another thread held a region leaves the child without that thread, and nobody to let go. And the
-// userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory.
+// userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory. What was held read-only for a
+// moment would be so for ever.
 void let_go_in_child() {
   for (FaultRegion& region : g_regions) {
+    const bool held = region.busy.load(std::memory_order_relaxed);
     release(region);
-    if (region.end.load(std::memory_order_relaxed) != 0 && region.pages != nullptr) region.pages->uffd = -1;
+    const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
+    const std::uintptr_t end = region.end.load(std::memory_order_relaxed);
+    if (end == 0) continue;
+    if (region.pages != nullptr) {
+      region.pages->uffd = -1;
+    } else if (held) {
+      (void)::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE);
+    }
   }
 }
 
@@ -125,6 +145,13 @@ void mark(FaultPages& pages, std::uint64_t number, PageMark mark) {
   pages.dirty[pages.dirty_count++] = static_cast<std::uint32_t>(number);
 }
 
+// Those that were stored to, or prepared for the kernel to store to. What is refused here faults once more.
+void let_marked_be_stored_to(const FaultPages& pages, std::uint64_t chunk) {
+  for (std::uint64_t page = chunk * kChunkPages; page < (chunk + 1) * kChunkPages; ++page) {
+    if (pages.marks[page].thread != 0) (void)set_writable(pages, page, page + 1, true);
+  }
+}
+
 // Moves a chunk that lies in the region whole. Whatever fails, what the pages hold stays, and stores to them go on faulting.
 void adopt(FaultPages& pages, std::uint64_t chunk) {
   std::byte* const place = pages.base + chunk * kChunkBytes;
@@ -136,16 +163,24 @@ void adopt(FaultPages& pages, std::uint64_t chunk) {
   if (!copy_pages(pages.uffd, made, place, kChunkBytes) ||
       ::mremap(made, kChunkBytes, kChunkBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
     (void)::madvise(made, kChunkBytes, MADV_DONTNEED);
-    return;
+    return let_marked_be_stored_to(pages, chunk);
   }
-  state = kAnonymous;
   if (register_range(pages.uffd, place, kChunkBytes, UFFDIO_REGISTER_MODE_WP) &&
-      write_protect(pages.uffd, place, kChunkBytes, true) &&
-      ::mprotect(place, kChunkBytes, PROT_READ | PROT_WRITE) == 0) {
+      write_protect(pages.uffd, place, kChunkBytes, true)) {
     state = kAdopted;
-  } else {
-    unregister_range(pages.uffd, place, kChunkBytes);
+    let_marked_be_stored_to(pages, chunk);
+    if (::mprotect(place, kChunkBytes, PROT_READ | PROT_WRITE) == 0) return;
   }
+  unregister_range(pages.uffd, place, kChunkBytes);
+  state = kAnonymous;
+  let_marked_be_stored_to(pages, chunk);
+}
+
+// The kernel may be storing to a prepared page, which a move would take from under it.
+bool has_prepared(const FaultPages& pages, std::uint64_t chunk) {
+  if (pages.prepared_count == 0) return false;
+  const std::uint8_t* const first = pages.prepared + chunk * kChunkPages;
+  return std::any_of(first, first + kChunkPages, [](std::uint8_t each) { return each != 0; });
 }
 
 }  // namespace
@@ -162,9 +197,9 @@ bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t en
     const std::uint64_t next = pages.same_kind_until(first, end);
     std::byte* const at = pages.base + first * kPageBytes;
     const std::uint64_t bytes = (next - first) * kPageBytes;
-    if (pages.adopted(first)) {
-      if (pages.uffd >= 0 && !write_protect(pages.uffd, at, bytes, !writable)) return false;
-    } else {
+    if (pages.adopted(first) && pages.uffd >= 0) {
+      if (!write_protect(pages.uffd, at, bytes, !writable)) return false;
+    } else if (writable || !pages.adopted(first)) {
       if (::mprotect(at, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ) != 0) return false;
     }
     first = next;
@@ -179,7 +214,10 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
     mark(pages, page, {thread, captured ? 0 : copy_twin(pages, pages.base + page * kPageBytes)});
     const std::uint64_t chunk = page / kChunkPages;
     const bool movable = pages.uffd >= 0 && (chunk + 1) * kChunkBytes <= pages.bytes;
-    if (movable && pages.chunks[chunk] < kAdoptAfter && ++pages.chunks[chunk] == kAdoptAfter) adopt(pages, chunk);
+    if (movable && pages.chunks[chunk] < kAdoptAfter && !has_prepared(pages, chunk) &&
+        ++pages.chunks[chunk] == kAdoptAfter) {
+      adopt(pages, chunk);
+    }
   }
   if (set_writable(pages, page, page + 1, true)) return true;
   // Too many separate stretches for the kernel (vm.max_map_count). The whole region in one needs none of its own; but who
@@ -211,6 +249,7 @@ Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, Fa
   const std::lock_guard lock(claiming);
   for (FaultRegion& region : g_regions) {
     if (region.end.load(std::memory_order_relaxed) != 0) continue;
+    const FaultHold hold(region);  // somebody may be looking at what it was before
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
     region.pages = pages;
     region.begin.store(begin, std::memory_order_relaxed);
@@ -220,6 +259,9 @@ Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, Fa
   return fail(Errc::unsupported, Detail::tracker, "at most {} regions can be tracked by faults at a time", kRegionsMax);
 }
 
-void release_fault_region(FaultRegion* region) { region->end.store(0, std::memory_order_release); }
+void release_fault_region(FaultRegion* region) {
+  const FaultHold hold(*region);
+  region->end.store(0, std::memory_order_release);
+}
 
 }  // namespace memlith::core

@@ -46,7 +46,9 @@ struct FaultPages {
   PageMark* marks = nullptr;       // one a page
   std::uint32_t* dirty = nullptr;  // numbers of the marked pages, in no order
   std::uint64_t dirty_count = 0;
-  std::uint64_t unknown_count = 0;  // pages marked kUnknownThread
+  std::uint64_t unknown_count = 0;   // pages marked kUnknownThread
+  std::uint8_t* prepared = nullptr;  // one a page: not 0 from prepare() until it is taken
+  std::uint64_t prepared_count = 0;
   std::byte* twins = nullptr;
   std::uint32_t* free_twins = nullptr;
   std::uint32_t free_count = 0;
@@ -56,7 +58,7 @@ struct FaultPages {
   std::uint64_t bytes = 0;         // of the region
   std::uint8_t* chunks = nullptr;  // one a chunk: faults seen, or a state from kRefused on
   std::byte* mirror = nullptr;     // as many addresses as the region may have
-  int uffd = -1;                   // -1: no chunk is adopted; those that were are writable (a forked child's)
+  int uffd = -1;  // -1: no chunk is adopted; those that were have nothing but mprotect (a forked child's)
 
   [[nodiscard]] bool adopted(std::uint64_t page) const { return chunks[page / kChunkPages] == kAdopted; }
   [[nodiscard]] bool anonymous(std::uint64_t page) const { return chunks[page / kChunkPages] >= kAnonymous; }

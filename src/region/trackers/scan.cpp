@@ -114,6 +114,10 @@ class ScanTracker final : public Tracker {
     scan.category_mask = PAGE_IS_WRITTEN;
     scan.return_mask = PAGE_IS_WRITTEN;
     while (scan.start < scan.end) {
+      // Room first: once the kernel has reset its marks, nobody else knows of them.
+      if (ranges.capacity() - ranges.size() < kRegionsPerScan) {
+        ranges.reserve(std::max(2 * ranges.capacity(), ranges.size() + kRegionsPerScan));
+      }
       const int count = ::ioctl(pagemap_.get(), PAGEMAP_SCAN, &scan);
       if (count < 0) {
         if (errno == EINTR || errno == EAGAIN) continue;

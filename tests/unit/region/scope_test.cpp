@@ -10,6 +10,7 @@
 
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
+#include "support/sanitizers.hpp"
 
 namespace memlith::test {
 namespace {
@@ -190,6 +191,39 @@ TEST_P(Scopes, WhatDoesNotFitStays) {
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 8), 1u);
   EXPECT_EQ(get(world_["a"], 16), 2u);
+}
+
+// While another thread gives memory back, for which a region is read-only for a moment, a child is forked: its copy is not.
+TEST_P(Scopes, AChildForkedDuringARelease) {
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
+  Region& region = world_.open("a", 512 * kPageBytes);
+  for (std::uint64_t page = 0; page < 512; ++page) {
+    put(region, page * kPageBytes, page + 1);
+    if (page % 32 != 31) continue;
+    ASSERT_OK(persist(region, Scope::process));
+  }
+  std::atomic<bool> over{false};
+  std::thread releasing([&] {
+    while (!over) EXPECT_OK(region.release_clean());
+  });
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      for (std::uint64_t page = 0; page < 512; ++page) {
+        auto* const word = reinterpret_cast<volatile std::uint64_t*>(region.address() + page * kPageBytes);
+        if (*word != page + 1) ::_exit(1);
+        *word = 7;
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "child " << i;
+    if (status != 0) break;
+  }
+  over = true;
+  releasing.join();
 }
 
 // A forked child reads and stores to its own copy; whatever it asks of the store is refused, and the parent goes on.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "support/region_words.hpp"
@@ -112,6 +113,29 @@ TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
         },
         ::testing::KilledBySignal(SIGSEGV), "");
   }
+}
+
+// Two faults that looked as if they came from a file that was cut short, and did not because another thread gave the memory back in
+// between, do not end the program, be they at one address, as long as the store in between was served.
+TEST_F(FaultSignalsDeathTest, StrangeFaultsFarApartAreNoReason) {
+  EXPECT_EXIT(
+      {
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        Region& region = world.open("a", 64 * kKiB);
+        for (int i = 0; i < 5; ++i) {
+          siginfo_t info{};
+          info.si_signo = SIGBUS;
+          info.si_code = BUS_ADRERR;
+          info.si_addr = region.address();
+          if (::syscall(SYS_rt_sigqueueinfo, ::getpid(), SIGBUS, &info) != 0) ::_exit(1);
+          put(region, 0, static_cast<std::uint64_t>(i));
+          if (!persist(region).ok()) ::_exit(2);
+        }
+        struct sigaction now{};
+        ::sigaction(SIGBUS, nullptr, &now);
+        ::_exit(now.sa_handler != SIG_DFL ? 0 : 3);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 // errno is what it was, whatever the handler did between two instructions of the program.

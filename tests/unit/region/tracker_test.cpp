@@ -352,6 +352,52 @@ TEST_P(FaultTracker, PreparesForSystemCalls) {
   ::close(ends[1]);
 }
 
+// However many pages of a chunk are prepared, and whatever is stored or captured beside them: they stay open to the kernel until they
+// are captured themselves.
+TEST_P(FaultTracker, PreparedPagesStayPrepared) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto read_into = [&](std::uint64_t first, std::uint64_t count) {
+    const std::vector<char> bytes(count * kPageBytes, 'x');
+    EXPECT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    return ::read(ends[0], base_ + first * kPageBytes, bytes.size()) == static_cast<ssize_t>(bytes.size());
+  };
+  for (std::uint64_t round = 0; round < 3; ++round) {  // before the chunk is moved, and after
+    for (const std::uint64_t count : {1, 3, 4, 5, 8, 15}) {
+      ASSERT_OK(tracker_->prepare({0, count * kPageBytes}));
+      for (std::uint64_t page = count; page < std::min<std::uint64_t>(count + 3, 16); ++page) store(page);
+      EXPECT_TRUE(read_into(0, count)) << count << " pages, round " << round;
+      std::thread([this] {  // their neighbours on both sides are captured in one stretch
+        store(0);
+        store(15);
+        Ranges ranges;
+        EXPECT_OK(tracker_->collect(this_thread_number(), ranges));
+        tracker_->accept();
+      })
+          .join();
+      EXPECT_TRUE(read_into(1, std::max<std::uint64_t>(count, 2) - 1) || count == 1)
+          << count << " pages, round " << round;
+      const Ranges ranges = collect();
+      EXPECT_GE(ranges.size(), 1u);
+    }
+    for (std::uint64_t page = 0; page < 16; ++page) store(page);
+    collect();
+  }
+  // Two threads: one prepares a page of a moved chunk, the other captures what it stored on both sides of it.
+  ASSERT_OK(tracker_->prepare({5 * kPageBytes, kPageBytes}));
+  std::thread([this] {
+    store(4);
+    store(6);
+    Ranges ranges;
+    EXPECT_OK(tracker_->collect(this_thread_number(), ranges));
+    tracker_->accept();
+  }).join();
+  EXPECT_TRUE(read_into(5, 1));
+  collect();
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 // A child of fork() may store to its copy, whatever the parent was doing; nothing of it reaches the parent.
 TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
