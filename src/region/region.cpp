@@ -31,6 +31,19 @@ Status check_options(std::string_view name, const RegionOptions& options) {
   return kOk;
 }
 
+// Addresses that are taken until somebody keeps them.
+struct Taken {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  Taken(std::uint64_t at, std::uint64_t count) : address(at), bytes(count) {}
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  ~Taken() {
+    if (bytes > 0) release_addresses(address, bytes);
+  }
+  void keep() { bytes = 0; }
+};
+
 // Makes the object, at an address that is taken in this process on ok.
 Result<ObjectInfo> create_object(Store& store, std::string_view name, const RegionOptions& options,
                                  std::uint64_t size_bytes) {
@@ -49,8 +62,9 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
     MEMLITH_TRY(check_unclaimed(address, reserve, others));
     MEMLITH_TRY(reserve_addresses(address, reserve));
   }
+  Taken taken(address, reserve);
   auto info = store.create(name, size_bytes, address, reserve);
-  if (!info.ok()) release_addresses(address, reserve);
+  if (info.ok()) taken.keep();
   return info;
 }
 
@@ -91,8 +105,10 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     reserved = true;
   }
   if (!reserved) MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
+  Taken taken(info->address, info->reserve_bytes);
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
+  taken.keep();
   MEMLITH_TRY(region->map(*info));
   if (!store.read_only()) {
     MEMLITH_TRY_ASSIGN(region->tracker_,

@@ -401,11 +401,15 @@ Status Store::settle_file_length() {
   MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   // A growth that no persist made part of the file's state.
-  if (size > home_file_record_.size_bytes) MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+  if (size > home_file_record_.size_bytes && !was_clean_) {
+    MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+  }
   // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
   // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]
   if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
-  return MEMLITH_MUTANT(truncate_not_flushed_by_open) ? kOk : volume_.sync_folder("");
+  if (!was_clean_) return kOk;
+  const Status named = volume_.sync_folder("");
+  return named.category == Errc::permission ? kOk : named;  // a folder that one may enter and not read
 }
 
 Status Store::load_folder_directory() {

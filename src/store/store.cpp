@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/mutant.hpp"
@@ -131,7 +132,7 @@ Result<Device*> Store::home(ObjectId id) {
 
 Result<int> Store::home_descriptor(ObjectId id, bool up_to_date) {
   if (up_to_date && !read_only()) {
-    MEMLITH_TRY(log_->sync(log_->head()));  // a checkpoint takes what is durable
+    MEMLITH_TRY(sync(log_->head()));  // a checkpoint takes what is durable
     MEMLITH_TRY(checkpoint());
   }
   MEMLITH_TRY_ASSIGN(Device* const device, home(id));
@@ -215,11 +216,12 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   if (one_file()) {
     MEMLITH_TRY(reserve_home(kFile, size_bytes));
     ObjectRecord record{kFile.value, 1, size_bytes, address, reserve_bytes};
+    std::vector<Entry> entries{{info, 0}};
     const Extent extent{kDirectory, 0, sizeof record};
     MEMLITH_TRY(commit_directory({&extent, 1}, std::as_bytes(std::span(&record, 1))));
     const std::lock_guard lock(directory_mutex_);
     file_record_ = record;
-    entries_ = {{info, 0}};
+    entries_.swap(entries);
     return info;
   }
   std::uint64_t slot = 1;
@@ -246,8 +248,11 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
     }
   }
   DirectoryHeader header;
+  // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then. [capi/allocation]
+  Entry made{info, slot};
   {
     const std::lock_guard lock(directory_mutex_);
+    entries_.reserve(entries_.size() + 1);
     ++next_id_;
     header = header_bytes(entries_.size() + 1);
   }
@@ -267,7 +272,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
 #endif
   MEMLITH_TRY(commit_directory(extents, bytes));
   const std::lock_guard lock(directory_mutex_);
-  entries_.push_back({info, slot});
+  entries_.push_back(std::move(made));
   return info;
 }
 
@@ -473,7 +478,14 @@ Status Store::checkpoint_unless_poisoned() {
   // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
   // write home: from now on homes are left alone.
   if (log_->poisoned()) return begin_commit({}, {}).status();
-  const Status status = checkpoint_locked();
+  Status status = kOk;
+  try {
+    status = checkpoint_locked();
+  } catch (const std::bad_alloc&) {
+    // Nothing is lost: the log has everything still, and homes may be written in part.
+    overlay_.clear();
+    return fail(Errc::no_memory, Detail::object, "{}: out of memory in a checkpoint", path());
+  }
   if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
   if (!status.ok() && !log_->poisoned()) log_->poison(status);
   return status;
@@ -581,7 +593,9 @@ void Store::checkpoint_loop() {
         const std::uint64_t capacity = log_->capacity_bytes();
         const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
         if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
-        (void)checkpoint_unless_poisoned();  // a failure poisons the log, which tells everybody
+        // A failure poisons the log, which tells everybody; there may be some who wait for it.
+        const Status status = checkpoint_unless_poisoned();
+        if (!status.ok() && !log_->poisoned()) log_->poison(status);
         pacing_.reset();
       }
     }

@@ -46,6 +46,19 @@ TEST(CInterfaceAllocation, WarmPersistAllocatesNothing) {
   EXPECT_EQ(memlith_store_close(store), 0);
 }
 
+// A call whose n-th allocation fails, and with `keeps` all that follow; false when it did not come to that.
+template <class Call>
+bool failing_in(std::uint64_t n, bool keeps, const Call& call) {
+  const std::uint64_t before = failures;
+  keeps_failing = keeps;
+  fails_in = n;
+  const std::int32_t code = call();
+  fails_in = 0;
+  keeps_failing = false;
+  EXPECT_EQ(memlith_category(code), failures != before ? MEMLITH_NO_MEMORY : 0) << "allocation " << n;
+  return failures != before;
+}
+
 // Scattered pages, some of them captured before, so that they have twins; everything that a capture keeps has to grow.
 class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
  protected:
@@ -86,15 +99,34 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
     for (std::uint64_t page = 0; page < pages; ++page) count += memory[page * kStride] != value ? 1 : 0;
     return count;
   }
-  // The outcome of a call whose n-th allocation fails; false when it did not come to that.
-  template <class Call>
-  static bool failing_in(std::uint64_t n, const Call& call) {
-    fails_in = n;
-    const std::int32_t code = call();
-    const bool failed = fails_in == 0;
-    fails_in = 0;
-    EXPECT_EQ(memlith_category(code), failed ? MEMLITH_NO_MEMORY : 0) << "allocation " << n;
-    return failed;
+  // Lets each allocation of the call fail in turn, by itself and with all behind it: with 1 in a few pages, persisted, and 2 in
+  // `pages`, not persisted. Then `after`, a persist, and `expected` is in those pages, now and later. How often that was.
+  template <class Call, class After>
+  std::uint64_t each_in_turn(std::uint64_t pages, char expected, const Call& call, const After& after) {
+    std::uint64_t count = 0;
+    for (const bool keeps : {false, true}) {
+      bool failed = true;
+      for (std::uint64_t n = 1; failed && !HasFailure(); ++n) {
+        const std::string name = std::to_string(++count);
+        // A thread of its own has kept nothing of earlier captures.
+        std::thread([&] {
+          memlith_region* region = open(name);
+          store_to(region, 1, kFewPages);
+          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
+          store_to(region, 2, pages);
+          failed = failing_in(n, keeps, [&] { return call(region); });
+          after(region);
+          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
+          EXPECT_EQ(count_other_than(region, expected, pages), 0u) << "allocation " << n;
+          EXPECT_EQ(memlith_region_close(region), 0);
+        }).join();
+        memlith_region* const region = open(name);
+        EXPECT_EQ(count_other_than(region, expected, pages), 0u) << "allocation " << n;
+        EXPECT_EQ(memlith_region_close(region), 0);
+        EXPECT_EQ(memlith_region_remove(store_, name.c_str()), 0);
+      }
+    }
+    return count;
   }
 
   TempFolder folder_;
@@ -103,48 +135,23 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
 
 // Each allocation of a persist fails in turn. The next persist has all that was stored.
 TEST_P(OutOfMemory, NoStoreIsForgotten) {
-  std::uint64_t n = 0;
-  for (bool failed = true; failed && !HasFailure();) {
-    ++n;
-    const std::string name = std::to_string(n);
-    // A thread of its own has kept nothing of earlier captures.
-    std::thread([&] {
-      memlith_region* region = open(name);
-      store_to(region, 1, kFewPages);
-      EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
-      store_to(region, 2, kPages);
-      failed = failing_in(n, [&] { return memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL); });
-      EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
-      EXPECT_EQ(memlith_region_close(region), 0);
-    }).join();
-    memlith_region* const region = open(name);
-    EXPECT_EQ(count_other_than(region, 2, kPages), 0u) << "allocation " << n;
-    EXPECT_EQ(memlith_region_close(region), 0);
-    EXPECT_EQ(memlith_region_remove(store_, name.c_str()), 0);
-  }
-  EXPECT_GT(n, 1u) << "a persist allocates nothing at all";
+  EXPECT_GT(each_in_turn(
+                kPages, 2, [](memlith_region* region) { return memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL); },
+                [](memlith_region*) {}),
+            2u);
 }
 
 // The same for a rollback: tried once more, it puts everything back.
 TEST_P(OutOfMemory, ARollbackCanBeTriedAgain) {
-  for (std::uint64_t n = 1, failed = 1; failed != 0 && !HasFailure(); ++n) {
-    const std::string name = std::to_string(n);
-    std::thread([&] {
-      memlith_region* region = open(name);
-      store_to(region, 1, kFewPages);
-      EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
-      store_to(region, 2, kFewPages);
-      failed = failing_in(n, [&] { return memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL); }) ? 1 : 0;
-      EXPECT_EQ(memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL), 0);
-      EXPECT_EQ(count_other_than(region, 1, kFewPages), 0u) << "allocation " << n;
-      EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
-      EXPECT_EQ(memlith_region_close(region), 0);
-    }).join();
-    memlith_region* const region = open(name);
-    EXPECT_EQ(count_other_than(region, 1, kFewPages), 0u) << "allocation " << n;
-    EXPECT_EQ(memlith_region_close(region), 0);
-    EXPECT_EQ(memlith_region_remove(store_, name.c_str()), 0);
-  }
+  const auto roll_back = [](memlith_region* region) { return memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL); };
+  each_in_turn(kFewPages, 1, roll_back, [&](memlith_region* region) { EXPECT_EQ(roll_back(region), 0); });
+}
+
+// And for giving memory back, which lets nobody store for a moment: afterwards everybody can.
+TEST_P(OutOfMemory, StoresGoOnAfterARelease) {
+  each_in_turn(
+      kFewPages, 3, [](memlith_region* region) { return memlith_region_release(region); },
+      [](memlith_region* region) { store_to(region, 3, kFewPages); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Trackers, OutOfMemory,
@@ -154,6 +161,42 @@ INSTANTIATE_TEST_SUITE_P(Trackers, OutOfMemory,
                                   : each.param == MEMLITH_TRACKER_FAULT ? "fault"
                                                                         : "touched";
                          });
+
+// A region is made or it is not, wherever memory runs out in making it; the store can be opened again, and the region, too.
+TEST(OutOfMemoryStore, ARegionIsMadeOrNot) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
+  const TempFolder folder;
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_CREATE;
+  options.manual_checkpoint = 1;
+  memlith_region_options wanted{};
+  wanted.struct_size = sizeof wanted;
+  wanted.flags = MEMLITH_REGION_CREATE;
+  wanted.size = 1 << 16;
+  const char* const name = "a region whose name is too long to need no memory";
+  for (const bool keeps : {false, true}) {
+    bool failed = true;
+    for (std::uint64_t n = 1; failed && !::testing::Test::HasFailure(); ++n) {
+      memlith_store* store = nullptr;
+      memlith_region* first = nullptr;
+      memlith_region* second = nullptr;
+      ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0) << "allocation " << n;
+      ASSERT_EQ(memlith_region_open(store, "first", &wanted, &first), 0);
+      failed = failing_in(n, keeps, [&] { return memlith_region_open(store, name, &wanted, &second); });
+      EXPECT_EQ(memlith_region_close(first), 0);
+      EXPECT_EQ(memlith_region_remove(store, "first"), 0);
+      if (failed) {
+        EXPECT_EQ(memlith_region_open(store, name, &wanted, &second), 0) << "allocation " << n;
+      }
+      EXPECT_EQ(memlith_region_close(second), 0);
+      EXPECT_EQ(memlith_store_close(store), 0);
+      ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0) << "allocation " << n;
+      EXPECT_EQ(memlith_region_remove(store, name), 0);
+      EXPECT_EQ(memlith_store_close(store), 0);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace memlith::test

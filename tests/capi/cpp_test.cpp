@@ -107,18 +107,24 @@ TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
 TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
   Store store = open();
   Region region = open(store);
+  EXPECT_TRUE(fine(open(store, "other").close()));
   *static_cast<std::uint64_t*>(region.address()) = 1;
   EXPECT_TRUE(fine(region.persist()));
-  EXPECT_TRUE(fine(region.persist_async(Scope::usual)));
+  EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));
+  *static_cast<std::uint64_t*>(region.address()) = 2;
+  EXPECT_TRUE(fine(region.persist_async(Scope::usual)));  // in memory, to be written by whoever leads next
+  const std::string log = read_file(folder_ / "store/log");
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
+    const bool opens = static_cast<bool>(refused(store.region("other"), MEMLITH_INVALID));
     const bool closed = region.close().ok();
-    ::_exit(closed && refused(store.close(), MEMLITH_INVALID) ? 0 : 1);
+    ::_exit(opens && closed && refused(store.close(), MEMLITH_INVALID) ? 0 : 1);
   }
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  EXPECT_TRUE(read_file(folder_ / "store/log") == log) << "the child wrote to the parent's log";
   *static_cast<std::uint64_t*>(region.address()) = 2;
   EXPECT_TRUE(fine(region.persist()));
   EXPECT_TRUE(fine(store.close()));

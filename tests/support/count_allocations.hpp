@@ -21,10 +21,16 @@ inline constexpr bool kCountsAllocations = true;
 #endif
 inline thread_local std::uint64_t allocations = 0;
 inline thread_local std::uint64_t fails_in = 0;  // the so-manieth from now on throws; 0: none
+inline thread_local bool keeps_failing = false;  // and all behind it
+inline thread_local std::uint64_t failures = 0;
 
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;
-  if (fails_in > 0 && --fails_in == 0) throw std::bad_alloc();
+  if (fails_in > 0 && --fails_in == 0) {
+    fails_in = keeps_failing ? 1 : 0;
+    ++failures;
+    throw std::bad_alloc();
+  }
   void* const memory = alignment <= alignof(std::max_align_t)
                            ? std::malloc(bytes)
                            : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

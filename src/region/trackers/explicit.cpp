@@ -63,22 +63,20 @@ class ExplicitTracker final : public Tracker {
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
     const Spin hold(busy_);
+    // What was given back. Whatever throws from here on, each range is in one of the two.
+    touched_.insert(touched_.end(), taken_.begin(), taken_.end());
+    taken_.clear();
     const auto others = std::partition(touched_.begin(), touched_.end(), [thread](const Touched& each) {
       return thread != kAllThreads && each.thread != thread;
     });
+    ranges.reserve(ranges.size() + static_cast<std::size_t>(touched_.end() - others));
     taken_.assign(others, touched_.end());
-    ranges.reserve(ranges.size() + taken_.size());
-    touched_.erase(others, touched_.end());  // from here on nothing throws
+    touched_.erase(others, touched_.end());
     for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }
   void accept() override { taken_.clear(); }
-  void give_back() override {
-    const Spin hold(busy_);
-    touched_.insert(touched_.end(), taken_.begin(), taken_.end());
-    compact_at_ = std::max(compact_at_, 2 * touched_.size());
-    taken_.clear();
-  }
+  void give_back() override {}  // it stands in taken_ still
 
   Status grow(std::uint64_t bytes) override {
     bytes_ = bytes;
@@ -88,9 +86,11 @@ class ExplicitTracker final : public Tracker {
     std::vector<Range> kept;
     {
       const Spin hold(busy_);
-      for (const Touched& each : touched_) {
-        const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
-        kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
+      for (const auto* const all : {&touched_, &taken_}) {
+        for (const Touched& each : *all) {
+          const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
+          kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
+        }
       }
     }
     normalize(kept);

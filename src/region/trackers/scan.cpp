@@ -52,7 +52,15 @@ class ScanTracker final : public Tracker {
     if (::mprotect(base_, bytes_, PROT_READ) != 0) {
       return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
     }
+    struct Again {  // also when memory runs out
+      std::byte* base;
+      std::uint64_t bytes;
+      ~Again() {
+        if (base != nullptr) (void)::mprotect(base, bytes, PROT_READ | PROT_WRITE);
+      }
+    } again{base_, bytes_};
     const Status status = drop_clean();
+    again.base = nullptr;
     if (::mprotect(base_, bytes_, PROT_READ | PROT_WRITE) != 0) {
       return fail_errno(errno, Detail::tracker, "cannot make {} bytes of the region writable again", bytes_);
     }
@@ -84,8 +92,8 @@ class ScanTracker final : public Tracker {
     if (::madvise(base_ + range.offset, range.bytes, MADV_DONTNEED) != 0) {
       return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", range.bytes);
     }
-    std::vector<Range> ignored;  // or every dropped page would count as written
-    return scan_from(range.offset, range.offset + range.bytes, ignored, true);
+    ignored_.clear();  // or every dropped page would count as written
+    return scan_from(range.offset, range.offset + range.bytes, ignored_, true);
   }
 
   Status drop_clean() {
@@ -135,6 +143,7 @@ class ScanTracker final : public Tracker {
   std::string reason_;
   std::uint64_t bytes_ = 0;
   std::vector<Range> taken_;
+  std::vector<Range> ignored_;
   FaultRegion* waiting_room_ = nullptr;  // claimed by the first release_clean()
   page_region found_[kRegionsPerScan];
 };
