@@ -185,6 +185,7 @@ Status Database::commit() {
 
 Status Database::commit_pieces(std::uint64_t new_size) {
   const auto begin_time = std::chrono::steady_clock::now();
+  if (lags_.load(std::memory_order_relaxed)) return memory_lags("could not publish it");
   // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
   // [sqlite/crash]
   MEMLITH_TRY(mark());
@@ -330,6 +331,7 @@ bool Database::reserved() const {
 Status Database::lock_index(Holder& holder, int first, int count, int flags) {
   constexpr int kWriteLock = 0;
   if ((flags & SQLITE_SHM_UNLOCK) != 0) {
+    if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && first == kWriteLock) note_publication(false);
     index_.unlock(holder.index_locks, first, count);
     return kOk;
   }

@@ -126,6 +126,8 @@ class Database {
   [[nodiscard]] bool wal_exists() const { return wal_.exists.load(std::memory_order_acquire); }
   void wal_create() { wal_.exists.store(true, std::memory_order_release); }
   bool wal_remove();  // whether it was there
+  // SQLite may have told others of the last commit (and has, by its own word, if `told`).
+  void note_publication(bool told);
   SharedIndex& index() { return index_; }
 
   // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
@@ -163,6 +165,7 @@ class Database {
   core::Status check_log_id(const Head& head, std::uint64_t found);
   core::Status check_free(const std::string& log_name);
   core::Status check_left_over(const Head& head);
+  core::Status keep_writers_out(Head& head);
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
   core::Status open_plain(const Head& head);
@@ -186,7 +189,10 @@ class Database {
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
   // wal.cpp
-  core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page);
+  using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
+  core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed);
+  void forget_slots();
+  core::Status memory_lags(const char* what);
   const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
   void forget_wal();
 
@@ -230,9 +236,10 @@ class Database {
       std::uint32_t page = 0;
       std::uint32_t commit_pages = 0;  // not 0: ends a commit, after which the database has so many pages
     };
-    std::vector<Slot> slots;                                  // [0] is slot 1
-    std::uint64_t committed_slots = 0;                        // those before are committed
-    std::unordered_map<std::uint32_t, std::uint64_t> latest;  // page -> slot of its last committed version
+    std::vector<Slot> slots;                          // [0] is slot 1
+    std::uint64_t committed_slots = 0;                // those before are committed
+    NewestSlots latest;                               // the last committed versions
+    std::atomic<std::uint64_t> unpublished_slots{0};  // committed_slots, until it is known that SQLite told of them
   };
   Wal wal_;
   SharedIndex index_;
@@ -243,6 +250,7 @@ class Database {
   Holder* pending_ = nullptr;  // PENDING or more
   bool host_exclusive_ = false;
 
+  std::atomic<bool> lags_{false};  // memory lacks a commit that is durable: there can be none after it
   std::atomic<bool> weak_{false};
   std::atomic<std::uint64_t> last_lsn_{0};
 };

@@ -73,7 +73,9 @@ Status Database::open_it() {
   host_lock_ = std::move(*lock);
   Head head;
   MEMLITH_TRY(read_head(head));
-  if (head.is(MEMLITH_SQLITE_PLAIN)) MEMLITH_TRY(check_left_over(head));
+  if (read_only_ && head.is(MEMLITH_SQLITE_PLAIN) && head.said.wal_mode != 0) MEMLITH_TRY(keep_writers_out(head));
+  const bool no_database_yet = head.is(MEMLITH_SQLITE_EMPTY) || head.is(MEMLITH_SQLITE_ZEROS);
+  if (head.is(MEMLITH_SQLITE_PLAIN) || no_database_yet) MEMLITH_TRY(check_left_over(head));
   // What is no database is SQLite's to judge, which says so at the first look at it; nothing of it is changed.
   MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_log_name(file_name_)));
   if (head.is(MEMLITH_SQLITE_FOREIGN) || (head.is(MEMLITH_SQLITE_ZEROS) && !log_there)) read_only_ = true;
@@ -96,7 +98,25 @@ Status Database::read_head(Head& head) {
   return kOk;
 }
 
-// What plain SQLite left beside the file belongs to it, and only plain SQLite can bring the two together.
+// In WAL mode plain SQLite changes the file under a shared lock, so who only reads has to keep it out, too.
+Status Database::keep_writers_out(Head& head) {
+  host_lock_ = nullptr;
+  auto lock = world_.lock(path_, true);
+  if (!lock.ok() && lock.error().category == Errc::permission) {
+    return fail(Errc::permission, Detail::open,
+                "{}: is a database of plain SQLite in WAL mode, which others may change while it is read; to keep them "
+                "out takes permission to write the file",
+                path_);
+  }
+  MEMLITH_TRY(lock.status());
+  host_lock_ = std::move(*lock);
+  MEMLITH_TRY(host_lock_->make_exclusive());
+  host_exclusive_ = true;
+  return read_head(head);
+}
+
+// What plain SQLite left beside the file belongs to it, and only plain SQLite can bring the two together; beside a file without a
+// database it belongs to one that was removed, and plain SQLite removes it.
 Status Database::check_left_over(const Head& head) {
   const std::string wal_name = file_name_ + "-wal";
   const std::string journal_name = file_name_ + "-journal";
@@ -118,7 +138,7 @@ Status Database::check_left_over(const Head& head) {
     left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves one that begins with zeros
     what = volume_->path_of(journal_name);
   }
-  // In WAL mode plain SQLite changes the file under a shared lock, so it has to be kept out from the start.
+  // As in keep_writers_out(): from the start.
   if ((left || head.said.wal_mode != 0) && !read_only_) {
     MEMLITH_TRY(host_lock_->make_exclusive());
     host_exclusive_ = true;
@@ -188,7 +208,9 @@ Status Database::discard_log(const std::string& log_name) {
   MEMLITH_TRY_ASSIGN(const auto file, volume_->open(file_name_, OpenMode::read_write, Caching::buffered));
   MEMLITH_TRY(file->flush());
   // Another process may have done the same, and have its new log open.
-  MEMLITH_TRY_ASSIGN(const auto held, volume_->lock(log_name, true));
+  const auto held = volume_->lock(log_name, true);
+  if (!held.ok() && held.error().category == Errc::not_found) return kOk;
+  MEMLITH_TRY(held.status());
   return volume_->remove(log_name);
 }
 
@@ -201,7 +223,9 @@ Status Database::check_absent(World& world, const std::string& path) {
   MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
   if (log->closed_cleanly()) return kOk;
   return fail(Errc::corrupt, Detail::open,
-              "{}: the database is gone, but its log {} still holds commits for it; put it back, or remove the log too",
+              "{}: the database is gone, but its log {} still holds commits for it; put it back, or, if it was "
+              "renamed, "
+              "rename its log along with it; remove the log only if the database shall be gone",
               path, place.volume->path_of(log_name));
 }
 

@@ -151,7 +151,9 @@ int main_check_reserved(sqlite3_file* file, int* result) {
 }
 
 int pragma(Main& state, char** arguments) {
-  const std::string name = arguments[1] != nullptr ? arguments[1] : "";
+  std::string name = arguments[1] != nullptr ? arguments[1] : "";
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   if (!name.starts_with("memlith_")) return SQLITE_NOTFOUND;
   const auto answer = [&](const std::string& text) {
     arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
@@ -195,6 +197,7 @@ int map_limit(Main& state, sqlite3_int64* limit) {
 
 // COMMIT_PHASETWO comes when the commit is a fact. VACUUM cuts the file shortly before, which can wait if it must.
 int phase_two(Main& state) {
+  state.database.note_publication(true);
   (void)state.report(state.database.commit());
   return SQLITE_OK;
 }

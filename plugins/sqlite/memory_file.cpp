@@ -31,8 +31,7 @@ void MemoryFile::zero(std::uint64_t begin, std::uint64_t end) {
 void MemoryFile::write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
   const std::unique_lock lock(mutex_);
   const std::uint64_t end = offset + bytes;
-  while (chunks_.size() * kChunkBytes < end)
-    chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(kChunkBytes));
+  make_room(end);
   if (offset > size_) zero(size_, offset);
   const auto* from = static_cast<const std::byte*>(source);
   for (std::uint64_t done = 0; done < bytes;) {
@@ -44,12 +43,21 @@ void MemoryFile::write(std::uint64_t offset, const void* source, std::uint64_t b
   size_ = std::max(size_, end);
 }
 
+void MemoryFile::reserve(std::uint64_t bytes) {
+  const std::unique_lock lock(mutex_);
+  make_room(bytes);
+}
+
+void MemoryFile::make_room(std::uint64_t bytes) {
+  while (chunks_.size() * kChunkBytes < bytes) {
+    chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(kChunkBytes));
+  }
+}
+
 void MemoryFile::truncate(std::uint64_t bytes) {
   const std::unique_lock lock(mutex_);
   if (bytes > size_) {
-    while (chunks_.size() * kChunkBytes < bytes) {
-      chunks_.push_back(std::make_unique_for_overwrite<std::byte[]>(kChunkBytes));
-    }
+    make_room(bytes);
     zero(size_, bytes);
   } else {
     chunks_.resize((bytes + kChunkBytes - 1) / kChunkBytes);

@@ -24,12 +24,15 @@ class MemoryFile {
   std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   void truncate(std::uint64_t bytes);
+  // Writing up to there needs no more memory. Throws std::bad_alloc.
+  void reserve(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t size() const;
   // The bytes where they lie, or null if they do not lie together. They stay there until they are truncated.
   [[nodiscard]] const std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   static constexpr std::uint64_t kChunkBytes = 64 * 1024;
+  void make_room(std::uint64_t bytes);
   void zero(std::uint64_t begin, std::uint64_t end);
 
   mutable std::shared_mutex mutex_;

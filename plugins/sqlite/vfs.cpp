@@ -173,11 +173,15 @@ std::shared_ptr<Vfs::Shared> Vfs::find_owner(const std::string& name, const char
 }
 
 Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
+  // Who has a file of this name open may have one that was removed; or renamed, and then its log is needed.
+  bool removed_here = false;
+  if (const auto open_here = find(path); open_here != nullptr) {
+    const std::lock_guard lock(open_here->mutex);
+    removed_here = open_here->database != nullptr && open_here->database->removed();
+  }
   const std::lock_guard naming(names_mutex_);
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
-    // Whoever has a file of this name open has one that was removed.
-    const bool removed_here = find(path) != nullptr;
     if (!removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
     if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
     if (removed_here) {

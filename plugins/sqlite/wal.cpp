@@ -19,6 +19,12 @@ namespace {
 
 constexpr std::uint64_t kWalHeaderBytes = 32;
 constexpr std::uint64_t kFrameHeaderBytes = 24;
+// SQLite's wal-index (walformat.html): regions of 32 KiB with places for 4096 frames, the first for 34 less; where it says how
+// many frames are published.
+constexpr int kIndexRegionBytes = 32768;
+constexpr std::uint64_t kIndexFrames = 4096;
+constexpr std::uint64_t kIndexFramesLess = 34;
+constexpr std::size_t kIndexPublishedAt = 16;
 
 std::uint32_t big_endian(const std::byte* at) {
   return std::to_integer<std::uint32_t>(at[0]) << 24 | std::to_integer<std::uint32_t>(at[1]) << 16 |
@@ -35,10 +41,9 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
   const auto* from = static_cast<const std::byte*>(source);
   if (offset == 0 && bytes >= kWalHeaderBytes) {
-    // The log begins anew: everything in it was stored in the database, so memory shows what was committed last.
-    wal_.slots.clear();
-    wal_.committed_slots = 0;
-    wal_.latest.clear();
+    // The log begins anew: everything in it that SQLite knows of was stored in the database.
+    if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return memory_lags("could not publish it");
+    forget_slots();
     wal_.page_bytes = big_endian(from + 8);
     wal_.file->write(offset, source, bytes);
     return keep_to_memory();
@@ -60,23 +65,37 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     const Wal::Slot& was = wal_.slots[slot];
     const bool checksum = inside == 0 && bytes == kFrameHeaderBytes && was.page == big_endian(from) &&
                           was.commit_pages == big_endian(from + 4);
-    if (!checksum) {
-      return fail(Errc::poisoned, Detail::write,
-                  "{}: a commit became durable, but SQLite could not publish it; close all connections and reopen",
-                  path_);
-    }
+    if (!checksum) return memory_lags("could not publish it");
   } else if (inside == 0 && bytes == kFrameHeaderBytes) {
+    wal_.unpublished_slots.store(0, std::memory_order_relaxed);  // it goes on behind the last commit
     if (wal_.slots.size() <= slot) wal_.slots.resize(slot + 1);
     wal_.slots[slot] = {big_endian(from), big_endian(from + 4)};
   } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
              wal_.slots[slot].commit_pages != 0) {
     // ORDER commit-before-frame: a page that completes a commit is in the log only if the commit is durable; else whoever
     // read the log again would find one that was reported as failed. [sqlite/wal]
-    const std::uint64_t first = wal_.committed_slots;
-    MEMLITH_TRY(commit_wal(slot, from));
+    NewestSlots newest;
+    for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
+    // ORDER room-before-commit: once it is durable, memory has to follow, so nothing from there on may run out of memory.
+    wal_.file->reserve(offset + bytes);
+    wal_.latest.reserve(wal_.latest.size() + newest.size());
+    const bool shared_index = index_.map(0, kIndexRegionBytes, false) != nullptr;
+    if (shared_index) {
+      const auto region = static_cast<int>((slot + kIndexFramesLess) / kIndexFrames);
+      (void)index_.map(region, kIndexRegionBytes, true);
+    }
+    MEMLITH_TRY(commit_wal(slot, from, newest));
     wal_.file->write(offset, source, bytes);
-    for (std::uint64_t i = first; i <= slot; ++i) wal_.latest[wal_.slots[i].page] = i;
+    while (!newest.empty()) {
+      auto node = newest.extract(newest.begin());
+      if (const auto found = wal_.latest.find(node.key()); found != wal_.latest.end()) {
+        found->second = node.mapped();
+      } else {
+        wal_.latest.insert(std::move(node));
+      }
+    }
     wal_.committed_slots = slot + 1;
+    wal_.unpublished_slots.store(slot + 1, std::memory_order_relaxed);
     return kOk;
   }
   wal_.file->write(offset, source, bytes);
@@ -92,15 +111,13 @@ const std::byte* Database::wal_page(std::uint64_t slot, std::vector<std::vector<
   return copy.data();
 }
 
-Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page) {
+Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed) {
   wal_.in_use.store(true, std::memory_order_release);
   const std::uint64_t page_bytes = wal_.page_bytes;
   const std::uint64_t new_size = wal_.slots[last_slot].commit_pages * page_bytes;
   const std::uint64_t before = committed_.load(std::memory_order_relaxed);
   MEMLITH_TRY(reserve(new_size));
 
-  std::unordered_map<std::uint32_t, std::uint64_t> changed;  // page -> its newest slot
-  for (std::uint64_t i = wal_.committed_slots; i <= last_slot; ++i) changed[wal_.slots[i].page] = i;
   std::vector<std::vector<std::byte>> copies;
   pieces_.clear();
   for (const auto& [page, slot] : changed) {
@@ -129,9 +146,34 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page)
 void Database::wal_truncate(std::uint64_t bytes) {
   wal_.file->truncate(bytes);
   if (bytes > 0) return;
+  if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) lags_.store(true, std::memory_order_relaxed);
+  forget_slots();
+}
+
+void Database::forget_slots() {
   wal_.slots.clear();
   wal_.committed_slots = 0;
   wal_.latest.clear();
+  wal_.unpublished_slots.store(0, std::memory_order_relaxed);
+}
+
+// SQLite ran out of memory, say, between a commit and its publication: what it commits next would be built without it.
+Status Database::memory_lags(const char* what) {
+  lags_.store(true, std::memory_order_relaxed);
+  return fail(Errc::poisoned, Detail::write,
+              "{}: a commit became durable, but SQLite {}; close all connections and reopen", path_, what);
+}
+
+void Database::note_publication(bool told) {
+  std::uint64_t wanted = wal_.unpublished_slots.load(std::memory_order_relaxed);
+  if (wanted == 0) return;
+  bool published = told;
+  if (const volatile void* const index = index_.map(0, kIndexRegionBytes, false); index != nullptr) {
+    const auto* const at = static_cast<const volatile std::byte*>(index) + kIndexPublishedAt;
+    published = *reinterpret_cast<const volatile std::uint32_t*>(at) >= wanted;
+  }
+  // Another connection may have committed since, which nobody has told of yet.
+  if (published) wal_.unpublished_slots.compare_exchange_strong(wanted, 0, std::memory_order_relaxed);
 }
 
 bool Database::wal_remove() {

@@ -32,7 +32,11 @@ constexpr off_t kSharedBytes = 510;
 class RealLock final : public HostLock {
  public:
   RealLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  ~RealLock() override { ::close(fd_); }
+  // A forked child has the descriptor too, and would keep the lock.
+  ~RealLock() override {
+    if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
+    ::close(fd_);
+  }
   RealLock(const RealLock&) = delete;
   RealLock& operator=(const RealLock&) = delete;
 
@@ -68,6 +72,7 @@ class RealLock final : public HostLock {
 
   int fd_;
   std::string path_;
+  pid_t process_ = ::getpid();
 };
 
 class RealWorld final : public World {

@@ -212,7 +212,7 @@ TEST_F(Files, ALogWithoutItsFileIsRefusedAndAnOldLogIsOfNoAccount) {
     sqlite_log.clear();
     EXPECT_EQ(Db(crashed, "memlith", flags).open_code(), SQLITE_CORRUPT);
     for (const std::string part :
-         {"the database is gone", "put it back, or remove the log too", "crashed.db.memlith"}) {
+         {"the database is gone", "put it back, or, if it was renamed, rename its log", "crashed.db.memlith"}) {
       EXPECT_TRUE(sqlite_log.told(part)) << part << ": " << sqlite_log.last();
     }
   }
@@ -250,6 +250,26 @@ TEST_F(Files, LeftOversOfPlainSqliteAreRefused) {
   fs::copy_file(path_ + "-journal", folder_ / "hot.db-journal");
   EXPECT_EQ(Db(folder_ / "hot.db", "memlith").open_code(), SQLITE_CANTOPEN);
   EXPECT_TRUE(sqlite_log.told("hot.db-journal holds changes")) << sqlite_log.last();
+  source.close();
+  // Of a database that was removed: plain SQLite would bring them into the next one of that name. It removes them where there is none yet.
+  for (const std::string name : {"copy.db", "hot.db"}) {
+    const std::string left = (folder_ / name) + (name == "hot.db" ? "-journal" : "-wal");
+    if (name == "copy.db") {
+      Db owner(folder_ / "other.db", nullptr);
+      ASSERT_RUNS(owner, "pragma journal_mode = wal; create table t(a); insert into t values(1);");
+      fs::copy_file((folder_ / "other.db") + "-wal", left, fs::copy_options::overwrite_existing);
+    }
+    fs::remove(folder_ / name);
+    fs::remove((folder_ / name) + ".memlith");
+    EXPECT_EQ(Db(folder_ / name, "memlith").open_code(), SQLITE_CANTOPEN) << name;
+    EXPECT_TRUE(sqlite_log.told(name)) << sqlite_log.last();
+    EXPECT_EQ(Db(folder_ / name, nullptr).all("select count(*) from sqlite_schema"), "0");
+    EXPECT_FALSE(fs::exists(left));
+    Db fresh(folder_ / name, "memlith");
+    ASSERT_RUNS(fresh, "create table u(b); insert into u values(5)");
+    EXPECT_EQ(fresh.close(), SQLITE_OK);
+    EXPECT_EQ(Db(folder_ / name, nullptr).all("select * from u"), "5");
+  }
 }
 
 // While its owner lives, a journal is not left over: one of the two has to wait.
@@ -288,6 +308,37 @@ TEST_F(Files, AWalDatabaseIsNotSharedWithPlainSqlite) {
   ASSERT_OPEN(db);
   EXPECT_EQ(plain().run("insert into t values(1)"), SQLITE_BUSY);
   EXPECT_RUNS(db, "insert into t values(2)");
+}
+
+// A plain WAL writer changes the file beside readers that only have SQLite's shared lock: who reads by memlith keeps it out, too.
+TEST_F(Files, AReaderKeepsAPlainWalWriterOut) {
+  make_plain("pragma journal_mode = wal; insert into t values(2); pragma wal_checkpoint(truncate);");
+  {
+    Db reader = Db("file:" + path_ + "?mode=ro", "memlith", SQLITE_OPEN_READONLY);
+    EXPECT_EQ(reader.all("select * from t"), "1\n2");
+    Child writer([&](int ready) {
+      Db db = plain();
+      if (db.run("insert into t values(3); pragma wal_checkpoint(truncate)") == SQLITE_BUSY) tell(ready);
+    });
+    EXPECT_EQ(writer.wait(), 1) << "the writer was let in";
+    EXPECT_EQ(reader.all("select * from t"), "1\n2");
+  }
+  EXPECT_RUNS(plain(), "insert into t values(3)");
+}
+
+// A child that was forked while the database was open, and lives on, does not keep its locks.
+TEST_F(Files, AForkedChildKeepsNoLocks) {
+  Db db = open();
+  ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
+  Child child([](int ready) {
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  EXPECT_EQ(db.close(), SQLITE_OK);
+  EXPECT_RUNS(plain(), "insert into t values(2)");
+  Db again = open();
+  EXPECT_RUNS(again, "insert into t values(3)");
 }
 
 TEST_F(Files, AFileThatIsNoDatabaseIsLeftAlone) {
@@ -359,10 +410,13 @@ TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhenTheOldOneIsClosed) {
   EXPECT_EQ(fresh.close(), SQLITE_OK);
   EXPECT_EQ(plain().all("select * from u"), "2");
 
-  // Renamed is not removed: the log goes with the file.
+  // Renamed is not removed, nor is what has another name: the log goes with the file, whoever asks for the old name.
   Db moved = open();
   ASSERT_RUNS(moved, "insert into u values(3);");
   fs::rename(path_, path_ + ".new");
+  EXPECT_EQ(open().open_code(), SQLITE_CORRUPT);
+  EXPECT_TRUE(sqlite_log.told("if it was renamed, rename its log along with it")) << sqlite_log.last();
+  EXPECT_FALSE(fs::exists(path_));
   (void)moved.close();
   ASSERT_TRUE(fs::exists(path_ + ".memlith"));
   fs::rename(path_ + ".memlith", path_ + ".new.memlith");
@@ -630,6 +684,7 @@ TEST_F(Files, PragmasTellTheState) {
   for (const char* part : {"durability=full", "journal=rollback", "commits=2", "failed=0", "not_yet_durable_bytes=0"}) {
     EXPECT_NE(stats.find(part), std::string::npos) << part << " in " << stats;
   }
+  EXPECT_EQ(db.all("pragma Memlith_STATS").substr(0, 9), "database=");
   EXPECT_EQ(db.all("pragma memlith_nonsense"), "");
   EXPECT_EQ(open("window_ms=no").open_code(), SQLITE_CANTOPEN);
   EXPECT_NE(db.all("pragma memlith_error").find("window_ms"), std::string::npos);
