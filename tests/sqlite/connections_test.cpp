@@ -1,0 +1,359 @@
+// docs/sqlite.md, "Connections", "Parameters" and "Errors": who may have it open; kill -9; each failure with SQLite's code, and
+// nothing lost.
+#include "base/random.hpp"
+#include "files_fixture.hpp"
+#include "sim_world.hpp"
+#include "support/sanitizers.hpp"
+
+namespace memlith::test {
+namespace {
+
+// ---- connections ---------------------------------------------------------------------------------------------------
+
+TEST_F(Files, TwoConnectionsHaveSqlitesLocks) {
+  Db a = open();
+  ASSERT_RUNS(a, "create table t(a); insert into t values(1);");
+  Db b = open();
+  ASSERT_RUNS(a, "begin immediate; insert into t values(2)");
+  EXPECT_EQ(b.all("select * from t"), "1");
+  EXPECT_EQ(b.run("insert into t values(3)"), SQLITE_BUSY);
+  ASSERT_RUNS(b, "begin; select * from t");
+  EXPECT_EQ(a.run("commit"), SQLITE_BUSY);                // a reader is there
+  EXPECT_EQ(open().run("select * from t"), SQLITE_BUSY);  // and no new one gets in
+  ASSERT_RUNS(b, "commit");
+  ASSERT_RUNS(a, "commit");
+  EXPECT_EQ(b.all("select * from t"), "1\n2");
+}
+
+TEST_F(Files, WalReadersRunBesideTheWriter) {
+  Db a = open();
+  ASSERT_RUNS(a, "pragma journal_mode = wal; create table t(a); insert into t values(1);");
+  Db b = open();
+  ASSERT_RUNS(b, "begin; select * from t");
+  ASSERT_RUNS(a, "insert into t values(2)");
+  EXPECT_EQ(b.all("select * from t"), "1");
+  EXPECT_EQ(b.run("insert into t values(3)"), SQLITE_BUSY_SNAPSHOT);
+  ASSERT_RUNS(b, "commit");
+  EXPECT_EQ(b.all("select * from t"), "1\n2");
+  EXPECT_EQ(a.all("pragma wal_checkpoint(truncate)"), "0|0|0");
+  ASSERT_RUNS(b, "insert into t values(3)");
+  EXPECT_EQ(a.all("select * from t"), "1\n2\n3");
+}
+
+class Threads : public Files, public ::testing::WithParamInterface<std::string> {};
+
+// Counters under contention: every increment that was reported is there.
+TEST_P(Threads, CountTogether) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 60;
+  Db first = open();
+  ASSERT_RUNS(first, "pragma journal_mode = " + GetParam() + "; create table t(id integer primary key, n int)");
+  for (int i = 0; i < 20; ++i) ASSERT_RUNS(first, "insert into t values(" + std::to_string(i) + ", 0)");
+  std::atomic<int> done = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      Db db = open();
+      ASSERT_OPEN(db);
+      sqlite3_busy_timeout(db.get(), 60000);
+      for (int i = 0; i < kRounds; ++i) {
+        const std::string id = std::to_string((i * 7 + thread) % 20);
+        ASSERT_RUNS(db, "begin immediate; update t set n = n + 1 where id = " + id +
+                            "; insert into t(n) values(1); commit; select sum(n) from t");
+        ++done;
+        if (i % 20 == 19) db = open();
+        sqlite3_busy_timeout(db.get(), 60000);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(first.all("select sum(n), count(*) from t"), std::to_string(2 * done) + "|" + std::to_string(20 + done));
+  EXPECT_EQ(done, kThreads * kRounds);
+  EXPECT_EQ(integrity(first), "ok");
+  first.close();
+  EXPECT_EQ(integrity(plain()), "ok");
+}
+INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::Values("delete", "memory", "wal"),
+                         [](const auto& each) { return each.param; });
+
+TEST_F(Files, ASecondProcessIsToldWhoHasIt) {
+  make_plain();
+  for (const bool writes : {false, true}) {
+    Child child([&](int ready) {
+      Db db = open();
+      if (writes) (void)db.run("insert into t values(5)");
+      tell(ready);
+      ::pause();
+    });
+    ASSERT_EQ(child.wait(), 1);
+    sqlite_log.clear();
+    EXPECT_EQ(open().open_code(), SQLITE_BUSY);
+    EXPECT_TRUE(sqlite_log.told("process " + std::to_string(child.pid()))) << sqlite_log.last();
+    Db reader = open("mode=ro");
+    EXPECT_EQ(reader.open_code(), writes ? SQLITE_BUSY : SQLITE_OK);
+  }
+  // Killed: the next one has what was committed.
+  EXPECT_EQ(open().all("select * from t"), "1\n5");
+}
+
+// The last committed state, without a byte changed, even if there is a log to be replayed.
+TEST_F(Files, ReadOnlyShowsTheLastCommit) {
+  Child child([&](int ready) {
+    Db db = open();
+    (void)db.run("create table t(a); insert into t values(1); pragma journal_mode = wal; insert into t values(2);");
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  child.kill();
+  const auto before = read_folder(folder_.path());
+  {
+    Db a = open("mode=ro");
+    Db b = open("mode=ro");
+    ASSERT_OPEN(a);
+    EXPECT_EQ(a.all("select * from t"), "1\n2");
+    EXPECT_EQ(b.all("select * from t"), "1\n2");
+    EXPECT_EQ(integrity(a), "ok");
+    EXPECT_EQ(a.run("insert into t values(3)"), SQLITE_READONLY);
+    // This process cannot have it both ways.
+    EXPECT_EQ(open().open_code(), SQLITE_BUSY);
+  }
+  EXPECT_EQ(read_folder(folder_.path()), before);
+  EXPECT_EQ(open().all("select * from t"), "1\n2");
+  EXPECT_EQ(open("mode=ro").all("select * from t"), "1\n2");
+  EXPECT_EQ(open("mode=ro").run("insert into t values(3)"), SQLITE_READONLY);
+}
+
+TEST_F(Files, AForkedChildCanReadAndNoMore) {
+  Db db = open();
+  ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
+  Child child([&](int ready) {
+    if (db.run("insert into t values(2)") == SQLITE_OK) ::_exit(1);
+    if (db.all("select * from t") != "1") ::_exit(1);
+    if (open().open_code() == SQLITE_OK) ::_exit(1);
+    tell(ready);
+    (void)db.close();
+    tell(ready);
+  });
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_EQ(child.wait(), 1);
+  ASSERT_RUNS(db, "insert into t values(3)");
+  EXPECT_EQ(db.all("select * from t"), "1\n3");
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(plain().all("select * from t"), "1\n3");
+}
+
+// ---- kill -9 -------------------------------------------------------------------------------------------------------
+
+class Kill : public Files, public ::testing::WithParamInterface<std::string> {};
+
+// Two tables that every transaction changes alike, and a number that the child tells after each commit.
+TEST_P(Kill, EverythingAcknowledgedIsThere) {
+  {
+    Db db = open("log_mib=1");
+    ASSERT_RUNS(db, "pragma journal_mode = " + GetParam() +
+                        "; create table a(i integer primary key, v text); create table b(i integer primary key, v "
+                        "text); create "
+                        "index bv on b(v);");
+  }
+  core::Random random(core::random_identity());
+  std::uint64_t told = 0;
+  for (int round = 0; round < 8; ++round) {
+    Child child([&](int ready) {
+      Db db = open("log_mib=1");
+      (void)db.run("pragma cache_size = 10");
+      std::uint64_t next = std::stoull(db.all("select coalesce(max(i), 0) + 1 from a"));
+      for (;; ++next) {
+        const std::string i = std::to_string(next);
+        const std::string size = std::to_string(next * 37 % 3000);
+        if (db.run("begin; insert into a values(" + i + ", printf('%.*c', " + size + ", 'x')); insert into b values(" +
+                   i + ", printf('%.*c', " + size + ", 'y')); delete from a where i < " + i +
+                   " - 200; delete from b where i < " + i + " - 200; commit") != SQLITE_OK) {
+          ::_exit(1);
+        }
+        if (::write(ready, &next, sizeof next) != sizeof next) ::_exit(1);
+      }
+    });
+    std::uint64_t number = 0;
+    const std::uint64_t wanted = 1 + random.below(60);
+    for (std::uint64_t i = 0; i < wanted; ++i) {
+      ASSERT_EQ(::read(child.descriptor(), &number, sizeof number), static_cast<ssize_t>(sizeof number));
+      told = number;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(400)));
+    child.kill();
+    while (::read(child.descriptor(), &number, sizeof number) == static_cast<ssize_t>(sizeof number)) told = number;
+    EXPECT_EQ(plain().run("select * from a"), SQLITE_NOTADB);
+    Db db = open("log_mib=1");
+    ASSERT_OPEN(db);
+    EXPECT_EQ(integrity(db), "ok");
+    const std::uint64_t found = std::stoull(db.all("select max(i) from a"));
+    EXPECT_GE(found, told);
+    EXPECT_LE(found, told + 1);
+    EXPECT_EQ(db.all("select count(*) from a join b using(i) where length(a.v) = length(b.v)"),
+              db.all("select count(*) from a"));
+    EXPECT_EQ(db.all("select count(*) from b"), std::to_string(std::min<std::uint64_t>(found, 201)));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, Kill, ::testing::Values("delete", "off", "wal"),
+                         [](const auto& each) { return each.param; });
+
+// ---- durability and parameters -------------------------------------------------------------------------------------
+
+TEST_F(Files, WeakCommitsBecomeDurableWhenAsked) {
+  Db db = open("durability=weak&window_ms=86400000&window_bytes=1000000000");
+  ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
+  EXPECT_EQ(db.all("pragma memlith_persist"), "ok");
+  const std::string durable = copy_as_crashed("durable.db");
+  ASSERT_RUNS(db, "insert into t values(2)");
+  const std::string behind = copy_as_crashed("behind.db");
+  EXPECT_EQ(db.all("pragma memlith_durability"), "weak");
+  EXPECT_EQ(db.all("pragma memlith_durability = full"), "full");
+  const std::string full = copy_as_crashed("full.db");
+  EXPECT_EQ(Db(durable, "memlith").all("select * from t"), "1");
+  EXPECT_EQ(Db(behind, "memlith").all("select * from t"), "1");
+  EXPECT_EQ(Db(full, "memlith").all("select * from t"), "1\n2");
+  ASSERT_RUNS(db, "pragma memlith_durability = weak; insert into t values(3)");
+  EXPECT_EQ(db.run("pragma memlith_durability = 'some'"), SQLITE_ERROR);
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
+}
+
+TEST_F(Files, ParametersAreChecked) {
+  for (const char* wrong : {"durability=perhaps", "window_ms=-1", "window_ms=1x", "log_mib=0", "memory_max_mib=lots"}) {
+    EXPECT_EQ(open(wrong).open_code(), SQLITE_CANTOPEN) << wrong;
+    EXPECT_TRUE(sqlite_log.told(std::string(wrong).substr(0, 6))) << sqlite_log.last();
+  }
+  ASSERT_OPEN(open("durability=weak&window_ms=5&window_bytes=100000&log_mib=2&log_max_mib=9&memory_max_mib=1"));
+  EXPECT_EQ(fs::file_size(path_ + ".memlith") / 1000000, 2u);
+  ::setenv("MEMLITH_SQLITE_DURABILITY", "weak", 1);
+  EXPECT_EQ(open().all("pragma memlith_durability"), "weak");
+  EXPECT_EQ(open("durability=full").all("pragma memlith_durability"), "full");
+  ::unsetenv("MEMLITH_SQLITE_DURABILITY");
+}
+
+TEST_F(Files, PragmasTellTheState) {
+  Db db = open();
+  ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
+  const std::string stats = db.all("pragma memlith_stats");
+  for (const char* part : {"durability=full", "journal=rollback", "commits=2", "failed=0", "not_yet_durable_bytes=0"}) {
+    EXPECT_NE(stats.find(part), std::string::npos) << part << " in " << stats;
+  }
+  EXPECT_EQ(db.all("pragma Memlith_STATS").substr(0, 9), "database=");
+  EXPECT_EQ(db.all("pragma memlith_nonsense"), "");
+  EXPECT_EQ(open("window_ms=no").open_code(), SQLITE_CANTOPEN);
+  EXPECT_NE(db.all("pragma memlith_error").find("window_ms"), std::string::npos);
+}
+
+// Private copies are given back when there are more than the budget; the content stays.
+TEST_F(Files, MemoryBudget) {
+  for (const std::string mode : {"delete", "wal"}) {
+    Db db = open("memory_max_mib=1");
+    ASSERT_RUNS(db, "pragma journal_mode = " + mode + "; create table if not exists t(id integer primary key, v text)");
+    for (int i = 0; i < 12; ++i) {
+      ASSERT_RUNS(db,
+                  "insert into t(v) select printf('%.*c', 1000, 'a') from (with recursive n(i) as (values(1) union all "
+                  "select i + 1 from n where i < 200) select i from n); update t set v = v || 'b' where id % 7 = 0;");
+    }
+    EXPECT_EQ(integrity(db), "ok");
+    EXPECT_EQ(db.all("select count(*) from t"), mode == "delete" ? "2400" : "4800");
+  }
+  EXPECT_EQ(integrity(plain()), "ok");
+}
+
+// ---- failures of the disk ------------------------------------------------------------------------------------------
+
+class Faults : public ::testing::TestWithParam<std::string> {};
+
+// At each operation of a kind, once: the statement reports it, the connection rolls back and goes on or says why not, and
+// reopening finds every commit that was acknowledged.
+TEST_P(Faults, AreReportedAndLoseNothing) {
+  using Kind = core::SimFaults::Kind;
+  struct Case {
+    Kind kind;
+    int code;
+  };
+  for (const Case& each : {Case{Kind::fail_write, SQLITE_IOERR}, Case{Kind::fail_flush, SQLITE_IOERR},
+                           Case{Kind::short_write, SQLITE_IOERR}, Case{Kind::no_space, SQLITE_FULL}}) {
+    std::uint64_t struck = 0;
+    for (std::uint64_t nth = 0;; ++nth) {
+      core::SimVolume volume;
+      sim_world().volume = &volume;
+      std::string acknowledged;
+      std::string started;
+      bool failed = false;
+      {
+        Db db("/simulated/app.db", kSimVfs);
+        ASSERT_OPEN(db);
+        ASSERT_RUNS(db, "pragma page_size = 512; pragma cache_size = 5; create table t(a integer primary key, b)");
+        ASSERT_RUNS(db, "pragma journal_mode = " + GetParam());
+        ASSERT_RUNS(db, "insert into t values(1, 'first')");
+        acknowledged = started = dump(db);
+        volume.faults().plan(each.kind, nth, each.kind == Kind::no_space);
+        for (int i = 2; i < 12 && !failed; ++i) {
+          const int code = db.run("begin; insert into t values(" + std::to_string(i) +
+                                  ", printf('%.*c', 3000, 'x')); update t set b = b || 'y'; commit");
+          if (code == SQLITE_OK) {
+            acknowledged = dump(db);
+            continue;
+          }
+          failed = true;
+          EXPECT_EQ(code & 0xff, each.code) << db.message();
+          (void)db.run("rollback");
+          EXPECT_EQ(dump(db), acknowledged) << "nth " << nth;
+          EXPECT_EQ(integrity(db), "ok");
+          if (each.kind != Kind::no_space) continue;
+          volume.faults().clear();  // somebody made room
+          EXPECT_RUNS(db, "insert into t values(100, 'it goes on')");
+          acknowledged = dump(db);
+        }
+      }
+      const bool fired = failed || volume.faults().fired() > 0;
+      struck += fired ? 1 : 0;
+      volume.faults().clear();
+      Db again("/simulated/app.db", kSimVfs);
+      ASSERT_OPEN(again) << sqlite_log.last();
+      EXPECT_EQ(integrity(again), "ok");
+      // An I/O error leaves open whether the commit took: all of it, or nothing.
+      const std::string found = dump(again);
+      if (found != acknowledged) {
+        EXPECT_TRUE(failed && each.code == SQLITE_IOERR) << "nth " << nth;
+        EXPECT_GT(found.size(), acknowledged.size());
+      }
+      again.close();
+      if (!fired) break;
+    }
+    EXPECT_GT(struck, 1u) << static_cast<int>(each.kind);
+    std::printf("  %s, kind %d: %llu faults struck\n", GetParam().c_str(), static_cast<int>(each.kind),
+                static_cast<unsigned long long>(struck));
+  }
+  sim_world().volume = nullptr;
+}
+INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::Values("delete", "memory", "wal"),
+                         [](const auto& each) { return each.param; });
+
+TEST_F(Files, OpeningAndClosingManyTimesLeaksNothing) {
+  const auto descriptors = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto mappings = [] {
+    const std::string maps = read_file("/proc/self/maps");
+    return std::count(maps.begin(), maps.end(), '\n');
+  };
+  const auto once = [&] {
+    Db a = open();
+    Db b = open();
+    ASSERT_RUNS(a, "pragma journal_mode = wal; create table if not exists t(a); insert into t values(1);");
+    ASSERT_RUNS(b, "select * from t; pragma mmap_size = 1000000");
+  };
+  for (int i = 0; i < 3; ++i) once();
+  const auto fds = descriptors();
+  const auto maps = mappings();
+  for (int i = 0; i < 10; ++i) once();
+  EXPECT_EQ(descriptors(), fds);
+  constexpr std::ptrdiff_t kKept = kAddressSanitizer ? 100 : 2;  // the sanitizer keeps what was freed
+  EXPECT_LE(mappings(), maps + kKept);
+}
+
+}  // namespace
+}  // namespace memlith::test
