@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/descriptor.hpp"
 #include "device/posix.hpp"
 
 namespace memlith::sqlite {
@@ -112,7 +113,7 @@ class RealWorld final : public World {
 
   Result<std::unique_ptr<HostLock>> lock(const std::string& path, bool writable) override {
     MEMLITH_TRY(check_not_open_here(path));
-    const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    const int fd = core::above_standard(::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
     auto lock = std::make_unique<RealLock>(fd, path);
     MEMLITH_TRY(lock->share());
@@ -138,18 +139,7 @@ class RealWorld final : public World {
   }
 
   Status match_permissions(const std::string& file, const std::string& other) override {
-    struct stat wanted{};
-    struct stat found{};
-    if (::stat(file.c_str(), &wanted) != 0 || ::stat(other.c_str(), &found) != 0) return kOk;
-    if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::chmod(other.c_str(), wanted.st_mode & 0777) != 0) {
-      return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of the database", other);
-    }
-    // Only root may, and only root has to: the log of another user's database belongs to that user.
-    const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
-    if (::geteuid() == 0 && other_owner && ::chown(other.c_str(), wanted.st_uid, wanted.st_gid) != 0) {
-      return fail_errno(errno, Detail::open, "{}: cannot give it the owner of the database", other);
-    }
-    return kOk;
+    return core::match_permissions(file, other);
   }
 };
 

@@ -188,7 +188,12 @@ Result<Place> place_of(const char* path, StoreKind kind, IoBackend io = IoBacken
   MEMLITH_TRY(need(path, "path"));
   if (*path == 0) return fail(Errc::invalid, Detail::argument, "the path is empty");
   if (kind == StoreKind::folder) return Place{make_posix_volume(path, io), ""};
-  const std::filesystem::path whole(path);
+  std::filesystem::path whole(path);
+  // The log lies beside the file itself, whatever link leads there.
+  std::error_code unresolved;
+  if (std::filesystem::is_symlink(whole, unresolved)) {
+    if (auto real = std::filesystem::canonical(whole, unresolved); !unresolved) whole = std::move(real);
+  }
   std::string file_name = whole.filename().string();
   if (file_name.empty() || file_name == "." || file_name == "..") {
     return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);

@@ -17,6 +17,7 @@
 #include <mutex>
 
 #include "base/buffer.hpp"
+#include "base/descriptor.hpp"
 #include "base/units.hpp"
 #include "device/uring.hpp"
 
@@ -167,7 +168,9 @@ class PosixDevice : public Device {
     } while (result != 0 && errno == EINTR);
     if (result == 0) return kOk;
     if (errno != EOPNOTSUPP && errno != ENOSYS) {
-      return fail_errno(errno, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+      const Status status = fail_errno(errno, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+      (void)::ftruncate(fd(), static_cast<off_t>(present));  // some file systems keep what they had found by then
+      return status;
     }
     return reserve_by_writing(present, bytes);
   }
@@ -255,7 +258,7 @@ class PosixVolume final : public Volume {
     // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
     int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
-    Descriptor descriptor(::open(path.c_str(), flags, 0644));
+    Descriptor descriptor(above_standard(::open(path.c_str(), flags, 0644)));
     if (descriptor.get() < 0) {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
@@ -322,6 +325,10 @@ class PosixVolume final : public Volume {
 
   Status sync_folder(std::string_view name) override { return sync_path(path_of(name)); }
 
+  Status match_permissions(std::string_view file, std::string_view other) override {
+    return core::match_permissions(path_of(file), path_of(other));
+  }
+
   Result<std::uint64_t> free_bytes() override {
     struct statvfs status{};
     if (::statvfs(path_of("").c_str(), &status) == 0) return std::uint64_t{status.f_bavail} * status.f_frsize;
@@ -331,7 +338,7 @@ class PosixVolume final : public Volume {
   Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes) override {
     const std::string path = path_of(name);
     (void)::unlink(path.c_str());  // whoever still looks at an earlier one keeps it
-    Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    Descriptor descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
     // With its space allocated, or a full disk would show as SIGBUS at a counter.
     if (descriptor.get() >= 0 && ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes)) == 0) {
       void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
@@ -393,7 +400,7 @@ class PosixVolume final : public Volume {
   // Reopens with O_DIRECT; leaves everything as it is where the file system refuses.
   static void make_direct(const std::string& path, OpenMode mode, Descriptor& descriptor, DeviceCaps& caps) {
     const int access = mode == OpenMode::read_only ? O_RDONLY : O_RDWR;
-    Descriptor direct(::open(path.c_str(), access | O_CLOEXEC | O_DIRECT));
+    Descriptor direct(above_standard(::open(path.c_str(), access | O_CLOEXEC | O_DIRECT)));
     if (direct.get() < 0) return;
     const std::uint32_t block = direct_block_bytes(direct.get());
     if (block == 0) return;
@@ -423,6 +430,21 @@ class PosixVolume final : public Volume {
 };
 
 }  // namespace
+
+Status match_permissions(const std::string& file, const std::string& other) {
+  struct stat wanted{};
+  struct stat found{};
+  if (::stat(file.c_str(), &wanted) != 0 || ::stat(other.c_str(), &found) != 0) return kOk;
+  if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::chmod(other.c_str(), wanted.st_mode & 0777) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of {}", other, file);
+  }
+  // Only root may, and only root has to: the log of another user's file belongs to that user.
+  const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
+  if (::geteuid() == 0 && other_owner && ::chown(other.c_str(), wanted.st_uid, wanted.st_gid) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the owner of {}", other, file);
+  }
+  return kOk;
+}
 
 std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io) {
   return std::make_unique<PosixVolume>(std::move(path), io);

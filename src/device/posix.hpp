@@ -12,4 +12,7 @@ namespace memlith::core {
 // a device fails (unsupported).
 std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io = IoBackend::automatic);
 
+// Gives `other` the permissions of `file`, and for root its owner: what a log holds is as secret as the file that it belongs to.
+Status match_permissions(const std::string& file, const std::string& other);
+
 }  // namespace memlith::core

@@ -168,6 +168,7 @@ class SimVolume final : public Volume {
   Status remove(std::string_view name) override;
   Status sync_folder(std::string_view name) override;
   Result<std::uint64_t> free_bytes() override { return free_bytes_told.load(); }
+  Status match_permissions(std::string_view, std::string_view) override { return kOk; }
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override;
   std::string path_of(std::string_view name) const override;
 

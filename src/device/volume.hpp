@@ -43,6 +43,9 @@ class Volume {
   virtual Status remove(std::string_view name) = 0;
   virtual Status sync_folder(std::string_view name) = 0;  // "" is the volume's own folder
 
+  // Lets `other` be read and written by whom `file` can be.
+  virtual Status match_permissions(std::string_view file, std::string_view other) = 0;
+
   // What is left on it for users, by now.
   virtual Result<std::uint64_t> free_bytes() = 0;
 

@@ -167,7 +167,9 @@ Status Region::map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date
 
 Status Region::grow(std::uint64_t size_bytes) {
   if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
-  const std::uint64_t size = store_.one_file() ? size_bytes : round_up(size_bytes, kPageBytes);
+  // What is larger than the reserve may be too large to be rounded up.
+  const bool as_given = store_.one_file() || size_bytes > reserve_bytes_;
+  const std::uint64_t size = as_given ? size_bytes : round_up(size_bytes, kPageBytes);
   if (size < size_bytes_) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_,
                 size_bytes_, size);

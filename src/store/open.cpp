@@ -85,6 +85,10 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   store->process_ = ::getpid();
   MEMLITH_TRY_ASSIGN(store->stats_,
                      LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name)));
+  if (store->one_file()) {
+    MEMLITH_TRY(volume.match_permissions(store->options_.file_name,
+                                         stats_name(store->options_.kind, store->options_.file_name)));
+  }
   store->publish_stats();
   Store* const self = store.get();
   store->log_->set_on_durable([self] {
@@ -168,6 +172,18 @@ Status Store::lock_log(const std::string& name) {
   return kOk;
 }
 
+// A file with two names (hard links) has two logs, each with a lock of its own.
+Status Store::lock_file() {
+  auto lock = volume_.lock(options_.file_name, !read_only());
+  if (!lock.ok() && lock.error().category == Errc::busy) {
+    return fail(Errc::busy, Detail::lock, "{}: the file is in use under another of its names; close it there, or wait",
+                path());
+  }
+  MEMLITH_TRY(lock.status());
+  file_lock_ = std::move(*lock);
+  return kOk;
+}
+
 // ---- who has it open -------------------------------------------------------------------------------------------
 
 // Advisory: it tells a person whom to ask. The lock itself is the kernel's.
@@ -215,8 +231,15 @@ Status Store::create_files() {
     lock_ = nullptr;
     return removed;
   }
+  const Status made = make_log(fresh_name);
+  if (!made.ok()) (void)volume_.remove(fresh_name);
+  return made;
+}
+
+Status Store::make_log(const std::string& fresh_name) {
   MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, Caching::direct));
   MEMLITH_TRY(device->truncate(0));
+  if (one_file()) MEMLITH_TRY(volume_.match_permissions(options_.file_name, fresh_name));
   const std::uint64_t log_id = random_identity();
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
@@ -305,6 +328,7 @@ Status Store::recover() {
       home_file_record_ = {kFile.value, 1, 0, 0, 0};
     }
   }
+  if (one_file()) MEMLITH_TRY(lock_file());
   if (!read_only() && !was_clean_) {
     // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed first,
     // a power cut could keep part of them at home and lose them from the log. [crash/killed]

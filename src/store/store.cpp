@@ -58,6 +58,7 @@ Status Store::check_process() const {
 
 Status Store::close() {
   MEMLITH_TRY(finish());
+  file_lock_ = nullptr;
   lock_ = nullptr;
   return kOk;
 }
@@ -67,6 +68,7 @@ Status Store::close_and_remove_log() {
   MEMLITH_TRY(finish());
   // ORDER remove-before-unlock: or who opens the store in between goes on with a log that has no name. [sqlite/files]
   const Status removed = volume_.remove(log_name());
+  file_lock_ = nullptr;
   lock_ = nullptr;
   return removed;
 }

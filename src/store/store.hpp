@@ -188,7 +188,9 @@ class Store {
   Status open_or_create();
   Status check_before_create();
   Status create_files();
+  Status make_log(const std::string& fresh_name);
   Status lock_log(const std::string& name);
+  Status lock_file();
   Status who_holds_it(Status status);
   Status leave_holder_note();
   Status recover();
@@ -228,6 +230,7 @@ class Store {
   Volume& volume_;
   StoreOptions options_;
   std::unique_ptr<VolumeLock> lock_;
+  std::unique_ptr<VolumeLock> file_lock_;  // of a one-file store
   std::unique_ptr<Device> log_device_;
   std::unique_ptr<Log> log_;
   bool was_clean_ = false;

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -101,6 +103,21 @@ TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
     EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[0], 7u) << name;
     EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[1], 8u) << name;
   }
+}
+
+// A symbolic link leads to the file and to its log.
+TEST_F(CppInterface, LinksLeadToTheFilesOwnLog) {
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = 1 << 20;
+  auto opened = Store::open_file(folder_ / "data", options);
+  ASSERT_TRUE(fine(opened));
+  Store store = std::move(*opened);
+  ASSERT_EQ(::symlink("data", (folder_ / "link").c_str()), 0);
+  EXPECT_TRUE(refused(Store::open_file(folder_ / "link", options), MEMLITH_BUSY));
+  EXPECT_TRUE(fine(store.close()));
+  EXPECT_TRUE(fine(Store::open_file(folder_ / "link", options)));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "link.memlith"));
 }
 
 // A forked child that closes what it inherited, be it by a destructor, is told so and goes on; the parent's store is none the worse.

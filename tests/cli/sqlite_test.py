@@ -215,6 +215,24 @@ class Export(Case):
         self.done("sqlite", "export", self.db, self.target, "--force")
         self.assertEqual(len(rows_of(self.target)), 300)
 
+    def test_never_replaces_what_is_not_a_database(self):
+        self.crashed(self.db)
+        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db.memlith", "--force", says=["the source's own"])
+        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db-wal", says=["the source's own"])
+        other = self.plain(self.folder / "other.db")
+        for name, content in [("notes.txt", b"something else entirely"), ("log", (self.folder / "app.db.memlith").read_bytes())]:
+            (self.folder / name).write_bytes(content)
+            self.refused("invalid", "sqlite", "import", other, self.folder / name, "--force", says=["not a SQLite database"])
+
+    def test_prints_nothing_into_files(self):
+        self.plain(self.db, "db.execute('pragma journal_mode=wal'); fill(30)")
+        for closed in ">&-", "<&- >&-", "<&- >&- 2>&-":
+            before = self.db.read_bytes()
+            subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", MEMLITH, "sqlite", "export", self.db, self.target, "--force"],
+                           timeout=120, check=False)
+            self.assertEqual(self.db.read_bytes(), before, closed)
+            self.assertEqual(rows_of(self.target), rows_of(self.db), closed)
+
     def test_into_trouble_leaves_nothing_behind(self):
         self.crashed(self.db)
         self.refused("not found", "sqlite", "export", self.db, self.folder / "no" / "out.db", says=["no folder"])
@@ -241,6 +259,8 @@ class Export(Case):
         (self.folder / "app.db.memlith-journal").unlink()
         log.unlink()
         self.refused("corrupt", "sqlite", "export", self.db, self.target, says=["app.db.memlith", "missing"])
+        self.refused("corrupt", "recover", self.db, says=["app.db.memlith", "missing"])
+        self.assertEqual(memlith("verify", self.db).returncode, 2)
 
 
 class Import(Case):

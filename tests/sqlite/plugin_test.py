@@ -49,17 +49,17 @@ def plain(name, query):
 
 
 def test_shell(shell):
-    answer = run([shell], f".load {plugin}\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
+    answer = run([shell], f".load '{plugin}'\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
                  "pragma journal_mode = wal; insert into t values(2);\npragma memlith_stats;\n")
     check("shell: .load, URI", "journal=wal" in answer.stdout and not answer.stderr, answer)
     check("shell: plain SQLite afterwards", plain("shell.db", "select * from t") == [(1,), (2,)])
-    answer = run([shell], f".load {plugin} sqlite3_memlithdefault_init\n.open default.db\ncreate table t(a);\n"
+    answer = run([shell], f".load '{plugin}' sqlite3_memlithdefault_init\n.open default.db\ncreate table t(a);\n"
                  "pragma memlith_durability;\n")
     check("shell: as the default", answer.stdout.strip() == "full", answer)
-    answer = run([shell], f".load {plugin}\n.open variable.db\ncreate table t(a);\npragma memlith_durability;\n",
+    answer = run([shell], f".load '{plugin}'\n.open variable.db\ncreate table t(a);\npragma memlith_durability;\n",
                  environment={"MEMLITH_SQLITE_DEFAULT": "1", "MEMLITH_SQLITE_DURABILITY": "weak"})
     check("shell: as the default by the environment", answer.stdout.strip() == "weak", answer)
-    answer = run([shell], f".load {plugin}\n.open other.db\ncreate table t(a);\npragma memlith_durability;\n.load {plugin}\n"
+    answer = run([shell], f".load '{plugin}'\n.open other.db\ncreate table t(a);\npragma memlith_durability;\n.load '{plugin}'\n"
                  "select 'still here';\n")
     check("shell: not the default, twice", answer.stdout.strip() == "still here" and not answer.stderr, answer)
     answer = run([shell, "preloaded.db", "create table t(a); insert into t values(1); pragma memlith_durability;"],

@@ -24,6 +24,9 @@ class BorrowedVolume final : public core::Volume {
   core::Status rename(std::string_view from, std::string_view to) override { return volume_.rename(from, to); }
   core::Status remove(std::string_view name) override { return volume_.remove(name); }
   core::Status sync_folder(std::string_view name) override { return volume_.sync_folder(name); }
+  core::Status match_permissions(std::string_view file, std::string_view other) override {
+    return volume_.match_permissions(file, other);
+  }
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
   core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override {
     return volume_.lock(name, exclusive);

@@ -2,11 +2,24 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace memlith::tool {
+
+// CLI11's own range lets what is no number at all through.
+inline CLI::Validator seconds_between(double low, double high) {
+  return CLI::Range(low, high) & CLI::Validator(
+                                     [](std::string& text) -> std::string {
+                                       double seconds = 0;
+                                       const bool fine =
+                                           CLI::detail::lexical_cast(text, seconds) && std::isfinite(seconds);
+                                       return fine ? "" : text + " is not a number";
+                                     },
+                                     "");
+}
 
 inline CLI::Range between(std::uint64_t low, std::uint64_t high) { return {low, high}; }
 

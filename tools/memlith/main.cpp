@@ -81,7 +81,7 @@ void add_stat(CLI::App& app, CommandLine& line) {
       ->required();
   command->add_flag("--watch", line.stat.watch, "A line each interval, until interrupted or until the store is closed");
   command->add_option("--interval", line.stat.interval_s, "Seconds between the lines of --watch")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(seconds_between(0.01, 3600.0))
       ->capture_default_str();
   add_command(command, line, line.stat, run_stat);
 }
@@ -155,7 +155,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   CLI::Option* seconds =
       command->add_option("--seconds", arguments.seconds,
                           "Time for a line; at least 300 rounds, or 20 phases of each side, are done");
-  seconds->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+  seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
   command->add_option("--rounds", arguments.rounds, "Rounds for a line; with threads, phases of 100 ms of each side")
       ->check(between(1, 1'000'000'000))
       ->excludes(seconds);
@@ -209,7 +209,7 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   add_number(command, "--rate", arguments.rate, 0, 10'000'000,
              "Rounds a second on every side, for a load that the disk can carry for ever. 0: without a pause");
   CLI::Option* seconds = command->add_option("--seconds", arguments.seconds, "Time of each side, all phases together");
-  seconds->check(CLI::Range(0.0, 86400.0))->capture_default_str();
+  seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
   command->add_option("--rounds", arguments.rounds, "Rounds of a phase that count")
       ->check(between(1, 1'000'000'000))
       ->excludes(seconds);

@@ -1,9 +1,11 @@
 // Lines on standard output and failures on standard error.
 #include "output.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -35,6 +37,13 @@ std::size_t printable_length(std::string_view text) {
   return control ? 0 : length;
 }
 
+// Started with one of them closed, what is opened first would take its place, and get what is printed.
+void keep_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);  // the lowest that is free: this one
+  }
+}
+
 }  // namespace
 
 void write_line(std::string_view line) { write_to(stdout, line); }
@@ -53,7 +62,7 @@ int report_failure(const Failure& failure, Format format) {
     write_json(Json{{"error", error}});
   } else {
     write_to(stderr, fmt::format("memlith: {}", printable(failure.message)));
-    if (!failure.advice.empty()) write_to(stderr, failure.advice);
+    if (!failure.advice.empty()) write_to(stderr, printable(failure.advice));
   }
   return failure.exit_code;
 }
@@ -65,6 +74,7 @@ int exit_code_of(const MaybeFailure& failure, Format format) {
 }
 
 int run_program(const char* name, int argument_count, char** arguments, int (*run)(int, char**)) {
+  keep_standard_descriptors();
   try {
     return run(argument_count, arguments);
   } catch (const std::exception& error) {

@@ -91,6 +91,7 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());
   if (!path->has_log) {
+    if (MaybeFailure failure = check_log_not_missed(*path)) return failure;
     // Opening it for writing would make a log beside what may be any file at all.
     return tool_failure(MEMLITH_NOT_FOUND, fmt::format("{0} has no log {0}.memlith beside it", path->path),
                         "There is nothing to recover. Check the path; without a log the file stands by itself.");

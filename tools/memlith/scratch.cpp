@@ -17,6 +17,7 @@
 namespace memlith::tool {
 
 Result<ScratchFolder> ScratchFolder::make(const std::string& parent) {
+  if (parent.empty()) return tool_failure(MEMLITH_INVALID, "the folder's name is empty", "Give a folder with --dir.");
   std::string path = fmt::format("{}/memlith-bench-{}", parent, ::getpid());
   if (::mkdir(path.c_str(), 0700) != 0) {
     const int os_errno = errno;

@@ -16,6 +16,7 @@
 #include "interrupt.hpp"
 #include "new_file.hpp"
 #include "progress.hpp"
+#include "sqlite_head.hpp"
 #include "sqlite_lock.hpp"
 #include "sqlite_source.hpp"
 
@@ -76,8 +77,23 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path),
                         "Name the file that the copy shall be.");
   }
+  for (const std::string_view suffix :
+       {".memlith", ".memlith.new", ".memlith-stats", ".memlith-journal", "-journal", "-wal", "-shm"}) {
+    if (std::filesystem::weakly_canonical(target.path, error) != source.path() + std::string(suffix)) continue;
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is what a file of the source's own is called", path),
+                        "Name the file that the copy shall be.");
+  }
   if (there && replace == Replace::no) return exists(fmt::format("{} exists", path));
   if (there) {
+    Result<SqliteLook> look = look_at_sqlite(target.path);
+    if (!look.ok()) return std::move(look.failure());
+    // A log of memlith's begins like a marked database, which has its log beside it.
+    Result<bool> has_log = file_is_there(target.path + ".memlith");
+    if (!has_log.ok()) return std::move(has_log.failure());
+    if (look->is(MEMLITH_SQLITE_FOREIGN) || (look->is(MEMLITH_SQLITE_MARKED) && !*has_log)) {
+      return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a SQLite database, and is not replaced by one", path),
+                          "If it may go, remove it first.");
+    }
     target.held = Descriptor(::open(target.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (!target.held.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));
     target.replace = replace;

@@ -64,6 +64,16 @@ Failure complete_by_itself(const std::string& path) {
 
 }  // namespace
 
+MaybeFailure check_log_not_missed(const StorePath& path) {
+  if (path.kind != StoreKind::one_file) return {};
+  Result<SqliteLook> look = look_at_sqlite(path.path);
+  if (!look.ok() || !look->is(MEMLITH_SQLITE_MARKED)) return {};
+  return tool_failure(MEMLITH_CORRUPT,
+                      fmt::format("{0}: the database's newest commits are in its log {0}.memlith, which is missing",
+                                  path.path),
+                      "The two files belong together: put the log back.");
+}
+
 MaybeFailure check_sqlite_before_replay(const StorePath& path) {
   if (path.kind != StoreKind::one_file) return {};
   Result<bool> there = file_is_there(path.path);

@@ -27,6 +27,9 @@ Result<SqliteLook> look_at_sqlite(int descriptor, const std::string& path);
 std::string undecided_journal_of(const std::string& path);
 Result<bool> file_is_there(const std::string& path);
 
+// A file without a log beside it: fails where the file is marked, and its newest commits are in that log.
+[[nodiscard]] MaybeFailure check_log_not_missed(const StorePath& path);
+
 // Before the log of a one-file store is replayed into its file: fails where the file is a SQLite database that is complete by
 // itself, or whose mark names another log. Opens the store read-only to see, if it is a database at all.
 [[nodiscard]] MaybeFailure check_sqlite_before_replay(const StorePath& path);

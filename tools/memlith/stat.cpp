@@ -119,8 +119,9 @@ MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
     const std::uint64_t start = now_ns();
     std::this_thread::sleep_for(std::chrono::duration<double>(arguments.interval_s));
     Result<memlith_stats> now = look_at(arguments.path);
+    if (!now.ok() && memlith_category(now.failure().code) != MEMLITH_NOT_FOUND) return std::move(now.failure());
     if (!now.ok()) return {};  // closed: nothing is left to watch
-    if (now->process != before.process) before = memlith_stats{};
+    if (now->process != before.process || now->opened_ns != before.opened_ns) before = memlith_stats{};
     if (arguments.format == Format::json) {
       write_json(json_of(*now));
     } else {

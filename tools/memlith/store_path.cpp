@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "progress.hpp"
 
@@ -44,7 +45,14 @@ Failure nothing_there(const std::string& path, int os_errno) {
 
 std::string_view name_of(StoreKind kind) { return kind == StoreKind::folder ? "folder" : "file"; }
 
-Result<StorePath> resolve_store_path(const std::string& path) {
+Result<StorePath> resolve_store_path(const std::string& given) {
+  // The log lies beside the file itself, whatever link leads there.
+  std::error_code unresolved;
+  std::string path = given;
+  if (std::filesystem::is_symlink(path, unresolved)) {
+    const auto real = std::filesystem::canonical(path, unresolved);
+    if (!unresolved && std::filesystem::is_regular_file(real, unresolved)) path = real.string();
+  }
   const std::string log_path = path + std::string(kLogSuffix);
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {

@@ -4,15 +4,15 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "sqlite_head.hpp"
 #include "store_path.hpp"
 
 namespace memlith::tool {
 
 namespace {
 
-Failure verify_failure(std::int32_t code) {
-  Failure failure = library_failure(code, {});
-  const std::int32_t category = memlith_category(code);
+Failure verify_failure(Failure failure) {
+  const std::int32_t category = memlith_category(failure.code);
   if (category == MEMLITH_CORRUPT || category == MEMLITH_INCOMPATIBLE) failure.exit_code = kExitDamaged;
   return failure;
 }
@@ -50,10 +50,13 @@ void print_text(const StorePath& path, const memlith_report& report) {
 MaybeFailure run_verify(const StoreArguments& arguments) {
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());
+  if (MaybeFailure failure = path->has_log ? check_sqlite_before_replay(*path) : check_log_not_missed(*path)) {
+    return verify_failure(std::move(*failure));
+  }
   memlith_report report{};
   report.struct_size = sizeof report;
   const std::int32_t code = memlith_verify(arguments.path.c_str(), &report);
-  if (code != MEMLITH_OK) return verify_failure(code);
+  if (code != MEMLITH_OK) return verify_failure(library_failure(code, {}));
   if (arguments.format == Format::json) {
     print_json(*path, report);
   } else {

@@ -320,6 +320,26 @@ TEST_P(PosixDeviceTest, ThreadsWriteSideBySide) {
   EXPECT_TRUE(content(*device) == bytes);
 }
 
+// A program that runs without standard input, output or error does not print into our files.
+TEST_F(PosixFiles, NoFileTakesAStandardDescriptor) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int standard = 0; standard <= 2; ++standard) ::close(standard);
+    const auto buffered = volume_->open("a", OpenMode::create, Caching::buffered);
+    const auto direct = volume_->open("b", OpenMode::create, Caching::direct);
+    const auto shared = volume_->make_shared_memory("c", 4096);
+    const bool fine = buffered.ok() && direct.ok() && shared.ok() && *(*buffered)->mapping_descriptor() > 2;
+    (void)::write(1, "text", 4);
+    (void)::write(2, "text", 4);
+    ::_exit(fine ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_file(folder_ / "a"), "");
+  EXPECT_EQ(read_file(folder_ / "b"), "");
+}
+
 // Who has the lock of a name has it against everybody who asks by that name, also where others remove the file and make it anew:
 // one that lost its name between being opened and being locked is not taken.
 TEST_F(PosixFiles, ALockIsOfTheFileThatHasTheName) {

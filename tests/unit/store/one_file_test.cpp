@@ -209,6 +209,29 @@ TEST_F(OneFileStore, OutgrownAddressesAreGivenUp) {
   EXPECT_EQ(store_->find("file")->address, 0u);
 }
 
+// A file with two names would have two logs: while it is open under one of them, the other is refused.
+TEST_F(OneFileStore, IsOpenUnderOneNameAtATime) {
+  open();
+  place(5000);
+  std::filesystem::create_hard_link(folder_ / "data", folder_ / "other");
+  StoreOptions other = options();
+  other.file_name = "other";
+  EXPECT_ERROR(Errc::busy, Store::open(*volume_, other));
+  close();
+  EXPECT_OK(Store::open(*volume_, other));
+}
+
+// What the log holds is as secret as the file.
+TEST_F(OneFileStore, TheLogHasThePermissionsOfTheFile) {
+  write_file(folder_ / "data", "secret");
+  using std::filesystem::perms;
+  std::filesystem::permissions(folder_ / "data", perms::owner_read | perms::owner_write);
+  open();
+  for (const char* const name : {"data.memlith", "data.memlith-stats"}) {
+    EXPECT_EQ(std::filesystem::status(folder_ / name).permissions(), perms::owner_read | perms::owner_write) << name;
+  }
+}
+
 // When the log goes with the store, nobody can have locked it in between; the next opening makes another.
 TEST_F(OneFileStore, ClosesWithoutItsLog) {
   open();
