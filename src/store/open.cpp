@@ -232,7 +232,12 @@ Status Store::create_files() {
     return removed;
   }
   const Status made = make_log(fresh_name);
-  if (!made.ok()) (void)volume_.remove(fresh_name);
+  if (made.ok()) return made;
+  // Its space is given back; its name stays, for the next attempt, because removing it could come back in any order.
+  const std::string text(last_error_text());
+  auto fresh = volume_.open(fresh_name, OpenMode::read_write, Caching::buffered);
+  if (fresh.ok()) (void)(*fresh)->truncate(0);
+  set_error_text(text);
   return made;
 }
 
