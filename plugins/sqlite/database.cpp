@@ -185,7 +185,7 @@ Status Database::commit() {
 
 Status Database::commit_pieces(std::uint64_t new_size) {
   const auto begin_time = std::chrono::steady_clock::now();
-  if (lags_.load(std::memory_order_relaxed)) return memory_lags("could not publish it");
+  if (lags_.load(std::memory_order_relaxed)) return memory_lags();
   // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
   // [sqlite/crash]
   MEMLITH_TRY(mark());

@@ -192,7 +192,7 @@ class Database {
   using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
   core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed);
   void forget_slots();
-  core::Status memory_lags(const char* what);
+  core::Status memory_lags();
   const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
   void forget_wal();
 

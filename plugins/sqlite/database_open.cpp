@@ -247,9 +247,8 @@ Status Database::open_store() {
   options.flush_window = options_.window;
   MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
   if (!read_only_) {
-    const std::string log_path = volume_->path_of(file_log_name(file_name_));
-    MEMLITH_TRY(world_.match_permissions(path_, log_path));
-    MEMLITH_TRY(world_.match_permissions(path_, log_path + "-stats"));
+    // A new log has them from the store; those of the database may have changed since.
+    MEMLITH_TRY(world_.match_permissions(path_, volume_->path_of(file_log_name(file_name_))));
   }
   stored_ = store_->find("file")->size_bytes;
   last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);

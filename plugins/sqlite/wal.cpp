@@ -42,7 +42,7 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   const auto* from = static_cast<const std::byte*>(source);
   if (offset == 0 && bytes >= kWalHeaderBytes) {
     // The log begins anew: everything in it that SQLite knows of was stored in the database.
-    if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return memory_lags("could not publish it");
+    if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return memory_lags();
     forget_slots();
     wal_.page_bytes = big_endian(from + 8);
     wal_.file->write(offset, source, bytes);
@@ -65,7 +65,7 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     const Wal::Slot& was = wal_.slots[slot];
     const bool checksum = inside == 0 && bytes == kFrameHeaderBytes && was.page == big_endian(from) &&
                           was.commit_pages == big_endian(from + 4);
-    if (!checksum) return memory_lags("could not publish it");
+    if (!checksum) return memory_lags();
   } else if (inside == 0 && bytes == kFrameHeaderBytes) {
     wal_.unpublished_slots.store(0, std::memory_order_relaxed);  // it goes on behind the last commit
     if (wal_.slots.size() <= slot) wal_.slots.resize(slot + 1);
@@ -158,10 +158,10 @@ void Database::forget_slots() {
 }
 
 // SQLite ran out of memory, say, between a commit and its publication: what it commits next would be built without it.
-Status Database::memory_lags(const char* what) {
+Status Database::memory_lags() {
   lags_.store(true, std::memory_order_relaxed);
   return fail(Errc::poisoned, Detail::write,
-              "{}: a commit became durable, but SQLite {}; close all connections and reopen", path_, what);
+              "{}: a commit became durable, but SQLite could not publish it; close all connections and reopen", path_);
 }
 
 void Database::note_publication(bool told) {

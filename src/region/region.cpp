@@ -32,13 +32,13 @@ Status check_options(std::string_view name, const RegionOptions& options) {
 }
 
 // Addresses that are taken until somebody keeps them.
-struct Taken {
+struct TakenAddresses {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-  Taken(std::uint64_t at, std::uint64_t count) : address(at), bytes(count) {}
-  Taken(const Taken&) = delete;
-  Taken& operator=(const Taken&) = delete;
-  ~Taken() {
+  TakenAddresses(std::uint64_t at, std::uint64_t count) : address(at), bytes(count) {}
+  TakenAddresses(const TakenAddresses&) = delete;
+  TakenAddresses& operator=(const TakenAddresses&) = delete;
+  ~TakenAddresses() {
     if (bytes > 0) release_addresses(address, bytes);
   }
   void keep() { bytes = 0; }
@@ -62,7 +62,7 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
     MEMLITH_TRY(check_unclaimed(address, reserve, others));
     MEMLITH_TRY(reserve_addresses(address, reserve));
   }
-  Taken taken(address, reserve);
+  TakenAddresses taken(address, reserve);
   auto info = store.create(name, size_bytes, address, reserve);
   if (info.ok()) taken.keep();
   return info;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     reserved = true;
   }
   if (!reserved) MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
-  Taken taken(info->address, info->reserve_bytes);
+  TakenAddresses taken(info->address, info->reserve_bytes);
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
   taken.keep();
@@ -391,9 +391,9 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
 Status Region::roll_back(ThreadNumber thread) {
   if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
   stored_.clear();
-  struct Taken {
+  struct GiveBack {
     Tracker* tracker;
-    ~Taken() {
+    ~GiveBack() {
       if (tracker != nullptr) tracker->give_back();
     }
   } taken{tracker_.get()};

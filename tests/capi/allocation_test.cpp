@@ -13,21 +13,30 @@
 namespace memlith::test {
 namespace {
 
-// One region, two, and all of the store, after a first round of each.
-TEST(CInterfaceAllocation, WarmPersistAllocatesNothing) {
-  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
-  const TempFolder folder;
+memlith_store_options store_options() {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
   options.manual_checkpoint = 1;
+  return options;
+}
+memlith_region_options region_options(std::uint64_t bytes) {
+  memlith_region_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_REGION_CREATE;
+  options.size = bytes;
+  return options;
+}
+
+// One region, two, and all of the store, after a first round of each.
+TEST(CInterfaceAllocation, WarmPersistAllocatesNothing) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
+  const TempFolder folder;
+  const memlith_store_options options = store_options();
   memlith_store* store = nullptr;
   ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0);
   memlith_region* regions[2] = {};
-  memlith_region_options wanted{};
-  wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
-  wanted.size = 1 << 16;
+  const memlith_region_options wanted = region_options(1 << 16);
   ASSERT_EQ(memlith_region_open(store, "a", &wanted, &regions[0]), 0);
   ASSERT_EQ(memlith_region_open(store, "b", &wanted, &regions[1]), 0);
   const auto allocated_by = [&](const auto& persist) {
@@ -68,19 +77,13 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
 
   void SetUp() override {
     if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
-    memlith_store_options options{};
-    options.struct_size = sizeof options;
-    options.flags = MEMLITH_OPEN_CREATE;
-    options.manual_checkpoint = 1;
+    const memlith_store_options options = store_options();
     ASSERT_EQ(memlith_store_open((folder_ / "store").c_str(), &options, &store_), 0);
   }
   void TearDown() override { EXPECT_EQ(memlith_store_close(store_), 0); }
 
   memlith_region* open(const std::string& name) {
-    memlith_region_options wanted{};
-    wanted.struct_size = sizeof wanted;
-    wanted.flags = MEMLITH_REGION_CREATE;
-    wanted.size = kPages * kStride;
+    memlith_region_options wanted = region_options(kPages * kStride);
     wanted.tracker = GetParam();
     memlith_region* region = nullptr;
     EXPECT_EQ(memlith_region_open(store_, name.c_str(), &wanted, &region), 0);
@@ -166,14 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Trackers, OutOfMemory,
 TEST(OutOfMemoryStore, ARegionIsMadeOrNot) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
   const TempFolder folder;
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_CREATE;
-  options.manual_checkpoint = 1;
-  memlith_region_options wanted{};
-  wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
-  wanted.size = 1 << 16;
+  const memlith_store_options options = store_options();
+  const memlith_region_options wanted = region_options(1 << 16);
   const char* const name = "a region whose name is too long to need no memory";
   for (const bool keeps : {false, true}) {
     bool failed = true;

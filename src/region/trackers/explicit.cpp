@@ -54,7 +54,7 @@ class ExplicitTracker final : public Tracker {
         return;
       }
     }
-    if (touched_.size() == compact_at_) {
+    if (touched_.size() >= compact_at_) {
       compact(touched_);
       compact_at_ = std::max(kCompactFrom, 2 * touched_.size());
     }

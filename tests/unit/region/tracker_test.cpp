@@ -557,6 +557,26 @@ TEST_F(ExplicitTracker, WhatIsGivenBackIsTakenAgain) {
   EXPECT_EQ(collect(this_thread_number()), (Ranges{{10, 4}, {20, 4}}));
 }
 
+// The same range touched again and again is kept a few times at most, also when more than usual came back from captures of nothing.
+TEST_F(ExplicitTracker, KeepsLittleAfterAGiveBack) {
+  constexpr std::uint64_t kEach = 3000;
+  const auto touch_from = [this](std::uint64_t from) {
+    for (std::uint64_t i = 0; i < kEach; ++i) tracker_->touch({(from + 2 * i) * 64, 8});
+  };
+  touch_from(0);
+  Ranges ranges;
+  ASSERT_OK(tracker_->collect(this_thread_number(), ranges));
+  tracker_->give_back();
+  std::thread([&] { touch_from(2 * kEach); }).join();
+  std::thread([this] { EXPECT_TRUE(collect(this_thread_number()).empty()); }).join();
+  for (std::uint64_t i = 0; i < 100'000; ++i) tracker_->touch({i % 2 * 128, 8});
+  ranges.clear();
+  ASSERT_OK(tracker_->collect(kAllThreads, ranges));
+  tracker_->accept();
+  EXPECT_LT(ranges.size(), 10 * kEach);
+  EXPECT_EQ(normal(ranges).size(), 2 * kEach);
+}
+
 // Exactly the bytes that were told, once.
 TEST_F(ExplicitTracker, GivesWhatItWasTold) {
   tracker_->touch({10, 4});
