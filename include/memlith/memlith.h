@@ -207,13 +207,15 @@ typedef struct memlith_stats {
   uint64_t checkpoint_done_bytes;  /* of the log, by the one that runs now */
   uint64_t checkpoint_total_bytes; /* 0: none runs */
   uint64_t poisoned;
+  uint64_t alive; /* 0: whoever had it open is gone, and these are the last numbers */
 } memlith_stats;
 
 /* Of a store that this process has open. Errors: INVALID, READ_ONLY. */
 MEMLITH_API int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* stats);
 
 /* Of a store that another process has open, from a page of memory that it keeps beside the store. Takes no lock and disturbs
- * nobody; numbers may be a moment old, and those of a process that was killed stay until the next one opens the store.
+ * nobody; numbers may be a moment old, and those of a process that was killed stay, with `alive` 0, until the next one opens
+ * the store.
  * Errors: NOT_FOUND (nobody has it open for writing), INCOMPATIBLE. */
 MEMLITH_API int32_t memlith_stat(const char* path, memlith_stats* stats);
 

@@ -145,7 +145,7 @@ Status check_store_options(const memlith_store_options& given) {
   return kOk;
 }
 
-memlith_stats stats_of(const StatsPage& page) {
+memlith_stats stats_of(const StatsPage& page, bool alive) {
   const auto value = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
   memlith_stats stats{};
   stats.process = page.process;
@@ -174,6 +174,7 @@ memlith_stats stats_of(const StatsPage& page) {
   stats.checkpoint_done_bytes = value(page.checkpoint_done_bytes);
   stats.checkpoint_total_bytes = value(page.checkpoint_total_bytes);
   stats.poisoned = value(page.poisoned);
+  stats.alive = alive ? 1 : 0;
   return stats;
 }
 
@@ -429,7 +430,7 @@ int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* target) {
     const StatsPage* const page = store->store->stats();
     if (page == nullptr) return fail(Errc::read_only, Detail::open, "a store that is only read has no statistics");
     store->store->publish_stats();
-    memlith_stats stats = stats_of(*page);
+    memlith_stats stats = stats_of(*page, true);
     return write_info(target, stats);
   });
 }
@@ -444,7 +445,7 @@ int32_t memlith_stat(const char* path, memlith_stats* target) {
       return fail(Errc::not_found, Detail::open, "{}: nobody has a store open for writing there", path);
     }
     MEMLITH_TRY(memory.status());
-    memlith_stats stats = stats_of(*reinterpret_cast<const StatsPage*>((*memory)->data()));
+    memlith_stats stats = stats_of(*reinterpret_cast<const StatsPage*>((*memory)->data()), (*memory)->held());
     return write_info(target, stats);
   });
 }

@@ -75,6 +75,7 @@ class PrivateMemory final : public SharedMemory {
  public:
   explicit PrivateMemory(AlignedBuffer buffer) : buffer_(std::move(buffer)) {}
   [[nodiscard]] std::byte* data() const override { return buffer_.data(); }
+  [[nodiscard]] bool held() const override { return true; }
 
  private:
   AlignedBuffer buffer_;

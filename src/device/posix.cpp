@@ -232,17 +232,31 @@ class PosixLock final : public VolumeLock {
   pid_t process_;
 };
 
+// Who makes one has a lock on it, of the open file description (fcntl(2)): one that others can ask for without taking it, whatever
+// numbers processes have where they look from.
 class MappedFile final : public SharedMemory {
  public:
-  MappedFile(void* memory, std::uint64_t bytes) : memory_(memory), bytes_(bytes) {}
+  MappedFile(void* memory, std::uint64_t bytes, Descriptor descriptor)
+      : memory_(memory), bytes_(bytes), descriptor_(std::move(descriptor)) {}
   ~MappedFile() override { ::munmap(memory_, bytes_); }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(memory_); }
+  [[nodiscard]] bool held() const override {
+    struct flock asked = whole_file();
+    return ::fcntl(descriptor_.get(), F_OFD_GETLK, &asked) == 0 && asked.l_type != F_UNLCK;
+  }
+  static struct flock whole_file() {
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return lock;
+  }
 
  private:
   void* memory_;
   std::uint64_t bytes_;
+  Descriptor descriptor_;
 };
 
 class PosixVolume final : public Volume {
@@ -340,9 +354,13 @@ class PosixVolume final : public Volume {
     (void)::unlink(path.c_str());  // whoever still looks at an earlier one keeps it
     Descriptor descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
     // With its space allocated, or a full disk would show as SIGBUS at a counter.
-    if (descriptor.get() >= 0 && ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes)) == 0) {
+    struct flock held = MappedFile::whole_file();
+    if (descriptor.get() >= 0 && ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes)) == 0 &&
+        ::fcntl(descriptor.get(), F_OFD_SETLK, &held) == 0) {
       void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
-      if (memory != MAP_FAILED) return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes));
+      if (memory != MAP_FAILED) {
+        return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes, std::move(descriptor)));
+      }
     }
     if (descriptor.get() >= 0) (void)::unlink(path.c_str());
     return Volume::make_shared_memory(name, bytes);
@@ -359,7 +377,7 @@ class PosixVolume final : public Volume {
     }
     void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
     if (memory == MAP_FAILED) return fail_errno(errno, Detail::open, "{}: cannot map it", path);
-    return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes));
+    return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes, std::move(descriptor)));
   }
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {

@@ -29,6 +29,8 @@ class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
   [[nodiscard]] virtual std::byte* data() const = 0;
+  // Whether the one who made it has it still, or a process forked from him; not once he was killed.
+  [[nodiscard]] virtual bool held() const = 0;
 };
 
 class Volume {

@@ -49,6 +49,11 @@ class Info(unittest.TestCase):
                 self.assertIsNone(bench.poll(), "the benchmark has ended")
                 done = subprocess.run([MEMLITH, "stat", "--json", str(store)], capture_output=True, text=True, check=False)
                 stat = json.loads(done.stdout) if done.returncode == 0 else stat
+            self.assertTrue(stat["alive"])
+            bench.kill()
+            os.waitid(os.P_PID, bench.pid, os.WEXITED | os.WNOWAIT)  # its number is still taken
+            last = subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout
+            self.assertIn(f"{bench.pid} (it is gone", last)
         finally:
             bench.kill()
             bench.wait()

@@ -3,10 +3,8 @@
 // Looks at the page of counters beside the store, and at nothing else: no lock is taken and nothing is opened. With --watch
 // a line each interval, of what happened in it, until interrupted or until the store is closed.
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -29,8 +27,6 @@ Result<memlith_stats> look_at(const std::string& path) {
   return stats;
 }
 
-bool lives(const memlith_stats& stats) { return ::kill(static_cast<pid_t>(stats.process), 0) == 0 || errno == EPERM; }
-
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1000; }
 double number(std::uint64_t value) { return static_cast<double>(value); }
 double percent(std::uint64_t part, std::uint64_t whole) { return 100 * ratio_of(number(part), number(whole)); }
@@ -43,7 +39,7 @@ std::string checkpoint_text(const memlith_stats& stats) {
 
 Json json_of(const memlith_stats& stats) {
   return {{"process", stats.process},
-          {"alive", lives(stats)},
+          {"alive", stats.alive != 0},
           {"opened_ns", stats.opened_ns},
           {"persists", stats.persists},
           {"persist_p50_us", us(stats.persist_p50_ns)},
@@ -75,7 +71,7 @@ Json json_of(const memlith_stats& stats) {
 void print_once(const memlith_stats& stats) {
   const double seconds = std::max(seconds_of(now_since_1970_ns() - stats.opened_ns), 1e-9);
   write_line(fmt::format("process      {}{}, open for {:.0f} s{}", stats.process,
-                         lives(stats) ? "" : " (it is gone: these are its last numbers)", seconds,
+                         stats.alive != 0 ? "" : " (it is gone: these are its last numbers)", seconds,
                          stats.poisoned != 0 ? "; POISONED: a write or flush failed, nothing more is persisted" : ""));
   write_line(fmt::format("persists     {}, {:.1f} a second; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
                          stats.persists, number(stats.persists) / seconds, us(stats.persist_p50_ns),
@@ -127,7 +123,7 @@ MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
     } else {
       print_interval(before, *now, seconds_of(now_ns() - start));
     }
-    if (!lives(*now)) return {};
+    if (now->alive == 0) return {};
     before = *now;
   }
   return {};
