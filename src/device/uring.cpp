@@ -15,6 +15,8 @@ namespace memlith::core {
 
 namespace {
 
+constexpr unsigned kLookEveryUs = 50;
+
 // A ring for one file.
 class FileRing {
  public:
@@ -31,9 +33,11 @@ class FileRing {
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] io_uring* get() { return &ring_; }
 
-  // There are no more entries under way than the depth. `prepare(entry, file)` fills it. 0, or why it was not taken.
+  // There are no more entries under way than the depth. `prepare(entry, file)` fills it. 0, or why it was not taken; then nothing
+  // is taken any more, for the entry stays where the kernel would find it.
   template <class Prepare>
   int submit(std::uint64_t user_data, const Prepare& prepare) {
+    if (refused_ != 0) return refused_;
     io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
     MEMLITH_ASSERT(entry != nullptr);
     prepare(entry, registered_ ? 0 : fd_);
@@ -43,7 +47,8 @@ class FileRing {
     do {
       submitted = ::io_uring_submit(&ring_);
     } while (submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY);
-    return submitted < 0 ? -submitted : 0;
+    if (submitted < 0) refused_ = -submitted;
+    return refused_;
   }
 
   struct Completion {
@@ -56,6 +61,12 @@ class FileRing {
     int waited = 0;
     do {
       waited = ::io_uring_wait_cqe(&ring_, &entry);
+      // What was begun before a sandbox refused everything will end all the same.
+      if (waited == -EPERM || waited == -EACCES || waited == -ENOSYS) {
+        refused_ = -waited;
+        (void)::usleep(kLookEveryUs);
+        waited = ::io_uring_peek_cqe(&ring_, &entry) == 0 ? 0 : -EINTR;
+      }
     } while (waited == -EINTR);
     if (waited < 0) return -waited;
     completion = {entry->user_data, entry->res};
@@ -68,6 +79,7 @@ class FileRing {
   int fd_;
   bool ready_;
   bool registered_ = false;
+  int refused_ = 0;  // why the kernel takes no more
 };
 
 class UringQueue final : public IoQueue {
@@ -143,10 +155,10 @@ class UringQueue final : public IoQueue {
       }
     });
     if (error == 0) return kOk;
+    // Refused, as by a sandbox that was put up since the ring was made: nothing of it was begun, and there are other ways.
     transfer.in_flight = false;
-    transfer.result = fail_errno(error, transfer.writes ? Detail::write : Detail::read,
-                                 "{}: cannot start a transfer at offset {}", device_.path(), transfer.offset);
-    return transfer.writes ? device_.latch(transfer.result) : transfer.result;
+    transfer.result = transfer.writes ? device_.write(offset, rest) : device_.read(offset, rest);
+    return kOk;
   }
 
   // Takes one completion; a short transfer goes on with its rest.
