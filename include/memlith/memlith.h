@@ -135,14 +135,14 @@ MEMLITH_API int32_t memlith_store_close(memlith_store* store);
 /* Sets the window of weak durability: an asynchronous persist becomes durable at most `interval_ms` after it was captured, or
  * as soon as `bytes` of log wait, and always in order: a crash leaves a prefix of the order of persists. 0 ms is the default,
  * with no waiting at all; 0 bytes = 16 MiB. Synchronous persists are not affected, and take what waits before them along.
- * Source: AciKV, weak durability. Errors: none but null and POISONED. */
+ * Source: AciKV, weak durability. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes);
 
 /* How far the store is durable: every ticket up to this one is. Only rises. 0 for a null store. */
 MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
 
 /* Adds 1 to the eventfd `fd` whenever more has become durable, or nothing can any more (see memlith_store_info.poisoned).
- * The caller keeps it open until it is replaced or the store is closed; -1 for none. */
+ * The caller keeps it open until this call has replaced it or the store is closed; -1 for none. */
 MEMLITH_API int32_t memlith_store_set_eventfd(memlith_store* store, int fd);
 
 /* Writes everything durable so far to its home now, so that the next open has nothing to replay. Never needed for
@@ -323,6 +323,7 @@ enum {
  * After a crash inside this call, reopening finds either all of it or none.
  * Errors: FULL      - larger than the log may grow; nothing was written and nothing is lost: split the work.
  *         NO_SPACE  - the log could not grow on this file system; as FULL.
+ *         NO_MEMORY - as FULL: it can be tried again.
  *         IO        - a write or flush failed; whether this persist took is unknown until reopening.
  *         POISONED  - an earlier call returned IO; nothing was tried. Close and reopen.
  *         UNSUPPORTED - thread scope, and the tracker cannot tell whose stores they were; nothing changed.

@@ -92,6 +92,28 @@ Errc category_of_errno(int os_errno);
 std::string_view text_of_errno(int os_errno);
 }  // namespace detail
 
+// A failure and its sentence, kept to be told to others. Allocates nothing: there may be no memory when it is needed.
+class KeptFailure {
+ public:
+  // With what last_error_text() says.
+  void keep(Status status) {
+    status_ = status;
+    text_ = detail::error_text();
+  }
+  void forget() { status_ = kOk; }
+  [[nodiscard]] bool ok() const { return status_.ok(); }
+  [[nodiscard]] std::string_view text() const { return {text_.text, text_.used}; }
+  // As if the calling thread had met it.
+  [[nodiscard]] Status tell() const {
+    detail::error_text() = text_;
+    return status_;
+  }
+
+ private:
+  Status status_ = kOk;
+  detail::ErrorText text_{};
+};
+
 // Makes a Status and its sentence. The sentence names the file, the offset, what was expected and what
 // was found, and says what the caller can do.
 template <class... Args>

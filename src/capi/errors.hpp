@@ -1,9 +1,12 @@
 // Status to code. Floor: capi.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "base/status.hpp"
 
@@ -14,15 +17,31 @@ inline std::int32_t code_of(Status status) {
                                    static_cast<std::uint32_t>(status.detail) << 8);
 }
 
-// Every entry point runs inside this: nothing unwinds into C, and running out of memory in a container is an error like
-// any other.
+// Holds back pthread_cancel(3) until the call is over: what a persist waits in are cancellation points, and unwinding it there would
+// leave a frame without an end.
+class UncancelledHere {
+ public:
+  UncancelledHere() { (void)::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~UncancelledHere() { (void)::pthread_setcancelstate(before_, nullptr); }
+  UncancelledHere(const UncancelledHere&) = delete;
+  UncancelledHere& operator=(const UncancelledHere&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+// Every entry point runs inside this: nothing unwinds into C, and running out of memory in a container, or of threads, is an error
+// like any other.
 template <class Body>
 std::int32_t guarded(Body&& body) noexcept {
+  const UncancelledHere uncancelled;
   try {
     const Status status = body();
     return status.ok() ? 0 : code_of(status);
   } catch (const std::bad_alloc&) {
     return code_of(fail(Errc::no_memory, Detail::none, "out of memory"));
+  } catch (const std::system_error& error) {
+    return code_of(fail(Errc::no_memory, Detail::thread, "cannot start a thread: {}", error.code().message()));
   } catch (const std::exception& error) {
     return code_of(fail(Errc::io, Detail::none, "unexpected: {}", error.what()));
   }

@@ -47,6 +47,17 @@ Status need(const void* pointer, const char* what) {
   return fail(Errc::invalid, Detail::argument, "{} is null", what);
 }
 
+// The same for a handle, which in a forked child is good for nothing but being left alone: whatever it locks may have been locked
+// when the child was made, by a thread that is not there to unlock it.
+Status need_ours(const memlith_store* store) {
+  MEMLITH_TRY(need(store, "store"));
+  return store->store->check_process();
+}
+Status need_ours(const memlith_region* region) {
+  MEMLITH_TRY(need(region, "region"));
+  return need_ours(region->owner);
+}
+
 // Copies what the caller knows of an options struct; a later one may be longer, an earlier one shorter.
 template <class Options>
 Status read_options(const Options* given, Options& options) {
@@ -292,7 +303,7 @@ Result<std::span<Region* const>> regions_of(memlith_region* const* regions, std:
   std::vector<Region*>& all = region_list();
   if (count > 0) MEMLITH_TRY(need(regions, "regions"));
   for (std::uint64_t i = 0; i < count; ++i) {
-    MEMLITH_TRY(need(regions[i], "region"));
+    MEMLITH_TRY(need_ours(regions[i]));
     all.push_back(regions[i]->region.get());
   }
   return std::span<Region* const>(all);
@@ -305,8 +316,8 @@ Status persist(memlith_store& store, std::span<Region* const> regions, std::uint
     MEMLITH_TRY(Region::persist(regions, static_cast<Scope>(scope)));
   } else {
     MEMLITH_TRY_ASSIGN(const Lsn end, Region::capture(regions, static_cast<Scope>(scope), false));
-    *ticket = end.value;
     store.store->flush_soon(end);
+    *ticket = end.value;
   }
   const auto took = std::chrono::steady_clock::now() - begin;
   StatsPage& page = *store.store->stats();
@@ -367,7 +378,7 @@ int32_t memlith_store_close(memlith_store* store) {
 
 int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(interval_ms, bytes));
     store->store->set_flush_window(window);
     return kOk;
@@ -380,7 +391,7 @@ uint64_t memlith_store_durable(const memlith_store* store) {
 
 int32_t memlith_store_set_eventfd(memlith_store* store, int fd) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     store->store->set_durable_eventfd(fd);
     return kOk;
   });
@@ -388,14 +399,14 @@ int32_t memlith_store_set_eventfd(memlith_store* store, int fd) {
 
 int32_t memlith_store_checkpoint(memlith_store* store) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     return store->store->checkpoint();
   });
 }
 
 int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     const Store& inner = *store->store;
     const Log& log = inner.log();
     memlith_store_info info{};
@@ -426,7 +437,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
 
 int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* target) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     const StatsPage* const page = store->store->stats();
     if (page == nullptr) return fail(Errc::read_only, Detail::open, "a store that is only read has no statistics");
     store->store->publish_stats();
@@ -440,12 +451,12 @@ int32_t memlith_stat(const char* path, memlith_stats* target) {
     MEMLITH_TRY(need(path, "path"));
     const StoreKind kind = kind_at(path);
     MEMLITH_TRY_ASSIGN(const Place place, place_of(path, kind));
-    const auto memory = look_at_stats(*place.volume, Store::stats_name(kind, place.file_name));
-    if (!memory.ok() && memory.error().category == Errc::not_found) {
+    const auto seen = SeenStats::look(*place.volume, Store::stats_name(kind, place.file_name));
+    if (!seen.ok() && seen.error().category == Errc::not_found) {
       return fail(Errc::not_found, Detail::open, "{}: nobody has a store open for writing there", path);
     }
-    MEMLITH_TRY(memory.status());
-    memlith_stats stats = stats_of(*reinterpret_cast<const StatsPage*>((*memory)->data()), (*memory)->held());
+    MEMLITH_TRY(seen.status());
+    memlith_stats stats = stats_of(**seen, seen->held());
     return write_info(target, stats);
   });
 }
@@ -455,7 +466,7 @@ int32_t memlith_stat(const char* path, memlith_stats* target) {
 int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
                             memlith_region** result) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     MEMLITH_TRY(need(name, "name"));
     MEMLITH_TRY(need(result, "region"));
     memlith_region_options given;
@@ -487,6 +498,7 @@ int32_t memlith_region_open(memlith_store* store, const char* name, const memlit
 int32_t memlith_region_close(memlith_region* region) {
   if (region == nullptr) return 0;
   return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
     memlith_store& store = *region->owner;
     const std::lock_guard lock(store.mutex);
     std::erase_if(store.regions, [region](const auto& each) { return each.get() == region; });
@@ -502,14 +514,14 @@ uint64_t memlith_region_size(const memlith_region* region) { return region == nu
 
 int32_t memlith_region_grow(memlith_region* region, uint64_t size) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(region, "region"));
+    MEMLITH_TRY(need_ours(region));
     return region->region->grow(size);
   });
 }
 
 int32_t memlith_region_remove(memlith_store* store, const char* name) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     MEMLITH_TRY(need(name, "name"));
     const std::lock_guard lock(store->mutex);
     const auto info = store->store->find(name);
@@ -528,7 +540,7 @@ int32_t memlith_region_remove(memlith_store* store, const char* name) {
 
 int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* target) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(region, "region"));
+    MEMLITH_TRY(need_ours(region));
     memlith_region_info info{};
     copy_text(info.name, region->region->name());
     info.max_size = region->region->reserve();
@@ -539,7 +551,7 @@ int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* tar
 
 int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* target) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     const std::vector<ObjectInfo> objects = store->store->objects();
     if (index >= objects.size()) {
       return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}",
@@ -553,20 +565,22 @@ int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_re
 }
 
 int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes) {
-  if (region == nullptr) return guarded([&] { return need(region, "region"); });
-  return guarded([&] { return region->region->touch(address, bytes); });
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region->region->touch(address, bytes);
+  });
 }
 
 int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(region, "region"));
+    MEMLITH_TRY(need_ours(region));
     return region->region->prepare(address, bytes);
   });
 }
 
 int32_t memlith_region_release(memlith_region* region) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(region, "region"));
+    MEMLITH_TRY(need_ours(region));
     return region->region->release_clean();
   });
 }
@@ -595,7 +609,7 @@ int32_t memlith_persist(memlith_region* const* regions, uint64_t count, uint32_t
 
 int32_t memlith_persist_all(memlith_store* store, uint32_t scope) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     MEMLITH_TRY(check_scope(scope));
     std::vector<Region*>& all = region_list();
     {
@@ -620,7 +634,7 @@ int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, ui
 
 int32_t memlith_wait(memlith_store* store, uint64_t ticket) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need_ours(store));
     if (store->store->read_only() || ticket > store->store->log().head().value) {
       return fail(Errc::invalid, Detail::argument, "there is no ticket {} in this store", ticket);
     }

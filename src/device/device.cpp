@@ -17,9 +17,10 @@ Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wa
 }
 
 Status Device::latch(Status status) {
-  if (status.ok() || latched()) return status;
+  if (status.ok() || status.category == Errc::poisoned) return status;
+  status.category = Errc::io;
   const std::lock_guard lock(latch_mutex_);
-  if (why_.empty()) why_ = last_error_text();
+  if (why_.ok()) why_.keep(status);
   latched_.store(true, std::memory_order_release);
   return status;
 }
@@ -30,7 +31,7 @@ Status Device::check_latch() const {
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
               "durable state. It was: {}",
-              path_, why_);
+              path_, why_.text());
 }
 
 namespace {
@@ -67,30 +68,12 @@ class SerialQueue final : public IoQueue {
 
 }  // namespace
 
-// ---- shared memory ----------------------------------------------------------------------------------------------
+// ---- notices ----------------------------------------------------------------------------------------------------
 
-namespace {
+std::unique_ptr<Notice> Volume::make_notice(std::string_view, std::span<const std::byte>) { return nullptr; }
 
-class PrivateMemory final : public SharedMemory {
- public:
-  explicit PrivateMemory(AlignedBuffer buffer) : buffer_(std::move(buffer)) {}
-  [[nodiscard]] std::byte* data() const override { return buffer_.data(); }
-  [[nodiscard]] bool held() const override { return true; }
-
- private:
-  AlignedBuffer buffer_;
-};
-
-}  // namespace
-
-Result<std::unique_ptr<SharedMemory>> Volume::make_shared_memory(std::string_view, std::uint64_t bytes) {
-  MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(bytes));
-  std::memset(buffer.data(), 0, buffer.size());
-  return std::unique_ptr<SharedMemory>(std::make_unique<PrivateMemory>(std::move(buffer)));
-}
-
-Result<std::unique_ptr<SharedMemory>> Volume::open_shared_memory(std::string_view name, std::uint64_t) {
-  return fail(Errc::not_found, Detail::open, "{}: this volume shares no memory", path_of(name));
+Result<SeenNotice> Volume::look_at_notice(std::string_view name, std::uint64_t) {
+  return fail(Errc::not_found, Detail::open, "{}: this volume has no notices", path_of(name));
 }
 
 // ---- queues -----------------------------------------------------------------------------------------------------

@@ -117,7 +117,9 @@ class Device {
 
   [[nodiscard]] bool latched() const { return latched_.load(std::memory_order_acquire); }
 
-  // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable.
+  // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable. Returns the failure as
+  // `io`, whatever the system called it: what was being written may be on the medium or not, which no_space or no_memory would
+  // deny.
   Status latch(Status status);
   // `poisoned` once latched.
   Status check_latch() const;
@@ -137,7 +139,7 @@ class Device {
  private:
   Mutex flush_mutex_;
   mutable Mutex latch_mutex_;
-  std::string why_;                   // the first failure's sentence
+  KeptFailure why_;                   // the first
   std::atomic<bool> latched_{false};  // release in latch(), acquire in latched()
 };
 

@@ -187,12 +187,14 @@ class PosixDevice : public Device {
   Status reserve_by_writing(std::uint64_t present, std::uint64_t bytes) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(1 * kMiB));
     std::memset(zeros.data(), 0, zeros.size());
-    for (std::uint64_t offset = present; offset < bytes;) {
-      const std::uint64_t step = std::min(zeros.size(), bytes - offset);
-      MEMLITH_TRY(write(offset, {zeros.data(), step}));
-      offset += step;
+    Status status = kOk;
+    for (std::uint64_t offset = present; status.ok() && offset < bytes;) {
+      const iovec piece{zeros.data(), std::min(zeros.size(), bytes - offset)};
+      status = do_write(offset, {&piece, 1});
+      offset += piece.iov_len;
     }
-    return kOk;
+    if (!status.ok()) (void)::ftruncate(fd(), static_cast<off_t>(present));
+    return status;
   }
 
   Descriptor descriptor_;
@@ -232,19 +234,14 @@ class PosixLock final : public VolumeLock {
   pid_t process_;
 };
 
-// Who makes one has a lock on it, of the open file description (fcntl(2)): one that others can ask for without taking it, whatever
-// numbers processes have where they look from.
-class MappedFile final : public SharedMemory {
+// Written, and not mapped: a store to a mapped page for which the file system has no room any more, or that it has given up, would
+// be a SIGBUS. Its maker has a lock on it, of the open file description (fcntl(2)): one that others can ask for without taking it,
+// whatever numbers processes have where they look from.
+class PosixNotice final : public Notice {
  public:
-  MappedFile(void* memory, std::uint64_t bytes, Descriptor descriptor)
-      : memory_(memory), bytes_(bytes), descriptor_(std::move(descriptor)) {}
-  ~MappedFile() override { ::munmap(memory_, bytes_); }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  [[nodiscard]] std::byte* data() const override { return static_cast<std::byte*>(memory_); }
-  [[nodiscard]] bool held() const override {
-    struct flock asked = whole_file();
-    return ::fcntl(descriptor_.get(), F_OFD_GETLK, &asked) == 0 && asked.l_type != F_UNLCK;
+  explicit PosixNotice(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  void show(std::span<const std::byte> bytes) override {
+    (void)::pwrite(descriptor_.get(), bytes.data(), bytes.size(), 0);
   }
   static struct flock whole_file() {
     struct flock lock{};
@@ -254,8 +251,6 @@ class MappedFile final : public SharedMemory {
   }
 
  private:
-  void* memory_;
-  std::uint64_t bytes_;
   Descriptor descriptor_;
 };
 
@@ -349,35 +344,41 @@ class PosixVolume final : public Volume {
     return fail_errno(errno, Detail::open, "{}: cannot tell how much is free", path_of(""));
   }
 
-  Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes) override {
+  std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first) override {
+    constexpr std::size_t kBegin = sizeof(std::uint64_t);
     const std::string path = path_of(name);
     (void)::unlink(path.c_str());  // whoever still looks at an earlier one keeps it
     Descriptor descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
-    // With its space allocated, or a full disk would show as SIGBUS at a counter.
-    struct flock held = MappedFile::whole_file();
-    if (descriptor.get() >= 0 && ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes)) == 0 &&
-        ::fcntl(descriptor.get(), F_OFD_SETLK, &held) == 0) {
-      void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0);
-      if (memory != MAP_FAILED) {
-        return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes, std::move(descriptor)));
-      }
+    if (descriptor.get() < 0) return nullptr;
+    struct flock held = PosixNotice::whole_file();
+    const auto rest = first.subspan(kBegin);
+    // Its beginning last: who reads zeros there knows that it is being made.
+    if (::fcntl(descriptor.get(), F_OFD_SETLK, &held) == 0 &&
+        ::pwrite(descriptor.get(), rest.data(), rest.size(), kBegin) == static_cast<ssize_t>(rest.size()) &&
+        ::pwrite(descriptor.get(), first.data(), kBegin, 0) == static_cast<ssize_t>(kBegin)) {
+      return std::make_unique<PosixNotice>(std::move(descriptor));
     }
-    if (descriptor.get() >= 0) (void)::unlink(path.c_str());
-    return Volume::make_shared_memory(name, bytes);
+    (void)::unlink(path.c_str());
+    return nullptr;
   }
 
-  Result<std::unique_ptr<SharedMemory>> open_shared_memory(std::string_view name, std::uint64_t bytes) override {
+  Result<SeenNotice> look_at_notice(std::string_view name, std::uint64_t bytes) override {
     const std::string path = path_of(name);
     Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (descriptor.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
-    struct stat info{};
-    if (::fstat(descriptor.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) < bytes) {
-      return fail(Errc::incompatible, Detail::open, "{}: {} bytes are too few", path, info.st_size);
+    SeenNotice seen{std::vector<std::byte>(bytes)};
+    const ssize_t got = ::pread(descriptor.get(), seen.bytes.data(), bytes, 0);
+    if (got < 0) return fail_errno(errno, Detail::read, "{}: cannot read it", path);
+    std::uint64_t begin = 0;
+    std::memcpy(&begin, seen.bytes.data(), sizeof begin);
+    if (begin == 0) return fail(Errc::not_found, Detail::open, "{}: it is being made", path);
+    if (static_cast<std::uint64_t>(got) < bytes) {
+      return fail(Errc::incompatible, Detail::open, "{}: {} bytes are too few", path, got);
     }
-    void* const memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
-    if (memory == MAP_FAILED) return fail_errno(errno, Detail::open, "{}: cannot map it", path);
-    return std::unique_ptr<SharedMemory>(std::make_unique<MappedFile>(memory, bytes, std::move(descriptor)));
+    struct flock asked = PosixNotice::whole_file();
+    seen.held = ::fcntl(descriptor.get(), F_OFD_GETLK, &asked) == 0 && asked.l_type != F_UNLCK;
+    return seen;
   }
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {

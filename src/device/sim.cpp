@@ -360,7 +360,6 @@ class SimDevice final : public Device {
   Status do_flush() override {
     if (volume_.before_transfer) volume_.before_transfer();
     const std::lock_guard lock(volume_.mutex_);
-    MEMLITH_ASSERT(writable_);
     if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
       if (!volume_.faults_.done_nevertheless) {
         file_->content = file_->flushed;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,13 +25,18 @@ class VolumeLock {
   virtual ~VolumeLock() = default;
 };
 
-// Memory that other processes may look at, zeros at first. For what nobody has to rely on.
-class SharedMemory {
+// A small file that other processes may look at while its maker changes it. For what nobody has to rely on: it is never flushed,
+// and what goes wrong with it is told to nobody.
+class Notice {
  public:
-  virtual ~SharedMemory() = default;
-  [[nodiscard]] virtual std::byte* data() const = 0;
-  // Whether the one who made it has it still, or a process forked from him; not once he was killed.
-  [[nodiscard]] virtual bool held() const = 0;
+  virtual ~Notice() = default;  // leaves the file
+  // As many bytes as it was made with.
+  virtual void show(std::span<const std::byte> bytes) = 0;
+};
+
+struct SeenNotice {
+  std::vector<std::byte> bytes;
+  bool held = false;  // whoever made it has it still, or a process forked from him; not once he was killed
 };
 
 class Volume {
@@ -54,10 +60,11 @@ class Volume {
   // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
   virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
 
-  // A file of this name, in the place of one that is there, mapped; private memory where that cannot be.
-  virtual Result<std::unique_ptr<SharedMemory>> make_shared_memory(std::string_view name, std::uint64_t bytes);
-  // Somebody else's, read-only.
-  virtual Result<std::unique_ptr<SharedMemory>> open_shared_memory(std::string_view name, std::uint64_t bytes);
+  // A notice of this name, in the place of one that is there, showing these bytes, of which the first eight are not all zeros; null
+  // where that cannot be.
+  virtual std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first);
+  // Somebody else's. Errors: not_found, also while it is being made; incompatible: shorter.
+  virtual Result<SeenNotice> look_at_notice(std::string_view name, std::uint64_t bytes);
 
   // For messages.
   [[nodiscard]] virtual std::string path_of(std::string_view name) const = 0;

@@ -190,14 +190,14 @@ Status Log::sync(Lsn lsn) {
   for (;;) {
     if (durable_position_.lsn >= lsn) return kOk;
     if (!failure_.ok()) {
-      set_error_text(failure_text_);
+      const Status failure = failure_.tell();
 #ifdef MEMLITH_MUTANTS
       if (MEMLITH_MUTANT(poisoned_log_goes_on)) {
         failed_ = false;
-        return std::exchange(failure_, kOk);
+        failure_.forget();
       }
 #endif
-      return failure_;
+      return failure;
     }
     MEMLITH_ASSERT(lsn <= head_);
     if (batch(open_sequence_).begin < lsn) {
@@ -382,8 +382,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
   lock.lock();
   if (MEMLITH_MUTANT(failed_write_acknowledged)) status = kOk;
   if (failure_.ok() && !status.ok()) {
-    failure_ = status;
-    failure_text_ = last_error_text();
+    failure_.keep(status);
     failed_.store(true, std::memory_order_release);
     space_word_.fetch_add(1, std::memory_order_release);
   }
@@ -520,10 +519,7 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   if (status.ok() && !flush_left_out) status = device_.flush();
   Lock lock(mutex_, std::defer_lock);
   complete(lock, writer.sequence_, status, {});
-  if (!failure_.ok()) {
-    set_error_text(failure_text_);
-    return failure_;
-  }
+  if (!failure_.ok()) return failure_.tell();
   return writer.begin_.advance(frame_bytes);
 }
 

@@ -16,10 +16,14 @@ constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // more are not to be had
 constexpr std::uint64_t kZeroBytes = 2 * kMiB;         // large enough for huge pages
 constexpr std::uint64_t kProbeBytes = 64 * kKiB;       // of a slot that looks as if it was never used
 
-// Zeros really written, so that a later flush has no metadata of the file system to move.
-Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end) {
+Result<AlignedBuffer> zeros_for(std::uint64_t begin, std::uint64_t end) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(std::min(kZeroBytes, end - begin)));
   std::memset(zeros.data(), 0, zeros.size());
+  return zeros;
+}
+
+// Zeros really written, so that a later flush has no metadata of the file system to move.
+Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end, const AlignedBuffer& zeros) {
   for (std::uint64_t offset = begin; offset < end;) {
     const std::uint64_t step = std::min(zeros.size(), end - offset);
     MEMLITH_TRY(device.write(offset, {zeros.data(), step}));
@@ -75,7 +79,8 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   }
   const std::uint64_t total = kSlotsOffset + format.slot_count * format.slot_bytes;
   MEMLITH_TRY(device.reserve(total));
-  MEMLITH_TRY(write_zeros(device, 0, total));
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(0, total));
+  MEMLITH_TRY(write_zeros(device, 0, total, zeros));
   Log log(device, {});
   log.superblock_.magic = kSuperblockMagic;
   log.superblock_.version = kFormatVersion;
@@ -446,9 +451,13 @@ Status Log::grow(std::uint64_t more_slots) {
     MEMLITH_TRY(write_superblock(tail(), early, nullptr));
   }
 #endif
-  MEMLITH_TRY(device_.reserve(end));
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
+  if (const Status reserved = device_.reserve(end); !reserved.ok()) {
+    if (reserved.category == Errc::io) poison(reserved);
+    return reserved;
+  }
   // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
-  Status status = write_zeros(device_, begin, end);
+  Status status = write_zeros(device_, begin, end, zeros);
   if (status.ok()) status = device_.flush();
   if (status.ok()) {
     superblock_.slot_count = old_count + more_slots;
@@ -475,11 +484,12 @@ Status Log::grow(std::uint64_t more_slots) {
 // ---- state -----------------------------------------------------------------------------------------------------
 
 void Log::poison(Status cause) {
+  // Those who wait for their bytes do not know whether they are durable, whatever it was that failed.
+  if (cause.category != Errc::poisoned) cause.category = Errc::io;
   {
     const Lock lock(mutex_);
     if (failure_.ok()) {
-      failure_ = cause;
-      failure_text_ = last_error_text();
+      failure_.keep(cause);
       failed_.store(true, std::memory_order_release);
     }
     for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
@@ -495,7 +505,7 @@ Status Log::failure_for_late_comer() const {
               "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
               "back the "
               "last durable state",
-              device_.path(), failure_text_);
+              device_.path(), failure_.text());
 }
 
 LogReader Log::reader(LogPosition from, Lsn limit) const {

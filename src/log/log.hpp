@@ -291,8 +291,7 @@ class Log {
   std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
   std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
   Stream stream_;
-  Status failure_ = kOk;
-  std::string failure_text_;
+  KeptFailure failure_;  // the first
 
   std::vector<std::unique_ptr<Batch>> batches_;
   AlignedBuffer memory_;                      // of the batches and the stream

@@ -1,6 +1,5 @@
 // Opening, creating and recovering a store.
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,9 +58,9 @@ std::uint64_t file_log_bytes(std::uint64_t file_bytes) {
 LogFormat Store::log_format(std::uint32_t block_bytes) const {
   LogFormat format;
   format.block_bytes = std::max<std::uint32_t>(512, block_bytes);
-  const std::uint64_t log_bytes = options_.log_bytes != 0 ? options_.log_bytes
-                                  : one_file()            ? file_log_bytes(home_file_record_.size_bytes)
-                                                          : kLogBytesDefault;
+  std::uint64_t log_bytes = options_.log_bytes;
+  if (log_bytes == 0) log_bytes = one_file() ? file_log_bytes(home_file_record_.size_bytes) : kLogBytesDefault;
+  if (options_.log_max_bytes != 0) log_bytes = std::min(log_bytes, options_.log_max_bytes);
   // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
   format.slot_bytes = options_.slot_bytes != 0
                           ? options_.slot_bytes
@@ -91,11 +90,8 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   }
   store->publish_stats();
   Store* const self = store.get();
-  store->log_->set_on_durable([self] {
-    self->publish_stats();
-    const int fd = self->durable_eventfd_.load(std::memory_order_relaxed);
-    if (fd >= 0) (void)::eventfd_write(fd, 1);
-  });
+  if (store->stats_->shown()) store->shower_ = std::thread([self] { self->show_loop(); });
+  store->log_->set_on_durable([self] { self->tell_durable(); });
   if (store->options_.manual_checkpoint) {
     store->log_->set_relieve([self] { return self->checkpoint(); });
     return store;
@@ -334,10 +330,16 @@ Status Store::recover() {
     }
   }
   if (one_file()) MEMLITH_TRY(lock_file());
-  if (!read_only() && !was_clean_) {
+  if (!was_clean_) {
     // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed first,
-    // a power cut could keep part of them at home and lose them from the log. [crash/killed]
-    MEMLITH_TRY(log_device_->flush());
+    // a power cut could keep part of them at home and lose them from the log. Nor may a reader see what a power cut still
+    // takes. [crash/killed]
+    const Status flushed = log_device_->flush();
+    const bool no_flush_here =
+        flushed.os_errno == EINVAL || flushed.os_errno == EROFS;  // a file system that is only read
+    if (!read_only() || !no_flush_here) MEMLITH_TRY(flushed);
+  }
+  if (!read_only() && !was_clean_) {
     // Nor may what creation did last be lost once the store is in use: incarnation 0 was never opened before.
     const bool never_opened = log_->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
     if (never_opened) MEMLITH_TRY(volume_.sync_folder(""));
@@ -436,7 +438,6 @@ Status Store::settle_file_length() {
   // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
   // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]
   if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
-  if (!was_clean_) return kOk;
   const Status named = volume_.sync_folder("");
   return named.category == Errc::permission ? kOk : named;  // a folder that one may enter and not read
 }

@@ -192,6 +192,7 @@ Status Store::give_way(ObjectId object) {
   if (StatsPage* const page = stats(); page != nullptr) {
     const auto total = static_cast<double>(page->checkpoint_total_bytes.load(std::memory_order_relaxed));
     page->checkpoint_done_bytes.store(static_cast<std::uint64_t>(work_.home * total), std::memory_order_relaxed);
+    note_change_of_stats();
   }
   std::uint64_t step = options_.home_flush_bytes;
   if (pacing_.has_value()) {

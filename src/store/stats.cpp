@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 
 #include "base/units.hpp"
 
@@ -31,7 +34,9 @@ std::uint64_t LatencyHistogram::count() const {
 std::uint64_t LatencyHistogram::percentile_ns(double share) const {
   const std::uint64_t all = count();
   if (all == 0) return 0;
-  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(all - 1)) + 1;
+  // By nearest rank.
+  const auto wanted =
+      std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(all))));
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     seen += counts_[i].load(std::memory_order_relaxed);
@@ -45,26 +50,42 @@ std::string LiveStats::name_beside(const std::string& log_name) {
 }
 
 Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name) {
-  MEMLITH_TRY_ASSIGN(auto memory, volume.make_shared_memory(name, sizeof(StatsPage)));
-  LiveStats stats(std::move(memory));
+  LiveStats stats;
+  MEMLITH_TRY_ASSIGN(stats.page_, AlignedBuffer::allocate(sizeof(StatsPage)));
+  MEMLITH_TRY_ASSIGN(stats.copy_, AlignedBuffer::allocate(sizeof(StatsPage)));
+  std::memset(stats.page_.data(), 0, sizeof(StatsPage));
+  stats->magic = StatsPage::kMagic;
   stats->version = StatsPage::kVersion;
   stats->process = static_cast<std::uint32_t>(::getpid());
   stats->opened_ns =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now()
                                                                                           .time_since_epoch())
                                      .count());
-  stats->magic.store(StatsPage::kMagic, std::memory_order_release);
+  stats.notice_ = volume.make_notice(name, std::as_bytes(std::span(&*stats, 1)));
   return stats;
 }
 
-Result<std::unique_ptr<SharedMemory>> look_at_stats(Volume& volume, const std::string& name) {
-  MEMLITH_TRY_ASSIGN(auto memory, volume.open_shared_memory(name, sizeof(StatsPage)));
-  const auto& page = *reinterpret_cast<const StatsPage*>(memory->data());
-  if (page.magic.load(std::memory_order_acquire) != StatsPage::kMagic || page.version != StatsPage::kVersion) {
+void LiveStats::show() {
+  static_assert(sizeof(StatsPage) % sizeof(std::uint64_t) == 0);
+  auto* const from = reinterpret_cast<std::uint64_t*>(page_.data());
+  auto* const to = reinterpret_cast<std::uint64_t*>(copy_.data());
+  for (std::size_t i = 0; i < sizeof(StatsPage) / sizeof(std::uint64_t); ++i) {
+    to[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);  // others go on counting
+  }
+  notice_->show(copy_.span().first(sizeof(StatsPage)));
+}
+
+Result<SeenStats> SeenStats::look(Volume& volume, const std::string& name) {
+  MEMLITH_TRY_ASSIGN(const SeenNotice seen, volume.look_at_notice(name, sizeof(StatsPage)));
+  SeenStats stats;
+  MEMLITH_TRY_ASSIGN(stats.page_, AlignedBuffer::allocate(sizeof(StatsPage)));
+  std::memcpy(stats.page_.data(), seen.bytes.data(), sizeof(StatsPage));
+  stats.held_ = seen.held;
+  if (stats->magic != StatsPage::kMagic || stats->version != StatsPage::kVersion) {
     return fail(Errc::incompatible, Detail::open, "{}: not the counters of this version of memlith",
                 volume.path_of(name));
   }
-  return memory;
+  return stats;
 }
 
 }  // namespace memlith::core

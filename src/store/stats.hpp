@@ -1,8 +1,8 @@
-// The live counters of an open store, in a page of memory that other processes may look at. Floor: store.
+// The live counters of an open store, in a page that other processes may look at. Floor: store.
 //
-// The page is the file "stats" in a folder store, FILE.memlith-stats beside a file; it goes when the store is closed. It is
-// advisory: nothing is recovered from it, nobody flushes it, and a store whose page cannot be made has its counters in private
-// memory. A reader believes it only as far as its magic number and version, and every number may be a moment old.
+// The page is shown as the file "stats" in a folder store, FILE.memlith-stats beside a file, which goes when the store is closed. It
+// is advisory: nothing is recovered from it, nobody flushes it, and a store that cannot make it goes without. A reader
+// believes it only as far as its magic number and version, and every number may be a moment old.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/buffer.hpp"
 #include "base/status.hpp"
 #include "device/volume.hpp"
 
@@ -38,7 +39,7 @@ using Counter = std::atomic<std::uint64_t>;
 struct StatsPage {
   static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
   static constexpr std::uint32_t kVersion = 1;
-  std::atomic<std::uint64_t> magic;  // last, with release, when all is there
+  std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t process;
   std::uint64_t opened_ns;  // since 1970
@@ -66,17 +67,30 @@ class LiveStats {
   static std::string name_beside(const std::string& log_name);
   // Never fails for want of a file.
   static Result<LiveStats> make(Volume& volume, const std::string& name);
-  LiveStats(LiveStats&&) noexcept = default;
-  LiveStats& operator=(LiveStats&&) noexcept = default;
-  [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(memory_->data()); }
+  [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
+  // Whether others can look at it: show() has to be called then, from one thread at a time.
+  [[nodiscard]] bool shown() const { return notice_ != nullptr; }
+  void show();
 
  private:
-  explicit LiveStats(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
-  std::unique_ptr<SharedMemory> memory_;
+  AlignedBuffer page_;
+  AlignedBuffer copy_;
+  std::unique_ptr<Notice> notice_;
 };
 
-// Somebody else's page. Errors: not_found, incompatible.
-Result<std::unique_ptr<SharedMemory>> look_at_stats(Volume& volume, const std::string& name);
+// Somebody else's.
+class SeenStats {
+ public:
+  // Errors: not_found, incompatible.
+  static Result<SeenStats> look(Volume& volume, const std::string& name);
+  [[nodiscard]] const StatsPage& operator*() const { return *reinterpret_cast<const StatsPage*>(page_.data()); }
+  [[nodiscard]] const StatsPage* operator->() const { return &**this; }
+  [[nodiscard]] bool held() const { return held_; }  // whoever wrote them lives
+
+ private:
+  AlignedBuffer page_;
+  bool held_ = false;
+};
 
 }  // namespace memlith::core

@@ -1,9 +1,12 @@
 // Commit, directory and checkpoint of a store. Opening is in open.cpp, replay in replay.cpp.
 #include "store/store.hpp"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/mutant.hpp"
@@ -14,15 +17,20 @@ namespace memlith::core {
 
 namespace {
 constexpr std::chrono::microseconds kLookEvery{100};
+constexpr std::chrono::milliseconds kShowEvery{50};
 }  // namespace
 
-Store::~Store() { stop_threads(); }
+Store::~Store() {
+  stop_threads();
+  drop_stats();  // of a store that could not be closed
+}
 
 void Store::stop_threads() {
   if (in_forked_child()) {
     // The threads stayed with the parent; there is nobody to wait for.
     if (checkpointer_.joinable()) checkpointer_.detach();
     if (flusher_.joinable()) flusher_.detach();
+    if (shower_.joinable()) shower_.detach();
     return;
   }
   if (flusher_.joinable()) {
@@ -42,6 +50,14 @@ void Store::stop_threads() {
     }
     wake_.notify_one();
     checkpointer_.join();
+  }
+  if (shower_.joinable()) {  // the others tell it of changes
+    {
+      const std::lock_guard lock(show_mutex_);
+      show_stopping_ = true;
+    }
+    show_wake_.notify_one();
+    shower_.join();
   }
 }
 
@@ -83,9 +99,15 @@ Status Store::finish() {
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   MEMLITH_TRY(log_->close(client_bytes()));
-  stats_.reset();
-  (void)volume_.remove(stats_name(options_.kind, options_.file_name));  // tells of an open store; no harm if it stays
+  drop_stats();
   return kOk;
+}
+
+// They tell of an open store. Whoever has the lock may take their file away; no harm if it stays.
+void Store::drop_stats() {
+  if (!stats_.has_value() || in_forked_child()) return;
+  if (stats_->shown()) (void)volume_.remove(stats_name(options_.kind, options_.file_name));
+  stats_.reset();
 }
 
 Status Store::cut_home_to_size() {
@@ -104,7 +126,7 @@ std::string Store::stats_name(StoreKind kind, const std::string& file_name) {
   return LiveStats::name_beside(kind == StoreKind::one_file ? file_log_name(file_name) : "log");
 }
 
-void Store::publish_stats() const {
+void Store::publish_stats() {
   if (!stats_.has_value()) return;
   StatsPage& page = **stats_;
   const auto copy = [](Counter& to, std::uint64_t value) { to.store(value, std::memory_order_relaxed); };
@@ -120,6 +142,49 @@ void Store::publish_stats() const {
   copy(page.log_used_bytes, log_->used_bytes());
   copy(page.durable_lsn, log_->durable_lsn().value);
   copy(page.poisoned, log_->poisoned() ? 1 : 0);
+  note_change_of_stats();
+}
+
+void Store::note_change_of_stats() {
+  if (!shower_.joinable()) return;
+  stats_changes_.fetch_add(1);
+  if (show_idle_.load() && show_idle_.exchange(false)) {
+    {
+      const std::lock_guard lock(show_mutex_);
+    }  // or it might be between looking for changes and waiting for them
+    show_wake_.notify_one();
+  }
+}
+
+// Shows the counters while they change, and costs nothing while they do not.
+void Store::show_loop() {
+  std::unique_lock lock(show_mutex_);
+  while (!show_stopping_) {
+    const std::uint64_t seen = stats_changes_.load();
+    stats_->show();
+    show_wake_.wait_for(lock, kShowEvery, [this] { return show_stopping_; });
+    if (stats_changes_.load() != seen) continue;
+    stats_->show();  // what was counted just behind the change
+    show_idle_.store(true);
+    show_wake_.wait(lock, [this, seen] { return show_stopping_ || stats_changes_.load() != seen; });
+    show_idle_.store(false);
+  }
+}
+
+// ---- what others are told --------------------------------------------------------------------------------------
+
+void Store::set_durable_eventfd(int fd) {
+  const std::lock_guard lock(durable_eventfd_mutex_);
+  durable_eventfd_.store(fd, std::memory_order_relaxed);
+}
+
+void Store::tell_durable() {
+  publish_stats();
+  if (durable_eventfd_.load(std::memory_order_relaxed) < 0) return;
+  // Its owner may close it as soon as it is replaced, and the number be another file's then.
+  const std::lock_guard lock(durable_eventfd_mutex_);
+  const int fd = durable_eventfd_.load(std::memory_order_relaxed);
+  if (fd >= 0) (void)::eventfd_write(fd, 1);
 }
 
 // ---- homes -----------------------------------------------------------------------------------------------------
@@ -320,11 +385,17 @@ Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
       const Entry* const entry = find_entry(id);
       if (entry != nullptr && entry->info.size_bytes >= size_bytes) return kOk;
     }
-    return device->flush();
+    return poison_on_failure(device->flush());
   }
-  MEMLITH_TRY(device->reserve(size_bytes));
+  MEMLITH_TRY(poison_on_failure(device->reserve(size_bytes)));
   if (MEMLITH_MUTANT(home_grown_unflushed)) return kOk;
-  return device->flush();
+  return poison_on_failure(device->flush());
+}
+
+// A home that can be written no more ends the store at once, and not at the next checkpoint.
+Status Store::poison_on_failure(Status status) {
+  if (status.category == Errc::io && !log_->poisoned()) log_->poison(status);
+  return status;
 }
 
 // ---- commit ----------------------------------------------------------------------------------------------------
@@ -399,15 +470,31 @@ void Store::finished(Lsn end) {
 
 // ---- flushing in the background ------------------------------------------------------------------------------------
 
+bool Store::start_flusher() {
+  if (flusher_started_.load(std::memory_order_relaxed)) return true;
+  const std::lock_guard lock(flush_mutex_);
+  if (flusher_.joinable()) return true;
+  try {
+    flusher_ = Thread([this] { flush_loop(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  flusher_started_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
 void Store::flush_soon(Lsn lsn) {
   if (options_.manual_flush || log_->durable_lsn() >= lsn) return;
+  if (!start_flusher()) {
+    (void)log_->sync(lsn);  // no more threads are to be had: sooner than it need be, and a failure poisons
+    return;
+  }
   bool wake = false;
 #ifdef MEMLITH_MUTANTS
   const bool asleep_before = flush_asleep_;
 #endif
   {
     const std::lock_guard lock(flush_mutex_);
-    if (!flusher_.joinable()) flusher_ = Thread([this] { flush_loop(); });
     const bool idle = flush_target_ <= log_->durable_lsn();
     flush_target_ = std::max(flush_target_, lsn);
     const bool too_much =
@@ -484,9 +571,12 @@ Status Store::checkpoint_unless_poisoned() {
   try {
     status = checkpoint_locked();
   } catch (const std::bad_alloc&) {
+    status = fail(Errc::no_memory, Detail::object, "out of memory in a checkpoint");
+  }
+  if (status.category == Errc::no_memory) {
     // Nothing is lost: the log has everything still, and homes may be written in part.
     overlay_.clear();
-    return fail(Errc::no_memory, Detail::object, "{}: out of memory in a checkpoint", path());
+    return status;
   }
   if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
   if (!status.ok() && !log_->poisoned()) log_->poison(status);
@@ -578,6 +668,15 @@ bool Store::grow_log() {
   return true;
 }
 
+Status Store::checkpoint_in_background(bool hurry) {
+  if (grow_log() && !hurry) return kOk;
+  const Lsn head = log_->head();
+  const std::uint64_t capacity = log_->capacity_bytes();
+  const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
+  if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
+  return checkpoint_unless_poisoned();
+}
+
 void Store::checkpoint_loop() {
   std::unique_lock lock(wake_mutex_);
   for (;;) {
@@ -589,16 +688,18 @@ void Store::checkpoint_loop() {
     lock.unlock();
     {
       const std::lock_guard checkpoint_lock(checkpoint_mutex_);
-      const bool grown = grow_log();
-      if (!grown || hurry) {
-        const Lsn head = log_->head();
-        const std::uint64_t capacity = log_->capacity_bytes();
-        const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
-        if (!hurry) pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now());
-        // A failure poisons the log, which tells everybody; there may be some who wait for it.
-        const Status status = checkpoint_unless_poisoned();
-        if (!status.ok() && !log_->poisoned()) log_->poison(status);
-        pacing_.reset();
+      Status status = kOk;
+      try {
+        status = checkpoint_in_background(hurry);
+      } catch (const std::bad_alloc&) {
+        status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
+      }
+      pacing_.reset();
+      if (status.category == Errc::no_memory && !hurry) {
+        // Nobody waits for it: some commits later there may be memory again.
+        trigger_lsn_.store(log_->head().value + log_->capacity_bytes() / 8, std::memory_order_relaxed);
+      } else if (!status.ok() && !log_->poisoned()) {
+        log_->poison(status);  // which tells those who wait
       }
     }
     lock.lock();

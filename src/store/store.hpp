@@ -11,14 +11,17 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/mutant.hpp"
@@ -140,7 +143,8 @@ class Store {
   void flush_soon(Lsn lsn);
   void set_flush_window(FlushWindow window);
   // An eventfd that is raised by one whenever more has become durable, or nothing can any more; -1 for none.
-  void set_durable_eventfd(int fd) { durable_eventfd_.store(fd, std::memory_order_relaxed); }
+  // When this returns, the one before is not used any more.
+  void set_durable_eventfd(int fd);
 
   // Writes everything that is durable home, as fast as that goes; so does a checkpoint in the background from then on.
   Status checkpoint();
@@ -162,7 +166,7 @@ class Store {
   [[nodiscard]] const StoreCounters& counters() const { return counters_; }
   // Null in a read-only store. Histograms are the caller's to fill; counters follow with publish_stats().
   [[nodiscard]] StatsPage* stats() const { return stats_.has_value() ? &**stats_ : nullptr; }
-  void publish_stats() const;
+  void publish_stats();
   [[nodiscard]] static std::string stats_name(StoreKind kind, const std::string& file_name);
   [[nodiscard]] std::string path() const { return volume_.path_of(one_file() ? options_.file_name : ""); }
 
@@ -214,10 +218,17 @@ class Store {
   Entry* find_entry(ObjectId id);
   void checkpoint_loop();
   void flush_loop();
+  bool start_flusher();  // false: there are no more threads to be had
+  void show_loop();
+  void note_change_of_stats();
+  void tell_durable();
   Status finish();  // all of close() but letting go of the lock
   void stop_threads();
+  void drop_stats();
   bool grow_log();
   Status checkpoint_unless_poisoned();
+  Status checkpoint_in_background(bool hurry);
+  Status poison_on_failure(Status status);
   Status checkpoint_locked();
 
   // replay.cpp
@@ -292,13 +303,21 @@ class Store {
   bool flush_asleep_ = false;
   bool flush_now_ = false;  // the window's bytes are used up, or it was changed
   bool flush_stopping_ = false;
-  Thread flusher_;  // started by the first flush_soon()
+  Thread flusher_;
+  std::atomic<bool> flusher_started_{false};  // under flush_mutex_, but for a first look
+  std::mutex durable_eventfd_mutex_;          // held while it is raised
   std::atomic<int> durable_eventfd_{-1};
   std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only
   int process_ = 0;                 // its number, for messages
 
   StoreCounters counters_;
   std::optional<LiveStats> stats_;
+  std::mutex show_mutex_;  // of the thread that shows them to others
+  std::condition_variable show_wake_;
+  bool show_stopping_ = false;
+  std::atomic<bool> show_idle_{false};           // it waits for a change
+  std::atomic<std::uint64_t> stats_changes_{0};  // raised before one looks whether it is idle
+  std::thread shower_;
 };
 
 }  // namespace memlith::core

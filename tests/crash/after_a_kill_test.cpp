@@ -271,5 +271,37 @@ TEST_F(AfterAKill, WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon) {
   }
 }
 
+// After a kill the user moved the file and its log, together, and did not flush that. The next opening recovered them and
+// acknowledged a commit; a power cut kept the file's new name and not the log's: a fresh log was made, without the commit. An
+// opening flushes the names, whether the store was closed or not.
+TEST_F(AfterAKill, NamesThatTheUserGaveAreFlushedBeforeCommits) {
+  for (const bool closed : {false, true}) {
+    volume_ = std::make_unique<SimVolume>(SimImage{}, true);
+    StoreOptions options = file_options();
+    options.file_name = "old";
+    auto store = open(options);
+    ASSERT_OK(store->create("file", 4096, kAddress, 1 * kMiB));
+    ASSERT_OK(commit(*store, {{kFile, 64, filled(8, 1)}}));
+    if (closed) {
+      ASSERT_OK(store->close());
+    }
+    store = nullptr;
+    ASSERT_OK(volume_->rename("old", "data"));
+    ASSERT_OK(volume_->rename(file_log_name("old"), file_log_name("data")));
+    store = open(file_options());
+    ASSERT_OK(commit(*store, {{kFile, 8, filled(8, 2)}}));
+    store = nullptr;
+
+    SimMedium medium(volume_->trace());
+    while (medium.position() < volume_->operations()) medium.step();
+    for (std::size_t kept = 0; kept < (std::size_t{1} << std::min<std::size_t>(medium.pending_count(), 8)); ++kept) {
+      SimVolume rest(medium.cut([kept](std::size_t item) { return item >= 8 || (kept >> item & 1) != 0; }));
+      auto again = Store::open(rest, file_options());
+      ASSERT_OK(again) << (closed ? "closed, " : "killed, ") << kept;
+      EXPECT_EQ(content_of(**again, kFile)[8], std::byte{2}) << (closed ? "closed, " : "killed, ") << kept;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace memlith::test

@@ -247,17 +247,19 @@ TEST_F(Environment, FullTmpfs) {
   });
 }
 
-// A full ext4.
-TEST_F(Environment, FullExt4) {
+// A full ext4; and an ext2, which has no fallocate.
+class FullExt : public Environment, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Of, FullExt, ::testing::Values("ext4", "ext2"), [](const auto& each) { return each.param; });
+TEST_P(FullExt, LosesNothing) {
   EXPECT_IN_CHILD([&]() -> std::string {
     if (auto reason = own_mounts(); !reason.empty()) return reason;
     const std::string image = folder_ / "image";
     const std::string mount = folder_ / "disk";
     std::filesystem::create_directory(mount);
     write_file(image, std::string(24 << 20, '\0'));
-    const std::string command =
-        "(mkfs.ext4 -q -F -m 0 " + image + " && mount -o loop " + image + " " + mount + ") >/dev/null 2>&1";
-    if (std::system(command.c_str()) != 0) return "skip: cannot mount an ext4 image";
+    const std::string command = "(mkfs." + std::string(GetParam()) + " -q -F -m 0 " + image + " && mount -o loop " +
+                                image + " " + mount + ") >/dev/null 2>&1";
+    if (std::system(command.c_str()) != 0) return "skip: cannot mount an " + std::string(GetParam()) + " image";
     const std::string wrong = live_on_a_full_disk(mount);
     (void)::umount(mount.c_str());
     return wrong;

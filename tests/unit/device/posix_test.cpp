@@ -320,6 +320,29 @@ TEST_P(PosixDeviceTest, ThreadsWriteSideBySide) {
   EXPECT_TRUE(content(*device) == bytes);
 }
 
+// A notice shows what its maker showed last, says whether he lives, and counts from when all of it is there.
+TEST_F(PosixFiles, ANoticeIsSeenByOthers) {
+  const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  const auto text_of = [](const SeenNotice& seen) {
+    return std::string(reinterpret_cast<const char*>(seen.bytes.data()), seen.bytes.size());
+  };
+  EXPECT_ERROR(Errc::not_found, volume_->look_at_notice("n", 16));
+  auto notice = volume_->make_notice("n", bytes_of("0123456789abcdef"));
+  ASSERT_NE(notice, nullptr);
+  EXPECT_EQ(text_of(must(volume_->look_at_notice("n", 16))), "0123456789abcdef");
+  notice->show(bytes_of("fedcba9876543210"));
+  const SeenNotice seen = must(volume_->look_at_notice("n", 16));
+  EXPECT_EQ(text_of(seen), "fedcba9876543210");
+  EXPECT_TRUE(seen.held);
+  EXPECT_ERROR(Errc::incompatible, volume_->look_at_notice("n", 17));
+  notice = nullptr;
+  EXPECT_FALSE(must(volume_->look_at_notice("n", 16)).held);
+  for (const std::string& half : {std::string(), std::string(3, '\0'), std::string(8, '\0') + "89abcdef"}) {
+    write_file(folder_ / "n", half);
+    EXPECT_ERROR(Errc::not_found, volume_->look_at_notice("n", 16)) << half.size();
+  }
+}
+
 // A program that runs without standard input, output or error does not print into our files.
 TEST_F(PosixFiles, NoFileTakesAStandardDescriptor) {
   const pid_t child = ::fork();
@@ -327,8 +350,8 @@ TEST_F(PosixFiles, NoFileTakesAStandardDescriptor) {
     for (int standard = 0; standard <= 2; ++standard) ::close(standard);
     const auto buffered = volume_->open("a", OpenMode::create, Caching::buffered);
     const auto direct = volume_->open("b", OpenMode::create, Caching::direct);
-    const auto shared = volume_->make_shared_memory("c", 4096);
-    const bool fine = buffered.ok() && direct.ok() && shared.ok() && *(*buffered)->mapping_descriptor() > 2;
+    const auto notice = volume_->make_notice("c", std::as_bytes(std::span("0123456789abcdef")));
+    const bool fine = buffered.ok() && direct.ok() && notice != nullptr && *(*buffered)->mapping_descriptor() > 2;
     (void)::write(1, "text", 4);
     (void)::write(2, "text", 4);
     ::_exit(fine ? 0 : 1);

@@ -42,6 +42,28 @@ TEST_F(CreateStore, FullDiskLeavesTheStoreUsable) {
   EXPECT_EQ(content_of(*store, first)[0], static_cast<std::byte>(fired));
 }
 
+// A disk that fails where an object grows ends the store there and then, and not at the next checkpoint.
+TEST_F(CreateStore, AFailedGrowthPoisons) {
+  for (const Kind kind : {Kind::fail_flush, Kind::fail_resize}) {
+    SimVolume volume;
+    auto store = must(Store::open(volume, tiny_options()));
+    const ObjectId object = create_object(*store, "a", 4096);
+    volume.faults().plan(kind, 0);
+    EXPECT_ERROR(Errc::io, store->reserve_home(object, 65536));
+    EXPECT_TRUE(store->log().poisoned());
+    EXPECT_ERROR(Errc::poisoned, commit(*store, {{object, 0, filled(8, 1)}}));
+  }
+}
+
+// The log is no larger at first than it may ever become.
+TEST_F(CreateStore, TheLogIsNotMadeLargerThanItMayGrow) {
+  StoreOptions options = tiny_options();
+  options.log_bytes = options.slot_bytes = 0;
+  options.log_max_bytes = 1 * kMiB;
+  auto store = must(Store::open(volume_, options));
+  EXPECT_LE(store->log().capacity_bytes(), 1 * kMiB);
+}
+
 // The same where the directory itself has to grow.
 TEST_F(CreateStore, FullDiskWhenTheDirectoryGrows) {
   auto store = open();
