@@ -94,10 +94,11 @@ typedef struct memlith_store_options {
   uint64_t
       log_bytes; /* size of a new store's log; 0 = 128 MiB, for one file half its size, from 16 to 64 MiB. A checkpoint runs
                     when half of the log is used. With 0 the log grows, as far as log_max_bytes allows to 1 GiB, while
-                    commits fill it within a minute: they are disturbed less, and a recovery has more to read */
+                    commits fill it within a minute: they are disturbed less, and a recovery has more to read. What it
+                    has grown a clean close gives back */
   uint64_t
       log_max_bytes; /* what the log may grow to, be it for one large transaction; 0 = the larger of 1 GiB and log_bytes */
-  uint32_t manual_checkpoint; /* 1: no background thread; checkpoints run in persist when the log is full, in
+  uint32_t manual_checkpoint; /* 1: no checkpoints in the background; they run in persist when the log is full, in
                                   memlith_store_checkpoint and at close */
   uint32_t in_flight_max;     /* log writes under way at a time, 1 to 3; 0 = 2 */
   /* Called while opening replays a long log, at most some times a second, from the opening thread. May be null. */

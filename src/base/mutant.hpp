@@ -37,6 +37,8 @@
   X(trim_not_written, log, "a trim frees slots without writing the new tail")                                     \
   X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                  \
   X(growth_not_durable, log, "new slots are counted in the superblock before the file is that long")              \
+  X(log_cut_early, log, "a close cuts off slots that the superblock still counts")                                \
+  X(cut_log_goes_on_in_lost_slot, log, "a close cuts off the slot in which the log goes on")                      \
   X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                   \
   X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
   X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \

@@ -368,7 +368,10 @@ class PosixVolume final : public Volume {
     if (descriptor.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     SeenNotice seen{std::vector<std::byte>(bytes)};
-    const ssize_t got = ::pread(descriptor.get(), seen.bytes.data(), bytes, 0);
+    ssize_t got = ::pread(descriptor.get(), seen.bytes.data(), bytes, 0);
+    // It grows while it is being made.
+    if (got >= 0 && static_cast<std::uint64_t>(got) < bytes)
+      got = ::pread(descriptor.get(), seen.bytes.data(), bytes, 0);
     if (got < 0) return fail_errno(errno, Detail::read, "{}: cannot read it", path);
     std::uint64_t begin = 0;
     std::memcpy(&begin, seen.bytes.data(), sizeof begin);

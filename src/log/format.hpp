@@ -48,9 +48,10 @@ struct Superblock {           // docs/format.md#superblock
   std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
-  std::uint64_t begun_lsn;     // where the log stood when this incarnation began: frames from here on are of it
-  std::uint8_t reserved[144];  // zeros
-  std::uint64_t checksum;      // of everything before it, seeded with kSuperblockSeed
+  std::uint64_t begun_lsn;        // where the log stood when this incarnation began: frames from here on are of it
+  std::uint64_t slot_count_made;  // how many it was made with, to which a clean close goes back
+  std::uint8_t reserved[136];     // zeros
+  std::uint64_t checksum;         // of everything before it, seeded with kSuperblockSeed
 };
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);
 static_assert(std::has_unique_object_representations_v<Superblock>);

@@ -40,13 +40,13 @@ Verdict judge(const Superblock& copy) {
   const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
   if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::later_version;
-  const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
-                    copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
-                    copy.slot_count >= 2 && copy.slot_count <= kSlotCountMax && copy.log_id != 0 &&
-                    copy.tail_lsn % copy.block_bytes == 0 && copy.tail_lsn < (1ull << 62) &&
-                    copy.head_lsn % copy.block_bytes == 0 && copy.head_lsn < (1ull << 62) && copy.clean <= 1 &&
-                    (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) && copy.client_bytes <= kClientBytes &&
-                    copy.incarnation < kIncarnationMax;
+  const bool sane =
+      (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
+      copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax && copy.slot_count_made >= 2 &&
+      copy.slot_count >= copy.slot_count_made && copy.slot_count <= kSlotCountMax && copy.log_id != 0 &&
+      copy.tail_lsn % copy.block_bytes == 0 && copy.tail_lsn < (1ull << 62) && copy.head_lsn % copy.block_bytes == 0 &&
+      copy.head_lsn < (1ull << 62) && copy.clean <= 1 && (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) &&
+      copy.client_bytes <= kClientBytes && copy.incarnation < kIncarnationMax;
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
@@ -87,7 +87,7 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   log.superblock_.block_bytes = format.block_bytes;
   log.superblock_.log_id = log_id;
   log.superblock_.slot_bytes = format.slot_bytes;
-  log.superblock_.slot_count = format.slot_count;
+  log.superblock_.slot_count = log.superblock_.slot_count_made = format.slot_count;
   const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
   // Not marked clean: whoever opens it first cannot rely on its name being durable.
   return log.write_superblock(beginning, client, nullptr);
@@ -382,11 +382,26 @@ Status Log::close(const ClientBytes& client) {
   if (poisoned()) return failure_for_late_comer();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
-  const LogPosition end = durable();
+  LogPosition from = tail();
+  LogPosition end = durable();
   const std::lock_guard lock(superblock_mutex_);
-  const Status status = write_superblock(tail(), client, &end);
+  const bool grown = superblock_.slot_count > superblock_.slot_count_made && from == end;
+  const std::uint64_t bytes = kSlotsOffset + superblock_.slot_count_made * geometry_.slot_bytes;
+  if (grown) {
+    // What it has grown is given back. The log goes on in a new segment, for which any slot is as good as another.
+    if (!MEMLITH_MUTANT(cut_log_goes_on_in_lost_slot)) {
+      const std::uint64_t segments = geometry_.segment_of(end.lsn.advance(geometry_.segment_bytes() - 1));
+      end.lsn = Lsn{segments * geometry_.segment_bytes()};
+    }
+    from = end;
+    superblock_.slot_count = superblock_.slot_count_made;
+  }
+  if (grown && MEMLITH_MUTANT(log_cut_early)) MEMLITH_TRY(device_.truncate(bytes));
+  const Status status = write_superblock(from, client, &end);
   if (!status.ok()) poison(status);
-  return status;
+  if (!status.ok() || !grown) return status;
+  // ORDER count-before-cut: no superblock counts the slots any more. If they stay after all, that is no harm. [crash/growing-log]
+  return device_.truncate(bytes);
 }
 
 // Maps slots for everything up to `end`. False when it had to let go of the lock: the caller looks at everything anew.

@@ -156,15 +156,22 @@ void Store::note_change_of_stats() {
   }
 }
 
+// Writing may take a while, and commits tell of changes meanwhile.
+void Store::show_unlocked(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  stats_->show();
+  lock.lock();
+}
+
 // Shows the counters while they change, and costs nothing while they do not.
 void Store::show_loop() {
   std::unique_lock lock(show_mutex_);
   while (!show_stopping_) {
     const std::uint64_t seen = stats_changes_.load();
-    stats_->show();
+    show_unlocked(lock);
     show_wake_.wait_for(lock, kShowEvery, [this] { return show_stopping_; });
     if (stats_changes_.load() != seen) continue;
-    stats_->show();  // what was counted just behind the change
+    show_unlocked(lock);  // what was counted just behind the change
     show_idle_.store(true);
     show_wake_.wait(lock, [this, seen] { return show_stopping_ || stats_changes_.load() != seen; });
     show_idle_.store(false);

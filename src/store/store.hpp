@@ -220,6 +220,7 @@ class Store {
   void flush_loop();
   bool start_flusher();  // false: there are no more threads to be had
   void show_loop();
+  void show_unlocked(std::unique_lock<std::mutex>& lock);
   void note_change_of_stats();
   void tell_durable();
   Status finish();  // all of close() but letting go of the lock

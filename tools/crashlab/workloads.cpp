@@ -214,7 +214,11 @@ std::vector<Step> growing_log(Random& random) {
           abandon(),
           open(),
           commit({{"a", 9, 20000}}),
-          commit({{"a", 9, 100}})};
+          commit({{"a", 9, 100}}),
+          close(),
+          open(),
+          commit({{"a", 10, 100}}),
+          commit({{"a", 10, 20000}})};
 }
 
 // Frames of several chunks in slots of 16 KiB, so that single writes are longer than 4 KiB.

@@ -10,6 +10,7 @@
 
 #include "base/random.hpp"
 #include "log_fixture.hpp"
+#include "support/expect.hpp"
 
 namespace memlith::test {
 namespace {
@@ -114,6 +115,31 @@ TEST(Log, GrowsForALargeFrameUpToItsLimit) {
   world.crash();
   ASSERT_TRUE(world.open().ok()) << last_error_text();
   EXPECT_EQ(world.frames(), (Frames{payload_of(100, 3)}));
+}
+
+// A clean close gives back what a log has grown, and the next user finds it as large as it was made; once more and again.
+TEST(Log, AClosedLogIsAsLargeAsItWasMade) {
+  LogWorld world;
+  for (unsigned round = 0; round < 4; ++round) {
+    ASSERT_TRUE(world.open().ok()) << last_error_text();
+    const std::uint64_t made = world.log().capacity_bytes();
+    EXPECT_EQ(made, 4 * kSegment);
+    const std::uint64_t size = must(world.log().device().size());
+    world.append(payload_of(100 + round, 1));
+    world.append(payload_of(8 * kSegment, 2));
+    EXPECT_GT(world.log().capacity_bytes(), made);
+    EXPECT_GT(must(world.log().device().size()), size);
+    ASSERT_TRUE(world.log().trim(world.log().durable(), {}).ok());
+    ASSERT_TRUE(world.log().close({}).ok());
+    EXPECT_EQ(must(world.log().device().size()), size);
+  }
+  // Not where something is in it still.
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  world.append(payload_of(8 * kSegment, 3));
+  ASSERT_TRUE(world.log().close({}).ok());
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames(), (Frames{payload_of(8 * kSegment, 3)}));
+  EXPECT_GT(world.log().capacity_bytes(), 4 * kSegment);
 }
 
 // Whatever limit is asked for: no more slots than a superblock may count, or the log could not be opened again.
