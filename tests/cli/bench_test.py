@@ -193,6 +193,18 @@ class Tail(Bench):
         self.assertIn("--log-mib", done.stderr)
 
 
+class Recovery(Bench):
+    def test_logs_of_every_size_are_filled(self):
+        # After a checkpoint a log begins in the middle of a segment, and is full before 90 % of it are in use.
+        for log, region in (16, 16), (20, 1), (32, 16), (48, 1):
+            row = json.loads(run(self.folder, "recovery", "--log-mib", str(log), "--region-mib", str(region), "--json")[0])
+            self.assertEqual((row["log_mib"], row["region_mib"]), (log, region))
+            self.assertGreater(row["log_bytes"], 0.65 * log * 2**20)
+            self.assertLess(row["log_bytes"], log * 2**20)
+            self.assertGreater(row["replayed_frames"], 0)
+        self.check_nothing_left()
+
+
 class All(Bench):
     def test_every_section_has_its_tables(self):
         out, record = self.folder / "figures.md", self.folder / "peers.jsonl"

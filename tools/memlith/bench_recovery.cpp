@@ -85,7 +85,9 @@ Result<memlith_region*> open_region(memlith_store* store, std::uint64_t region_b
 // ---- the child -------------------------------------------------------------------------------------------------
 
 // Persists until about 90 % of the log are in use. In manual mode nothing checkpoints before the log is full, but a log
-// counts in segments, and a small one may be full before that: then the next lap stops short of what this one reached.
+// counts in segments, and a segment is given back as a whole: one that begins in the middle of a segment, as after a
+// checkpoint, is full up to a segment earlier. Then the next lap stops short of what this one reached. Each lap but the
+// first begins where the one before found no room, at the end of a segment, so it reaches as far but for one persist.
 Result<memlith_store_info> fill_log(memlith_store* store, Workload& workload) {
   Result<memlith_store_info> info = info_of(store);
   if (!info.ok()) return info;
@@ -102,11 +104,16 @@ Result<memlith_store_info> fill_log(memlith_store* store, Workload& workload) {
       persist_bytes = info->log_used_bytes - used_before;
       if (info->log_used_bytes + persist_bytes > goal_bytes) return info;
     } else {
-      goal_bytes = used_before;
+      goal_bytes = used_before - std::min(used_before, persist_bytes);
       ++laps;
     }
   }
-  return tool_failure(MEMLITH_INVALID, "the log is checkpointed before it can be filled");
+  return tool_failure(MEMLITH_INVALID,
+                      fmt::
+                          format("a log of {} cannot be filled: {} times it was full, and checkpointed, before {} were "
+                                 "in use",
+                                 human_bytes(info->log_bytes), kLapsMax, human_bytes(goal_bytes)),
+                      "Raise --log-mib.");
 }
 
 // Leaves the store open in every case: closing it is what must not happen.

@@ -222,7 +222,7 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   command->add_option("--dir", line.recovery.folder, "Where the temporary store and raw file go")
       ->capture_default_str();
   add_number(command, "--log-mib", line.recovery.log_mib, kLogMibMin, kLogMibMax,
-             "Size of the log, which is filled to about 90 %");
+             "Size of the log, which is filled to about 90 %; a small one to 70 %, or what its segments allow");
   add_number(command, "--region-mib", line.recovery.region_mib, 1, kRegionMibMax,
              "Size of the region whose pages are committed at random; a small one is committed over and over");
   add_io(command, line.recovery.io);
