@@ -145,8 +145,8 @@ def listing():
 
 def engine_line():
     row = database().execute("pragma memlith_stats").fetchone()  # a pragma that SQLite does not know answers nothing
-    # Without the database's path, which is no business of visitors.
-    return f"memlith: {row[0][row[0].index('size_bytes='):]}" if row else f"plain SQLite {sqlite3.sqlite_version}"
+    # Without its first word, the database's path, which is no business of visitors.
+    return f"memlith: {row[0].partition(' ')[2]}" if row else f"plain SQLite {sqlite3.sqlite_version}"
 
 
 @app.get("/engine.txt")

@@ -29,6 +29,21 @@ using core::Status;
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no words
+
+// One word of a line: blanks, control characters and backslashes of a path as \xNN.
+std::string one_word(std::string_view path) {
+  std::string word;
+  for (const char each : path) {
+    const auto byte = static_cast<unsigned char>(each);
+    if (byte <= ' ' || byte == 0x7f || byte == '\\') {
+      word += fmt::format("\\x{:02x}", byte);
+    } else {
+      word += each;
+    }
+  }
+  return word;
+}
+
 }  // namespace
 
 #ifdef MEMLITH_SQLITE_SABOTAGE
@@ -354,9 +369,9 @@ bool Database::same_file() const {
 }
 
 std::string Database::describe() const {
-  std::string text =
-      fmt::format("database={} size_bytes={} read_only={} durability={} journal={}", path_, size(), read_only_ ? 1 : 0,
-                  durability() == Durability::full ? "full" : "weak", in_wal() ? "wal" : "rollback");
+  std::string text = fmt::format("database={} size_bytes={} read_only={} durability={} journal={}", one_word(path_),
+                                 size(), read_only_ ? 1 : 0, durability() == Durability::full ? "full" : "weak",
+                                 in_wal() ? "wal" : "rollback");
   if (store_ == nullptr || read_only_) return text;
   store_->publish_stats();
   const core::StatsPage& page = *store_->stats();

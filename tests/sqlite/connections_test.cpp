@@ -1,5 +1,7 @@
 // docs/sqlite.md, "Connections", "Parameters" and "Errors": who may have it open; kill -9; each failure with SQLite's code, and
 // nothing lost.
+#include <sstream>
+
 #include "base/random.hpp"
 #include "files_fixture.hpp"
 #include "sim_world.hpp"
@@ -243,6 +245,19 @@ TEST_F(Files, PragmasTellTheState) {
   EXPECT_EQ(db.all("pragma memlith_nonsense"), "");
   EXPECT_EQ(open("window_ms=no").open_code(), SQLITE_CANTOPEN);
   EXPECT_NE(db.all("pragma memlith_error").find("window_ms"), std::string::npos);
+}
+
+// Whatever the database is called, its counters are one line of name=value.
+TEST_F(Files, StatsAreWordsOnOneLine) {
+  const std::string path = std::string(folder_ / "size_bytes=1 \\ in two\nlines.db");
+  Db db(path, "memlith");
+  ASSERT_OPEN(db);
+  ASSERT_RUNS(db, "create table t(a)");
+  const std::string stats = db.all("pragma memlith_stats");
+  EXPECT_EQ(stats.find('\n'), std::string::npos) << stats;
+  EXPECT_NE(stats.find("/size_bytes=1\\x20\\x5c\\x20in\\x20two\\x0alines.db size_bytes="), std::string::npos) << stats;
+  std::istringstream words(stats);
+  for (std::string word; words >> word;) EXPECT_NE(word.find('='), std::string::npos) << word << " in " << stats;
 }
 
 // Private copies are given back when there are more than the budget; the content stays.

@@ -105,6 +105,7 @@ def try_pages(name, uri, engine):
     try:
         status, text, _ = server.ask("GET", "/engine.txt")
         check(f"{name}: it is {engine}", status == 200 and text.startswith(engine), text)
+        check(f"{name}: which does not tell where the database is", ".db" not in text and "database" not in text, text)
         before = server.links()
         status, text, _ = server.ask("POST", "/", {"url": "https://example.org/a"})
         check(f"{name}: a link is made", status == 201 and text.startswith(f"http://127.0.0.1:{server.port}/"), (status, text))
