@@ -89,7 +89,11 @@ int main(int argc, char** argv) {
   builder->add_option("--report-fd", build_options.report_descriptor, "Where to report each commit");
   builder->add_flag("-v,--verbose", build_options.verbose, "Say a line a commit");
 
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;  // it knows a code for each mistake
+  }
   build_options.folder = store;
   if (builder->parsed()) return live(build_options);
   if (query->parsed()) return demo::query(store, words);

@@ -30,6 +30,11 @@ class Hint(unittest.TestCase):
             self.assertEqual(asked.returncode, 0, hint + asked.stderr)
             self.assertIn("7.txt", asked.stdout)
 
+    def test_wrong_words_are_refused_as_by_the_other_commands(self):
+        for words, code in (["--help"], 0), (["nothing"], 1), (["query"], 1), (["run", "--kills", "x"], 1), (["--nothing"], 1):
+            done = subprocess.run([DEMO, *words], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, code, words)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -102,7 +102,7 @@ class Lab(unittest.TestCase):
 
     def test_nonsense_is_refused(self):
         for arguments in (["replay", "no-such-workload seed=1 cut=1:k"], ["replay", "commits seed=x"],
-                          ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["run", "--mutant", "nothing"],
+                          ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["nothing"], [], ["run", "--states", "x"], ["run", "--nothing"], ["run", "--mutant", "nothing"],
                           ["mutants", "--only", "nothing"], ["schedule", "run", "--workload", "nothing"],
                           ["schedule", "run", "--mutant", "nothing"], ["schedule", "replay", "schedule nothing"],
                           ["schedule", "replay", "schedule two-commits choices=x"],

@@ -128,7 +128,11 @@ int main(int argc, char** argv) try {
   auto* const schedule_list_app = schedule_app->add_subcommand("list", "name the cases");
 
   auto* const list_app = app.add_subcommand("list", "name the workloads, the faults and the mutants");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;  // 2: typed wrong, 1: something is wrong with memlith
+  }
 
   if (*run_app) {
     if (!run_options.mutant.empty() && describe_mutants().find("  " + run_options.mutant + " ") == std::string::npos) {
