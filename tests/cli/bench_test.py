@@ -7,9 +7,11 @@ Usage: bench_test.py MEMLITH FOLDER_OF_THE_SCRIPTS
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 MEMLITH = sys.argv[1]
@@ -88,6 +90,26 @@ class Persist(Bench):
         self.assertGreaterEqual(row["home_writes_each"], 1)
         self.assertLessEqual(row["home_writes_each"], row["checkpoints"])
         self.assertTrue(any("written home" in line for line in run(self.folder, *arguments)))
+
+
+class Interrupted(Bench):
+    def test_nothing_stays_behind(self):
+        # Twice at once, as timeout(1) does; the second must not find the folder half removed.
+        for pause in 0, 0.002, 0.02:
+            bench = subprocess.Popen([MEMLITH, "bench", "persist", "--seconds", "600", "--dir", str(self.folder)], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL)
+            try:
+                while not any(self.folder.glob("*/store")):
+                    self.assertIsNone(bench.poll(), "the benchmark has ended")
+                    time.sleep(0.01)
+                bench.send_signal(signal.SIGTERM)
+                time.sleep(pause)
+                bench.send_signal(signal.SIGTERM)
+                self.assertEqual(bench.wait(), 130)
+            finally:
+                bench.kill()
+                bench.wait()
+            self.check_nothing_left()
 
 
 class Peers(Bench):

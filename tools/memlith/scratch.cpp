@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "interrupt.hpp"
 #include "memlith/memlith.h"
 #include "output.hpp"
 
@@ -33,6 +34,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchan
 
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
+  ignore_interrupts();
   std::error_code ignored;  // nobody is left to tell, and the folder's name says what it is
   std::filesystem::remove_all(path_, ignored);
 }
