@@ -3,6 +3,7 @@
  *   hello_c [FOLDER]      prints "run 1" the first time, "run 2" the next, and so on
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "memlith/memlith.h"
 
@@ -18,6 +19,10 @@ static int failed(const char* what) {
 }
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1][0] == '-') {
+    puts("usage: hello_c [FOLDER]");
+    return strcmp(argv[1], "--help") != 0;
+  }
   const char* folder = argc > 1 ? argv[1] : "hello-store";
   memlith_store_options store_options = {.struct_size = sizeof store_options, .flags = MEMLITH_OPEN_CREATE};
   memlith_store* store = NULL;

@@ -3,6 +3,8 @@
 //   hello_cpp [FOLDER]      prints "run 1" the first time, "run 2" the next, and so on
 #include <cstdint>
 #include <iostream>
+#include <string>
+#include <string_view>
 
 #include "memlith/memlith.hpp"
 
@@ -20,7 +22,12 @@ int failed(const memlith::Error& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto store = memlith::Store::open(argc > 1 ? argv[1] : "hello-store", {.create = true});
+  const std::string_view folder = argc > 1 ? argv[1] : "hello-store";
+  if (folder.starts_with('-')) {
+    std::cout << "usage: hello_cpp [FOLDER]\n";
+    return folder == "--help" ? 0 : 1;
+  }
+  auto store = memlith::Store::open(std::string(folder), {.create = true});
   if (!store) return failed(store.error());
   auto region = store->region("hello_cpp", {.create = true, .size = 4096});
   if (!region) return failed(region.error());

@@ -126,7 +126,7 @@ int run(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) return tool::show(app, error);
     return tool::report_failure(tool::tool_failure(MEMLITH_INVALID, tool::parse_problem(app, error),
                                                    "--help says what may be typed, behind a command, too."),
                                 tool::Format::text);

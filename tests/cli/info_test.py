@@ -64,6 +64,17 @@ class Info(unittest.TestCase):
             self.assertGreater(found["log"]["frame_bytes"], 4096)
 
 
+class Hello(unittest.TestCase):
+    def test_an_option_is_no_folder(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="hello-test-") as folder:
+            for program in HELLO, HELLO.removesuffix("hello_c") + "hello_cpp":
+                for option, code in ("--help", 0), ("-h", 1):
+                    done = subprocess.run([program, option], cwd=folder, capture_output=True, text=True, check=False)
+                    self.assertEqual(done.returncode, code)
+                    self.assertIn("[FOLDER]", done.stdout)
+            self.assertEqual(os.listdir(folder), [])
+
+
 class Mistyped(unittest.TestCase):
     def test_names_the_word_and_what_there_is(self):
         for words, says in ((["verifi"], ["verifi", "verify", "bench"]), (["bench", "persit", "--dir", "x"], ["persit", "persist", "tail"]),
@@ -72,6 +83,14 @@ class Mistyped(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             for each in says:
                 self.assertIn(each, done.stdout + done.stderr)
+
+    def test_help_that_does_not_arrive(self):
+        for words in ["--version"], ["--help"], ["bench", "persist", "--help"], ["help"]:
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([MEMLITH, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn("standard output", done.stderr)
+            self.assertEqual(subprocess.run([MEMLITH, *words], stdout=subprocess.DEVNULL, check=False).returncode, 0)
 
     def test_of_a_command_says_what_it_lacks(self):
         done = subprocess.run([MEMLITH, "info"], capture_output=True, text=True, check=False)

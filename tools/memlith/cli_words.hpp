@@ -4,8 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdint>
+#include <iostream>
 #include <string>
 #include <vector>
+
+#include "output.hpp"
 
 namespace memlith::tool {
 
@@ -47,6 +50,13 @@ inline std::string parse_problem(const CLI::App& app, const CLI::ParseError& err
   const std::vector<std::string> rest = command->remaining();
   if (rest.empty() || rest.front().starts_with('-')) return typed + " needs one of its commands: " + known;
   return "\"" + rest.front() + "\" is none of the commands of " + typed + ": " + known;
+}
+
+// The exit code of a program that has been asked for its help or version, which CLI11 tells as if they were errors.
+inline int show(const CLI::App& app, const CLI::ParseError& help) {
+  app.exit(help);
+  std::cout.flush();
+  return exit_code_of({}, Format::text);
 }
 
 }  // namespace memlith::tool

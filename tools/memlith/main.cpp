@@ -286,7 +286,7 @@ int run_command_line(int argument_count, char** arguments) {
   try {
     app.parse(argument_count, arguments);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version come this way
+    if (error.get_exit_code() == 0) return show(app, error);
     // Parsing stopped somewhere; what was asked for may lie behind that.
     const bool json = std::any_of(arguments, arguments + argument_count,
                                   [](const char* argument) { return std::string_view(argument) == "--json"; });
