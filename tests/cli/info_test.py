@@ -50,10 +50,17 @@ class Info(unittest.TestCase):
                 done = subprocess.run([MEMLITH, "stat", "--json", str(store)], capture_output=True, text=True, check=False)
                 stat = json.loads(done.stdout) if done.returncode == 0 else stat
             self.assertTrue(stat["alive"])
+            self.assertIn("open for", subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout)
             bench.kill()
             os.waitid(os.P_PID, bench.pid, os.WEXITED | os.WNOWAIT)  # its number is still taken
             last = subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout
             self.assertIn(f"{bench.pid} (it is gone", last)
+            for clock in "open for", "a second":
+                self.assertNotIn(clock, last)
+            watched = subprocess.run([MEMLITH, "stat", "--watch", "--interval", "0.01", str(store)], capture_output=True, text=True, check=True)
+            titles, gone = watched.stdout.splitlines()
+            self.assertIn("p50 us so far", titles)
+            self.assertIn("is gone", gone)
         finally:
             bench.kill()
             bench.wait()
@@ -62,6 +69,18 @@ class Info(unittest.TestCase):
             self.assertFalse(found["clean"])
             self.assertGreater(found["log"]["frames_waiting"], 0)
             self.assertGreater(found["log"]["frame_bytes"], 4096)
+
+
+class Stat(unittest.TestCase):
+    def test_a_store_that_nobody_has_open(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="stat-test-") as folder:
+            store = os.path.join(folder, "store")
+            subprocess.run([HELLO, store], check=True, stdout=subprocess.DEVNULL)
+            for path, says in (store, "open for writing"), (store + "s", "there is no store at"):
+                done = subprocess.run([MEMLITH, "stat", path], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(says, done.stderr)
+                self.assertEqual("Check the path" in done.stderr, path != store, done.stderr)
 
 
 class Hello(unittest.TestCase):

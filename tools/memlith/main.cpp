@@ -79,7 +79,9 @@ void add_stat(CLI::App& app, CommandLine& line) {
       "stat", "Show what the process that has a store open is doing with it: persists, latencies, log, checkpoint");
   command->add_option("STORE", line.stat.path, "A store's folder, or a file with its log FILE.memlith beside it")
       ->required();
-  command->add_flag("--watch", line.stat.watch, "A line each interval, until interrupted or until the store is closed");
+  command->add_flag("--watch", line.stat.watch,
+                    "A line each interval, of what happened in it, but latencies of all persists so far; until "
+                    "interrupted or until the store is closed");
   command->add_option("--interval", line.stat.interval_s, "Seconds between the lines of --watch")
       ->check(seconds_between(0.01, 3600.0))
       ->capture_default_str();

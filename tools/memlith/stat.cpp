@@ -1,7 +1,9 @@
 // memlith stat STORE: what the process that has a store open is doing with it.
 //
 // Looks at the page of counters beside the store, and at nothing else: no lock is taken and nothing is opened. With --watch
-// a line each interval, of what happened in it, until interrupted or until the store is closed.
+// a line each interval, of what happened in it, until interrupted or until the store is closed; but latencies are of all
+// persists since it was opened, for the page has no more than their percentiles. Of a process that is gone nothing is said that
+// depends on how long ago that was, which the page does not tell.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include "interrupt.hpp"
 #include "memlith/memlith.h"
 #include "stats.hpp"
+#include "store_path.hpp"
 
 namespace memlith::tool {
 
@@ -23,8 +26,14 @@ Result<memlith_stats> look_at(const std::string& path) {
   memlith_stats stats{};
   stats.struct_size = sizeof stats;
   const std::int32_t code = memlith_stat(path.c_str(), &stats);
-  if (code != MEMLITH_OK) return library_failure(code, {});
-  return stats;
+  if (code == MEMLITH_OK) return stats;
+  Failure failure = library_failure(code, {});
+  if (memlith_category(code) == MEMLITH_NOT_FOUND) {
+    Result<StorePath> store = resolve_store_path(path);
+    if (!store.ok()) return std::move(store.failure());
+    failure.advice = "A store has counters while a program has it open for writing; memlith info shows what it holds.";
+  }
+  return failure;
 }
 
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1000; }
@@ -69,17 +78,21 @@ Json json_of(const memlith_stats& stats) {
 }
 
 void print_once(const memlith_stats& stats) {
+  const bool alive = stats.alive != 0;
   const double seconds = std::max(seconds_of(now_since_1970_ns() - stats.opened_ns), 1e-9);
-  write_line(fmt::format("process      {}{}, open for {:.0f} s{}", stats.process,
-                         stats.alive != 0 ? "" : " (it is gone: these are its last numbers)", seconds,
+  const auto rate = [alive, seconds](std::uint64_t count) {
+    return alive ? fmt::format(", {:.1f} a second", number(count) / seconds) : std::string{};
+  };
+  write_line(fmt::format("process      {}{}{}", stats.process,
+                         alive ? fmt::format(", open for {:.0f} s", seconds)
+                               : " (it is gone: these are its last numbers)",
                          stats.poisoned != 0 ? "; POISONED: a write or flush failed, nothing more is persisted" : ""));
-  write_line(fmt::format("persists     {}, {:.1f} a second; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
-                         stats.persists, number(stats.persists) / seconds, us(stats.persist_p50_ns),
-                         us(stats.persist_p99_ns), us(stats.persist_p999_ns), us(stats.persist_max_ns)));
-  write_line(
-      fmt::format("asynchronous {}, {:.1f} a second; captured in p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
-                  stats.captures, number(stats.captures) / seconds, us(stats.capture_p50_ns), us(stats.capture_p99_ns),
-                  us(stats.capture_p999_ns), us(stats.capture_max_ns)));
+  write_line(fmt::format("persists     {}{}; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}", stats.persists,
+                         rate(stats.persists), us(stats.persist_p50_ns), us(stats.persist_p99_ns),
+                         us(stats.persist_p999_ns), us(stats.persist_max_ns)));
+  write_line(fmt::format("asynchronous {}{}; captured in p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
+                         stats.captures, rate(stats.captures), us(stats.capture_p50_ns), us(stats.capture_p99_ns),
+                         us(stats.capture_p999_ns), us(stats.capture_max_ns)));
   write_line(fmt::format("commits      {} in {} writes + flushes", stats.frames, stats.batches));
   write_line(fmt::format("captured     {} in {} pages, {} by the last commit", human_bytes(stats.captured_bytes),
                          stats.captured_pages, stats.last_captured_pages));
@@ -97,7 +110,7 @@ void print_interval(const memlith_stats& before, const memlith_stats& now, doubl
   const auto bytes = [seconds](std::uint64_t a, std::uint64_t b) {
     return human_bytes(static_cast<std::uint64_t>(number(b - a) / seconds));
   };
-  write_line(fmt::format("{:>10.0f} {:>10.0f} {:>10.1f} {:>10.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
+  write_line(fmt::format("{:>10.0f} {:>10.0f} {:>13.1f} {:>13.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
                          rate(before.persists, now.persists), rate(before.captures, now.captures),
                          us(now.persist_p50_ns), us(now.persist_p99_ns),
                          bytes(before.captured_bytes, now.captured_bytes), bytes(before.logged_bytes, now.logged_bytes),
@@ -108,8 +121,9 @@ void print_interval(const memlith_stats& before, const memlith_stats& now, doubl
 MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
   catch_interrupts();
   if (arguments.format == Format::text) {
-    write_line(fmt::format("{:>10} {:>10} {:>10} {:>10} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s", "async/s",
-                           "p50 us", "p99 us", "captured/s", "logged/s", "log %", "home/s", "checkpoint"));
+    write_line(fmt::format("{:>10} {:>10} {:>13} {:>13} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s", "async/s",
+                           "p50 us so far", "p99 us so far", "captured/s", "logged/s", "log %", "home/s",
+                           "checkpoint"));
   }
   while (!interrupted() && !output_failed()) {
     const std::uint64_t start = now_ns();
@@ -120,8 +134,10 @@ MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
     if (now->process != before.process || now->opened_ns != before.opened_ns) before = memlith_stats{};
     if (arguments.format == Format::json) {
       write_json(json_of(*now));
-    } else {
+    } else if (now->alive != 0) {
       print_interval(before, *now, seconds_of(now_ns() - start));
+    } else {
+      write_line(fmt::format("# process {} is gone; without --watch its last numbers are shown", now->process));
     }
     if (now->alive == 0) return {};
     before = *now;
