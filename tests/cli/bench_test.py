@@ -7,6 +7,7 @@ Usage: bench_test.py MEMLITH FOLDER_OF_THE_SCRIPTS
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +214,25 @@ class Tail(Bench):
         done = subprocess.run([MEMLITH, "bench", "tail", "--pages", "100", "--log-mib", "1"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("--log-mib", done.stderr)
+
+
+class Dev(Bench):
+    def test_its_output_can_be_piped(self):
+        # A ./dev with nothing to install and nothing to build.
+        for name, text in ("dpkg-query", 'shift 2; for each; do echo "$each installed"; done'), ("cmake", "echo building"), ("ccache", ""):
+            program = self.folder / "programs" / name
+            program.parent.mkdir(exist_ok=True)
+            program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            program.chmod(0o755)
+        shutil.copy(SCRIPTS.parents[1] / "dev", self.folder)
+        (self.folder / "build/release/bin").mkdir(parents=True)
+        (self.folder / "build/release/bin/memlith").symlink_to(MEMLITH)
+        environment = dict(os.environ, PATH=f"{self.folder / 'programs'}:{os.environ['PATH']}")
+        done = subprocess.run([self.folder / "dev", "bench", "persist", "--pages", "1", "--rounds", "2", *SMALL, "--json"], env=environment,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len([json.loads(line) for line in done.stdout.splitlines()]), 1)
+        self.assertIn("building", done.stderr)
 
 
 class Recovery(Bench):
