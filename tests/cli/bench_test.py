@@ -93,6 +93,14 @@ class Persist(Bench):
         self.assertTrue(any("written home" in line for line in run(self.folder, *arguments)))
 
 
+    def test_a_checkpoint_beside_the_run_is_told(self):
+        arguments = ["persist", "--pages", "64", "--region-mib", "1", "--rounds", "40"]
+        for log, beside in (4, True), (64, False):  # 40 times 64 pages are 10 MiB
+            row = json.loads(run(self.folder, *arguments, "--log-mib", str(log), "--json")[0])
+            self.assertEqual(row["checkpoints_beside"] > 0, beside, row)
+            self.assertEqual(any("ran beside it" in line for line in run(self.folder, *arguments, "--log-mib", str(log))), beside)
+
+
 class Interrupted(Bench):
     def test_nothing_stays_behind(self):
         # Twice at once, as timeout(1) does; the second must not find the folder half removed.
@@ -260,6 +268,10 @@ class All(Bench):
             rows = [line for line in section.splitlines() if line.startswith("|")]
             self.assertGreaterEqual(len(rows), 4, section)
             self.assertIn("    ./dev bench ", section)
+        # The row that is to have no checkpoint beside it has none.
+        titles, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in sections[1].splitlines() if line.startswith("|")]
+        alone = [row for row in rows if row[titles.index("log MiB")] == "64"]
+        self.assertEqual([row[titles.index("checkpoints beside")] for row in alone], ["0"])
         self.check_nothing_left("figures.md", "peers.jsonl")
 
     def test_a_benchmark_that_fails_does_not_stop_the_others(self):

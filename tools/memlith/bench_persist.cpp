@@ -154,6 +154,7 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
       {"rounds", line.rounds},
       {"alternations", line.alternations},
       {"checkpoints", line.checkpoints},
+      {"checkpoints_beside", line.checkpoints_beside},
       {"home_bytes", line.home_bytes},
       {"kernel", kernel_release()},
       {"direct_io", line.direct_io},
@@ -220,6 +221,12 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
     } else {
       if (std::exchange(first, false)) write_notes(tracker, *line);
       write_text(tracker, arguments, *line);
+      if (arguments.log_mib != 0 && line->checkpoints_beside != 0) {
+        write_line(fmt::format(
+            "# {} checkpoints ran beside it: one begins when half of the log is in use; fewer --rounds or a "
+            "larger --log-mib keep them out",
+            line->checkpoints_beside));
+      }
       if (shape.same_pages) {
         write_line(
             fmt::format("# the same pages in all of {} persists: written home {:.2f} times each, by {} checkpoints",

@@ -150,7 +150,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each of them");
   add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of a thread's region");
   add_number(command, "--log-mib", arguments.log_mib, 0, kLogMibMax,
-             "Size of the store's log; one that holds the whole run keeps checkpoints out of it. 0: as usual");
+             "Size of the store's log; one whose half holds the whole run keeps checkpoints out of it. 0: as usual");
   add_number(command, "--threads", arguments.threads, 1, 64, "Threads, each with its own region and its own raw file");
   add_io(command, arguments.io);
   command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();

@@ -107,6 +107,14 @@ Result<memlith_store_info> checkpoint_and_look(memlith_store* store) {
   return info_of(store);
 }
 
+Result<std::uint64_t> checkpoints_begun(memlith_store* store) {
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  const std::int32_t code = memlith_store_get_stats(store, &stats);
+  if (code != MEMLITH_OK) return library_failure(code, "looking at the store's counters");
+  return stats.checkpoints + (stats.checkpoint_total_bytes != 0 ? 1 : 0);
+}
+
 // The comparison: memlith and raw interleaved, after a warm-up that does not count.
 MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std::vector<Workload>& workloads,
                                  Raws& raws, PersistLine& line) {
@@ -117,6 +125,8 @@ MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std
   Result<memlith_store_info> before = checkpoint_and_look(store);
   if (!before.ok()) return std::move(before.failure());
   if (MaybeFailure failure = measure(sides, limits)) return failure;
+  Result<std::uint64_t> begun = checkpoints_begun(store);
+  if (!begun.ok()) return std::move(begun.failure());
   Result<memlith_store_info> after = checkpoint_and_look(store);
   if (!after.ok()) return std::move(after.failure());
 
@@ -127,6 +137,7 @@ MaybeFailure measure_interleaved(memlith_store* store, const Limits& limits, std
   line.bytes_logged =
       ratio_of(static_cast<double>(after->logged_bytes - before->logged_bytes), static_cast<double>(line.rounds));
   line.checkpoints = after->checkpoints - before->checkpoints;
+  line.checkpoints_beside = *begun - before->checkpoints;
   line.home_bytes = after->home_bytes - before->home_bytes;
   line.direct_io = after->direct_io != 0;
   return {};

@@ -34,6 +34,7 @@ struct PersistLine {
   double bytes_logged = 0;         // written to memlith's log for a persist, in whole sectors of 512 bytes, on average
   std::uint64_t checkpoints = 0;   // of the measured persists, the last one behind the measurement,
   std::uint64_t home_bytes = 0;    // and what they wrote
+  std::uint64_t checkpoints_beside = 0;  // those that ran, or began, while it was measured
   bool direct_io = false;
   bool raw_direct_io = false;
   std::string tracker_detail;
