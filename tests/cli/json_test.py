@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""What the commands print with --json has the fields of docs/json.md, and no others.
+
+Usage: json_test.py MEMLITH HELLO_C JSON_MD
+"""
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MEMLITH, HELLO, DOCUMENT = sys.argv[1:4]
+SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
+
+
+def documented():
+    """The fields of each section's table; and those that may be missing."""
+    fields, optional = {}, {}
+    for section in pathlib.Path(DOCUMENT).read_text(encoding="utf-8").split("\n## ")[1:]:
+        title = section.splitlines()[0]
+        rows = [line.split(" | ", 1) for line in section.splitlines() if line.startswith("| `")]
+        fields[title] = {name for names, _ in rows for name in re.findall(r"`([^`]+)`", names)}
+        optional[title] = {name for names, text in rows if "may be missing" in text for name in re.findall(r"`([^`]+)`", names)}
+    return fields, optional
+
+
+def names_in(value, prefix=""):
+    """Of an object and those in it: "log.bytes", "regions[].name"."""
+    for key, inner in value.items():
+        name = prefix + key
+        if isinstance(inner, dict):
+            yield from names_in(inner, name + ".")
+        elif isinstance(inner, list):
+            for each in inner:
+                yield from names_in(each, name + "[].")
+        else:
+            yield name
+
+
+class Fields(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.fields, cls.optional = documented()
+        cls.seen = set()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.seen == set(cls.fields), f"described and not printed, or the other way round: {cls.seen ^ set(cls.fields)}"
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="json-test-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.store = self.folder / "store"
+
+    def check(self, title, *words, code=0):
+        done = subprocess.run([MEMLITH, *map(str, words), "--json"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (code, ""), done.stdout)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertTrue(rows)
+        self.seen.add(title)
+        # null stands for whatever may be in its place.
+        self.assertEqual({name for row in rows for name in names_in(row) if name != "steps.wait"} ^ self.fields[title],
+                         self.optional[title] - {name for row in rows for name in names_in(row)}, title)
+        return rows
+
+    def test_stores(self):
+        self.check("A failure, of any command", "info", self.store, code=1)
+        self.check("A failure, of any command", "nothing", code=1)
+        subprocess.run([HELLO, self.store], check=True, stdout=subprocess.DEVNULL)
+        for command in "info", "verify", "recover":
+            self.check(f"memlith {command}", command, self.store)
+
+    def test_stat(self):
+        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600", "--dir", self.folder],
+                                 stdout=subprocess.DEVNULL)
+        store = self.folder / f"memlith-bench-{bench.pid}" / "store"
+        try:
+            while subprocess.run([MEMLITH, "stat", store], capture_output=True, check=False).returncode != 0:
+                self.assertIsNone(bench.poll(), "the benchmark has ended")
+            row = self.check("memlith stat", "stat", store)[0]
+            self.assertEqual((row["process"], row["alive"]), (bench.pid, True))
+        finally:
+            bench.terminate()
+            bench.wait()
+
+    def test_sqlite(self):
+        database = self.folder / "a.db"
+        connection = sqlite3.connect(database)
+        connection.execute("create table t(a)")
+        connection.close()
+        self.check("memlith sqlite export, import", "sqlite", "export", database, self.folder / "b.db")
+        self.check("memlith sqlite export, import", "sqlite", "import", database, self.folder / "c.db")
+
+    def test_benchmarks(self):
+        where = ["--dir", self.folder]
+        self.check("memlith bench persist", "bench", "persist", *SMALL, *where)
+        self.check("memlith bench persist --peers", "bench", "persist", "--peers", *SMALL, *where)
+        self.check("memlith bench persist --breakdown", "bench", "persist", "--breakdown", *SMALL, *where)
+        self.check("memlith bench tail", "bench", "tail", "--phases", "1", *SMALL, *where)
+        self.check("memlith bench recovery", "bench", "recovery", "--log-mib", "16", "--region-mib", "1", *where)
+        self.check("memlith bench open", "bench", "open", "--region-mib", "1", *where)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
