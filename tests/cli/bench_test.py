@@ -14,9 +14,13 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 MEMLITH = sys.argv[1]
 SCRIPTS = pathlib.Path(sys.argv[2])
+sys.path.insert(0, str(SCRIPTS))
+import machine  # noqa: E402
+
 SMALL = ["--region-mib", "1", "--log-mib", "1"]
 PERCENTILES = ["p50_us", "p99_us", "p999_us"]
 
@@ -273,6 +277,13 @@ class All(Bench):
         alone = [row for row in rows if row[titles.index("log MiB")] == "64"]
         self.assertEqual([row[titles.index("checkpoints beside")] for row in alone], ["0"])
         self.check_nothing_left("figures.md", "peers.jsonl")
+
+    def test_the_heading_warns_of_what_no_commit_has(self):
+        for name, warned in ("0123abc", False), ("0123abc-dirty", True):
+            with unittest.mock.patch.object(machine, "commit", lambda _, name=name: name):
+                heading = "\n".join(machine.measured("it", self.folder, "memlith"))
+            self.assertIn(f"({name})", heading)
+            self.assertEqual("changes that no commit has" in heading, warned, heading)
 
     def test_a_benchmark_that_fails_does_not_stop_the_others(self):
         out = self.folder / "figures.md"

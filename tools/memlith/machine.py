@@ -60,13 +60,17 @@ def commit(root):
 
 
 def measured(command, folder, program):
-    """Two sentences: when, by what, on what."""
+    """When, by what, on what; and a warning where no commit says what was measured."""
     _, _, kind, options = mount_of(folder)
     load = os.getloadavg()
+    built_from = commit(pathlib.Path(__file__).parent)
     now = datetime.datetime.now(datetime.timezone.utc)
-    yield f"Measured {now:%Y-%m-%d %H:%M} UTC by `{command}`: {program} ({commit(pathlib.Path(__file__).parent)}), Linux {platform.release()},"
+    yield f"Measured {now:%Y-%m-%d %H:%M} UTC by `{command}`: {program} ({built_from}), Linux {platform.release()},"
     yield f"{len(os.sched_getaffinity(0))} cores ({processor()}), {device_text(folder)}, {kind} ({options.replace(',', ', ')});"
     yield f"load {load[0]:.1f} when it began."
+    if built_from.endswith("-dirty"):
+        yield ""
+        yield "**Measured with changes that no commit has (`-dirty`): these figures cannot be repeated from the commit that is named.**"
 
 
 class Failed(Exception):
