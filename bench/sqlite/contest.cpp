@@ -24,9 +24,15 @@ using tool::rounded;
 
 namespace {
 
-// Of each turn; then the median over the turns, and for the maximum the largest.
+// With fewer in a turn the 99th percentile is its slowest one, and so is the 99.9th: the largest of a handful, by nearest rank.
+constexpr std::size_t kSamplesForP99 = 100;
+constexpr std::size_t kSamplesForP999 = 1000;
+
+// Of each turn; then the median over the turns, and for the maximum the largest. Percentiles that some turn has too few
+// samples for are left out of all.
 struct Spread {
   std::vector<double> p50, p99, p999, max;
+  std::size_t samples = 0;  // of the turn that has the fewest
 };
 
 Spread spread_of(const std::vector<Turn>& turns, std::vector<std::uint64_t> Turn::* samples) {
@@ -34,6 +40,7 @@ Spread spread_of(const std::vector<Turn>& turns, std::vector<std::uint64_t> Turn
   for (const Turn& turn : turns) {
     std::vector<std::uint64_t> sorted = turn.*samples;
     if (sorted.empty()) continue;
+    spread.samples = spread.max.empty() ? sorted.size() : std::min(spread.samples, sorted.size());
     std::sort(sorted.begin(), sorted.end());
     const auto at = [&sorted](double rank) {
       return rounded(static_cast<double>(nearest_rank(sorted, rank)) / 1000.0);
@@ -43,14 +50,9 @@ Spread spread_of(const std::vector<Turn>& turns, std::vector<std::uint64_t> Turn
     spread.p999.push_back(at(0.999));
     spread.max.push_back(at(1));
   }
+  if (spread.samples < kSamplesForP99) spread.p99.clear();
+  if (spread.samples < kSamplesForP999) spread.p999.clear();
   return spread;
-}
-
-void add_spread(Json& row, const Spread& spread) {
-  row["p50_us"] = median_of(spread.p50);
-  row["p99_us"] = median_of(spread.p99);
-  row["p999_us"] = median_of(spread.p999);
-  row["max_us"] = spread.max.empty() ? 0 : *std::max_element(spread.max.begin(), spread.max.end());
 }
 
 Json rounded_all(const std::vector<double>& values) {
@@ -61,6 +63,14 @@ Json rounded_all(const std::vector<double>& values) {
 
 Json median_or_null(const std::vector<double>& values) {
   return values.empty() ? Json(nullptr) : Json(rounded(median_of(values)));
+}
+
+void add_spread(Json& row, const Spread& spread) {
+  row["samples_per_turn"] = spread.samples;
+  row["p50_us"] = median_or_null(spread.p50);
+  row["p99_us"] = median_or_null(spread.p99);
+  row["p999_us"] = median_or_null(spread.p999);
+  row["max_us"] = spread.max.empty() ? Json(nullptr) : Json(*std::max_element(spread.max.begin(), spread.max.end()));
 }
 
 // PRAGMA memlith_stats: name=value, separated by blanks. Of its numbers.
@@ -434,19 +444,19 @@ void Contest::print_table(const std::vector<Json>& rows) const {
     title += name == "benchmark" ? value.get<std::string>() : fmt::format("{} {}", name, value.dump());
   }
   tool::write_line(title);
-  tool::write_line(fmt::format("{:<16} {:>11} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10} {:>9}  {}", "system", "per s",
-                               "x wal-full", "p50 us", "p99 us", "p99.9 us", "max us", "device B", "process B",
-                               "durable"));
+  tool::write_line(fmt::format("{:<16} {:>11} {:>9} {:>8} {:>9} {:>9} {:>10} {:>10} {:>10} {:>9}  {}", "system",
+                               "per s", "x wal-full", "a turn", "p50 us", "p99 us", "p99.9 us", "max us", "device B",
+                               "process B", "durable"));
   const auto number = [](const Json& value, int places) {
     return value.is_null() ? std::string("-") : fmt::format("{:.{}f}", value.get<double>(), places);
   };
   for (const Json& row : rows) {
-    tool::write_line(fmt::format("{:<16} {:>11} {:>9} {:>9} {:>9} {:>10} {:>10} {:>10} {:>9}  {}",
+    tool::write_line(fmt::format("{:<16} {:>11} {:>9} {:>8} {:>9} {:>9} {:>10} {:>10} {:>10} {:>9}  {}",
                                  row["system"].get<std::string>(), number(row["operations_per_s"], 1),
-                                 number(row["throughput_over_wal_full"], 2), number(row["p50_us"], 1),
-                                 number(row["p99_us"], 1), number(row["p999_us"], 1), number(row["max_us"], 1),
-                                 number(row["device_bytes_per_commit"], 0), number(row["process_bytes_per_commit"], 0),
-                                 row["durability"].get<std::string>()));
+                                 number(row["throughput_over_wal_full"], 2), number(row["samples_per_turn"], 0),
+                                 number(row["p50_us"], 1), number(row["p99_us"], 1), number(row["p999_us"], 1),
+                                 number(row["max_us"], 1), number(row["device_bytes_per_commit"], 0),
+                                 number(row["process_bytes_per_commit"], 0), row["durability"].get<std::string>()));
   }
   for (const Json& row : rows) {
     if (row["system"] == "memlith" && !row["p50_over_raw_plus_off"].is_null()) {

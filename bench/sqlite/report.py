@@ -26,7 +26,7 @@ def number(value, places):
 def cells(row):
     durable = "yes" if row["durable_at_return"] else row["durability"]
     return [NAMES.get(row["system"], row["system"]), number(row["operations_per_s"], 0), number(row["throughput_over_wal_full"], 2),
-            *(number(row[name], 0) for name in ("p50_us", "p99_us", "p999_us", "max_us")),
+            number(row["samples_per_turn"], 0), *(number(row[name], 0) for name in ("p50_us", "p99_us", "p999_us", "max_us")),
             number(row["device_bytes_per_commit"], 0), durable]
 
 
@@ -38,9 +38,17 @@ def call_cells(row):
             number(row["user_us_per_operation"], 0), number(row["system_us_per_operation"], 0)]
 
 
+def ratios_of(rows):
+    full, weak = (next(row for row in rows if row["system"] == system) for system in ("memlith", "memlith-weak"))
+    said = [("p50 over raw's and WAL, OFF's together", full["p50_over_raw_plus_off"]), ("p99.9 over WAL, FULL's", full["p999_over_wal_full"]),
+            ("throughput over DELETE, FULL", full["throughput_over_delete_full"])]
+    text = "; ".join(f"{what} {value:.2f}" for what, value in said if value is not None)
+    return f"memlith, full: {text}. memlith, weak: throughput over WAL, OFF {number(weak['throughput_over_wal_off'], 2)}."
+
+
 CALL_TITLES = ["system", "us", "reads", "us", "writes", "us", "made durable", "us", "files opened, looked for, removed", "us",
                "processor, user us", "processor, kernel us"]
-TITLES = ["system", "a second", "over WAL, FULL", "p50 us", "p99 us", "p99.9 us", "max us", "device bytes a commit", "durable at return"]
+TITLES = ["system", "a second", "over WAL, FULL", "timed a turn", "p50 us", "p99 us", "p99.9 us", "max us", "device bytes a commit", "durable at return"]
 
 
 def name_of(row):
@@ -85,10 +93,8 @@ class Report:
             if titles is not None:
                 self.line()
                 continue
-            mine = next(row for row in table if row["system"] == "memlith")
-            self.line(f"memlith, full: p50 over raw's and WAL, OFF's together {number(mine['p50_over_raw_plus_off'], 2)}; p99.9 over WAL, "
-                      f"FULL's {number(mine['p999_over_wal_full'], 2)}; throughput over DELETE, FULL "
-                      f"{number(mine['throughput_over_delete_full'], 2)}.\n")
+            self.line(ratios_of(table))
+            self.line()
 
 
 def draw(rows, path):
@@ -132,6 +138,8 @@ def main():
         report.line("# SQLite: figures\n")
         for text in machine.measured("./dev bench sqlite all", arguments.dir, "SQLite on memlith"):
             report.line(text)
+        report.line("\nPercentiles are of the turn's latencies, \"timed a turn\" many in the turn that has the fewest: without 100 of them there is no p99, "
+                    "without 1,000 no p99.9.")
         if few:
             report.line("**With `--quick`: the figures mean nothing.**")
         try:

@@ -34,7 +34,11 @@ class Bench(unittest.TestCase):
         self.assertEqual([row["system"] for row in rows], [*SYSTEMS, "raw"])
         for row in rows:
             self.assertEqual(row["repetitions"], 2)
-            values = [row[name] for name in PERCENTILES]
+            # The slowest of a few is no percentile.
+            self.assertEqual([row[name] is None for name in ("p99_us", "p999_us")], [row["samples_per_turn"] < few for few in (100, 1000)])
+            if row["p999_us"] is None:
+                self.assertIsNone(row["p999_over_wal_full"])
+            values = [row[name] for name in PERCENTILES if row[name] is not None]
             self.assertGreater(values[0], 0, row)
             self.assertEqual(values, sorted(values), row)
             self.assertTrue(row["durability"])
@@ -54,6 +58,8 @@ class Bench(unittest.TestCase):
     def test_update(self):
         few = self.check(self.rows("update", "--rows", "50", "--commits", "10", "--indexes", "1"), 50)
         more = self.check(self.rows("update", "--rows", "50", "--commits", "11", "--indexes", "1"), 50)
+        many = self.check(self.rows("update", "--rows", "50", "--commits", "1000"), 50)
+        self.assertEqual({row["samples_per_turn"] for row in few + many}, {10, 1000})
         # The checksum is one of what was written.
         self.assertNotEqual(few[0]["checksum"], more[0]["checksum"])
 
@@ -119,6 +125,8 @@ class Bench(unittest.TestCase):
         for title in ("Single rows updated, no index", "dbbench", "TATP", "A mix of everything"):
             self.assertIn("## " + title, text)
         self.assertIn("**random, 64 KiB a transaction**", text)
+        self.assertEqual(text.count("memlith, weak: throughput over WAL, OFF "), 2 + 6 + 1 + 1)
+        self.assertNotIn("p99.9 over WAL, FULL's", text)  # there were not enough
 
         # What a benchmark says of its failure is in its place.
         (self.folder / "no folder").write_bytes(b"")
