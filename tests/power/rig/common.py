@@ -105,9 +105,15 @@ class Tally:
     commits: int = 0
     frames: int = 0
     seconds: float = 0.0
+    failed_looks: int = 0  # failures of sessions that came after a cut: what they say is said of that cut
+
+    @property
+    def not_looked_at(self) -> int:
+        """Cuts whose chain was ended before anybody saw what they had left."""
+        return self.cuts - self.recovered - self.in_recovery - self.failed_looks
 
     def as_json(self) -> dict[str, object]:
-        return {**dataclasses.asdict(self), "seconds": round(self.seconds, 1)}
+        return {**dataclasses.asdict(self), "not_looked_at": self.not_looked_at, "seconds": round(self.seconds, 1)}
 
 
 class Disk:

@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
-"""The rig's oracle notices what it should: a commit lost, a commit from nowhere, a commit that came back."""
+"""The rig's oracle notices what it should: a commit lost, a commit from nowhere, a commit that came back. And no cut drops out
+of the count."""
+import argparse
+import pathlib
+import tempfile
 import unittest
 
+from common import Cut, Tally
 from oracle import Lines, Oracle, Violation, WorkloadError
+from power_soak import Soak
 
 OPENED = ["P c 0", "P a 0", "P b 0", "P f 0", "F 0"]
 
@@ -84,6 +90,31 @@ class OracleTest(unittest.TestCase):
         lines = Lines()
         self.assertEqual(lines.add(b"A a 1\nA a"), ["A a 1"])
         self.assertEqual(lines.add(b" 2\n"), ["A a 2"])
+
+
+class Stopped:
+    """A rig whose user has had enough in the third session."""
+    operations_max = deaths_ms_max = 10
+
+    def begin_chain(self) -> None:
+        self.sessions = 0
+
+    def session(self, cut: Cut, oracle: Oracle, tally: Tally, check_only: bool) -> None:
+        self.sessions += 1
+        if self.sessions == 3:
+            raise KeyboardInterrupt
+        tally.cuts += 1
+
+
+class TallyTest(unittest.TestCase):
+    def test_every_cut_is_accounted_for(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            soak = Soak(argparse.Namespace(bin=pathlib.Path(folder), work=pathlib.Path(folder), sabotage="", minutes=0, cuts=9, seed=1))
+            tally = soak.tally("loop", "ext4")
+            with self.assertRaises(KeyboardInterrupt):
+                soak.run_chain(Stopped(), tally, 0)  # type: ignore[arg-type]
+        self.assertEqual((tally.cuts, tally.in_recovery, tally.not_looked_at), (2, 1, 1))
+        self.assertEqual(tally.as_json()["not_looked_at"], 1)
 
 
 if __name__ == "__main__":
