@@ -96,6 +96,9 @@ def persist_cells(row):
 
 def persist_section(runner, commands, titles=None, cells=persist_cells):
     yield from command_lines(commands)
+    if titles is None:
+        yield '"p50/raw" is over raw in turns with memlith, whose checkpoints slow it too; "alone" over raw just before there was a store.'
+        yield ""
     yield from table(titles or PERSIST_TITLES, [cells(row) for words in commands for row in runner.run(*words)])
 
 
