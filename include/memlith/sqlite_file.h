@@ -1,8 +1,8 @@
 /* memlith: what the first bytes of a SQLite database say about who may believe the rest. docs/format.md, "SQLite".
  *
  * A database that memlith's VFS works on is the home of a one-file store. While commits may be in its log only, the first 16
- * bytes of the file are a mark; a clean close puts SQLite's own back as its last step. Plain C11 without a library: for the VFS,
- * the command `memlith`, and whatever else has to tell the two apart (a backup program, say).
+ * bytes of the file are a mark, and one bit behind them is turned; a clean close puts SQLite's own back as its last step. Plain
+ * C11 without a library: for the VFS, the command `memlith`, and whatever else has to tell the two apart (a backup program, say).
  */
 #ifndef MEMLITH_SQLITE_FILE_H
 #define MEMLITH_SQLITE_FILE_H
@@ -18,7 +18,12 @@ extern "C" {
 #define MEMLITH_SQLITE_MAGIC "SQLite format 3" /* 16 bytes with the zero at its end */
 #define MEMLITH_SQLITE_MARK "MEMLITH\n"        /* 8 bytes, then 8 of the log's identity, little-endian */
 #define MEMLITH_SQLITE_MARK_BYTES 16           /* an empty database under the mark has these and nothing else */
-#define MEMLITH_SQLITE_LOOK_BYTES 20 /* what memlith_sqlite_look() wants to see, where the file is that long */
+/* SQLite's change counter, whose highest bit is turned under the mark: a connection that has page 1 cached looks at no other byte
+ * of it to find out whether that is the file's still. */
+#define MEMLITH_SQLITE_TURNED_AT 24
+#define MEMLITH_SQLITE_TURNED_BIT 0x80
+#define MEMLITH_SQLITE_CHANGED_BYTES 32 /* what the mark changes lies in these, which are written together */
+#define MEMLITH_SQLITE_LOOK_BYTES 20    /* what memlith_sqlite_look() wants to see, where the file is that long */
 
 enum {
   MEMLITH_SQLITE_EMPTY = 0,   /* no bytes at all: a database without tables */
@@ -59,6 +64,16 @@ static inline memlith_sqlite_head memlith_sqlite_look(const void* first, uint64_
     head.wal_mode = bytes[18] == 2 || bytes[19] == 2;
   }
   return head;
+}
+
+/* Puts SQLite's own bytes in the place of the mark, if `first`, the first `count` bytes of a file or more of it, begins with it.
+ * An empty database under the mark has none. */
+static inline void memlith_sqlite_unmark(void* first, size_t count) {
+  unsigned char* const bytes = (unsigned char*)first;
+  const size_t half = MEMLITH_SQLITE_MARK_BYTES / 2;
+  if (count < MEMLITH_SQLITE_MARK_BYTES || memcmp(bytes, MEMLITH_SQLITE_MARK, half) != 0) return;
+  memcpy(bytes, MEMLITH_SQLITE_MAGIC, MEMLITH_SQLITE_MARK_BYTES);
+  if (count > MEMLITH_SQLITE_TURNED_AT) bytes[MEMLITH_SQLITE_TURNED_AT] ^= MEMLITH_SQLITE_TURNED_BIT;
 }
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "difference.hpp"
 
@@ -143,11 +144,25 @@ void Database::roll_back() {
 
 // The first bytes are the mark's as long as the database is open.
 void Database::add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source) {
-  if (offset < kMarkBytes && !MEMLITH_SABOTAGED(skip_mark)) {
-    const std::uint64_t skip = std::min(bytes, kMarkBytes - offset);
-    offset += skip;
-    source += skip;
-    bytes -= skip;
+  const auto skip = [&](std::uint64_t count) {
+    offset += count;
+    source += count;
+    bytes -= count;
+  };
+  if (offset < kChangedBytes && !MEMLITH_SABOTAGED(skip_mark)) {
+    if (offset < kMarkBytes) skip(std::min(bytes, kMarkBytes - offset));
+    if (offset < kTurnedAt && bytes > 0) {
+      const std::uint64_t count = std::min(bytes, kTurnedAt - offset);
+      pieces_.push_back({{kFile, offset, count}, source});
+      skip(count);
+    }
+    if (offset == kTurnedAt && bytes > 0) {
+      const std::uint64_t count = std::min<std::uint64_t>(bytes, sizeof turned_);
+      std::memcpy(turned_, source, count);
+      turned_[0] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
+      pieces_.push_back({{kFile, offset, count}, turned_});
+      skip(count);
+    }
   }
   if (bytes > 0) pieces_.push_back({{kFile, offset, bytes}, source});
 }

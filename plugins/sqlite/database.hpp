@@ -5,7 +5,8 @@
 //
 // INVARIANT: the first 16 bytes at home tell who may believe the file. "SQLite format 3" there: the file is complete by
 // itself, and whatever log lies beside it is of no account. The mark (MEMLITH and the log's identity) there: the newest commits
-// may be in that log alone, and plain SQLite says "file is not a database". Memory always shows SQLite's own bytes. The mark
+// may be in that log alone, and plain SQLite says "file is not a database"; also where it has page 1 cached, because one bit of
+// the change counter is turned at home and in the log as long as the mark is there. Memory always shows SQLite's own bytes. The mark
 // goes home before the first commit is acknowledged, and gives way to SQLite's bytes as the last thing of a clean close; both
 // through the log, because only replay writes a home file.
 //
@@ -45,6 +46,7 @@ struct Sabotage {
   bool skip_persist = false;           // a commit is not waited for
   bool persist_each_write = false;     // every write to the database is a commit of its own
   bool skip_mark = false;              // the file looks like a database while its log holds commits
+  bool keep_counter = false;           // it does, for who has its first page cached
   bool unmark_too_early = false;       // a clean close says so before everything is home
   bool wal_after_ack = false;          // WAL: a commit is durable with the next one
   bool share_pages = false;            // WAL: pages are not made private before a commit can change them at home
@@ -148,6 +150,8 @@ class Database {
 
  private:
   static constexpr std::uint64_t kMarkBytes = MEMLITH_SQLITE_MARK_BYTES;
+  static constexpr std::uint64_t kTurnedAt = MEMLITH_SQLITE_TURNED_AT;
+  static constexpr std::uint64_t kChangedBytes = MEMLITH_SQLITE_CHANGED_BYTES;
 
   struct Piece {
     core::Extent extent;
@@ -224,6 +228,7 @@ class Database {
 
   // A commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock.
   std::vector<Piece> pieces_;
+  std::byte turned_[8];  // what is at home from kTurnedAt on
   std::vector<core::Extent> extents_;
   std::uint64_t captured_bytes_ = 0;  // since memory was given back
 

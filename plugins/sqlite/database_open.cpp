@@ -308,14 +308,18 @@ Status Database::find_left_journal() {
 
 // Memory shows SQLite's own first bytes, whatever is at home.
 Status Database::show_magic() {
-  std::byte found[kMarkBytes] = {};
-  if (stored_ >= kMarkBytes) image_->read(0, found, kMarkBytes);
+  std::byte found[kChangedBytes] = {};
+  const std::uint64_t count = std::min(stored_, kChangedBytes);
+  image_->read(0, found, count);
   marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark.data(), kMark.size()) == 0;
   const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
   if (!is_empty && !marked_ && std::memcmp(found, kDatabaseMagic, sizeof kDatabaseMagic) != 0) {
     return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
   }
-  if (marked_ && !is_empty) image_->write(0, kDatabaseMagic, sizeof kDatabaseMagic);
+  if (marked_ && !is_empty) {
+    memlith_sqlite_unmark(found, count);
+    image_->write(0, found, count);
+  }
   const std::uint64_t size = is_empty ? 0 : stored_;
   size_.store(size, std::memory_order_release);
   committed_.store(size, std::memory_order_relaxed);
@@ -335,11 +339,14 @@ Status Database::mark() {
   } else {
     MEMLITH_TRY(image_->own(0, kMarkBytes));  // memory goes on showing SQLite's bytes
   }
-  std::byte bytes[kMarkBytes];
+  // What is committed, and home as a whole: memory may hold a transaction already.
+  std::byte bytes[kChangedBytes] = {};
+  const Extent extent{kFile, 0, is_empty ? kMarkBytes : std::min(stored_, kChangedBytes)};
+  if (!is_empty) MEMLITH_TRY(store_->read_home_into(kFile, 0, {bytes, extent.bytes}));
   const std::uint64_t log_id = store_->log().log_id();
   std::memcpy(bytes, kMark.data(), kMark.size());
   std::memcpy(bytes + kMark.size(), &log_id, sizeof log_id);
-  const Extent extent{kFile, 0, kMarkBytes};
+  if (!MEMLITH_SABOTAGED(keep_counter)) bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
   stale_end_ = std::max(stale_end_, kMarkBytes);
@@ -371,17 +378,20 @@ Status Database::close() {
 }
 
 Status Database::close_marked() {
-  const Extent extent{kFile, 0, kMarkBytes};
-  std::byte magic[kMarkBytes];
-  image_->read(0, magic, kMarkBytes);
-  if (MEMLITH_SABOTAGED(unmark_too_early)) return commit_directly(&extent, magic, nullptr);
   const std::uint64_t size = committed_.load(std::memory_order_relaxed);
   if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
   // ORDER home-before-magic: when the file says that it is complete, it is, to its length. [sqlite/crash]
-  MEMLITH_TRY(persist());
-  MEMLITH_TRY(store_->checkpoint());
-  MEMLITH_TRY(store_->cut_home_to_size());
-  MEMLITH_TRY(commit_directly(&extent, magic, nullptr));
+  if (!MEMLITH_SABOTAGED(unmark_too_early)) {
+    MEMLITH_TRY(persist());
+    MEMLITH_TRY(store_->checkpoint());
+    MEMLITH_TRY(store_->cut_home_to_size());
+  }
+  // One extent in one sector: where the magic is, the counter is SQLite's own.
+  const Extent extent{kFile, 0, std::min(size, kChangedBytes)};
+  std::byte first[kChangedBytes];
+  MEMLITH_TRY(store_->read_home_into(kFile, 0, {first, extent.bytes}));
+  memlith_sqlite_unmark(first, extent.bytes);
+  MEMLITH_TRY(commit_directly(&extent, first, nullptr));
   return store_->checkpoint();
 }
 

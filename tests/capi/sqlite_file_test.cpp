@@ -50,6 +50,19 @@ TEST(SqliteFile, TheMarkWholeAndInHalves) {
   }
 }
 
+TEST(SqliteFile, UnderTheMark) {
+  const std::string whole = database(1, 1).replace(24, 1, "\x01");
+  for (const std::size_t bytes : {16u, 24u, 25u, 4096u}) {
+    const std::string own = whole.substr(0, bytes);
+    std::string marked = kMark + kLogId + own.substr(16);
+    if (bytes > 24) marked[24] = '\x81';
+    memlith_sqlite_unmark(marked.data(), marked.size());
+    EXPECT_EQ(marked, own);
+    memlith_sqlite_unmark(marked.data(), marked.size());
+    EXPECT_EQ(marked, own) << "there is no mark";
+  }
+}
+
 // No more than the bytes that it asks for are looked at.
 TEST(SqliteFile, LooksNoFurther) {
   const std::string begin = database(1, 1).substr(0, MEMLITH_SQLITE_LOOK_BYTES);

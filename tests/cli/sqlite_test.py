@@ -140,6 +140,7 @@ class Export(Case):
                     self.assertEqual({len(row[1]) for row in exported}, {5000})
                     self.run_child(db, "db.execute('select * from t').fetchall()").end()
                     self.assertEqual(rows_of(db), exported, "the VFS recovers another state")
+                    self.assertEqual(target.read_bytes()[:100], db.read_bytes()[:100], "the header")
                     shutil.rmtree(target.parent)
 
     def test_says_what_it_did(self):

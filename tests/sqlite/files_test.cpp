@@ -61,6 +61,77 @@ TEST_F(Files, PlainSqliteIsKeptOutWhileTheLogHoldsCommits) {
   EXPECT_EQ(earlier.wait(), 1);
 }
 
+// A connection that has its first page cached asks only the change counter whether that is the file's still.
+class WarmCache : public Files, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(WarmCache, IsNoWayAroundTheMark) {
+  for (const std::string page_bytes : {"512", "4096"}) {
+    make_plain("pragma page_size = " + page_bytes + "; vacuum;");
+    const std::string go_on = folder_ / "go_on";
+    Child idle([&](int ready) {
+      Db db = plain();
+      const auto told = [&](int code) {
+        const auto byte = static_cast<unsigned char>(code);
+        if (::write(ready, &byte, 1) != 1) ::_exit(1);
+      };
+      told(db.all("select * from t") == "1" ? 1 : 0);
+      while (!fs::exists(go_on)) ::usleep(1000);
+      told(db.run("select * from t"));
+      told(db.run("insert into t values(7)"));
+      fs::remove(go_on);
+      while (!fs::exists(go_on)) ::usleep(1000);
+      told(db.run("insert into t values(3)"));
+    });
+    ASSERT_EQ(idle.wait(), 1);
+    Child writer([&](int ready) {
+      Db db = open();
+      if (db.run(GetParam() + "insert into t values(2)") == SQLITE_OK) tell(ready);
+      ::pause();
+    });
+    ASSERT_EQ(writer.wait(), 1);
+    writer.kill();
+    write_file(go_on, "");
+    EXPECT_EQ(idle.wait(), SQLITE_NOTADB);
+    EXPECT_EQ(idle.wait(), SQLITE_NOTADB);
+    {
+      Db db = open();
+      EXPECT_EQ(db.all("select * from t"), "1\n2");
+      EXPECT_EQ(integrity(db), "ok");
+      ASSERT_RUNS(db, "pragma journal_mode = delete");
+    }
+    const std::string file = read_file(path_);
+    EXPECT_EQ(file.substr(24, 4), file.substr(92, 4)) << "SQLite would not believe the page count";
+    // What it cached while the mark was there is not the file's any more.
+    write_file(go_on, "");
+    EXPECT_EQ(idle.wait(), SQLITE_OK);
+    EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
+    EXPECT_EQ(integrity(plain()), "ok");
+    fs::remove(path_);
+    fs::remove(go_on);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, WarmCache,
+                         ::testing::Values("", "pragma journal_mode = off;", "pragma journal_mode = wal;"),
+                         [](const auto& each) { return each.param.empty() ? "delete" : each.param.substr(22, 3); });
+
+// Killed between the mark and the first commit, which comes when the file has to grow.
+TEST_F(Files, TheMarkAloneChangesNothing) {
+  make_plain();
+  const std::string before = read_file(path_);
+  Child writer([&](int ready) {
+    Db db = open();
+    (void)db.run("pragma cache_size = 2; begin; insert into t values(zeroblob(90000))");
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(writer.wait(), 1);
+  writer.kill();
+  EXPECT_EQ(plain().run("select * from t"), SQLITE_NOTADB);
+  EXPECT_EQ(open("mode=ro").all("select * from t"), "1");
+  EXPECT_EQ(open().all("select * from t"), "1");
+  EXPECT_EQ(read_file(path_), before);
+}
+
 // A plain reader in the middle of a transaction keeps our writer waiting, not the other way round.
 TEST_F(Files, APlainReaderKeepsAWriterOut) {
   make_plain();

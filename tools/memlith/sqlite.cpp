@@ -116,9 +116,10 @@ MaybeFailure copy_bytes(SqliteSource& source, NewFile& file) {
     ProgressBar::update(&bar, done, source.bytes());
   }
   if (source.bytes() == 0) return {};
-  // In the source these may be the mark.
-  constexpr char kMagic[] = MEMLITH_SQLITE_MAGIC;
-  return file.write(0, std::as_bytes(std::span(kMagic)));
+  Result<std::vector<std::byte>> begin =
+      source.beginning(std::min<std::uint64_t>(source.bytes(), MEMLITH_SQLITE_CHANGED_BYTES));
+  if (!begin.ok()) return std::move(begin.failure());
+  return file.write(0, *begin);
 }
 
 MaybeFailure remove_log(const Target& target) {

@@ -224,13 +224,21 @@ Result<std::span<const std::byte>> SqliteSource::read(std::uint64_t offset, std:
   return std::span<const std::byte>(target);
 }
 
+Result<std::vector<std::byte>> SqliteSource::beginning(std::uint64_t count) {
+  Result<std::span<const std::byte>> bytes = read(0, count);
+  if (!bytes.ok()) return std::move(bytes.failure());
+  std::vector<std::byte> begin(bytes->begin(), bytes->end());
+  memlith_sqlite_unmark(begin.data(), begin.size());
+  return begin;
+}
+
 MaybeFailure SqliteSource::check_header() {
   if (bytes_ == 0) return {};
   if (bytes_ < kHeaderBytes) {
     return tool_failure(MEMLITH_CORRUPT, fmt::format("{}: expected a header of {} bytes, found {} bytes in all", path_,
                                                      kHeaderBytes, bytes_));
   }
-  Result<std::span<const std::byte>> header = read(0, kHeaderBytes);
+  Result<std::vector<std::byte>> header = beginning(kHeaderBytes);
   if (!header.ok()) return std::move(header.failure());
   const std::byte* const bytes = header->data();
   const std::uint32_t told = big_endian(bytes + 16, 2);

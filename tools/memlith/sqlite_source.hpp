@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "descriptor.hpp"
 #include "failure.hpp"
@@ -32,9 +33,11 @@ class SqliteSource {
   [[nodiscard]] bool is_file(dev_t device, ino_t number) const { return device_ == device && number_ == number; }
 
   // `count` bytes, up to kStepBytes, within bytes(); good until the next call. In memory at multiples of 4096 where `offset` is.
-  // The first MEMLITH_SQLITE_MARK_BYTES may be memlith's mark; they stand for SQLite's own.
+  // What memlith's mark changes may be as it is under the mark.
   static constexpr std::uint64_t kStepBytes = kMiB;
   Result<std::span<const std::byte>> read(std::uint64_t offset, std::uint64_t count);
+  // The first `count` bytes, within bytes(), as they are without the mark.
+  Result<std::vector<std::byte>> beginning(std::uint64_t count);
 
   // Whether the first page's header fits the length.
   [[nodiscard]] MaybeFailure check_header();
