@@ -314,6 +314,12 @@ Status Database::begin_writing() {
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
   if (host_exclusive_ || host_lock_ == nullptr) return kOk;
   MEMLITH_TRY(host_lock_->make_exclusive());
+  // Beside our shared lock a writer of plain SQLite may have begun a journal, and died over it. It would be played into the file when
+  // that has our commits.
+  if (const Status left = marked_ ? kOk : check_nothing_left(); !left.ok()) {
+    (void)host_lock_->share();
+    return left;
+  }
   host_exclusive_ = true;
   return kOk;
 }

@@ -169,6 +169,7 @@ class Database {
   core::Status check_log_id(const Head& head, std::uint64_t found);
   core::Status check_free(const std::string& log_name);
   core::Status check_left_over(const Head& head);
+  core::Status check_nothing_left();
   core::Status keep_writers_out(Head& head);
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();

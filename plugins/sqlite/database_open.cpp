@@ -115,9 +115,24 @@ Status Database::keep_writers_out(Head& head) {
   return read_head(head);
 }
 
+Status Database::check_left_over(const Head& head) {
+  const auto keep_others_out = [this] {
+    MEMLITH_TRY(host_lock_->make_exclusive());
+    host_exclusive_ = true;
+    return kOk;
+  };
+  // As in keep_writers_out(): from the start.
+  if (head.said.wal_mode != 0 && !read_only_) MEMLITH_TRY(keep_others_out());
+  const Status status = check_nothing_left();
+  if (status.ok() || read_only_) return status;
+  // While its owner lives it is not left over: one of the two has to wait.
+  MEMLITH_TRY(keep_others_out());
+  return check_nothing_left();
+}
+
 // What plain SQLite left beside the file belongs to it, and only plain SQLite can bring the two together; beside a file without a
 // database it belongs to one that was removed, and plain SQLite removes it.
-Status Database::check_left_over(const Head& head) {
+Status Database::check_nothing_left() {
   const std::string wal_name = file_name_ + "-wal";
   const std::string journal_name = file_name_ + "-journal";
   bool left = false;
@@ -137,11 +152,6 @@ Status Database::check_left_over(const Head& head) {
     if (size >= sizeof begin) MEMLITH_TRY(journal->read(0, begin));
     left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves one that begins with zeros
     what = volume_->path_of(journal_name);
-  }
-  // As in keep_writers_out(): from the start.
-  if ((left || head.said.wal_mode != 0) && !read_only_) {
-    MEMLITH_TRY(host_lock_->make_exclusive());
-    host_exclusive_ = true;
   }
   if (!left) return kOk;
   return fail(Errc::permission, Detail::open,

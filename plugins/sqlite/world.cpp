@@ -41,11 +41,11 @@ class RealLock final : public HostLock {
   RealLock(const RealLock&) = delete;
   RealLock& operator=(const RealLock&) = delete;
 
-  Status share() {
+  Status share() override {
     // A writer that waits or works holds PENDING; a reader asks for it in passing, as SQLite's own do.
     MEMLITH_TRY(set(F_RDLCK, kPendingByte, 1));
     const Status status = set(F_RDLCK, kSharedFirst, kSharedBytes);
-    MEMLITH_TRY(set(F_UNLCK, kPendingByte, 1));
+    MEMLITH_TRY(set(F_UNLCK, kPendingByte, 2));
     return status;
   }
   Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }

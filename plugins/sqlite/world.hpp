@@ -17,6 +17,8 @@ class HostLock {
   virtual ~HostLock() = default;
   // Nobody else may even read. `busy` where somebody does.
   virtual core::Status make_exclusive() = 0;
+  // Shared again.
+  virtual core::Status share() = 0;
   // Whether the file has no name any more, so that nobody will find it again.
   [[nodiscard]] virtual bool removed() const = 0;
 };

@@ -279,6 +279,37 @@ TEST_F(Files, AWriterOfPlainSqliteKeepsOursOut) {
   EXPECT_EQ(plain().all("select * from t"), "1\n3");
 }
 
+// What plain SQLite began beside our reader, and left: it is found before the first write, which cannot undo it later.
+TEST_F(Files, LeftOversAreLookedForBeforeTheFirstWrite) {
+  make_plain();
+  const std::string go_on = folder_ / "go_on";
+  Child writer([&](int ready) {
+    while (!fs::exists(go_on)) ::usleep(1000);
+    Db db = plain();
+    (void)db.run("pragma synchronous = off; begin immediate; update t set a = 5");
+    tell(ready);
+    ::pause();
+  });
+  Db db = open();
+  EXPECT_EQ(db.all("select * from t"), "1");
+  write_file(go_on, "");
+  ASSERT_EQ(writer.wait(), 1);
+  EXPECT_EQ(db.run("insert into t values(2)"), SQLITE_BUSY);
+  writer.kill();
+  ASSERT_TRUE(fs::exists(path_ + "-journal"));
+  EXPECT_EQ(db.run("insert into t values(2)"), SQLITE_IOERR);
+  EXPECT_TRUE(sqlite_log.told("app.db-journal holds changes")) << sqlite_log.last();
+  // Readers of plain SQLite are not kept out for that.
+  fs::rename(path_ + "-journal", folder_ / "journal");
+  EXPECT_EQ(plain().all("select * from t"), "1");
+  fs::rename(folder_ / "journal", path_ + "-journal");
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(plain().all("select * from t"), "1");  // which brings it in
+  EXPECT_FALSE(fs::exists(path_ + "-journal"));
+  EXPECT_RUNS(open(), "insert into t values(2)");
+  EXPECT_EQ(plain().all("select * from t"), "1\n2");
+}
+
 TEST_F(Files, AWalDatabaseIsNotSharedWithPlainSqlite) {
   Child other([&](int ready) {
     Db db = plain();

@@ -61,6 +61,7 @@ class SimWorld final : public sqlite::World {
   class NoLock final : public sqlite::HostLock {
    public:
     core::Status make_exclusive() override { return core::kOk; }
+    core::Status share() override { return core::kOk; }
     [[nodiscard]] bool removed() const override { return false; }
   };
   static std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
