@@ -213,9 +213,19 @@ Status Database::commit() {
   return keep_to_memory();
 }
 
+// Whether there may be commits behind those there are.
+Status Database::check_commits() {
+  if (lags_.load(std::memory_order_relaxed)) return memory_lags();
+  if (!part_end_failed_) return kOk;
+  return fail(Errc::poisoned, Detail::flush,
+              "{}: the journal of a transaction over several databases could not be removed for good; close all "
+              "connections and reopen",
+              path_);
+}
+
 Status Database::commit_pieces(std::uint64_t new_size) {
   const auto begin_time = std::chrono::steady_clock::now();
-  if (lags_.load(std::memory_order_relaxed)) return memory_lags();
+  MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
   // [sqlite/crash]
   MEMLITH_TRY(mark());
@@ -253,6 +263,7 @@ Status Database::commit_pieces(std::uint64_t new_size) {
 Status Database::commit_part(const MemoryFile& journal) {
   if (in_wal() || read_only_ || unchanged() || !names_super_journal(journal)) return commit();
   if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
+  MEMLITH_TRY(check_commits());
   // ORDER mark-before-journal: a journal beside a file that plain SQLite may change is of no account. [sqlite/crash-several]
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
@@ -275,9 +286,12 @@ Status Database::end_part() {
   if (!part_is_open_ || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
   // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable. [sqlite/crash-several]
   MEMLITH_TRY(persist());
-  MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
-  part_is_open_ = false;
-  return kOk;
+  // A flush of the folder that failed is not tried again: SQLite, which asks again, may forget its journal, but nothing is committed any
+  // more that the one on the disk would undo.
+  if (part_end_failed_) return kOk;
+  const Status removed = remove_disk_journal(*volume_, file_name_);
+  part_is_open_ = part_end_failed_ = !removed.ok();
+  return removed;
 }
 
 // One extent, durable on ok.

@@ -188,6 +188,7 @@ class Database {
   void add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source);
   void add_image(std::uint64_t begin, std::uint64_t end);
   void add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after, std::uint64_t bytes);
+  core::Status check_commits();
   core::Status commit_pieces(std::uint64_t new_size);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
   core::Status keep_to_memory();
@@ -222,7 +223,8 @@ class Database {
   std::atomic<std::uint64_t> reserved_{0};
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
 
-  bool part_is_open_ = false;  // there is a journal on the disk
+  bool part_is_open_ = false;     // there is a journal on the disk
+  bool part_end_failed_ = false;  // it may come back, and undo what would be committed now
   std::shared_ptr<MemoryFile> left_journal_;
 
   UndoLog undo_;

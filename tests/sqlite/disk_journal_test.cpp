@@ -127,5 +127,51 @@ TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
   EXPECT_FALSE(std::filesystem::exists(name_));
 }
 
+// The flush of the folder fails when the journal of an undone part is removed: a power cut brings it back, with the super-journal, and
+// then there must not be commits behind it.
+TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
+  std::uint64_t struck = 0;
+  for (std::uint64_t nth = 0;; ++nth) {
+    core::SimVolume volume({}, true);
+    sim_world().volume = &volume;
+    std::string acknowledged = "0";
+    bool fired = false;
+    std::size_t crash_at = 0;
+    {
+      Db db("/simulated/app.db", kSimVfs);
+      ASSERT_RUNS(db, "attach 'file:/simulated/two.db?vfs=memlith-sim' as two");
+      ASSERT_RUNS(
+          db, "pragma main.page_size = 512; pragma two.page_size = 65536; create table t(a); create table two.u(v)");
+      ASSERT_RUNS(db, "insert into t values(0)");
+      volume.faults().plan(core::SimFaults::Kind::fail_folder, nth, true);
+      // More than the log of the second may grow to, so the first is undone.
+      ASSERT_RUNS(db, "begin; update t set a = 'undone'; insert into u values(randomblob(1200000))");
+      EXPECT_NE(db.run("commit"), SQLITE_OK);
+      (void)db.run("rollback; select * from t");
+      fired = volume.faults().fired() > 0;
+      volume.faults().clear();
+      for (int i = 1; i < 4; ++i) {
+        if (db.run("insert into t values(" + std::to_string(i) + ")") == SQLITE_OK)
+          acknowledged += "\n" + std::to_string(i);
+      }
+      EXPECT_EQ(db.all("select a from t"), acknowledged) << "it is read on, nth " << nth;
+      crash_at = volume.operations();
+    }
+    struck += fired ? 1 : 0;
+    core::SimMedium medium(volume.trace());
+    while (medium.position() < crash_at) medium.step();
+    for (std::size_t kept = 0; kept <= medium.pending_count() + 1; ++kept) {
+      // Nothing, everything but one, everything.
+      core::SimVolume after(medium.cut([&](std::size_t item) { return kept > 0 && item + 1 != kept; }));
+      sim_world().volume = &after;
+      Db db("/simulated/app.db", kSimVfs);
+      EXPECT_EQ(db.all("select a from t"), acknowledged) << "nth " << nth << ", kept " << kept << sqlite_log.all();
+    }
+    sim_world().volume = nullptr;
+    if (!fired) break;
+  }
+  EXPECT_GT(struck, 1u);
+}
+
 }  // namespace
 }  // namespace memlith::test
