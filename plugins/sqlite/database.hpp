@@ -116,6 +116,9 @@ class Database {
   core::Status end_part();
   // Threads: whoever has EXCLUSIVE.
   [[nodiscard]] bool part_is_open() const { return part_is_open_; }
+  // The journal that SQLite writes, or wrote last; null if it is gone. It may have lost its name to a removed database's connections.
+  void note_journal(const std::shared_ptr<MemoryFile>& journal) { journal_ = journal; }
+  [[nodiscard]] std::shared_ptr<MemoryFile> journal() const { return journal_.lock(); }
   // The journal that a crash left; for SQLite to find under the name it gave it. Once.
   std::shared_ptr<MemoryFile> take_left_journal() { return std::move(left_journal_); }
 
@@ -226,6 +229,7 @@ class Database {
   bool part_is_open_ = false;     // there is a journal on the disk
   bool part_end_failed_ = false;  // it may come back, and undo what would be committed now
   std::shared_ptr<MemoryFile> left_journal_;
+  std::weak_ptr<MemoryFile> journal_;  // threads: whoever has RESERVED
 
   UndoLog undo_;
 

@@ -204,7 +204,7 @@ int phase_two(Main& state) {
 
 // SQLite says which super-journal the commit is a part of, if it is one.
 int commit(Main& state, const char* super_journal) {
-  const auto journal = super_journal != nullptr ? state.vfs.memory().open(state.path + "-journal", false) : nullptr;
+  const auto journal = super_journal != nullptr ? state.database.journal() : nullptr;
   return state.report(journal != nullptr ? state.database.commit_part(*journal) : state.database.commit());
 }
 
@@ -545,6 +545,8 @@ int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int*
     memory = std::move(*left);
   }
   if (memory == nullptr) return SQLITE_CANTOPEN;
+  // Who only looks whether there is a journal opens it read-only.
+  if (shared != nullptr && (flags & SQLITE_OPEN_READWRITE) != 0) shared->database->note_journal(memory);
   if (out_flags != nullptr) *out_flags = flags;
   const bool delete_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
   set_state(file, kJournalMethods,

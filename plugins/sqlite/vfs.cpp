@@ -188,6 +188,7 @@ Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>
       MEMLITH_TRY(Database::orphan(world_, path));
       const std::lock_guard lock(mutex_);
       by_path_.erase(path);
+      memory_.remove(path + "-journal");  // whoever has it open keeps it
     }
     MEMLITH_TRY(world_.create(path));
     MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));
@@ -259,9 +260,14 @@ Status Vfs::leave(const std::string& path, const std::shared_ptr<Shared>& shared
   {
     const std::lock_guard lock(mutex_);
     last = shared->users == 1;
+    if (last && shared->database != nullptr) {
+      // Unless the file was removed, and the journal belongs to the next one of its name.
+      const std::string& name = shared->database->path();
+      const auto found = by_path_.find(name);
+      if (found == by_path_.end() || found->second.shared == shared) memory_.remove(name + "-journal");
+    }
   }
   if (last && shared->database != nullptr) {
-    memory_.remove(shared->database->path() + "-journal");
     status = shared->database->close();
     if (!status.ok() && shared->database->removed()) status = give_name_free(shared->database->path());
     shared->database = nullptr;

@@ -1,4 +1,6 @@
 // docs/sqlite.md, "The file": an ordinary database file before and after, refused or whole in between, and what lies beside it.
+#include <sys/inotify.h>
+
 #include "files_fixture.hpp"
 
 namespace memlith::test {
@@ -413,6 +415,45 @@ TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhileTheOldOneIsOpen) {
   (void)old.close();
   EXPECT_EQ(fresh.close(), SQLITE_OK);
   EXPECT_EQ(plain().all("select * from u"), "2");
+}
+
+// The connections of a removed database do not take the journal of the next one of its name away.
+TEST_F(Files, ARemovedDatabaseLeavesTheJournalOfTheNextOneAlone) {
+  for (const std::string mode : {"delete", "truncate", "persist"}) {
+    Db old = open();
+    ASSERT_RUNS(old, "create table t(a); insert into t values(1);");
+    fs::remove(path_);
+    Db fresh = open();
+    ASSERT_RUNS(fresh, "pragma journal_mode = " + mode + "; create table u(b); begin; insert into u values(2);");
+    (void)old.close();
+    ASSERT_RUNS(fresh, "commit");
+    EXPECT_EQ(fresh.all("select * from u"), "2");
+    ASSERT_RUNS(fresh, "begin; insert into u values(3); rollback");
+    EXPECT_EQ(fresh.close(), SQLITE_OK);
+    EXPECT_EQ(plain().all("select * from u"), "2");
+    fs::remove(path_);
+  }
+}
+
+// Nor, in the middle of a transaction, what makes a commit over several databases atomic.
+TEST_F(Files, ACommitOverSeveralHasItsJournalWhateverBecomesOfItsName) {
+  Db old = open();
+  ASSERT_RUNS(old, "create table t(a); begin; insert into t values(1);");
+  fs::remove(path_);
+  Db fresh = open();
+  ASSERT_RUNS(fresh, "attach 'file:" + (folder_ / "two.db") + "?vfs=memlith' as two");
+  ASSERT_RUNS(fresh, "create table main.u(b); create table two.v(b); pragma main.journal_mode = truncate");
+  ASSERT_RUNS(fresh, "begin; insert into u values(2); insert into v values(2)");
+  (void)old.run("rollback");
+  const int watch = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(::inotify_add_watch(watch, folder_.path().c_str(), IN_CREATE), 0);
+  ASSERT_RUNS(fresh, "commit");
+  std::string events(65536, '\0');
+  events.resize(static_cast<std::size_t>(std::max<ssize_t>(::read(watch, events.data(), events.size()), 0)));
+  ::close(watch);
+  EXPECT_NE(events.find("app.db.memlith-journal"), std::string::npos);
+  EXPECT_NE(events.find("two.db.memlith-journal"), std::string::npos);
+  EXPECT_EQ(fresh.all("select u.b, v.b from u, v"), "2|2");
 }
 
 TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhenTheOldOneIsClosed) {
