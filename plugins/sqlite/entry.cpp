@@ -95,10 +95,13 @@ bool preloaded() {
   return list != nullptr && std::string_view(list).find("memlith_sqlite") != std::string_view::npos;
 }
 
+// sqlite3_shutdown() makes SQLite forget what its default was. One that the program chose stays.
 void register_when_preloaded() {
-  if (!preloaded()) return;
-  static const int code = register_vfs(api_of_process(), true);
-  (void)code;
+  static const bool wanted = preloaded();
+  if (!wanted) return;
+  static const Api api = api_of_process();
+  static sqlite3_vfs* const first = api.complete() ? api.vfs_find(nullptr) : nullptr;
+  if (first != nullptr && api.vfs_find(nullptr) == first) (void)register_vfs(api, true);
 }
 
 }  // namespace
@@ -121,7 +124,8 @@ MEMLITH_EXPORT int memlith_sqlite_register(int make_default) {
   return memlith::sqlite::register_vfs(memlith::sqlite::api_of_process(), make_default != 0);
 }
 
-// LD_PRELOAD: the first connection that a program opens makes memlith the default. Otherwise these only pass on.
+// LD_PRELOAD: the first connection that a program opens makes memlith the default, and the first after sqlite3_shutdown().
+// Otherwise these only pass on.
 MEMLITH_EXPORT int sqlite3_open(const char* name, sqlite3** db) {
   memlith::sqlite::register_when_preloaded();
   static const auto next =

@@ -118,6 +118,20 @@ with a: a.execute("insert into t values(7)")
 print(a.execute("pragma memlith_durability").fetchone())
 a.close()
 """
+SHUT_DOWN = """
+import ctypes, sqlite3, sys
+def look():
+    a = sqlite3.connect(sys.argv[2])
+    print(a.execute("pragma memlith_durability").fetchone())
+    a.close()
+look()
+library = ctypes.CDLL("libsqlite3.so.0")
+library.sqlite3_shutdown()
+look()
+library.sqlite3_vfs_find.restype = ctypes.c_void_p
+library.sqlite3_vfs_register(ctypes.c_void_p(library.sqlite3_vfs_find(b"unix-none")), 1)
+look()
+"""
 KILLED = """
 a = sqlite3.connect("file:" + sys.argv[2] + "?vfs=memlith", uri=True)
 a.execute("create table if not exists t(a integer primary key)")
@@ -145,6 +159,8 @@ def test_python(python, label):
     answer = run([python, "-c", PRELOADED, plugin, f"{label}-preloaded.db"], environment={"LD_PRELOAD": plugin})
     check(f"{label}: LD_PRELOAD", answer.stdout.strip() == "('full',)" and not answer.stderr, answer)
     check(f"{label}: preloaded, plain afterwards", plain(f"{label}-preloaded.db", "select * from t") == [(7,)])
+    answer = run([python, "-c", SHUT_DOWN, plugin, f"{label}-shut.db"], environment={"LD_PRELOAD": plugin})
+    check(f"{label}: LD_PRELOAD, after sqlite3_shutdown()", answer.stdout.split("\n")[:3] == ["('full',)", "('full',)", "None"], answer)
     last = 0
     for _ in range(2):
         with subprocess.Popen([python, "-c", REGISTERED + KILLED, plugin, f"{label}-killed.db"], stdout=subprocess.PIPE,
