@@ -326,6 +326,8 @@ Status Database::keep_to_memory() {
 
 Status Database::begin_writing() {
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
+  // A forked child shares the lock with its parent.
+  MEMLITH_TRY(check_process());
   if (host_exclusive_ || host_lock_ == nullptr) return kOk;
   MEMLITH_TRY(host_lock_->make_exclusive());
   // Beside our shared lock a writer of plain SQLite may have begun a journal, and died over it. It would be played into the file when

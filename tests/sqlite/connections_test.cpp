@@ -145,6 +145,21 @@ TEST_F(Files, AForkedChildCanReadAndNoMore) {
   EXPECT_EQ(plain().all("select * from t"), "1\n3");
 }
 
+// Its write is refused before it locks anything, because its locks are the parent's, which holds them on.
+TEST_F(Files, AForkedChildsWriteLocksNobodyOut) {
+  make_plain();
+  Db db = open();
+  EXPECT_EQ(db.all("select * from t"), "1");
+  {
+    Child child([&](int ready) {
+      if (db.run("insert into t values(2)") != SQLITE_OK) tell(ready);
+    });
+    EXPECT_EQ(child.wait(), 1);
+  }
+  EXPECT_EQ(plain().all("select * from t"), "1");
+  EXPECT_RUNS(db, "insert into t values(3)");
+}
+
 // ---- kill -9 -------------------------------------------------------------------------------------------------------
 
 class Kill : public Files, public ::testing::WithParamInterface<std::string> {};
