@@ -48,6 +48,7 @@ TEST_F(Files, PlainSqliteIsKeptOutWhileTheLogHoldsCommits) {
   });
   ASSERT_EQ(earlier.wait(), 1);
   Db db = open();
+  sqlite3_busy_timeout(db.get(), 60000);  // the other may be reading just now
   ASSERT_RUNS(db, "insert into t values(2)");
   // Open or not before, it meets a lock; after a crash, when nobody holds locks any more, it does not take the file for a database.
   EXPECT_EQ(earlier.wait(), 1);
