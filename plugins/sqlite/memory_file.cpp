@@ -88,11 +88,6 @@ void MemoryFolder::put(const std::string& name, std::shared_ptr<MemoryFile> file
   files_[name] = std::move(file);
 }
 
-bool MemoryFolder::exists(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
-  return files_.contains(name);
-}
-
 bool MemoryFolder::remove(const std::string& name) {
   const std::lock_guard lock(mutex_);
   return files_.erase(name) > 0;

@@ -46,7 +46,6 @@ class MemoryFolder {
   // Null if it is not there and `create` is false.
   std::shared_ptr<MemoryFile> open(const std::string& name, bool create);
   void put(const std::string& name, std::shared_ptr<MemoryFile> file);
-  [[nodiscard]] bool exists(const std::string& name) const;
   bool remove(const std::string& name);  // whether it was there
 
  private:

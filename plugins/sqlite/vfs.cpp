@@ -69,15 +69,16 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
   });
 }
 
+// What is there but empty is not, as SQLite's own VFS has it.
 int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
-    if (mine.memory().exists(name)) {
-      *result = 1;
+    if (const auto found = mine.memory().open(name, false); found != nullptr) {
+      *result = found->size() > 0 ? 1 : 0;
       return SQLITE_OK;
     }
     if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
-      *result = owner->database->wal_exists() ? 1 : 0;
+      *result = owner->database->wal_exists() && owner->database->wal_size() > 0 ? 1 : 0;
       return SQLITE_OK;
     }
     if (mine.find_owner(name, "-journal") != nullptr) {

@@ -42,6 +42,22 @@ TEST_F(Files, WalReadersRunBesideTheWriter) {
   EXPECT_EQ(a.all("select * from t"), "1\n2\n3");
 }
 
+// A WAL in which nothing is yet is none, as with SQLite's own VFS: a connection that cannot have the database for itself is as it was.
+TEST_F(Files, AnEmptyWalIsNone) {
+  Db a = open();
+  ASSERT_RUNS(a, "create table t(a); insert into t values(1);");
+  a.close();
+  Db b = open();
+  ASSERT_RUNS(b, "pragma journal_mode = wal");
+  a = open();
+  ASSERT_RUNS(a, "select * from t");
+  ASSERT_RUNS(b, "pragma locking_mode = exclusive");
+  EXPECT_EQ(b.run("insert into t values(2)"), SQLITE_BUSY);
+  EXPECT_EQ(b.all("pragma journal_mode"), "delete");
+  EXPECT_EQ(b.run("pragma journal_mode = wal"), SQLITE_BUSY);
+  EXPECT_EQ(a.all("select * from t"), "1");
+}
+
 class Threads : public Files, public ::testing::WithParamInterface<std::string> {};
 
 // Counters under contention: every increment that was reported is there.
