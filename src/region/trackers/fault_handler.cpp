@@ -3,8 +3,8 @@
 // async-signal-safe functions, but on Linux they are bare system calls.
 #include "region/trackers/fault_handler.hpp"
 
-#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/process.hpp"
 #include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
@@ -23,13 +24,43 @@ FaultRegion g_regions[kRegionsMax];
 struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
 
+void release(FaultRegion& region) { region.busy.store(false, std::memory_order_release); }
+
+// A fork that happened while another thread held a region leaves the child without that thread, and nobody to let go. And the
+// userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory. What was held read-only for a
+// moment would be so for ever.
+void let_go_in_child(FaultRegion& region) {
+  const bool held = region.busy.load(std::memory_order_relaxed);
+  release(region);
+  const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
+  const std::uintptr_t end = region.end.load(std::memory_order_relaxed);
+  if (end == 0) return;
+  if (region.pages != nullptr) {
+    region.pages->uffd = -1;
+  } else if (held) {
+    (void)::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE);
+  }
+}
+
+// Asked at each use, because not every way of forking calls the handlers of pthread_atfork(3), and a program's own may store to
+// a region before ours were called.
+void make_own(FaultRegion& region) {
+  const std::uint64_t own = 2 * process_mark();
+  std::uint64_t seen = region.process.load(std::memory_order_acquire);
+  if (seen == own) return;
+  if (seen != own + 1 && region.process.compare_exchange_strong(seen, own + 1, std::memory_order_acquire)) {
+    let_go_in_child(region);
+    region.process.store(own, std::memory_order_release);
+  }
+  while (region.process.load(std::memory_order_acquire) != own) ::sched_yield();  // for another thread of the child
+}
+
 void acquire(FaultRegion& region) {
+  make_own(region);
   for (int tries = 0; region.busy.exchange(true, std::memory_order_acquire); ++tries) {
     if (tries > 100) ::sched_yield();
   }
 }
-
-void release(FaultRegion& region) { region.busy.store(false, std::memory_order_release); }
 
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = signal == SIGBUS ? g_previous_bus : g_previous_segv;
@@ -92,24 +123,6 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
   errno = saved_errno;
 }
 
-// A fork that happened while another thread held a region leaves the child without that thread, and nobody to let go. And the
-// userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory. What was held read-only for a
-// moment would be so for ever.
-void let_go_in_child() {
-  for (FaultRegion& region : g_regions) {
-    const bool held = region.busy.load(std::memory_order_relaxed);
-    release(region);
-    const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
-    const std::uintptr_t end = region.end.load(std::memory_order_relaxed);
-    if (end == 0) continue;
-    if (region.pages != nullptr) {
-      region.pages->uffd = -1;
-    } else if (held) {
-      (void)::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE);
-    }
-  }
-}
-
 Status install_handler() {
   static std::once_flag once;
   static int error = 0;
@@ -120,7 +133,7 @@ Status install_handler() {
     ::sigfillset(&action.sa_mask);  // a handler of the program's own that stores to the region must not come between
     if (::sigaction(SIGSEGV, &action, &g_previous_segv) != 0) error = errno;
     if (::sigaction(SIGBUS, &action, &g_previous_bus) != 0) error = errno;
-    ::pthread_atfork(nullptr, nullptr, let_go_in_child);
+    (void)process_mark();  // makes its page, which nobody can in the handler
   });
   if (error != 0) return fail_errno(error, Detail::tracker, "cannot catch SIGSEGV and SIGBUS");
   return kOk;

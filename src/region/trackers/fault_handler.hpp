@@ -74,6 +74,8 @@ struct FaultRegion {
   std::atomic<std::uintptr_t> end{0};  // 0: the entry is free
   FaultPages* pages = nullptr;         // null: faults only wait until the region is writable again
   std::atomic<bool> busy{false};
+  // Whose it is: twice the process_mark(), and 1 more while a forked child makes it its own.
+  std::atomic<std::uint64_t> process{0};
 };
 
 // Installs the handler, once a process, and takes a table entry.
