@@ -12,6 +12,7 @@
 
 #include "capi/errors.hpp"
 #include "device/posix.hpp"
+#include "region/per_thread.hpp"
 #include "region/region.hpp"
 
 using namespace memlith::core;
@@ -288,7 +289,7 @@ void keep_to_memory(memlith_store& store) {
 
 // An empty list, kept per thread so that persisting allocates nothing once it has grown.
 std::vector<Region*>& region_list() {
-  thread_local std::vector<Region*> list;
+  std::vector<Region*>& list = of_this_thread<std::vector<Region*>>();
   list.clear();
   return list;
 }

@@ -8,6 +8,7 @@
 
 #include "base/mutant.hpp"
 #include "region/address.hpp"
+#include "region/per_thread.hpp"
 
 namespace memlith::core {
 
@@ -284,11 +285,6 @@ struct Scratch {
   std::vector<SizeChange> sizes;
 };
 
-Scratch& scratch() {
-  thread_local Scratch instance;
-  return instance;
-}
-
 // One order for everybody, so that two threads with several regions do not wait for each other.
 Status put_in_order(std::span<Region* const> given, std::vector<Region*>& regions) {
   regions.assign(given.begin(), given.end());
@@ -309,7 +305,7 @@ Status put_in_order(std::span<Region* const> given, std::vector<Region*>& region
 Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool will_sync) {
   MEMLITH_ASSERT(!given.empty());
   Store& store = given.front()->store_;
-  Scratch& work = scratch();
+  Scratch& work = of_this_thread<Scratch>();
   std::vector<Region*>& regions = work.regions;
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
