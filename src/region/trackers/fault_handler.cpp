@@ -235,13 +235,14 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
   if (set_writable(pages, page, page + 1, true)) return true;
   // Too many separate stretches for the kernel (vm.max_map_count). The whole region in one needs none of its own; but who
   // stores where is not known any more, and the next persist of the process captures all of it, which is slow, and right.
-  if (::mprotect(pages.base, pages.bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  // Refused in its middle, the call has let in stores to some pages, nobody knows to which.
+  const bool made = ::mprotect(pages.base, pages.bytes, PROT_READ | PROT_WRITE) == 0;
   for (std::uint64_t i = 0; i < pages.bytes / kPageBytes; ++i) {
     if (pages.marks[i].thread != 0 || pages.adopted(i)) continue;
     mark(pages, i, {kUnknownThread, 0});
     ++pages.unknown_count;
   }
-  return true;
+  return made;
 }
 
 FaultHold::FaultHold(FaultRegion& region) : region_(region) {

@@ -1,6 +1,7 @@
 // docs/architecture.md, "trackers": every store is in the next collect, once; a store after it is in the one after that.
 #include "region/tracker.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -17,6 +18,7 @@
 #include "base/random.hpp"
 #include "support/expect.hpp"
 #include "support/sanitizers.hpp"
+#include "support/temp_folder.hpp"
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
@@ -548,6 +550,29 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
   ::close(moved[1]);
   for (std::uint64_t page = 0; page < 8; ++page) store(page);
   EXPECT_EQ(collect(), pages(0, 8)) << "the child's stores opened pages of the parent";
+}
+
+// A page that the kernel does not let become writable: preparing says so. What became writable on the way there is captured whole
+// rather than forgotten.
+TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
+  const TempFolder folder;
+  write_file(folder / "file", std::string(kPageBytes, 0));
+  const int fd = ::open((folder / "file").c_str(), O_RDONLY);
+  ASSERT_EQ(::mmap(base_ + 5 * kPageBytes, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0),
+            base_ + 5 * kPageBytes);
+  ::close(fd);
+  EXPECT_FALSE(tracker_->prepare({5 * kPageBytes, 1}).ok());
+  store(0);
+  store(4);
+  Ranges ranges;
+  ASSERT_OK(tracker_->collect(kAllThreads, ranges));
+  tracker_->accept();
+  normalize(ranges);
+  ASSERT_FALSE(ranges.empty());
+  EXPECT_EQ(ranges.front().offset, 0u);
+  EXPECT_GE(ranges.front().bytes, 5 * kPageBytes);
+  store(1);
+  EXPECT_EQ(collect(), pages(1, 1));
 }
 
 class ExplicitTracker : public ::testing::Test {
