@@ -393,6 +393,7 @@ Status Region::roll_back(ThreadNumber thread) {
       if (tracker != nullptr) tracker->give_back();
     }
   } taken{tracker_.get()};
+  if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(complete_home());
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);
   if (!stored_.empty()) MEMLITH_TRY(restore_from_home());
@@ -401,10 +402,8 @@ Status Region::roll_back(ThreadNumber thread) {
   return kOk;
 }
 
-// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
 Status Region::restore_from_home() {
-  MEMLITH_TRY(store_.sync(last_lsn_));
-  MEMLITH_TRY(store_.checkpoint());
+  MEMLITH_TRY(complete_home());
   cut_to_size();
   const auto read = [this](Range range) {
     return store_.read_home_into(object_, range.offset, {base_ + range.offset, range.bytes});
@@ -413,14 +412,19 @@ Status Region::restore_from_home() {
   return kOk;
 }
 
+// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
+Status Region::complete_home() {
+  MEMLITH_TRY(store_.sync(last_lsn_));
+  return store_.home_lsn() < last_lsn_ ? store_.checkpoint() : kOk;
+}
+
 // ---- memory ----------------------------------------------------------------------------------------------------
 
 Status Region::release_clean() {
   if (tracker_ == nullptr) return kOk;
   MEMLITH_TRY(store_.check_process());
   const std::lock_guard lock(capture_mutex_);
-  MEMLITH_TRY(store_.sync(last_lsn_));
-  if (store_.home_lsn() < last_lsn_) MEMLITH_TRY(store_.checkpoint());
+  MEMLITH_TRY(complete_home());
   if (twins_ != nullptr) twins_->clear();
   return tracker_->release_clean();
 }

@@ -70,7 +70,7 @@ class Region {
   // capture(), and waits until that is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::usual);
 
-  // Undoes what was stored since it was last captured. The size stays.
+  // Undoes what was stored since it was last captured. The size stays. On failure a region is as it was, unless reading home failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
 
   // Gives the memory of clean pages back, after writing everything home.
@@ -90,6 +90,7 @@ class Region {
   Status collect(ThreadNumber thread);
   Status roll_back(ThreadNumber thread);
   Status restore_from_home();
+  Status complete_home();
   void cut_to_size();
   void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources);
   void accept();

@@ -48,8 +48,11 @@ class Tracker {
   // It is not, and counts as stored to again, by whom it was.
   virtual void give_back() = 0;
 
+  // Whether a rollback of `thread` is known to add something to `others`. What can fail in having home ready is then done first.
+  virtual bool rollback_needs_home(ThreadNumber) { return false; }
   // Where the tracker keeps pages as they were before they were stored to, it puts those of `thread` back at once, and
-  // forgets that they were stored to. It adds to `others` what it cannot put back; that counts as taken by collect().
+  // forgets that they were stored to; all or none of them. It adds to `others` what it cannot put back; that counts as taken by
+  // collect().
   virtual Status rollback(ThreadNumber thread, std::vector<Range>& others) { return collect(thread, others); }
   // Has the range, which rollback() added to `others`, hold what home holds. `read` reads that into the region's memory.
   using ReadHome = std::function<Status(Range)>;

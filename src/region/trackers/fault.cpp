@@ -65,7 +65,8 @@ class FaultTracker final : public Tracker {
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
     {
       const FaultHold hold(*region_);
-      MEMLITH_TRY(take(thread));
+      MEMLITH_TRY(pick(thread));
+      MEMLITH_TRY(seal());
     }
     for (const Taken& each : taken_) {
       const std::uint64_t offset = std::uint64_t{each.page} * kPageBytes;
@@ -98,37 +99,41 @@ class FaultTracker final : public Tracker {
     taken_.clear();
   }
 
+  bool rollback_needs_home(ThreadNumber thread) override {
+    const FaultHold hold(*region_);
+    return std::any_of(pages_.dirty, pages_.dirty + pages_.dirty_count, [this, thread](std::uint32_t page) {
+      return is_of(thread, page) && pages_.marks[page].twin == 0;
+    });
+  }
+
+  // Everything that may fail comes before the first page is put back.
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override {
     const FaultHold hold(*region_);
-    MEMLITH_TRY(take(thread));
-    // From here on nothing throws, so that no page is put back and given back.
-    std::vector<Taken> left;
-    left.reserve(taken_.size());
-    others.reserve(others.size() + taken_.size());
-    for (std::size_t i = 0; i < taken_.size(); ++i) {
-      const Taken& each = taken_[i];
+    others.reserve(others.size() + pages_.dirty_count);
+    MEMLITH_TRY(pick(thread));
+    for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {  // a page that was refused before is marked only
+      for (next = i + 1; next < taken_.size() && taken_[next].page == taken_[next - 1].page + 1;) ++next;
+      if (set_writable(pages_, taken_[i].page, taken_[next - 1].page + 1, true)) continue;
+      const Status status = fail_errno(errno, Detail::tracker, "cannot roll pages back (see vm.max_map_count)");
+      unpick();
+      return status;
+    }
+    for (const Taken& each : taken_) {
+      const std::uint64_t offset = std::uint64_t{each.page} * kPageBytes;
       if (each.mark.twin == 0) {
-        others.push_back({std::uint64_t{each.page} * kPageBytes, kPageBytes});
-        left.push_back(each);
-        continue;
+        others.push_back({offset, kPageBytes});
+      } else {
+        std::memcpy(pages_.base + offset, twin(each.mark), kPageBytes);
       }
-      if (!set_writable(pages_, each.page, each.page + 1, true)) {
-        // Nothing is lost: the pages count as stored to again, and the caller may try once more.
-        const Status status = fail_errno(errno, Detail::tracker, "cannot roll a page back (see vm.max_map_count)");
-        for (; i < taken_.size(); ++i) mark_again(taken_[i]);
-        for (const Taken& rest : left) mark_again(rest);
-        taken_.clear();
-        return status;
-      }
-      std::memcpy(pages_.base + std::uint64_t{each.page} * kPageBytes, twin(each.mark), kPageBytes);
-      if (!set_writable(pages_, each.page, each.page + 1, false)) {
-        mark_again(each);  // it stays writable, so it counts as stored to, with nothing that differs from its twin
-        continue;
-      }
+    }
+    // Refused, the pages count as stored to, with nothing that differs from their twins.
+    if (!seal().ok()) return kOk;
+    std::erase_if(taken_, [this](const Taken& each) {
+      if (each.mark.twin == 0) return false;
       pages_.marks[each.page] = {};
       free_twin(each.mark);
-    }
-    taken_ = std::move(left);
+      return true;
+    });
     return kOk;
   }
 
@@ -215,20 +220,23 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  // Moves the marks of `thread` to taken_, in order of the pages, and protects those. Under busy.
-  Status take(ThreadNumber thread) {
+  [[nodiscard]] bool is_of(ThreadNumber thread, std::uint32_t page) const {
+    return thread == kAllThreads || pages_.marks[page].thread == thread;
+  }
+
+  // Moves the dirty pages of `thread` to taken_, in order. Under busy, until seal() or unpick(), one of which follows.
+  Status pick(ThreadNumber thread) {
     if (thread != kAllThreads && pages_.unknown_count > 0) {
       return fail(Errc::unsupported, Detail::tracker,
                   "the kernel ran out of mappings (vm.max_map_count), and who stored where is not known any more; "
-                  "persist "
-                  "with process scope, or persist more often");
+                  "persist with process scope, or persist more often");
     }
     taken_.clear();
     taken_.reserve(pages_.dirty_count);  // the last thing here that may throw
     std::uint64_t kept = 0;
     for (std::uint64_t i = 0; i < pages_.dirty_count; ++i) {
       const std::uint32_t page = pages_.dirty[i];
-      if (thread == kAllThreads || pages_.marks[page].thread == thread) {
+      if (is_of(thread, page)) {
         taken_.push_back({page, pages_.marks[page]});
       } else {
         pages_.dirty[kept++] = page;
@@ -236,6 +244,16 @@ class FaultTracker final : public Tracker {
     }
     pages_.dirty_count = kept;
     std::sort(taken_.begin(), taken_.end(), [](const Taken& a, const Taken& b) { return a.page < b.page; });
+    return kOk;
+  }
+
+  void unpick() {
+    for (const Taken& each : taken_) pages_.dirty[pages_.dirty_count++] = each.page;
+    taken_.clear();
+  }
+
+  // Protects what was picked and takes its marks. On failure it is not picked any more.
+  Status seal() {
     Status status = kOk;
     for (std::size_t i = 0; i < taken_.size() && status.ok();) {
       std::size_t next = i + 1;
@@ -246,8 +264,7 @@ class FaultTracker final : public Tracker {
     // Out of mappings. The region as one takes none; who had been let in faults once more, and nothing is forgotten.
     if (!status.ok()) status = protect_all();
     if (!status.ok()) {
-      for (const Taken& each : taken_) pages_.dirty[pages_.dirty_count++] = each.page;
-      taken_.clear();
+      unpick();
       return status;
     }
     for (const Taken& each : taken_) {

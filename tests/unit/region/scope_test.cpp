@@ -1,11 +1,14 @@
 // docs/guarantees.md, "Whose stores", "Asynchronous persists", "Rollback", "Fork".
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "support/expect.hpp"
@@ -136,6 +139,34 @@ TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 0), 1u);
   EXPECT_EQ(get(world_["a"], 8), 3u);
+}
+
+// Where some pages can be had from home only, and home cannot be made ready, none is rolled back: not those that were kept either.
+TEST_P(Scopes, ARollbackThatFailsUndoesNothing) {
+  if (GetParam() != TrackerKind::fault) GTEST_SKIP() << "keeps no pages";
+  Region& region = world_.open("a", kSize);
+  std::byte* const closed = region.address() + 5 * kPageBytes;
+  put(region, 0, 1);
+  put(region, 9 * kPageBytes, 1);
+  must(capture(region));
+  put(region, 0, 2);  // kept
+  // The kernel lets in no stores to one page, and trying has opened others, nobody knows which.
+  const std::string file = world_.folder() / "file";
+  write_file(file, std::string(kPageBytes, 0));
+  const int fd = ::open(file.c_str(), O_RDONLY);
+  ASSERT_EQ(::mmap(closed, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), closed);
+  ::close(fd);
+  EXPECT_FALSE(region.prepare(closed, 1).ok());
+  ASSERT_EQ(::mmap(closed, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), closed);
+  put(region, 9 * kPageBytes, 2);  // not kept
+  std::filesystem::rename(world_.folder() / "store/objects/1",
+                          world_.folder() / "away");  // a checkpoint does not find it
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(rollback(region, Scope::process).ok());
+    EXPECT_EQ(get(region, 0), 2u);
+    EXPECT_EQ(get(region, 9 * kPageBytes), 2u);
+    put(region, 8 * kPageBytes, 3);
+  }
 }
 
 // A thread rolls back its own stores.
