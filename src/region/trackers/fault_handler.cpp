@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,6 +25,19 @@ constexpr std::size_t kRegionsMax = 256;
 FaultRegion g_regions[kRegionsMax];
 struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
+
+// Signals as the kernel has them. The C library's calls never block those with which it cancels threads and changes users, and a thread
+// that was cancelled while it held a region would hold it for ever.
+using SignalSet = std::uint64_t;
+constexpr SignalSet bit_of(int signal) { return SignalSet{1} << (signal - 1); }
+constexpr SignalSet kAllSignals = ~(bit_of(SIGKILL) | bit_of(SIGSTOP));
+
+// Returns what was blocked before.
+SignalSet block_signals(SignalSet signals) {
+  SignalSet before = 0;
+  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof signals);
+  return before;
+}
 
 void release(FaultRegion& region) { region.busy.store(false, std::memory_order_release); }
 
@@ -94,32 +109,39 @@ bool lies_in(const FaultRegion& region, std::uintptr_t address) {
   return end != 0 && address >= region.begin.load(std::memory_order_relaxed) && address < end;
 }
 
+// False: it is no store to a region, or one that the kernel does not let through.
+bool let_store(int signal, std::uintptr_t address) {
+  for (FaultRegion& region : g_regions) {
+    if (!lies_in(region, address)) continue;
+    acquire(region);
+    if (!lies_in(region, address)) {  // the entry was another region's before
+      release(region);
+      continue;
+    }
+    const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
+    bool made = false;
+    if (signal == SIGBUS && (region.pages == nullptr || !region.pages->adopted(page))) {
+      made = region.pages != nullptr && !struck_twice(address);
+    } else {
+      made = region.pages == nullptr || take_page(region, page, this_thread_number());
+      t_last_strike = 0;
+    }
+    release(region);
+    return made;
+  }
+  return false;
+}
+
 void handle_fault(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
+  // The kernel has blocked them all, but a handler of the program's that passes on to this one may run with others let in, and one
+  // that stored to the region now would wait for this thread for ever. (Nothing but a system call tells: a handler that ends with the
+  // call is left before, so that the stack is as the kernel made it.)
+  const SignalSet before = block_signals(kAllSignals);
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  if (signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR) {
-    for (FaultRegion& region : g_regions) {
-      if (!lies_in(region, address)) continue;
-      acquire(region);
-      if (!lies_in(region, address)) {  // the entry was another region's before
-        release(region);
-        continue;
-      }
-      const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
-      bool made = false;
-      if (signal == SIGBUS && (region.pages == nullptr || !region.pages->adopted(page))) {
-        made = region.pages != nullptr && !struck_twice(address);
-      } else {
-        made = region.pages == nullptr || take_page(region, page, this_thread_number());
-        t_last_strike = 0;
-      }
-      release(region);
-      if (!made) break;
-      errno = saved_errno;
-      return;
-    }
-  }
-  pass_on(signal, info, context);
+  const bool ours = signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR;
+  if (!ours || !let_store(signal, address)) pass_on(signal, info, context);
+  if (before != kAllSignals) block_signals(before);
   errno = saved_errno;
 }
 
@@ -130,7 +152,8 @@ Status install_handler() {
     struct sigaction action{};
     action.sa_sigaction = handle_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    ::sigfillset(&action.sa_mask);  // a handler of the program's own that stores to the region must not come between
+    // A handler of the program's own that stores to the region must not come between.
+    std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     if (::sigaction(SIGSEGV, &action, &g_previous_segv) != 0) error = errno;
     if (::sigaction(SIGBUS, &action, &g_previous_bus) != 0) error = errno;
     (void)process_mark();  // makes its page, which nobody can in the handler
@@ -245,16 +268,11 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
   return made;
 }
 
-FaultHold::FaultHold(FaultRegion& region) : region_(region) {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &signals_);
-  acquire(region_);
-}
+FaultHold::FaultHold(FaultRegion& region) : region_(region), signals_(block_signals(kAllSignals)) { acquire(region_); }
 
 FaultHold::~FaultHold() {
   release(region_);
-  ::pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+  block_signals(signals_);
 }
 
 Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, FaultPages* pages) {

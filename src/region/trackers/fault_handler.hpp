@@ -2,8 +2,6 @@
 // trackers.
 #pragma once
 
-#include <signal.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -96,7 +94,7 @@ class FaultHold {
 
  private:
   FaultRegion& region_;
-  sigset_t signals_;
+  std::uint64_t signals_;  // blocked before
 };
 
 }  // namespace memlith::core

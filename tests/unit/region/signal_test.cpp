@@ -1,9 +1,12 @@
 // docs/guarantees.md, "the fault tracker": it catches its own faults and hands every other on; a program's own handlers
 // and a program's own crashes are what they would be without it.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "support/region_words.hpp"
@@ -39,6 +42,25 @@ class FaultSignalsDeathTest : public ::testing::Test {
 
 void with_info(int, siginfo_t* info, void*) { ::_exit(info->si_addr != nullptr ? 42 : 1); }
 void without_info(int) { ::_exit(43); }
+
+// Ends a process that spins, whatever signals it blocks.
+void limit_processor_time() {
+  const rlimit seconds{20, 20};
+  ::setrlimit(RLIMIT_CPU, &seconds);
+}
+
+constexpr std::uint64_t kStoredForEver = 4096;  // pages
+void* store_for_ever(void* memory) {
+  ::pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, nullptr);
+  for (std::uint64_t i = 0;; ++i) static_cast<volatile char*>(memory)[i % kStoredForEver * kPageBytes] = 1;
+}
+
+struct sigaction g_our_segv{};
+struct sigaction g_our_bus{};
+volatile char* g_ticked = nullptr;
+void pass_to_ours(int signal, siginfo_t* info, void* context) {
+  (signal == SIGBUS ? g_our_bus : g_our_segv).sa_sigaction(signal, info, context);
+}
 
 // A handler that the program installed before still gets faults outside all regions, in either form.
 TEST_F(FaultSignalsDeathTest, EarlierHandlersGetTheirFaults) {
@@ -134,6 +156,63 @@ TEST_F(FaultSignalsDeathTest, StrangeFaultsFarApartAreNoReason) {
         struct sigaction now{};
         ::sigaction(SIGBUS, nullptr, &now);
         ::_exit(now.sa_handler != SIG_DFL ? 0 : 3);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+// A thread that is cancelled at whatever instruction it is at, so also in the handler, holds no region for ever.
+TEST_F(FaultSignalsDeathTest, CancelledThreadsHoldNothing) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' threads cannot be cancelled anywhere";
+  EXPECT_EXIT(
+      {
+        limit_processor_time();
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        Region& region = world.open("a", kStoredForEver * kPageBytes);
+        for (int round = 0; round < 400; ++round) {
+          pthread_t thread{};
+          if (::pthread_create(&thread, nullptr, store_for_ever, region.address()) != 0) ::_exit(1);
+          ::usleep(static_cast<useconds_t>(200 + round));
+          ::pthread_cancel(thread);
+          ::pthread_join(thread, nullptr);
+          Region* const one = &region;
+          if (!Region::rollback({&one, 1}, Scope::process).ok()) ::_exit(2);
+        }
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+// A program's handlers that were installed after ours and pass on to them may let other signals in; one whose handler stores to the
+// region does not wait for the store that it interrupted.
+TEST_F(FaultSignalsDeathTest, SignalsWaitForLaterHandlersThatPassOn) {
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
+  EXPECT_EXIT(
+      {
+        limit_processor_time();
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        constexpr std::uint64_t kPages = 1024;
+        Region& region = world.open("a", 2 * kPages * kPageBytes);
+        g_ticked = reinterpret_cast<volatile char*>(region.address()) + kPages * kPageBytes;
+        struct sigaction later{};
+        later.sa_sigaction = pass_to_ours;
+        later.sa_flags = SA_SIGINFO | SA_NODEFER;
+        ::sigaction(SIGSEGV, &later, &g_our_segv);
+        ::sigaction(SIGBUS, &later, &g_our_bus);
+        struct sigaction tick{};
+        tick.sa_handler = [](int) {
+          static std::uint64_t count = 0;
+          g_ticked[count++ % kPages * kPageBytes] = 1;
+        };
+        ::sigaction(SIGPROF, &tick, nullptr);
+        itimerval often{};
+        often.it_interval.tv_usec = often.it_value.tv_usec = 500;
+        ::setitimer(ITIMER_PROF, &often, nullptr);
+        for (int round = 0; round < 100; ++round) {
+          for (std::uint64_t page = 0; page < kPages; ++page) region.address()[page * kPageBytes] = std::byte{1};
+          Region* const one = &region;
+          if (!Region::rollback({&one, 1}, Scope::process).ok()) ::_exit(2);
+        }
+        ::_exit(0);
       },
       ::testing::ExitedWithCode(0), "");
 }
