@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,6 +110,18 @@ bool lies_in(const FaultRegion& region, std::uintptr_t address) {
   return end != 0 && address >= region.begin.load(std::memory_order_relaxed) && address < end;
 }
 
+// Whether it can have been a store. A read or a jump that we took for one would strike for ever.
+bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::uintptr_t address) {
+#if defined(__x86_64__)
+  constexpr greg_t kWrite = 2;  // of a page fault's error code
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
+#elif defined(__aarch64__)
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc != address;
+#else
+  return true;
+#endif
+}
+
 // False: it is no store to a region, or one that the kernel does not let through.
 bool let_store(int signal, std::uintptr_t address) {
   for (FaultRegion& region : g_regions) {
@@ -139,7 +152,8 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
   // call is left before, so that the stack is as the kernel made it.)
   const SignalSet before = block_signals(kAllSignals);
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  const bool ours = signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR;
+  const bool ours =
+      signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR && may_be_store(context, address);
   if (!ours || !let_store(signal, address)) pass_on(signal, info, context);
   if (before != kAllSignals) block_signals(before);
   errno = saved_errno;

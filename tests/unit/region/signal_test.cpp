@@ -217,6 +217,22 @@ TEST_F(FaultSignalsDeathTest, SignalsWaitForLaterHandlersThatPassOn) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// A call through a wild pointer into a region ends the program, and does not loop.
+TEST_F(FaultSignalsDeathTest, JumpsIntoARegionEndTheProgram) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
+  for (const TrackerKind kind : {TrackerKind::fault, TrackerKind::scan}) {
+    EXPECT_EXIT(
+        {
+          limit_processor_time();
+          RegionWorld world(kind, tiny_options());
+          Region& region = world.open("a", 64 * kKiB);
+          if (!region.release_clean().ok()) ::_exit(1);
+          reinterpret_cast<void (*)()>(region.address() + kPageBytes)();
+        },
+        ::testing::KilledBySignal(SIGSEGV), "");
+  }
+}
+
 // errno is what it was, whatever the handler did between two instructions of the program.
 TEST(FaultSignals, KeepErrno) {
   RegionWorld world(TrackerKind::fault, tiny_options());
