@@ -26,6 +26,8 @@ constexpr std::size_t kRegionsMax = 256;
 FaultRegion g_regions[kRegionsMax];
 struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
+std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: it was called already
+std::atomic<bool> g_spent_bus{false};
 
 // Signals as the kernel has them. The C library's calls never block those with which it cancels threads and changes users, and a thread
 // that was cancelled while it held a region would hold it for ever.
@@ -78,20 +80,34 @@ void acquire(FaultRegion& region) {
   }
 }
 
+// What to do with a signal that is not ours: what the kernel would have done, had it met the handler installed before.
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = signal == SIGBUS ? g_previous_bus : g_previous_segv;
-  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) {
-    previous.sa_sigaction(signal, info, context);
+  std::atomic<bool>& spent = signal == SIGBUS ? g_spent_bus : g_spent_segv;
+  const bool handled = previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN;
+  const bool once = (previous.sa_flags & SA_RESETHAND) != 0;
+  if (handled && !(once && spent.exchange(true, std::memory_order_relaxed))) {
+    SignalSet mask = 0;
+    SignalSet interrupted = 0;
+    std::memcpy(&mask, &previous.sa_mask, sizeof mask);
+    std::memcpy(&interrupted, &static_cast<const ucontext_t*>(context)->uc_sigmask, sizeof interrupted);
+    if ((previous.sa_flags & SA_NODEFER) == 0) mask |= bit_of(signal);
+    block_signals(interrupted | mask);
+    if ((previous.sa_flags & SA_SIGINFO) != 0) {
+      previous.sa_sigaction(signal, info, context);
+    } else {
+      previous.sa_handler(signal);
+    }
+    block_signals(kAllSignals);
     return;
   }
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal);
-    return;
-  }
+  const bool sent = info->si_code <= 0;  // by kill(2) and the like
+  if (sent && previous.sa_handler == SIG_IGN) return;
   // Nobody else wants it: the fault strikes again, now with the default action, and the core dump shows the right place.
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   ::sigaction(signal, &standard, nullptr);
+  if (sent) (void)::raise(signal);  // strikes when signals are let in again
 }
 
 // A SIGBUS from a page that is not adopted is a real one, from a file that was cut short, unless another thread gave the

@@ -2,6 +2,7 @@
 // and a program's own crashes are what they would be without it.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -60,6 +61,13 @@ struct sigaction g_our_bus{};
 volatile char* g_ticked = nullptr;
 void pass_to_ours(int signal, siginfo_t* info, void* context) {
   (signal == SIGBUS ? g_our_bus : g_our_segv).sa_sigaction(signal, info, context);
+}
+
+sigjmp_buf g_before;
+void tell_blocked(int) {
+  sigset_t now;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &now);
+  ::_exit(::sigismember(&now, SIGSEGV) + 2 * ::sigismember(&now, SIGUSR1) + 4 * ::sigismember(&now, SIGUSR2));
 }
 
 // A handler that the program installed before still gets faults outside all regions, in either form.
@@ -230,6 +238,71 @@ TEST_F(FaultSignalsDeathTest, JumpsIntoARegionEndTheProgram) {
           reinterpret_cast<void (*)()>(region.address() + kPageBytes)();
         },
         ::testing::KilledBySignal(SIGSEGV), "");
+  }
+}
+
+// Handlers installed before are called as the kernel would: with the signals blocked that they asked for and no others, once where
+// they asked for that, and they may leave by longjmp.
+TEST_F(FaultSignalsDeathTest, EarlierHandlersAreCalledAsTheyAsked) {
+  const auto install = [](void (*handler)(int), int flags) {
+    struct sigaction action{};
+    action.sa_handler = handler;
+    action.sa_flags = flags;
+    ::sigaddset(&action.sa_mask, SIGUSR1);
+    ::sigaction(SIGSEGV, &action, nullptr);
+  };
+  EXPECT_EXIT(
+      {
+        install(tell_blocked, 0);
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        put(world.open("a", 64 * kKiB), 0, 1);
+        *forbidden_page() = 1;
+      },
+      ::testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(
+      {
+        install([](int) { ::siglongjmp(g_before, 1); }, SA_NODEFER);
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        Region& region = world.open("a", 64 * kKiB);
+        if (sigsetjmp(g_before, 0) == 0) *forbidden_page() = 1;  // restores no mask
+        put(region, 0, 1);
+        ::_exit(persist(region).ok() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        install(
+            [](int) {
+              static int calls = 0;
+              if (++calls == 2) ::_exit(9);
+            },
+            SA_RESETHAND);
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        put(world.open("a", 64 * kKiB), 0, 1);
+        *forbidden_page() = 1;
+      },
+      ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+// SIGSEGV sent by kill(2) ends the program at once, or is ignored for good.
+TEST_F(FaultSignalsDeathTest, SentSignalsDoWhatTheyWouldWithoutUs) {
+  for (const bool ignored : {false, true}) {
+    const auto life = [ignored] {
+      ::signal(SIGSEGV, ignored ? SIG_IGN : SIG_DFL);
+      RegionWorld world(TrackerKind::fault, tiny_options());
+      Region& region = world.open("a", 64 * kKiB);
+      put(region, 0, 1);
+      ::kill(::getpid(), SIGSEGV);
+      if (!ignored) ::_exit(3);
+      if (!persist(region).ok()) ::_exit(4);
+      put(region, 0, 2);
+      ::_exit(persist(region).ok() ? 0 : 5);
+    };
+    if (ignored) {
+      EXPECT_EXIT(life(), ::testing::ExitedWithCode(0), "");
+    } else {
+      EXPECT_EXIT(life(), ::testing::KilledBySignal(SIGSEGV), "");
+    }
   }
 }
 
