@@ -218,6 +218,13 @@ void let_marked_be_stored_to(const FaultPages& pages, std::uint64_t chunk) {
   }
 }
 
+// Where the process may not have as many addresses more (RLIMIT_AS), mremap(2) finds out after it has unmapped what lay in the chunk's
+// place.
+bool room_for_chunk() {
+  void* const trial = ::mmap(nullptr, kChunkBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return trial != MAP_FAILED && ::munmap(trial, kChunkBytes) == 0;
+}
+
 // Moves a chunk that lies in the region whole. Whatever fails, what the pages hold stays, and stores to them go on faulting.
 void adopt(FaultPages& pages, std::uint64_t chunk) {
   std::byte* const place = pages.base + chunk * kChunkBytes;
@@ -226,7 +233,7 @@ void adopt(FaultPages& pages, std::uint64_t chunk) {
   state = kRefused;
   // Pages that were stored to are writable; from here on those stores fault, too, and wait for us.
   if (::mprotect(place, kChunkBytes, PROT_READ) != 0) return;
-  if (!copy_pages(pages.uffd, made, place, kChunkBytes) ||
+  if (!room_for_chunk() || !copy_pages(pages.uffd, made, place, kChunkBytes) ||
       ::mremap(made, kChunkBytes, kChunkBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
     (void)::madvise(made, kChunkBytes, MADV_DONTNEED);
     return let_marked_be_stored_to(pages, chunk);

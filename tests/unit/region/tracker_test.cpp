@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -573,6 +574,24 @@ TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
   EXPECT_GE(ranges.front().bytes, 5 * kPageBytes);
   store(1);
   EXPECT_EQ(collect(), pages(1, 1));
+}
+
+// A process that may have no more addresses than it has already keeps its pages where they are.
+TEST_P(FaultTracker, NoAddressesToMoveAChunk) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers need addresses of their own";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        rlimit addresses{};
+        ::getrlimit(RLIMIT_AS, &addresses);
+        addresses.rlim_cur = kPageBytes;
+        ::setrlimit(RLIMIT_AS, &addresses);
+        for (std::uint64_t page = 0; page < 16; ++page) store(page);
+        bool all = true;
+        for (std::uint64_t page = 0; page < 16; ++page) all = all && base_[page * kPageBytes + 17] == std::byte{1};
+        ::_exit(all ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 class ExplicitTracker : public ::testing::Test {
