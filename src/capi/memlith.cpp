@@ -29,8 +29,7 @@ struct memlith_store {
   std::vector<std::unique_ptr<memlith_region>> regions;
   std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
-  std::atomic<std::uint64_t> released_at{0};  // bytes of pages captured when memory was last given back
-  std::atomic<std::int32_t> memory_error{0};  // how that went
+  std::atomic<std::int32_t> memory_error{0};  // how giving memory back went
 };
 
 namespace {
@@ -266,24 +265,34 @@ void add_tracker(const memlith_region& region, memlith_region_info& info) {
   copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
 }
 
-Status release_regions(memlith_store& store) {
-  const std::lock_guard lock(store.mutex);
-  for (const auto& each : store.regions) {
-    const Tracker* const tracker = each->region->tracker();
-    if (tracker != nullptr && tracker->releases_any_time()) MEMLITH_TRY(each->region->release_clean());
-  }
-  return kOk;
+bool released_by_itself(const memlith_region& region) {
+  const Tracker* const tracker = region.region->tracker();
+  return tracker != nullptr && tracker->releases_any_time();
 }
 
-// What was captured since the last time stands in memory twice, here and at home. The caller's persist is durable, or
+// One region that cannot be released does not keep the others; the first failure is told.
+Status release_regions(memlith_store& store) {
+  Status first = kOk;
+  for (const auto& each : store.regions) {
+    if (!released_by_itself(*each)) continue;
+    const Status status = each->region->release_clean();
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+// What was taken since the last time stands in memory twice, here and at home. The caller's persist is durable, or
 // captured, whatever comes of this; so a failure is no failure of the persist, and shows in the store's info.
 void keep_to_memory(memlith_store& store) {
   if (store.memory_max_bytes == 0) return;
-  // By pages: of one that was stored to, all of it stands in memory, however little was logged.
-  const std::uint64_t captured = store.store->counters().captured_pages.load(std::memory_order_relaxed) * kPageBytes;
-  std::uint64_t released = store.released_at.load(std::memory_order_relaxed);
-  if (captured - released < store.memory_max_bytes / 2) return;
-  if (!store.released_at.compare_exchange_strong(released, captured, std::memory_order_relaxed)) return;
+  // Who releases, opens or closes a region has it; the next persist looks again.
+  const std::unique_lock lock(store.mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  std::uint64_t taken = 0;
+  for (const auto& each : store.regions) {
+    if (released_by_itself(*each)) taken += each->region->tracker()->pages_taken() * kPageBytes;
+  }
+  if (taken < store.memory_max_bytes / 2) return;
   store.memory_error.store(guarded([&] { return release_regions(store); }), std::memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 // Trackers answer: what was stored to since the last capture, and by whom? Floor: region, which owns the interface.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -71,9 +72,16 @@ class Tracker {
   virtual Status release_clean() = 0;
   [[nodiscard]] virtual bool releases_any_time() const { return true; }
 
+  // Pages taken, each as often as it was, since memory was last given back; whether anything in them was logged or not, they
+  // stand in memory. Of trackers that release at any time. Any thread.
+  [[nodiscard]] std::uint64_t pages_taken() const { return pages_taken_.load(std::memory_order_relaxed); }
+
   [[nodiscard]] virtual bool knows_threads() const = 0;
   [[nodiscard]] virtual TrackerKind kind() const = 0;
   [[nodiscard]] virtual std::string describe() const = 0;
+
+ protected:
+  std::atomic<std::uint64_t> pages_taken_{0};
 };
 
 Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedMemory& memory);

@@ -2,13 +2,16 @@
 // reopened.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "memlith/memlith.hpp"
 #include "support/sanitizers.hpp"
@@ -124,6 +127,63 @@ TEST_P(Memory, SmallStoresUseTheBudgetUp) {
   }
   EXPECT_GE(store->info().checkpoints - before, 4u);
   EXPECT_EQ(store->info().memory_error, 0);
+}
+
+// Pages of the process's own that lie in [begin, begin + bytes): not the file's.
+std::uint64_t own_pages(const void* begin, std::uint64_t bytes) {
+  constexpr std::uint64_t kPresent = 1ull << 63;
+  constexpr std::uint64_t kOfFile = 1ull << 61;
+  std::vector<std::uint64_t> entries(bytes / 4096);
+  std::ifstream pagemap("/proc/self/pagemap", std::ios::binary);
+  pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(begin) / 4096 * 8));
+  pagemap.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(entries.size() * 8));
+  EXPECT_TRUE(pagemap.good());
+  return static_cast<std::uint64_t>(std::count_if(entries.begin(), entries.end(), [](std::uint64_t entry) {
+    return (entry & kPresent) != 0 && (entry & kOfFile) == 0;
+  }));
+}
+
+// Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is logged.
+TEST_P(Memory, WhatWasSetBackUsesTheBudgetUp) {
+  const TempFolder folder;
+  StoreOptions options;
+  options.create = true;
+  options.memory_max_bytes = kMiB;
+  auto store = Store::open(folder / "store", options);
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto region = store->region("a", {.create = true, .tracker = GetParam(), .size = 8 * kMiB});
+  ASSERT_TRUE(region.ok()) << region.error().message();
+  auto* const bytes = static_cast<volatile unsigned char*>(region->address());
+  for (std::uint64_t page = 0; page < 2048; ++page) {
+    bytes[page * 4096] = 1;
+    bytes[page * 4096] = 0;
+    if (page % 16 == 15) {
+      ASSERT_TRUE(region->persist(Scope::process).ok());
+    }
+  }
+  EXPECT_LT(own_pages(region->address(), 8 * kMiB), 512u) << "of 4 KiB, and a budget of 1 MiB";
+}
+
+// A region whose memory cannot be given back does not keep that of the others.
+TEST(MemoryOfSeveral, OneThatCannotBeReleasedIsTold) {
+  const TempFolder folder;
+  StoreOptions options;
+  options.create = true;
+  options.memory_max_bytes = kMiB;
+  auto store = Store::open(folder / "store", options);
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto holed = store->region("a", {.create = true, .tracker = Tracker::fault, .size = kMiB});
+  auto region = store->region("b", {.create = true, .tracker = Tracker::fault, .size = 8 * kMiB});
+  ASSERT_TRUE(holed.ok() && region.ok());
+  ASSERT_EQ(::munmap(static_cast<char*>(holed->address()) + 4096, 4096), 0);
+  for (std::uint64_t page = 0; page < 2048; ++page) {
+    static_cast<unsigned char*>(region->address())[page * 4096] = 1;
+    if (page % 16 == 15) {
+      ASSERT_TRUE(region->persist(Scope::process).ok());
+    }
+  }
+  EXPECT_EQ(memlith_category(store->info().memory_error), MEMLITH_NO_MEMORY);
+  EXPECT_LT(own_pages(region->address(), 8 * kMiB), 512u) << "of 4 KiB, and a budget of 1 MiB";
 }
 
 // A persist that is durable says so, although the checkpoint that the budget then asks for fails; that is said elsewhere.

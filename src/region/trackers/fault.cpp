@@ -180,6 +180,7 @@ class FaultTracker final : public Tracker {
 
   // Stores to clean pages fault, and wait in the handler while we hold the region.
   Status release_clean() override {
+    pages_taken_.store(0, std::memory_order_relaxed);
     const FaultHold hold(*region_);
     std::sort(pages_.dirty, pages_.dirty + pages_.dirty_count);
     std::uint64_t begin = 0;
@@ -267,6 +268,7 @@ class FaultTracker final : public Tracker {
       unpick();
       return status;
     }
+    pages_taken_.fetch_add(taken_.size(), std::memory_order_relaxed);
     for (const Taken& each : taken_) {
       if (each.mark.thread == kUnknownThread) --pages_.unknown_count;
       pages_.marks[each.page] = {0, kNoTwinNow};

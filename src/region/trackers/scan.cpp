@@ -31,7 +31,11 @@ class ScanTracker final : public Tracker {
 
   // What was given back stands in taken_ still.
   Status collect(ThreadNumber, std::vector<Range>& ranges) override {
+    const std::size_t before = taken_.size();
     const Status status = scan_from(0, bytes_, taken_, true);
+    for (std::size_t i = before; i < taken_.size(); ++i) {
+      pages_taken_.fetch_add(taken_[i].bytes / kPageBytes, std::memory_order_relaxed);
+    }
     ranges.insert(ranges.end(), taken_.begin(), taken_.end());
     return status;
   }
@@ -44,6 +48,7 @@ class ScanTracker final : public Tracker {
 
   // For as long as it takes, the region is read-only and the fault handler lets stores wait.
   Status release_clean() override {
+    pages_taken_.store(0, std::memory_order_relaxed);
     if (waiting_room_ == nullptr) {
       MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
     }
