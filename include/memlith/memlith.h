@@ -233,8 +233,8 @@ enum {
                                    its way into the region during a persist, a rollback or a release */
   MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
   MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV and SIGBUS, keep each page as it was: bytes, by comparing;
-                                   by thread (of two that store to one page, the first). A system call that writes into a
-                                   page not stored to since the last persist fails with EFAULT: see memlith_prepare */
+                                   by thread (of two that store to one page, the first). A system call that writes into the
+                                   region can fail with EFAULT: see memlith_prepare */
 };
 
 enum {
@@ -302,8 +302,9 @@ MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint6
 
 /* Gives back the memory of the region's clean pages, after writing home what was persisted; they are read again when used.
  * Other threads may go on storing, except to EXPLICIT regions: there no store may lack its touch meanwhile, or it is lost.
- * Scan regions are read-only for a moment; stores wait, but a system call that writes into the region can fail with EFAULT.
- * Errors: IO, POISONED. */
+ * Scan regions are read-only for a moment; stores wait, but a system call that writes into the region can fail with EFAULT. Scan regions
+ * whose memory the program has locked (mlock) keep it.
+ * Errors: IO, POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_region_release(memlith_region* region);
 
 /* Writes one line about how a tracker would work on this kernel into `buffer`, cut to `bytes`, ended with a zero. */
@@ -350,7 +351,8 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
  * captured then. EXPLICIT: of the ranges that were touched. A growth stays. From the pages kept by FAULT at once; else from
  * home, after a checkpoint, whose I/O it waits for. No other thread may store to the regions meanwhile with process scope, or to
  * the pages in question with thread scope. Durability: none, for what it undoes never was.
- * Errors: UNSUPPORTED as for memlith_persist; IO, POISONED (nothing was undone in that region; FAULT needs no I/O).
+ * Errors: UNSUPPORTED as for memlith_persist; IO, POISONED (nothing was undone in that region; FAULT needs no I/O for the pages it
+ *         kept). Where home itself cannot be read, IO, and part of the region may be undone.
  * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
 MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
 

@@ -1,11 +1,10 @@
 // The explicit tracker: memlith_touch() says what was stored, by the thread that calls it. Floor: region. Grain: bytes.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <thread>
 
+#include "region/drop_pages.hpp"
 #include "region/tracker.hpp"
 
 namespace memlith::core {
@@ -97,7 +96,7 @@ class ExplicitTracker final : public Tracker {
     kept.push_back({bytes_, 0});
     std::uint64_t begin = 0;
     for (const Range& range : kept) {
-      if (begin < range.offset && ::madvise(base_ + begin, range.offset - begin, MADV_DONTNEED) != 0) {
+      if (begin < range.offset && !drop_pages(base_ + begin, range.offset - begin)) {
         return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", range.offset - begin);
       }
       begin = range.offset + range.bytes;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "region/drop_pages.hpp"
 #include "region/mapped_array.hpp"
 #include "region/page_difference.hpp"
 #include "region/tracker.hpp"
@@ -144,10 +145,7 @@ class FaultTracker final : public Tracker {
       next = std::min((first / kChunkPages + 1) * kChunkPages, end);
       const Range part{first * kPageBytes,
                        std::min(next * kPageBytes, range.offset + range.bytes) - first * kPageBytes};
-      if (!pages_.anonymous(first)) {
-        MEMLITH_TRY(drop(first, next));
-        continue;
-      }
+      if (!pages_.anonymous(first) && drop_pages(pages_.base + part.offset, (next - first) * kPageBytes)) continue;
       if (!set_writable(pages_, first, next, true)) {
         return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", part.bytes);
       }
@@ -182,6 +180,7 @@ class FaultTracker final : public Tracker {
   Status release_clean() override {
     pages_taken_.store(0, std::memory_order_relaxed);
     const FaultHold hold(*region_);
+    ++region_->releases;
     std::sort(pages_.dirty, pages_.dirty + pages_.dirty_count);
     std::uint64_t begin = 0;
     for (std::uint64_t i = 0; i <= pages_.dirty_count; ++i) {
@@ -334,12 +333,6 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  // Has the pages read from home again when they are used next.
-  Status drop(std::uint64_t first, std::uint64_t end) const {
-    if (::madvise(pages_.base + first * kPageBytes, (end - first) * kPageBytes, MADV_DONTNEED) == 0) return kOk;
-    return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", (end - first) * kPageBytes);
-  }
-
   // Gives the memory of clean pages back. A chunk that was moved goes back to its file, when all of it is clean.
   Status release_pages(std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t next = 0; first < end; first = next) {
@@ -348,8 +341,9 @@ class FaultTracker final : public Tracker {
       next = std::min((chunk + 1) * kChunkPages, end);
       while (next < end && pages_.anonymous(next) == moved) next = std::min(next + kChunkPages, end);
       if (!moved) {
-        MEMLITH_TRY(drop(first, next));
-        continue;
+        const std::uint64_t bytes = (next - first) * kPageBytes;
+        if (drop_pages(pages_.base + first * kPageBytes, bytes)) continue;
+        return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", bytes);
       }
       const std::uint64_t first_chunk = (first + kChunkPages - 1) / kChunkPages;
       const std::uint64_t end_chunk = next / kChunkPages;

@@ -48,15 +48,14 @@ void release(FaultRegion& region) { region.busy.store(false, std::memory_order_r
 // userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory. What was held read-only for a
 // moment would be so for ever.
 void let_go_in_child(FaultRegion& region) {
-  const bool held = region.busy.load(std::memory_order_relaxed);
   release(region);
   const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
   const std::uintptr_t end = region.end.load(std::memory_order_relaxed);
   if (end == 0) return;
   if (region.pages != nullptr) {
     region.pages->uffd = -1;
-  } else if (held) {
-    (void)::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE);
+  } else if (region.shut) {
+    region.shut = ::mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ | PROT_WRITE) != 0;
   }
 }
 
@@ -111,13 +110,19 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 }
 
 // A SIGBUS from a page that is not adopted is a real one, from a file that was cut short, unless another thread gave the
-// chunk's memory back after the signal was raised. Then the store succeeds or faults otherwise when it is tried once more.
-// (Two such signals with a store served in between have nothing to do with each other.)
-[[gnu::tls_model("initial-exec")]] thread_local std::uintptr_t t_last_strike = 0;
+// chunk's memory back after the signal was raised. Then the store succeeds or faults otherwise when it is tried once more. Likewise a
+// SIGSEGV from a region that is open to stores, unless it was shut for a release then. (Two such signals with a store served or a
+// release in between have nothing to do with each other.)
+struct Strike {
+  std::uintptr_t address;
+  std::uint64_t releases;
+};
+[[gnu::tls_model("initial-exec")]] thread_local Strike t_last_strike{};
 
-bool struck_twice(std::uintptr_t address) {
-  const bool again = t_last_strike == address;
-  t_last_strike = again ? 0 : address;
+// Under busy.
+bool struck_twice(const FaultRegion& region, std::uintptr_t address) {
+  const bool again = t_last_strike.address == address && t_last_strike.releases == region.releases;
+  t_last_strike = again ? Strike{} : Strike{address, region.releases};
   return again;
 }
 
@@ -149,11 +154,16 @@ bool let_store(int signal, std::uintptr_t address) {
     }
     const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
     bool made = false;
-    if (signal == SIGBUS && (region.pages == nullptr || !region.pages->adopted(page))) {
-      made = region.pages != nullptr && !struck_twice(address);
+    if (region.pages == nullptr) {
+      // What a release could not make writable again may be, by now.
+      made = signal == SIGSEGV && (region.shut ? ::mprotect(reinterpret_cast<void*>(round_down(address, kPageBytes)),
+                                                            kPageBytes, PROT_READ | PROT_WRITE) == 0
+                                               : !struck_twice(region, address));
+    } else if (signal == SIGBUS && !region.pages->adopted(page)) {
+      made = !struck_twice(region, address);
     } else {
-      made = region.pages == nullptr || take_page(region, page, this_thread_number());
-      t_last_strike = 0;
+      made = take_page(region, page, this_thread_number());
+      t_last_strike = {};
     }
     release(region);
     return made;
@@ -321,6 +331,7 @@ Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, Fa
     const FaultHold hold(region);  // somebody may be looking at what it was before
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
     region.pages = pages;
+    region.shut = false;
     region.begin.store(begin, std::memory_order_relaxed);
     region.end.store(begin + bytes, std::memory_order_release);
     return &region;

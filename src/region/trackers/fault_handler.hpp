@@ -74,6 +74,9 @@ struct FaultRegion {
   std::atomic<bool> busy{false};
   // Whose it is: twice the process_mark(), and 1 more while a forked child makes it its own.
   std::atomic<std::uint64_t> process{0};
+  // Under busy.
+  std::uint64_t releases = 0;  // of its memory, so far
+  bool shut = false;           // where pages is null: some pages may be read-only, after or in a release
 };
 
 // Installs the handler, once a process, and takes a table entry.

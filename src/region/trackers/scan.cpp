@@ -8,18 +8,25 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 
+#include "region/drop_pages.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
 #include "region/trackers/userfaultfd.hpp"
+
+#ifndef MADV_COLD
+#define MADV_COLD 20  // Linux 5.4
+#endif
 
 namespace memlith::core {
 
 namespace {
 
 constexpr std::size_t kRegionsPerScan = 512;
+constexpr std::uint64_t kPieceBytes = 1 * kMiB;  // made writable at a time where the kernel refuses the whole
 
 class ScanTracker final : public Tracker {
  public:
@@ -42,34 +49,38 @@ class ScanTracker final : public Tracker {
   void accept() override { taken_.clear(); }
   void give_back() override { normalize(taken_); }
 
-  Status restore(Range range, const ReadHome&) override {
-    return drop({range.offset, round_up(range.bytes, kPageBytes)});
+  Status restore(Range range, const ReadHome& read) override {
+    const Range whole{range.offset, round_up(range.bytes, kPageBytes)};
+    if (!drop_pages(base_ + whole.offset, whole.bytes)) MEMLITH_TRY(read(range));
+    pages_taken_.fetch_sub(whole.bytes / kPageBytes, std::memory_order_relaxed);
+    return forget(whole);
   }
 
-  // For as long as it takes, the region is read-only and the fault handler lets stores wait.
+  // For as long as it takes, the region is read-only and the fault handler lets stores wait. Of memory that the program has locked
+  // (mlock) nothing is given back: as soon as it is writable, the kernel makes a copy of each of its pages.
   Status release_clean() override {
     pages_taken_.store(0, std::memory_order_relaxed);
+    if (::madvise(base_, bytes_, MADV_COLD) != 0 && errno == EINVAL) return kOk;  // as it says of locked memory
     if (waiting_room_ == nullptr) {
       MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
     }
     waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
     const FaultHold hold(*waiting_room_);
-    if (::mprotect(base_, bytes_, PROT_READ) != 0) {
-      return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
+    Status status = kOk;
+    {
+      ++waiting_room_->releases;
+      waiting_room_->shut = true;
+      struct Again {  // also when memory runs out
+        ScanTracker& tracker;
+        ~Again() { tracker.waiting_room_->shut = !tracker.make_writable(); }
+      } const again{*this};
+      status = ::mprotect(base_, bytes_, PROT_READ) == 0
+                   ? drop_clean()
+                   : fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
     }
-    struct Again {  // also when memory runs out
-      std::byte* base;
-      std::uint64_t bytes;
-      ~Again() {
-        if (base != nullptr) (void)::mprotect(base, bytes, PROT_READ | PROT_WRITE);
-      }
-    } again{base_, bytes_};
-    const Status status = drop_clean();
-    again.base = nullptr;
-    if (::mprotect(base_, bytes_, PROT_READ | PROT_WRITE) != 0) {
-      return fail_errno(errno, Detail::tracker, "cannot make {} bytes of the region writable again", bytes_);
-    }
-    return status;
+    if (!waiting_room_->shut) return status;
+    return fail(Errc::no_memory, Detail::tracker,
+                "cannot make all {} bytes of the region writable again; each store tries once more", bytes_);
   }
 
   // Protects pages from `bytes_` to `bytes`, which nobody has stored to yet.
@@ -92,13 +103,19 @@ class ScanTracker final : public Tracker {
   }
 
  private:
-  // Has the pages read from home again when they are used next.
-  Status drop(Range range) {
-    if (::madvise(base_ + range.offset, range.bytes, MADV_DONTNEED) != 0) {
-      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", range.bytes);
-    }
-    ignored_.clear();  // or every dropped page would count as written
+  // Pages that were dropped or read from home count as written until then.
+  Status forget(Range range) {
+    ignored_.clear();
     return scan_from(range.offset, range.offset + range.bytes, ignored_, true);
+  }
+
+  [[nodiscard]] bool make_writable() const {
+    if (::mprotect(base_, bytes_, PROT_READ | PROT_WRITE) == 0) return true;
+    bool all = true;
+    for (std::uint64_t at = 0; at < bytes_; at += kPieceBytes) {
+      all = ::mprotect(base_ + at, std::min(kPieceBytes, bytes_ - at), PROT_READ | PROT_WRITE) == 0 && all;
+    }
+    return all;
   }
 
   Status drop_clean() {
@@ -108,7 +125,13 @@ class ScanTracker final : public Tracker {
     stored.push_back({bytes_, 0});
     std::uint64_t begin = 0;
     for (const Range& range : stored) {
-      if (begin < range.offset) MEMLITH_TRY(drop({begin, range.offset - begin}));
+      if (begin < range.offset) {
+        const Range clean{begin, range.offset - begin};
+        if (!drop_pages(base_ + clean.offset, clean.bytes)) {
+          return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", clean.bytes);
+        }
+        MEMLITH_TRY(forget(clean));
+      }
       begin = range.offset + range.bytes;
     }
     return kOk;

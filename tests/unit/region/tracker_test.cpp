@@ -241,6 +241,59 @@ TEST_P(PageTracker, ReleasingRacesWithStores) {
   EXPECT_EQ(seen % 256, sum % 256);
 }
 
+// A program may have its memory locked (mlock, mlockall). Giving memory back makes no page count as stored to, and rolling back works.
+TEST_P(PageTracker, LockedMemory) {
+  if (::mlock(base_, kPages * kPageBytes) != 0) GTEST_SKIP() << "no memory can be locked here";
+  collect();
+  for (std::uint64_t page = 0; page < kPages; ++page) store(page);
+  collect();
+  store(5);
+  ASSERT_OK(tracker_->release_clean());
+  EXPECT_EQ(collect(), pages(5, 1));
+  const std::byte before = base_[7 * kPageBytes + 17];
+  store(7);
+  Ranges others;
+  ASSERT_OK(tracker_->rollback(kAllThreads, others));
+  for (const Range& range : others) {
+    ASSERT_OK(tracker_->restore(range, [](Range) { return fail(Errc::io, Detail::tracker, "not asked for"); }));
+  }
+  tracker_->accept();
+  EXPECT_EQ(base_[7 * kPageBytes + 17], others.empty() ? before : std::byte{0});
+  EXPECT_EQ(collect(), Ranges{});
+}
+
+class ScanTracker : public PageTracker {};
+INSTANTIATE_TEST_SUITE_P(Of, ScanTracker, ::testing::Values(TrackerKind::scan), [](const auto&) { return "Scan"; });
+
+// The region cannot be made writable again after a release, not all of it: stores make what they need writable, or are passed on where
+// they cannot, and none waits for ever.
+TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
+  if (tracker_->kind() != TrackerKind::scan) GTEST_SKIP() << "this kernel has no WP_ASYNC";
+  if (kSanitized) GTEST_SKIP() << "the sanitizers have SIGSEGV and the signals of children in hand";
+  const TempFolder folder;
+  write_file(folder / "file", std::string(kPageBytes, 0));
+  const int fd = ::open((folder / "file").c_str(), O_RDONLY);
+  ASSERT_EQ(::mmap(base_ + 5 * kPageBytes, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0),
+            base_ + 5 * kPageBytes);
+  ::close(fd);
+  EXPECT_FALSE(tracker_->release_clean().ok());
+  for (const std::uint64_t page : {7, 5}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit seconds{10, 10};  // of a processor, ended by a signal that cannot be blocked
+      ::setrlimit(RLIMIT_CPU, &seconds);
+      ::signal(SIGXCPU, SIG_IGN);
+      store(page);
+      ::_exit(base_[page * kPageBytes + 17] == std::byte{1} ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, page == 7 ? 0 : SIGSEGV) << page;
+  }
+  store(7);
+  EXPECT_EQ(base_[7 * kPageBytes + 17], std::byte{1});
+}
+
 // What the fault tracker does beyond pages.
 class FaultTracker : public PageTracker {};
 INSTANTIATE_TEST_SUITE_P(Of, FaultTracker, ::testing::Values(TrackerKind::fault), [](const auto&) { return "Fault"; });
