@@ -52,7 +52,9 @@ class ScanTracker final : public Tracker {
   Status restore(Range range, const ReadHome& read) override {
     const Range whole{range.offset, round_up(range.bytes, kPageBytes)};
     if (!drop_pages(base_ + whole.offset, whole.bytes)) MEMLITH_TRY(read(range));
-    pages_taken_.fetch_sub(whole.bytes / kPageBytes, std::memory_order_relaxed);
+    // They stand in memory no more. (What was given back before a release is not counted any more.)
+    const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
+    pages_taken_.store(taken - std::min(taken, whole.bytes / kPageBytes), std::memory_order_relaxed);
     return forget(whole);
   }
 
