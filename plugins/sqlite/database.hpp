@@ -53,7 +53,6 @@ struct Sabotage {
   bool skip_disk_journal = false;      // several databases: journals stay in memory
   bool skip_journal_flush = false;     // several databases: journals are not on the medium before the commits they undo
   bool skip_super_flush = false;       // several databases: nor is what says which they are
-  bool believe_missing_super = false;  // several databases: the name that is gone may come back
   bool keep_disk_journal = false;      // several databases: journals stay when the transaction has ended
   bool skip_earlier_sync = false;      // several databases: weak commits may be lost that a journal has pages of
   bool skip_part_persist = false;      // several databases: nobody waits for a part of a weak commit

@@ -586,9 +586,10 @@ int find_super_journal(Vfs& vfs, const char* name, int* result) {
   const auto there = place->volume->exists(place->file_name);
   if (!there.ok()) return report(vfs.api(), there.error());
   *result = *there ? 1 : 0;
-  if (*there || MEMLITH_SABOTAGED(believe_missing_super)) return SQLITE_OK;
+  if (*there) return SQLITE_OK;
   // ORDER absence-before-outcome: the commit of whoever removed it is a fact when that is durable, which a kill may have come
-  // before. If the name came back, other databases would be undone that this one is not. [sqlite/crash-several]
+  // before. If the name came back, other databases would be undone that this one is not. (It may be in another folder than this
+  // one, whose names were flushed when it was opened.) [sqlite/disk-journal]
   return report(vfs.api(), place->volume->sync_folder(""));
 }
 

@@ -655,7 +655,9 @@ int32_t memlith_wait(memlith_store* store, uint64_t ticket) {
 int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope) {
   return guarded([&]() -> Status {
     MEMLITH_TRY_ASSIGN(const std::span<Region* const> all, regions_of(regions, count, scope));
-    return Region::rollback(all, static_cast<Scope>(scope));
+    MEMLITH_TRY(Region::rollback(all, static_cast<Scope>(scope)));
+    if (!all.empty()) keep_to_memory(*regions[0]->owner);
+    return kOk;
   });
 }
 

@@ -162,6 +162,13 @@ TEST_P(Memory, WhatWasSetBackUsesTheBudgetUp) {
     }
   }
   EXPECT_LT(own_pages(region->address(), 8 * kMiB), 512u) << "of 4 KiB, and a budget of 1 MiB";
+  for (std::uint64_t page = 0; page < 2048; ++page) {
+    bytes[page * 4096] = 1;
+    if (page % 16 == 15) {
+      ASSERT_TRUE(region->rollback(Scope::process).ok());
+    }
+  }
+  EXPECT_LT(own_pages(region->address(), 8 * kMiB), 512u) << "rolled back";
 }
 
 // A region whose memory cannot be given back does not keep that of the others.

@@ -127,6 +127,20 @@ TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
   EXPECT_FALSE(std::filesystem::exists(name_));
 }
 
+// That a super-journal is gone is no outcome before it is durable.
+TEST(DiskJournalRemoval, ASuperJournalThatIsGoneIsGoneForGood) {
+  core::SimVolume volume(core::SimImage{}, true);
+  sim_world().volume = &volume;
+  const std::string name = "app.db-mj0123459AB";
+  ASSERT_OK(volume.open(name, core::OpenMode::create, core::Caching::buffered));
+  ASSERT_OK(volume.remove(name));
+  sqlite3_vfs* const vfs = sqlite3_vfs_find(kSimVfs);
+  int there = -1;
+  ASSERT_EQ(vfs->xAccess(vfs, ("/" + name).c_str(), SQLITE_ACCESS_EXISTS, &there), SQLITE_OK);
+  EXPECT_EQ(there, 0);
+  EXPECT_EQ(volume.trace().records.back().op, core::SimOp::sync_folder);
+}
+
 // The flush of the folder fails when the journal of an undone part is removed: a power cut brings it back, with the super-journal, and
 // then there must not be commits behind it.
 TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
