@@ -25,8 +25,8 @@ std::uint64_t SimImage::hash() const {
 }
 
 std::string_view name_of(SimOp op) {
-  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve",     "truncate",    "create",
-                                                    "rename", "remove", "sync_folder", "failed_flush"};
+  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve",     "truncate",     "create",
+                                                    "rename", "remove", "sync_folder", "failed_flush", "make_folder"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -60,7 +60,7 @@ SimTrace SimTrace::continued(std::size_t count, const SimTrace& next) const {
   for (const auto& [name, bytes] : next.start.files) numbers.push_back(names.at(name));
   for (SimRecord record : next.records) {
     if (record.op == SimOp::create) numbers.push_back(files++);
-    if (record.op != SimOp::sync_folder) record.file = numbers.at(record.file);
+    if (record.op != SimOp::sync_folder && record.op != SimOp::make_folder) record.file = numbers.at(record.file);
     result.records.push_back(std::move(record));
   }
   return result;
@@ -81,7 +81,6 @@ std::string_view folder_of(std::string_view name) {
   const auto slash = name.rfind('/');
   return slash == std::string_view::npos ? std::string_view{} : name.substr(0, slash);
 }
-bool is_name_change(SimOp op) { return op == SimOp::create || op == SimOp::rename || op == SimOp::remove; }
 }  // namespace
 
 void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
@@ -111,7 +110,8 @@ void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::str
     }
     case SimOp::flush:
     case SimOp::failed_flush:
-    case SimOp::sync_folder: break;
+    case SimOp::sync_folder:
+    case SimOp::make_folder: break;
   }
 }
 
@@ -137,6 +137,7 @@ void SimMedium::step() {
       break;
     case SimOp::rename: latest_names_[record.file] = record.to; [[fallthrough]];
     case SimOp::reserve:
+    case SimOp::make_folder:
     case SimOp::truncate: pending_.push_back({record.op, record.file, index, 0, 0}); break;
     case SimOp::remove:
       latest_names_[record.file].clear();
@@ -185,12 +186,14 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
   std::vector<std::shared_ptr<std::vector<std::byte>>> changed(files_.size());
   std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
   std::vector<bool> growth_lost(files_.size(), false);
+  std::vector<std::string> folders_lost;
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const Item& item = pending_[i];
     const SimFate fate = choices[i].fate;
     const bool resizes = item.op == SimOp::reserve || item.op == SimOp::truncate;
     if (fate == SimFate::lost) {
       if (resizes) growth_lost[item.file] = true;
+      if (item.op == SimOp::make_folder) folders_lost.push_back(trace_.records[item.record].name + "/");
       continue;
     }
     const SimRecord& record = trace_.records[item.record];
@@ -217,6 +220,8 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
   }
   SimImage image;
   for (const auto& [name, file] : names) {
+    const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
+    if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;
     image.files[name] = changed[file] != nullptr ? SimBytes(changed[file]) : files_[file].durable;
   }
   return image;
@@ -279,6 +284,51 @@ struct SimVolume::File {
   }
 };
 
+// Transfers that are done as late as they may be.
+class SimQueue final : public IoQueue {
+ public:
+  SimQueue(Device& device, std::uint32_t depth) : device_(device), transfers_(depth) {}
+  // What nobody waited for never happens.
+  ~SimQueue() override = default;
+  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
+    MEMLITH_TRY(wait(slot));
+    std::fill(target.begin(), target.end(), std::byte{0xa5});
+    transfers_[slot] = {Transfer::Kind::read, offset, target};
+    return kOk;
+  }
+  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
+    MEMLITH_TRY(wait(slot));
+    MEMLITH_TRY(device_.check_latch());
+    transfers_[slot] = {Transfer::Kind::write, offset, {const_cast<std::byte*>(source.data()), source.size()}};
+    return kOk;
+  }
+  Status wait(std::uint32_t slot) override {
+    const Transfer transfer = std::exchange(transfers_[slot], {});
+    switch (transfer.kind) {
+      case Transfer::Kind::none: break;
+      case Transfer::Kind::read: return device_.read(transfer.offset, transfer.memory);
+      case Transfer::Kind::write: return device_.write(transfer.offset, transfer.memory);
+    }
+    return kOk;
+  }
+  Status wait_all() override {
+    Status first = kOk;
+    for (auto slot = static_cast<std::uint32_t>(transfers_.size()); slot-- > 0;) {
+      if (const Status status = wait(slot); first.ok()) first = status;
+    }
+    return first;
+  }
+
+ private:
+  struct Transfer {
+    enum class Kind : std::uint8_t { none, read, write } kind = Kind::none;
+    std::uint64_t offset = 0;
+    std::span<std::byte> memory;
+  };
+  Device& device_;
+  std::vector<Transfer> transfers_;
+};
+
 class SimDevice final : public Device {
  public:
   SimDevice(SimVolume& volume, std::shared_ptr<SimVolume::File> file, DeviceCaps caps, std::string path, bool writable)
@@ -300,6 +350,8 @@ class SimDevice final : public Device {
     }
     return file_->descriptor;
   }
+
+  std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override { return std::make_unique<SimQueue>(*this, depth); }
 
  protected:
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
@@ -343,9 +395,10 @@ class SimDevice final : public Device {
     if (record.data.empty()) return kOk;
     if (volume_.edit_write) volume_.edit_write(path_, offset, record.data);
     const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_write);
-    if (failed && !volume_.faults_.done_nevertheless) return failed_write(offset);
+    const bool full = volume_.faults_.strikes(SimFaults::Kind::full_write);
+    if ((failed || full) && !volume_.faults_.done_nevertheless) return failed_write(offset, full ? ENOSPC : EIO);
     const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
-    if (cut_short) record.data.resize(record.data.size() / 2);
+    if (cut_short || full) record.data.resize(record.data.size() / 2);
     auto& content = file_->mutable_bytes();
     if (content.size() < offset + record.data.size()) {
       content.resize(offset + record.data.size());
@@ -354,7 +407,7 @@ class SimDevice final : public Device {
     std::memcpy(content.data() + offset, record.data.data(), record.data.size());
     file_->mirror(offset, record.data.size());
     volume_.record(std::move(record));
-    return cut_short || failed ? failed_write(offset) : kOk;
+    return cut_short || failed || full ? failed_write(offset, full ? ENOSPC : EIO) : kOk;
   }
 
   Status do_flush() override {
@@ -386,8 +439,8 @@ class SimDevice final : public Device {
   Status do_truncate(std::uint64_t bytes) override { return resize(bytes, SimOp::truncate); }
 
  private:
-  Status failed_write(std::uint64_t offset) {
-    return fail_errno(EIO, Detail::write, "{}: write at offset {} failed", path_, offset);
+  Status failed_write(std::uint64_t offset, int error) {
+    return fail_errno(error, Detail::write, "{}: write at offset {} failed", path_, offset);
   }
 
   Status resize(std::uint64_t bytes, SimOp op) {
@@ -397,9 +450,8 @@ class SimDevice final : public Device {
     if (bytes > file_->bytes().size() && volume_.faults_.strikes(SimFaults::Kind::no_space)) {
       return fail_errno(ENOSPC, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
     }
-    if (volume_.faults_.strikes(SimFaults::Kind::fail_resize)) {
-      return fail_errno(EIO, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
-    }
+    const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_resize);
+    if (failed && !volume_.faults_.done_nevertheless) return failed_resize(bytes);
     file_->mutable_bytes().resize(bytes);
     file_->mirror_size();
     SimRecord record;
@@ -407,7 +459,10 @@ class SimDevice final : public Device {
     record.file = file_->number;
     record.bytes = bytes;
     volume_.record(std::move(record));
-    return kOk;
+    return failed ? failed_resize(bytes) : kOk;
+  }
+  Status failed_resize(std::uint64_t bytes) {
+    return fail_errno(EIO, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
   }
 
   void check_alignment(std::uint64_t offset, std::uint64_t bytes) const {
@@ -462,6 +517,7 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
         names_.erase(record.name);
         break;
       case SimOp::remove: names_.erase(record.name); break;
+      case SimOp::make_folder: folders_.insert(record.name); break;
       case SimOp::sync_folder: break;
     }
   }
@@ -518,32 +574,56 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
 
 Result<bool> SimVolume::exists(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  if (name.empty() || names_.contains(name)) return true;
-  for (const auto& [other, file] : names_) {
-    if (other.starts_with(std::string(name) + "/")) return true;
-  }
-  return false;
+  return name.empty() || names_.contains(name) || is_folder(name);
+}
+
+bool SimVolume::is_folder(std::string_view name) const {
+  if (folders_.contains(name)) return true;
+  const std::string prefix = std::string(name) + "/";
+  const auto first = names_.lower_bound(prefix);
+  return first != names_.end() && first->first.starts_with(prefix);
 }
 
 Result<std::vector<std::string>> SimVolume::list(std::string_view folder) {
   const std::lock_guard lock(mutex_);
   const std::string prefix = folder.empty() ? "" : std::string(folder) + "/";
-  std::vector<std::string> result;
-  for (const auto& [name, file] : names_) {
-    if (!name.starts_with(prefix)) continue;
-    const std::string rest = name.substr(prefix.size());
-    std::string first = rest.substr(0, rest.find('/'));
-    if (result.empty() || result.back() != first) result.push_back(std::move(first));
-  }
-  return result;
+  std::set<std::string> result;
+  const auto add = [&](std::string_view name) {
+    if (!name.starts_with(prefix)) return;
+    const std::string_view rest = name.substr(prefix.size());
+    result.emplace(rest.substr(0, rest.find('/')));
+  };
+  for (const auto& [name, file] : names_) add(name);
+  for (const std::string& name : folders_) add(name);
+  return std::vector<std::string>(result.begin(), result.end());
 }
 
-Status SimVolume::make_folder(std::string_view) { return kOk; }  // folders are durable and implied by names
+// Durable on ok, whoever made it.
+Status SimVolume::make_folder(std::string_view name) {
+  if (name.empty()) return kOk;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_folder(name)) {
+      if (faults_.strikes(SimFaults::Kind::no_space)) {
+        return fail_errno(ENOSPC, Detail::open, "{}: cannot create it", path_of(name));
+      }
+      folders_.emplace(name);
+      SimRecord entry;
+      entry.op = SimOp::make_folder;
+      entry.name = std::string(name);
+      record(std::move(entry));
+    }
+  }
+  return sync_folder(folder_of(name));
+}
 
 Status SimVolume::rename(std::string_view from, std::string_view to) {
   const std::lock_guard lock(mutex_);
   const auto found = names_.find(from);
   if (found == names_.end()) return fail_errno(ENOENT, Detail::write, "{}: cannot be renamed", path_of(from));
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_name);
+  const auto error = [&] { return fail_errno(EIO, Detail::write, "{}: cannot be renamed", path_of(from)); };
+  if (failed && !faults_.done_nevertheless) return error();
   auto file = found->second;
   names_.erase(found);
   SimRecord entry;
@@ -553,32 +633,35 @@ Status SimVolume::rename(std::string_view from, std::string_view to) {
   entry.to = std::string(to);
   names_[std::string(to)] = std::move(file);
   record(std::move(entry));
-  return kOk;
+  return failed ? error() : kOk;
 }
 
 Status SimVolume::remove(std::string_view name) {
   const std::lock_guard lock(mutex_);
   const auto found = names_.find(name);
   if (found == names_.end()) return kOk;
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_name);
+  const auto error = [&] { return fail_errno(EIO, Detail::write, "{}: cannot be removed", path_of(name)); };
+  if (failed && !faults_.done_nevertheless) return error();
   SimRecord entry;
   entry.op = SimOp::remove;
   entry.file = found->second->number;
   entry.name = std::string(name);
   names_.erase(found);
   record(std::move(entry));
-  return kOk;
+  return failed ? error() : kOk;
 }
 
 Status SimVolume::sync_folder(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  if (faults_.strikes(SimFaults::Kind::fail_folder)) {
-    return fail_errno(EIO, Detail::flush, "{}: flush failed", path_of(name));
-  }
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_folder);
+  const auto error = [&] { return fail_errno(EIO, Detail::flush, "{}: flush failed", path_of(name)); };
+  if (failed && !faults_.done_nevertheless) return error();
   SimRecord entry;
   entry.op = SimOp::sync_folder;
   entry.name = std::string(name);
   record(std::move(entry));
-  return kOk;
+  return failed ? error() : kOk;
 }
 
 namespace {

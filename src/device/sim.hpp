@@ -6,6 +6,9 @@
 // was kept. An item is one 512-byte sector of a write, one change of a file's length, or one change of a name. An item may
 // also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts which
 // faults really fired.
+//
+// A queue's transfers happen when they are waited for and no sooner, the last first, from what the memory holds then; until then
+// the memory of a read holds nonsense. Who waits too late, or not at all, or uses the memory again too early, will see.
 #pragma once
 
 #include <array>
@@ -17,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,14 +39,29 @@ struct SimImage {
   [[nodiscard]] std::uint64_t hash() const;
 };
 
-enum class SimOp : std::uint8_t { write, flush, reserve, truncate, create, rename, remove, sync_folder, failed_flush };
-inline constexpr std::size_t kSimOpCount = 9;
+enum class SimOp : std::uint8_t {
+  write,
+  flush,
+  reserve,
+  truncate,
+  create,
+  rename,
+  remove,
+  sync_folder,
+  failed_flush,
+  make_folder
+};
+inline constexpr std::size_t kSimOpCount = 10;
+// A change of a name, which the flush of its folder makes durable.
+inline bool is_name_change(SimOp op) {
+  return op == SimOp::create || op == SimOp::rename || op == SimOp::remove || op == SimOp::make_folder;
+}
 std::string_view name_of(SimOp op);
 
 struct SimRecord {
   SimOp op{};
   std::uint32_t file = 0;  // which file: numbered in the order of appearance, an image's files first, by name
-  std::string name;        // create, remove, sync_folder; rename: from
+  std::string name;        // create, remove, sync_folder, make_folder; rename: from
   std::string to;          // rename
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;  // reserve, truncate: the new length
@@ -122,11 +141,13 @@ struct SimFaults {
     fail_flush,   // EIO; everything unflushed is lost at once, as Linux may do, and reads say so
     fail_read,    // EIO
     flip_bit,     // one bit of what a read returns
-    no_space,     // reserve and create say ENOSPC
+    no_space,     // reserve, create and make_folder say ENOSPC
     fail_resize,  // EIO
     fail_folder,  // sync_folder says EIO
+    fail_name,    // rename and remove say EIO
+    full_write,   // ENOSPC, nothing written
   };
-  static constexpr std::size_t kKinds = 8;
+  static constexpr std::size_t kKinds = 10;
 
   void plan(Kind kind, std::uint64_t nth, bool for_ever = false);  // nth from 0
   [[nodiscard]] std::uint64_t fired(Kind kind) const { return fired_[static_cast<std::size_t>(kind)]; }
@@ -136,8 +157,8 @@ struct SimFaults {
   [[nodiscard]] bool strikes(Kind kind);
   void clear();
 
-  // A call that fails did its work nevertheless: a failed write is written, and a failed flush leaves everything as it
-  // was, unflushed.
+  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, and a failed flush leaves
+  // everything as it was, unflushed.
   bool done_nevertheless = false;
 
  private:
@@ -193,7 +214,10 @@ class SimVolume final : public Volume {
   void record(SimRecord&& record);
 
   mutable std::mutex mutex_;
+  [[nodiscard]] bool is_folder(std::string_view name) const;
+
   std::map<std::string, std::shared_ptr<File>, std::less<>> names_;
+  std::set<std::string, std::less<>> folders_;  // made here; others are implied by names
   std::uint32_t next_file_ = 0;
   bool recording_;
   SimTrace trace_;

@@ -22,7 +22,6 @@ std::uint64_t mixed(std::string_view name, std::uint64_t seed) {
   return value;
 }
 
-bool is_name_change(SimOp op) { return op == SimOp::create || op == SimOp::rename || op == SimOp::remove; }
 bool is_size_change(SimOp op) { return op == SimOp::reserve || op == SimOp::truncate; }
 
 }  // namespace

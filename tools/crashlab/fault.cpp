@@ -30,8 +30,10 @@ constexpr NamedFault kEntries[kFaults] = {
     {"read_flip", "a bit flips in what the n-th read returns"},
     {"no_space", "the n-th creation or growth of a file fails with ENOSPC"},
     {"no_space_for_ever", "from the n-th on, every creation or growth of a file fails with ENOSPC"},
-    {"resize_error", "the n-th change of a file's length fails with EIO"},
-    {"folder_error", "the n-th flush of a folder fails with EIO"},
+    {"resize_error", "the n-th change of a file's length fails with EIO, done or not"},
+    {"folder_error", "the n-th flush of a folder fails with EIO, done or not"},
+    {"name_error", "the n-th renaming or removal of a file fails with EIO, done or not"},
+    {"full_write", "the n-th write fails with ENOSPC, done by half or not"},
     {"recovery_crash", "the power is cut again at an operation of the recovery"},
     {"recovery_crash_twice", "and once more at an operation of the recovery after that"},
     {"killed", "the program is killed, another recovers with the power on, and the power is cut during or after that"},
@@ -52,7 +54,7 @@ bool parse_fault(std::string_view word, Fault& fault) {
   return false;
 }
 
-bool is_call_fault(Fault fault) { return fault >= Fault::write_error && fault <= Fault::folder_error; }
+bool is_call_fault(Fault fault) { return fault >= Fault::write_error && fault <= Fault::full_write; }
 
 bool is_for_ever(Fault fault) { return fault == Fault::write_error_for_ever || fault == Fault::no_space_for_ever; }
 
@@ -67,6 +69,8 @@ SimFaults::Kind kind_of(Fault fault) {
     case Fault::no_space:
     case Fault::no_space_for_ever: return SimFaults::Kind::no_space;
     case Fault::resize_error: return SimFaults::Kind::fail_resize;
+    case Fault::name_error: return SimFaults::Kind::fail_name;
+    case Fault::full_write: return SimFaults::Kind::full_write;
     default: return SimFaults::Kind::fail_folder;
   }
 }

@@ -35,13 +35,15 @@ enum class Fault : std::uint8_t {
   no_space_for_ever,
   resize_error,
   folder_error,
+  name_error,
+  full_write,
   // Crashes on top of crashes.
   recovery_crash,
   recovery_crash_twice,
   killed,
   second_life,
 };
-inline constexpr std::size_t kFaults = 24;
+inline constexpr std::size_t kFaults = 26;
 
 std::string_view name_of(Fault fault);
 std::string_view sentence_of(Fault fault);

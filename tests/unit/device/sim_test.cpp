@@ -45,6 +45,10 @@ class Sim : public ::testing::Test {
     pending_ = medium.pending_count();
     return medium.cut(keep);
   }
+  std::size_t pending_after_cut() {
+    (void)cut(none);
+    return pending_;
+  }
   static std::vector<std::byte> bytes(const SimImage& image, const std::string& name) {
     const auto found = image.files.find(name);
     return found == image.files.end() ? std::vector<std::byte>() : *found->second;
@@ -174,6 +178,22 @@ TEST_F(Sim, RemovalNeedsSyncFolder) {
   EXPECT_FALSE(cut(none).files.contains("a"));
 }
 
+// A folder is durable once it is made; where that failed, all that is in it may be lost with it.
+TEST_F(Sim, FoldersAreMadeDurable) {
+  volume_.faults().plan(Kind::fail_folder, 0);
+  EXPECT_ERROR(Errc::io, volume_.make_folder("objects"));
+  EXPECT_TRUE(must(volume_.exists("objects")));
+  EXPECT_EQ(must(volume_.list("")), (std::vector<std::string>{"objects"}));
+  auto device = create("objects/a");
+  ASSERT_OK(device->write(0, filled(10, 1)));
+  ASSERT_OK(device->flush());
+  ASSERT_OK(volume_.sync_folder("objects"));
+  EXPECT_FALSE(cut(none).files.contains("objects/a"));
+  EXPECT_EQ(bytes(cut(all), "objects/a"), filled(10, 1));
+  ASSERT_OK(volume_.make_folder("objects"));
+  EXPECT_EQ(bytes(cut(none), "objects/a"), filled(10, 1));
+}
+
 // A growth that is lost takes the writes into the grown part with it.
 TEST_F(Sim, LostGrowthLosesWhatWasWrittenThere) {
   auto device = durable("a", 512, 1);
@@ -266,6 +286,10 @@ TEST_F(Sim, FaultsFireOnceAndAreCounted) {
        Errc::no_space},
       {Kind::fail_resize, [](Device& d, int i) { return d.truncate(static_cast<std::uint64_t>(i + 1) * 1024); },
        Errc::io},
+      {Kind::full_write, [](Device& d, int) { return d.write(0, filled(512, 2)); }, Errc::no_space},
+      {Kind::fail_folder, [this](Device&, int) { return volume_.sync_folder(""); }, Errc::io},
+      {Kind::fail_name, [this](Device&, int i) { return volume_.rename(i == 0 ? "f8" : "g", i == 0 ? "g" : "h"); },
+       Errc::io},
   };
   int number = 0;
   for (const Row& row : rows) {
@@ -278,7 +302,75 @@ TEST_F(Sim, FaultsFireOnceAndAreCounted) {
     (void)row.act(*device, 2);
     EXPECT_EQ(volume_.faults().fired(row.kind), 1u) << "fired twice";
   }
-  EXPECT_EQ(volume_.faults().planned(), 6u);
+  EXPECT_EQ(volume_.faults().planned(), std::size(rows));
+}
+
+// A call may fail and have done its work; the caller cannot tell.
+TEST_F(Sim, FailedCallsMayHaveBeenDone) {
+  for (const bool done : {false, true}) {
+    volume_.faults().done_nevertheless = done;
+    const std::string name = done ? "done" : "not";
+    auto device = durable(name, 1024, 1);
+    volume_.faults().plan(Kind::fail_resize, 0);
+    EXPECT_ERROR(Errc::io, device->truncate(100));
+    EXPECT_EQ(must(device->size()), done ? 100u : 1024u);
+    volume_.faults().plan(Kind::fail_name, 0);
+    EXPECT_ERROR(Errc::io, volume_.rename(name, name + " renamed"));
+    EXPECT_EQ(must(volume_.exists(name + " renamed")), done);
+    (void)create(name + " removed");
+    volume_.faults().plan(Kind::fail_name, 0);
+    EXPECT_ERROR(Errc::io, volume_.remove(name + " removed"));
+    EXPECT_EQ(must(volume_.exists(name + " removed")), !done);
+    (void)create(name + " synced");
+    volume_.faults().plan(Kind::fail_folder, 0);
+    EXPECT_ERROR(Errc::io, volume_.sync_folder(""));
+    EXPECT_EQ(cut(none).files.contains(name + " synced"), done);
+    auto full = durable(name + " full", 1024, 1);
+    volume_.faults().plan(Kind::full_write, 0);
+    EXPECT_ERROR(Errc::no_space, full->write(0, filled(1024, 2)));
+    EXPECT_EQ(read(*full)[0], std::byte{static_cast<unsigned char>(done ? 2 : 1)});
+    EXPECT_EQ(read(*full)[512], std::byte{1});
+  }
+}
+
+// A transfer happens when it is waited for, from what the memory holds then.
+TEST_F(Sim, TransfersHappenWhenTheyAreWaitedFor) {
+  auto device = durable("a", 2048, 1);
+  const auto queue = device->make_queue(4);
+  auto source = filled(512, 2);
+  ASSERT_OK(queue->write(0, 0, source));
+  EXPECT_EQ(read(*device), filled(2048, 1));
+  std::fill(source.begin(), source.end(), std::byte{3});
+  ASSERT_OK(device->flush());
+  ASSERT_OK(queue->wait(0));
+  EXPECT_EQ(read(*device)[0], std::byte{3});
+  EXPECT_EQ(pending_after_cut(), 1u) << "the flush came too early";
+  std::vector<std::byte> target(512);
+  ASSERT_OK(queue->read(1, 512, target));
+  EXPECT_NE(target[0], std::byte{1}) << "nobody waited for it";
+  ASSERT_OK(queue->wait_all());
+  EXPECT_EQ(target, filled(512, 1));
+}
+
+// A slot that is used again is waited for, what nobody waits for never happens, and a failure is told to who waits.
+TEST_F(Sim, QueuesKeepTheirSlots) {
+  auto device = durable("a", 2048, 1);
+  const auto first = filled(512, 2);
+  const auto second = filled(512, 3);
+  {
+    const auto queue = device->make_queue(2);
+    ASSERT_OK(queue->write(0, 0, first));
+    ASSERT_OK(queue->write(0, 512, second));
+    EXPECT_EQ(read(*device)[0], std::byte{2});
+  }
+  EXPECT_EQ(read(*device)[512], std::byte{1});
+  const auto queue = device->make_queue(2);
+  volume_.faults().plan(Kind::fail_write, 0);
+  ASSERT_OK(queue->write(0, 0, second));
+  ASSERT_OK(queue->write(1, 512, second));
+  EXPECT_ERROR(Errc::io, queue->wait(0));
+  EXPECT_ERROR(Errc::poisoned, queue->wait(1));
+  EXPECT_OK(queue->wait_all());
 }
 
 // A fault planned for ever goes on until it is cleared.
