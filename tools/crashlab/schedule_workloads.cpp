@@ -199,25 +199,25 @@ void Session::side_by_side(std::vector<std::function<void()>> acts) {
 
 namespace {
 
-StoreOptions background() {
+StoreOptions with_checkpointer() {
   StoreOptions options = small_store();
   options.manual_checkpoint = false;
   options.log_max_bytes = options.log_bytes;
   return options;
 }
-StoreOptions busy() {
+StoreOptions with_busy_log() {
   StoreOptions options = small_store();
   options.manual_checkpoint = false;
   options.log_busy_bytes = options.log_max_bytes;
   return options;
 }
-StoreOptions window() {
+StoreOptions with_window() {
   StoreOptions options = small_store();
   options.flush_window.interval_ms = 10;
   return options;
 }
-StoreOptions window_of_few_bytes() {
-  StoreOptions options = window();
+StoreOptions with_window_of_few_bytes() {
+  StoreOptions options = with_window();
   options.flush_window.bytes = 600;
   return options;
 }
@@ -379,33 +379,35 @@ void flusher_fails(Session& s) {
   s.side_by_side({[&] { s.await_durable(s.commit_soon("a", 0, 100)); }, [&] { s.commit("b", 0, 100); }});
 }
 
-constexpr ScheduleWorkload kWorkloads[] = {
+constexpr ScheduleWorkload kCases[] = {
     {"two-commits", "two threads commit", small_store, two_commits},
     {"two-commits-each", "two threads commit twice", small_store, two_commits_each},
     {"three-commits", "three threads commit and share batches", small_store, three_commits},
     {"three-large-commits", "three threads commit, a batch holds one", small_store, three_commits_of_full_batches},
     {"commit-checkpoint", "commits beside a checkpoint", small_store, commit_beside_checkpoint},
     {"two-checkpoints", "two threads checkpoint, one of them after a commit", small_store, two_checkpoints},
-    {"checkpointer", "commits wake the thread that checkpoints", background, commits_wake_the_checkpointer},
-    {"space", "a commit waits until the thread that checkpoints has made room", background, commits_wait_for_space},
-    {"two-for-space", "two commits wait for room", background, two_wait_for_space},
+    {"checkpointer", "commits wake the thread that checkpoints", with_checkpointer, commits_wake_the_checkpointer},
+    {"space", "a commit waits until the thread that checkpoints has made room", with_checkpointer,
+     commits_wait_for_space},
+    {"two-for-space", "two commits wait for room", with_checkpointer, two_wait_for_space},
     {"growth", "a commit makes the log grow beside another", small_store, commit_beside_growth},
     {"two-growths", "two commits make the log grow", small_store, two_growths},
     {"trim-growth", "a commit makes the log grow beside a checkpoint, whose slots are used again", small_store,
      trim_beside_growth},
-    {"busy-log", "commits make the checkpointer let the log grow", busy, commits_make_the_log_grow},
-    {"close-busy-log", "a close while the log may be growing", busy, close_beside_the_growing},
+    {"busy-log", "commits make the checkpointer let the log grow", with_busy_log, commits_make_the_log_grow},
+    {"close-busy-log", "a close while the log may be growing", with_busy_log, close_beside_the_growing},
     {"asynchronous", "commits that the flusher makes durable", small_store, asynchronous},
     {"asynchronous-commit", "a commit of the flusher's beside one that is waited for", small_store,
      asynchronous_beside_a_commit},
-    {"asynchronous-window", "two commits of the flusher's within its window", window, two_asynchronous},
-    {"asynchronous-bytes", "two commits of the flusher's that use its window up", window_of_few_bytes,
+    {"asynchronous-window", "two commits of the flusher's within its window", with_window, two_asynchronous},
+    {"asynchronous-bytes", "two commits of the flusher's that use its window up", with_window_of_few_bytes,
      two_asynchronous},
-    {"close-flusher", "a close right behind asynchronous commits", window, close_beside_the_flusher},
-    {"close-checkpointer", "a close while the checkpointer may be at work", background, close_beside_the_checkpointer},
+    {"close-flusher", "a close right behind asynchronous commits", with_window, close_beside_the_flusher},
+    {"close-checkpointer", "a close while the checkpointer may be at work", with_checkpointer,
+     close_beside_the_checkpointer},
     {"two-opens", "two open, create and close the same store", small_store, two_open, 2, true},
     {"flush-fails", "three commits, and the first flush fails", small_store, flush_fails},
-    {"checkpoint-fails", "two commits wait for room, and the checkpoint fails", background,
+    {"checkpoint-fails", "two commits wait for room, and the checkpoint fails", with_checkpointer,
      write_fails_in_a_checkpoint},
     {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small_store, flusher_fails},
 };
@@ -443,10 +445,10 @@ void Session::expect_creation() {
   history.placed(creation_, Lsn{0});
 }
 
-std::span<const ScheduleWorkload> schedule_workloads() { return kWorkloads; }
+std::span<const ScheduleWorkload> schedule_workloads() { return kCases; }
 
 const ScheduleWorkload* find_schedule_workload(std::string_view name) {
-  for (const ScheduleWorkload& workload : kWorkloads) {
+  for (const ScheduleWorkload& workload : kCases) {
     if (workload.name == name) return &workload;
   }
   return nullptr;

@@ -1,4 +1,5 @@
-// The steps that workloads are made of, with a text each; and the workloads whose steps are drawn by seed.
+// The steps that workloads are made of, with a text each; and the workloads whose steps are drawn by seed or are
+// about regions.
 #pragma once
 
 #include <string>
@@ -31,5 +32,15 @@ std::vector<Step> random_history(core::Random& random);
 std::vector<Step> random_file_history(core::Random& random);
 std::vector<Step> random_region_history(core::Random& random);
 std::vector<Step> random_page_history(core::Random& random);
+
+std::vector<Step> regions(core::Random& random);
+std::vector<Step> region_growth(core::Random& random);
+std::vector<Step> regions_too_large(core::Random& random);
+std::vector<Step> page_copies(core::Random& random);
+std::vector<Step> scopes(core::Random& random);
+std::vector<Step> region_joined(core::Random& random);
+std::vector<Step> page_regions(core::Random& random);
+std::vector<Step> touched_file(core::Random& random);
+std::vector<Step> scanned_file(core::Random& random);
 
 }  // namespace memlith::lab

@@ -1,0 +1,246 @@
+// Workloads of mapped regions.
+#include <fmt/format.h>
+
+#include "steps.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+std::vector<Step> regions(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 8192),
+          map("b", 8192),
+          store("a", 100, 50 + shift),
+          store("b", 4000, 200),
+          persist({"a", "b"}),
+          store("a", 4090, 20 + shift),
+          store("b", 0, 1),
+          persist({"a"}),
+          checkpoint(),
+          persist({"b"}),
+          unmap("a"),
+          map("a", 8192),
+          store("a", 120, 5),
+          store("a", 6000, 500 + shift),
+          persist({"a"}),
+          store("a", 0, 4),
+          unmap("a"),  // what was not persisted is gone
+          map("a", 8192),
+          store("a", 8000, 10),
+          persist({"a", "b"}),
+          abandon(),
+          open(),
+          map("a", 8192),
+          map("b", 8192),
+          store("a", 130, 5),
+          store("b", 130, 5 + shift),
+          persist({"a", "b"}),
+          close()};
+}
+
+std::vector<Step> region_growth(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 4096),
+          store("a", 0, 10 + shift),
+          persist({"a"}),
+          grow("a", 12288),
+          store("a", 4000, 5000 + shift),
+          persist({"a"}),
+          grow("a", 16384),  // with nothing stored
+          persist({"a"}),
+          grow("a", 20480),  // never persisted
+          abandon(),
+          open(),
+          map("a", 0),
+          store("a", 16383, 1),
+          persist({"a"}),
+          close()};
+}
+
+// Two regions that fit the log one by one, but not together.
+std::vector<Step> regions_too_large(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  return {open(),
+          map("a", 12288),
+          map("b", 12288),
+          map("c", 4096),
+          store("a", 100, 8000 + shift),
+          store("b", 100, 8000),
+          store("c", 0, 64),
+          persist({"a", "b", "c"}),
+          persist({"c"}),
+          persist({"a"}),
+          store("a", 0, 7),
+          persist({"b"}),
+          persist({"a", "b", "c"})};
+}
+
+// Pages that a capture compares with their copies: changed, changed back, not changed at all, rolled back, too many for the log.
+std::vector<Step> page_copies(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kPages = TrackerKind::scan;
+  const Step rollback{"roll a back", [](Run& run) { run.rollback({"a"}); }};
+  return {open(),
+          map("a", 8192, kPages),
+          map("b", 4096, kPages),
+          map("c", 8192, kPages),
+          store("a", 100, 50 + shift),
+          persist({"a"}),
+          store("a", 600, 8),
+          persist({"a"}),
+          clear("a", 600, 8),  // as it was when the page was captured first
+          persist({"a"}),
+          checkpoint(),
+          clear("a", 600, 8),  // as it is
+          store("b", 8, 16),
+          persist({"a", "b"}),
+          store("a", 605, 3),
+          store("a", 4090, 20 + shift),
+          rollback,
+          store("a", 606, 1),
+          persist({"a"}),
+          store("a", 700, 9),
+          store("b", 0, 4096),
+          store("c", 100, 8000),
+          persist({"a", "b", "c"}),  // does not fit
+          persist({"a"}),
+          store("a", 0, 2000 + shift),
+          persist({"a", "b"})};
+}
+
+// Persists that nobody waits for, stores of another thread, and stores taken back.
+std::vector<Step> scopes(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto soon = [](std::vector<std::string> names) {
+    return Step{fmt::format("persist {} without waiting", fmt::join(names, " and ")),
+                [=](Run& run) { run.persist_soon(names); }};
+  };
+  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
+  const auto by_another = [](std::string name, std::uint64_t offset, std::uint64_t bytes) {
+    return Step{fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
+                [=](Run& run) { run.store_by_another(name, offset, bytes); }};
+  };
+  const auto rollback = [](std::vector<std::string> names) {
+    return Step{fmt::format("roll {} back", fmt::join(names, " and ")), [=](Run& run) { run.rollback(names); }};
+  };
+  const Step everybody{"persist a and b, everybody's stores",
+                       [](Run& run) { run.persist({"a", "b"}, Scope::process); }};
+  return {open(),
+          map("a", 8192),
+          map("b", 4096),
+          store("a", 100, 300),
+          by_another("a", 1000, 200 + shift),
+          persist({"a"}),
+          soon({"a", "b"}),
+          store("b", 50, 700),
+          soon({"b"}),
+          store("a", 120, 5 + shift),
+          soon({"a"}),
+          wait,
+          store("a", 3000, 900),
+          by_another("b", 2000, 64),
+          rollback({"a"}),
+          store("a", 200, 20),
+          everybody,
+          store("a", 4000, 300 + shift),
+          store("b", 0, 10),
+          rollback({"a", "b"}),
+          store("a", 5000, 100),
+          soon({"a"}),
+          by_another("a", 6000, 100 + shift),
+          soon({"a"}),
+          abandon(),
+          open(),
+          map("a", 0),
+          store("a", 5000, 200),
+          soon({"a"}),
+          checkpoint(),
+          store("a", 5100, 200),
+          soon({"a"}),
+          wait,
+          close()};
+}
+
+std::vector<Step> region_joined(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto joined = [](Run& run) { run.persist_joined_by_another("a"); };
+  return {open(),
+          map("a", 8192),
+          store("a", 0, 300 + shift),
+          {"persist a, joined by another thread", joined},
+          store("a", 200, 300),
+          {"persist a, joined by another thread", joined},
+          close()};
+}
+
+namespace {
+std::vector<Step> file_region(Random& random, TrackerKind tracker) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          map("file", 0, tracker),
+          store("file", 5000, 3),
+          persist({"file"}),
+          grow("file", 9001 + shift),
+          store("file", 4999, 4000 + shift),
+          persist({"file"}),
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 1, 1),
+          persist({"file"}),
+          grow("file", 20000 + shift),  // never persisted
+          abandon(),
+          open(),
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 9000, 1),
+          persist({"file"}),
+          grow("file", 12000),  // never persisted
+          close(),
+          open(),
+          map("file", 0, tracker),
+          store("file", 10, 600),
+          unmap("file"),
+          map("file", 0, tracker),
+          store("file", 20, 1),
+          persist({"file"}),
+          unmap("file"),
+          map("file", 0, tracker),
+          store("file", 30, 1),
+          persist({"file"})};
+}
+
+}  // namespace
+
+std::vector<Step> touched_file(Random& random) { return file_region(random, TrackerKind::touched); }
+std::vector<Step> scanned_file(Random& random) { return file_region(random, TrackerKind::scan); }
+
+std::vector<Step> page_regions(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kPages = TrackerKind::fault;
+  return {open(),
+          map("a", 12288, kPages),
+          store("a", 100, 50 + shift),
+          persist({"a"}),
+          store("a", 4000, 200 + shift),
+          store("a", 8200, 20),
+          persist({"a"}),
+          unmap("a"),
+          map("a", 12288, kPages),  // its newest bytes may be in the log only
+          store("a", 4100, 5),
+          persist({"a"}),
+          grow("a", 16384),
+          store("a", 12300, 7),
+          persist({"a"}),
+          abandon(),
+          open(),
+          map("a", 0, kPages),
+          store("a", 8000, 300 + shift),
+          persist({"a"})};
+}
+
+}  // namespace memlith::lab
