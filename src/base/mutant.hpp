@@ -22,6 +22,11 @@
   X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                        \
   X(stream_not_flushed, log, "a streamed frame is acknowledged without a flush")                                  \
   X(stream_end_after_flush, log, "the last chunk of a streamed frame is written behind the flush")                \
+  X(stream_end_not_waited, log, "a streamed frame is flushed while its last chunks are still on their way")        \
+  X(stream_end_waited_late, log, "the last chunks of a streamed frame are waited for behind the flush")           \
+  X(stream_buffer_used_early, log, "a chunk is filled while the one before it in the buffer is on its way")       \
+  X(log_read_not_waited, log, "the log is looked at before the transfer from it has arrived")                     \
+  X(first_claim_counts, log, "of two slots that claim a segment the first counts, not the later one")             \
   X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")        \
   X(batch_without_slot_headers, log, "a batch that enters a slot does not say so in its header")                  \
   X(skip_payload_checksum, log, "a frame counts whatever its payload")                                            \
@@ -50,8 +55,13 @@
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")           \
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                      \
   X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")      \
+  X(checkpoint_forgets_home, store, "a checkpoint that flushed homes on its way does not flush the rest of them")  \
+  X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")             \
+  X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                  \
   X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")         \
   X(recovery_misses_first_frame, store, "a recovery does not apply the first frame")                              \
+  X(view_misses_first_frame, store, "a read-only opening does not apply the first frame")                         \
+  X(bytes_over_the_end_dropped, store, "of bytes over the end of a file that was cut none are written home")      \
   X(last_extent_dropped, store, "the last extent of a commit is not replayed")                                    \
   X(extents_reversed, store, "the extents of a commit are applied in reverse order")                              \
   X(first_version_wins, store, "of two versions of the same bytes the older one is written home")                 \

@@ -465,7 +465,7 @@ void Log::stream_send() {
   ++stream_.chunk;
   stream_.chunk_used = 0;
   // The buffer that comes next may still be on its way.
-  if (stream_.chunk >= kStreamChunks) {
+  if (stream_.chunk >= kStreamChunks && !MEMLITH_MUTANT(stream_buffer_used_early)) {
     const Status status = stream_.queue->wait(stream_slot(stream_.chunk));
     if (stream_.status.ok()) stream_.status = status;
   }
@@ -514,9 +514,11 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   batch(writer.sequence_).after_checksum = last_checksum_;
   publish_sealed(writer.sequence_);
   Status status = stream_.status;
-  if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
+  const bool wait_left_out = MEMLITH_MUTANT(stream_end_not_waited) || MEMLITH_MUTANT(stream_end_waited_late);
+  if (const Status rest = wait_left_out ? kOk : stream_.queue->wait_all(); status.ok()) status = rest;
   const bool flush_left_out = MEMLITH_MUTANT(stream_not_flushed) || MEMLITH_MUTANT(stream_end_after_flush);
   if (status.ok() && !flush_left_out) status = device_.flush();
+  if (MEMLITH_MUTANT(stream_end_waited_late)) (void)stream_.queue->wait_all();
   Lock lock(mutex_, std::defer_lock);
   complete(lock, writer.sequence_, status, {});
   if (!failure_.ok()) return failure_.tell();

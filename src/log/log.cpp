@@ -180,6 +180,7 @@ Status Log::read_slots() {
     incarnation_seen_ = std::max(incarnation_seen_, header.incarnation);
     if (header.segment < tail_segment) continue;
     const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
+    if (MEMLITH_MUTANT(first_claim_counts)) continue;
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
   }
   slots_.reset(tail_segment, static_cast<std::uint32_t>(options_.slot_count_max));

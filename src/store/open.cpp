@@ -347,8 +347,9 @@ Status Store::recover() {
   const std::uint64_t total = log_->mapped_bytes();
   std::uint64_t frames_bytes = 0;
   MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
-    const bool missed = MEMLITH_MUTANT(recovery_misses_first_frame) && counters_.replayed_frames == 0;
-    if (!missed) MEMLITH_TRY(gather(frame));
+    const bool misses =
+        MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && read_only());
+    if (!misses || counters_.replayed_frames > 0) MEMLITH_TRY(gather(frame));
     ++counters_.replayed_frames;
     frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
     if (options_.progress) options_.progress(frames_bytes, total);

@@ -49,6 +49,7 @@ class DirectHome {
   }
   Status finish() {
     if (used_ > 0) MEMLITH_TRY(send());
+    if (MEMLITH_MUTANT(direct_home_not_waited)) return kOk;
     return queue_->wait_all();
   }
 
@@ -165,7 +166,7 @@ Status Store::write_object_home(ObjectId object) {
     if (offset + bytes.size() > size) {
       unreachable_.emplace(object, offset + bytes.size());  // check_homes() says whether it matters
       // A user's file may have shrunk later in the log, and an earlier recovery cut it; what is left of the bytes counts.
-      if (!one_file() || offset >= size) return kOk;
+      if (!one_file() || offset >= size || MEMLITH_MUTANT(bytes_over_the_end_dropped)) return kOk;
       bytes = bytes.first(size - offset);
     }
     work_.home += work_.piece;
@@ -201,7 +202,7 @@ Status Store::give_way(ObjectId object) {
   }
   if (home_bytes_unflushed_ < step) return kOk;
   MEMLITH_TRY(flush_homes());
-  written_homes_.push_back(object);  // there may be more of it
+  if (!MEMLITH_MUTANT(checkpoint_forgets_home)) written_homes_.push_back(object);  // there may be more of it
   if (!pacing_.has_value()) return kOk;
   std::unique_lock lock(wake_mutex_);
   const bool hurry = wake_.wait_for(lock, pacing_->pace.pause(SteadyClock::now() - pacing_->begin),

@@ -573,7 +573,7 @@ Status Store::checkpoint() {
 Status Store::checkpoint_unless_poisoned() {
   // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
   // write home: from now on homes are left alone.
-  if (log_->poisoned()) return begin_commit({}, {}).status();
+  if (log_->poisoned() && !MEMLITH_MUTANT(poisoned_homes_written)) return begin_commit({}, {}).status();
   Status status = kOk;
   try {
     status = checkpoint_locked();

@@ -506,6 +506,14 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
   }
   if (!fresh) return;
   ++recovered_states_;
+  if (recovered_states_ % budget_.look_every == 0) {
+    std::string wrong = look_wrong(image, options_, recovered);
+    ++tally_.recoveries;
+    if (!wrong.empty()) {
+      violated(std::move(wrong), hash);
+      return;
+    }
+  }
   if (faults_.has(Fault::recovery_crash) && recovered_states_ % budget_.recovery_every == 0) {
     crash_recovery(volume.trace(), recovered.found, 1);
   }

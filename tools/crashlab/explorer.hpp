@@ -25,6 +25,7 @@ struct Budget {
   std::uint64_t recovery_every = 8;  // crash the recovery of every n-th distinct state
   std::size_t recovery_samples = 2;  // drawn subsets an operation of a recovery
   std::uint64_t deep_every = 16;     // crash the recovery after every n-th crash of a recovery
+  std::uint64_t look_every = 4;      // open every n-th distinct state read-only as well
   std::uint64_t kill_every = 3;      // kill the program after every n-th operation
   std::uint64_t life_every = 60;     // go on after every n-th distinct state
   std::size_t life_steps = 2;

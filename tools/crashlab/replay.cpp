@@ -282,6 +282,7 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
         const Recovered second = recover(again, options_);
         if (!second.ok || second.found != recovered.found) wrong = "a second recovery gives something else";
       }
+      if (wrong.empty()) wrong = look_wrong(image, options_, recovered);
     }
     if (cut.link != '/') tell_expectation(*run, at, expected, recovered, story);
     return wrong;

@@ -22,10 +22,27 @@ std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
 
 // ---- recovery --------------------------------------------------------------------------------------------------
 
-Recovered recover(SimVolume& volume, const StoreOptions& options) {
+namespace {
+
+// Of a read-only store what its log has is laid over what is at home.
+Result<std::vector<std::byte>> read_object(Store& store, const ObjectInfo& object) {
+  MEMLITH_TRY_ASSIGN(std::vector<std::byte> bytes, store.read_home(object.id));
+  MEMLITH_TRY(store.overlay().for_each(object.id, [&](std::uint64_t offset, std::span<const std::byte> piece) {
+    if (offset < bytes.size()) {
+      std::memcpy(bytes.data() + offset, piece.data(), std::min<std::uint64_t>(piece.size(), bytes.size() - offset));
+    }
+    return kOk;
+  }));
+  return bytes;
+}
+
+}  // namespace
+
+Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only) {
   Recovered result;
   StoreOptions reopen = options;
   reopen.create = false;
+  reopen.read_only = read_only;
   reopen.manual_checkpoint = true;  // what comes back does not depend on it, and a thread costs more than the recovery
   const auto failed = [&](Status status) {
     result.status = status;
@@ -49,7 +66,7 @@ Recovered recover(SimVolume& volume, const StoreOptions& options) {
   result.reads_of_open = volume.faults().seen(SimFaults::Kind::flip_bit);
   result.content.exists = true;
   for (const ObjectInfo& object : (*store)->objects()) {
-    auto bytes = (*store)->read_home(object.id);
+    auto bytes = read_object(**store, object);
     if (!bytes.ok()) return failed(bytes.error());
     // A one-file store of an empty file that was not there before has nothing to show.
     result.content.objects[object.name] = std::move(*bytes);
@@ -59,6 +76,17 @@ Recovered recover(SimVolume& volume, const StoreOptions& options) {
   result.replayed = (*store)->counters().replayed_frames;
   result.found = fingerprint(result.content);
   return result;
+}
+
+std::string look_wrong(const SimImage& image, const StoreOptions& options, const Recovered& recovered) {
+  SimVolume volume(image, true);
+  const Recovered seen = recover(volume, options, true);
+  if (!seen.ok) return "opened read-only it says: " + seen.error;
+  if (seen.found != recovered.found) {
+    return "opened read-only it shows something else: " + describe_difference(recovered.content, seen.content);
+  }
+  if (volume.operations() > 0) return "opened read-only it is changed: " + volume.trace().describe(kNever);
+  return {};
 }
 
 void make_repeatable(SimVolume& volume) {
@@ -259,25 +287,25 @@ void Run::remove(const std::string& name) {
   settle(commit, ok);
 }
 
-std::vector<Write> Run::possible(const std::vector<Write>& writes, std::uint64_t grow) const {
+std::vector<Write> Run::possible(const std::vector<Write>& writes, std::uint64_t size) const {
   std::vector<Write> result;
   for (const Write& write : writes) {
     const auto object = find(write.object);
     if (!object.has_value()) continue;
-    const std::uint64_t size = grow > 0 && write.object == writes.front().object ? grow : object->size_bytes;
-    if (write.offset + write.bytes <= size) result.push_back(write);
+    const std::uint64_t end = size > 0 && write.object == writes.front().object ? size : object->size_bytes;
+    if (write.offset + write.bytes <= end) result.push_back(write);
   }
   return result;
 }
 
 // Everything of a commit but waiting for it.
-Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t grow) {
+Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size) {
   std::vector<Extent> extents;
   std::vector<SizeChange> sizes;
   for (const Write& write : writes) extents.push_back({store_->find(write.object)->id, write.offset, write.bytes});
-  if (grow > 0) {
-    MEMLITH_TRY(store_->reserve_home(extents.front().object, grow));
-    sizes.push_back({extents.front().object, grow});
+  if (size > 0) {
+    MEMLITH_TRY(store_->reserve_home(extents.front().object, size));
+    sizes.push_back({extents.front().object, size});
   }
   MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents, sizes));
   for (std::size_t i = 0; i < writes.size(); ++i) {
@@ -289,18 +317,18 @@ Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, st
   return end;
 }
 
-std::string text_of_commit(const std::vector<Write>& writes, std::uint64_t grow) {
+std::string text_of_commit(const std::vector<Write>& writes, std::uint64_t size) {
   std::string text = "commit";
   for (const Write& write : writes) {
     text += fmt::format(" {}[{}..{})", write.object, write.offset, write.offset + write.bytes);
   }
-  if (grow > 0) text += fmt::format(", {} grows to {}", writes.front().object, grow);
+  if (size > 0) text += fmt::format(", {} becomes {} bytes long", writes.front().object, size);
   return text;
 }
 
-Change change_of_commit(std::vector<Write> writes, std::uint64_t fill, std::uint64_t grow) {
-  return [writes = std::move(writes), fill, grow](Content& content) {
-    if (grow > 0) content.objects[writes.front().object].resize(grow);
+Change change_of_commit(std::vector<Write> writes, std::uint64_t fill, std::uint64_t size) {
+  return [writes = std::move(writes), fill, size](Content& content) {
+    if (size > 0) content.objects[writes.front().object].resize(size);
     for (std::size_t i = 0; i < writes.size(); ++i) {
       const std::vector<std::byte> bytes = bytes_of(fill + i * 57, writes[i]);
       auto& object = content.objects[writes[i].object];
@@ -311,18 +339,40 @@ Change change_of_commit(std::vector<Write> writes, std::uint64_t fill, std::uint
   };
 }
 
-void Run::commit(const std::vector<Write>& wanted, std::uint64_t grow) {
-  if (grow > 0 && find(wanted.front().object).has_value() && find(wanted.front().object)->size_bytes >= grow) grow = 0;
-  const std::vector<Write> writes = possible(wanted, grow);
-  if (writes.empty() || (grow > 0 && writes.front().object != wanted.front().object)) return;
+void Run::commit(const std::vector<Write>& wanted, std::uint64_t size) {
+  const auto first = find(wanted.front().object);
+  const bool may_shrink = options_.kind == StoreKind::one_file;
+  if (size > 0 && first.has_value() && (may_shrink ? first->size_bytes == size : first->size_bytes >= size)) size = 0;
+  const std::vector<Write> writes = possible(wanted, size);
+  if (writes.empty() || (size > 0 && writes.front().object != wanted.front().object)) return;
   for (const Write& write : writes) region_content_.erase(write.object);
   const std::uint64_t fill = fill_of(part_++);
-  const std::size_t commit = history.started(text_of_commit(writes, grow), change_of_commit(writes, fill, grow), now());
+  const std::size_t commit = history.started(text_of_commit(writes, size), change_of_commit(writes, fill, size), now());
   const std::uint64_t before = fired();
-  auto end = append(writes, fill, grow);
+  auto end = append(writes, fill, size);
   Status status = end.status();
   if (status.ok()) status = store_->sync(*end);
   settle(commit, passed(status, "commit", before));
+}
+
+void Run::resize_file(std::uint64_t size, const Write& write) {
+  const auto file = find("file");
+  if (!file.has_value()) return;
+  std::vector<Write> writes;
+  if (size > file->size_bytes) writes.push_back({"file", file->size_bytes, size - file->size_bytes});
+  const std::uint64_t offset = std::min(write.offset, size - 1);
+  writes.push_back({"file", offset, std::min(write.bytes, size - offset)});
+  commit(writes, size);
+}
+
+void Run::fill_log_into(std::uint64_t segment, const std::string& object) {
+  while (store_ != nullptr && find(object).has_value()) {
+    const std::size_t commits = history.size();
+    const LogGeometry& geometry = store_->log().geometry();
+    if (store_->log().head().value > segment * geometry.segment_bytes()) return;
+    commit({{object, 0, 900}});
+    if (poisoned_ || history.size() == commits) return;
+  }
 }
 
 void Run::commit_too_large(const std::string& object, std::uint64_t bytes) {
@@ -358,6 +408,13 @@ void Run::batch(const std::vector<std::vector<Write>>& commits, std::size_t unti
   const std::uint64_t before = fired();
   const bool ok = count == 0 || passed(store_->sync(begun[count - 1].second), "sync", before);
   for (std::size_t i = 0; i < count; ++i) settle(begun[i].first, ok);
+}
+
+void Run::checkpoints_that_fail() {
+  if (store_ == nullptr || fired() > 0) return;
+  volume.faults().done_nevertheless = true;
+  volume.faults().plan(SimFaults::Kind::fail_write, 1);  // the home's is the first
+  for (int i = 0; i < 4; ++i) checkpoint();
 }
 
 void Run::checkpoint() {

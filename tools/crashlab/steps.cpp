@@ -27,8 +27,12 @@ Step create(std::string name, std::uint64_t size) {
 Step remove(std::string name) {
   return {"remove " + name, [=](Run& run) { run.remove(name); }};
 }
-Step commit(std::vector<Write> writes, std::uint64_t grow) {
-  return {text_of_commit(writes, grow), [=](Run& run) { run.commit(writes, grow); }};
+Step commit(std::vector<Write> writes, std::uint64_t size) {
+  return {text_of_commit(writes, size), [=](Run& run) { run.commit(writes, size); }};
+}
+Step resize_file(std::uint64_t size, Write write) {
+  return {fmt::format("the file becomes {} bytes long, with {} bytes at {}", size, write.bytes, write.offset),
+          [=](Run& run) { run.resize_file(size, write); }};
 }
 Step batch(std::vector<std::vector<Write>> commits, std::size_t until) {
   std::string text = "in one batch:";
@@ -139,6 +143,21 @@ std::vector<Step> random_file_history(Random& random) {
         break;
       }
       default: steps.push_back(commit({{"file", offset, bytes}})); break;
+    }
+  }
+  return steps;
+}
+
+std::vector<Step> random_file_lengths(Random& random) {
+  std::vector<Step> steps{open()};
+  while (steps.size() < 18) {
+    switch (random.below(8)) {
+      case 0: steps.push_back(checkpoint()); break;
+      case 1: steps.push_back(close()), steps.push_back(open()); break;
+      case 2: steps.push_back(abandon()), steps.push_back(open()); break;
+      default:
+        steps.push_back(resize_file(1 + random.below(12000), {"file", random.below(12000), 1 + random.below(900)}));
+        break;
     }
   }
   return steps;

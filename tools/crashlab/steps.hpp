@@ -16,7 +16,8 @@ Step abandon();
 Step checkpoint();
 Step create(std::string name, std::uint64_t size);
 Step remove(std::string name);
-Step commit(std::vector<Write> writes, std::uint64_t grow = 0);
+Step commit(std::vector<Write> writes, std::uint64_t size = 0);
+Step resize_file(std::uint64_t size, Write write);
 // Several commits in one batch. A program that tries again does the first one only, so that what was in flight behind it
 // must not follow.
 Step batch(std::vector<std::vector<Write>> commits, std::size_t until = ~std::size_t{0});
@@ -30,6 +31,8 @@ Step checkpoint_inside(Write write);
 
 std::vector<Step> random_history(core::Random& random);
 std::vector<Step> random_file_history(core::Random& random);
+// The file becomes shorter as often as longer.
+std::vector<Step> random_file_lengths(core::Random& random);
 std::vector<Step> random_region_history(core::Random& random);
 std::vector<Step> random_page_history(core::Random& random);
 

@@ -65,6 +65,24 @@ StoreOptions roomy() {
   return options;
 }
 
+// What is large goes by pieces: recovery writes home past the page cache and while frames are still to come, a checkpoint flushes
+// homes in between.
+StoreOptions in_pieces() {
+  StoreOptions options = small_store();
+  options.direct_replay_bytes_min = 0;
+  options.home_flush_bytes = 2 * kPageBytes;
+  options.replay_bytes_max = 6000;
+  options.log.recovery_window_bytes = 4096;
+  return options;
+}
+
+StoreOptions file_in_pieces() {
+  StoreOptions options = in_pieces();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
+
 StoreOptions file() {
   StoreOptions options = small_store();
   options.kind = StoreKind::one_file;
@@ -185,6 +203,55 @@ std::vector<Step> wraparound(Random& random) {
     if (random.one_in(15)) steps.push_back(abandon()), steps.push_back(open());
   }
   return steps;
+}
+
+// A frame over three segments is in flight, and of its slots the last one's header may be all that the crash leaves. Who comes
+// after it reaches that segment in another slot.
+std::vector<Step> two_claims(Random& random) {
+  const std::uint64_t bytes = 7400 + random.below(100);
+  const auto into = [](std::uint64_t segment) {
+    return Step{fmt::format("commit until the log is in segment {}", segment),
+                [=](Run& run) { run.fill_log_into(segment, "a"); }};
+  };
+  return {open(),
+          create("a", 8192),
+          into(3),
+          checkpoint(),
+          {text_of_commit({{"a", 0, bytes}}, 0), [=](Run& run) { run.commit({{"a", 0, bytes}}); },
+           [](Run& run) {
+             run.fill_log_into(4, "a");
+             run.checkpoint();
+             run.fill_log_into(5, "a");
+           }},
+          into(6)};
+}
+
+// A poisoned store leaves its homes alone.
+std::vector<Step> poisoned(Random& random) {
+  return {open(),
+          create("a", 4096),
+          checkpoint(),
+          commit({{"a", 0, 600 + random.below(300)}}),
+          {"checkpoints, of which the first fails in the superblock", [](Run& run) { run.checkpoints_that_fail(); }}};
+}
+
+// Whole pages and parts of them, of several objects, more than is gathered at a time.
+std::vector<Step> pieces(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 12288),
+          create("b", 8192),
+          commit({{"a", 0, 4096}}),
+          commit({{"a", 8192, 4096}, {"b", 0, 100 + shift}}),
+          commit({{"b", 4096, 4096}}),
+          checkpoint(),
+          commit({{"a", 4096, 8192}}),
+          commit({{"b", 300, 5000 + shift}, {"a", 0, 50}}),
+          abandon(),
+          open(),
+          commit({{"a", 0, 4096}, {"b", 0, 4096}}),
+          commit({{"a", 100, 700 + shift}}),
+          close()};
 }
 
 std::vector<Step> log_full(Random& random) {
@@ -373,6 +440,21 @@ constexpr Workload kWorkloads[] = {
      .options = small_store,
      .steps = unfinished},
     {.name = "wraparound", .sentence = "the log goes round many times", .options = small_store, .steps = wraparound},
+    {.name = "two-claims",
+     .sentence = "a torn frame leaves a slot that claims a segment, which another slot holds later",
+     .options = small_store,
+     .steps = two_claims,
+     .with_call_faults = false,
+     .lives_often = true},
+    {.name = "poisoned",
+     .sentence = "checkpoints behind one whose superblock was written and reported as failed",
+     .options = small_store,
+     .steps = poisoned,
+     .with_call_faults = false},
+    {.name = "pieces",
+     .sentence = "checkpoints and recoveries that go by pieces, past the page cache",
+     .options = in_pieces,
+     .steps = pieces},
     {.name = "log-full",
      .sentence = "a log that may not grow, and a commit that does not fit it",
      .options = full_log,
@@ -406,6 +488,18 @@ constexpr Workload kWorkloads[] = {
      .sentence = "a one-file store whose file was not there",
      .options = file,
      .steps = one_file_new},
+    {.name = "file-lengths",
+     .sentence = "histories of a file that becomes shorter and longer",
+     .options = file,
+     .steps = random_file_lengths,
+     .start = file_image,
+     .before = file_content},
+    {.name = "file-pieces",
+     .sentence = "such histories, replayed by pieces",
+     .options = file_in_pieces,
+     .steps = random_file_lengths,
+     .start = file_image,
+     .before = file_content},
     {.name = "interleaved",
      .sentence = "a checkpoint inside a commit; two batches in flight, the second done first",
      .options = small_store,
@@ -468,6 +562,10 @@ constexpr Workload kWorkloads[] = {
      .steps = background_checkpoints,
      .turns = Turns::drawn},
     {.name = "random", .sentence = "histories drawn by seed", .options = small_store, .steps = random_history},
+    {.name = "random-pieces",
+     .sentence = "such histories, replayed by pieces",
+     .options = in_pieces,
+     .steps = random_history},
     {.name = "random-file",
      .sentence = "histories of a one-file store drawn by seed",
      .options = file,
