@@ -25,6 +25,8 @@
   X(stream_end_not_waited, log, "a streamed frame is flushed while its last chunks are still on their way")        \
   X(stream_end_waited_late, log, "the last chunks of a streamed frame are waited for behind the flush")           \
   X(stream_buffer_used_early, log, "a chunk is filled while the one before it in the buffer is on its way")       \
+  X(two_streams_at_once, log, "a frame is streamed while another one is")                                         \
+  X(stream_beyond_in_flight_max, log, "a frame is streamed although as many batches as may be are in flight")     \
   X(log_read_not_waited, log, "the log is looked at before the transfer from it has arrived")                     \
   X(first_claim_counts, log, "of two slots that claim a segment the first counts, not the later one")             \
   X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")        \

@@ -134,11 +134,11 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, 
       wait_for(lock, open_sequence_);
       continue;
     }
-    if (streamed && stream_.busy) {
+    if (streamed && stream_.busy && !MEMLITH_MUTANT(two_streams_at_once)) {
       wait_for(lock, stream_.sequence);
       continue;
     }
-    if (streamed && in_flight() == options_.in_flight_max) {
+    if (streamed && in_flight() == options_.in_flight_max && !MEMLITH_MUTANT(stream_beyond_in_flight_max)) {
       wait_for(lock, done_sequence_.load(std::memory_order_relaxed));
       continue;
     }

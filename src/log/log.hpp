@@ -84,6 +84,9 @@ class FrameWriter {
   void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {});
   // The LSN behind the frame, for sync().
   Result<Lsn> finish();
+#ifdef MEMLITH_MUTANTS
+  [[nodiscard]] Lsn begin() const { return begin_; }  // also of a frame that then fails
+#endif
 
  private:
   friend class Log;

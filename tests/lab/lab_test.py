@@ -115,10 +115,12 @@ class Lab(unittest.TestCase):
 
     def test_a_schedule_replays_from_its_line(self):
         # The first needs one preemption in the right place, and nothing but the scheduler has ever shown it.
-        for case, mutant, says in ("asynchronous", "stop_told_outside_lock", "deadlock"), \
-                                  ("two-growths", "growth_sized_outside_lock", "durable"), \
-                                  ("flush-fails", "flushes_side_by_side", "what comes back"):
-            done = lab("schedule", "run", "--json", "--preemptions", "1", "--workload", case, "--mutant", mutant)
+        for case, mutant, in_flight, says in ("asynchronous", "stop_told_outside_lock", 2, "deadlock"), \
+                                             ("two-growths", "growth_sized_outside_lock", 2, "durable"), \
+                                             ("stream-commits", "stream_beyond_in_flight_max", 1, ""), \
+                                             ("flush-fails", "flushes_side_by_side", 2, "what comes back"):
+            done = lab("schedule", "run", "--json", "--preemptions", "1", "--workload", case, "--mutant", mutant,
+                       "--in-flight", str(in_flight))
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             line = json.loads(done.stdout)["cases"][0]["violation"]["replay"]
             stories = []
@@ -133,6 +135,11 @@ class Lab(unittest.TestCase):
             # Without the mutant the same decisions do no harm, though they may lead elsewhere.
             healed = lab("schedule", "replay", " ".join(word for word in line.split() if not word.startswith("mutant=")))
             self.assertNotEqual(healed.returncode, 1, healed.stdout)
+
+    def test_schedules_that_were_not_all_tried_fail_the_run_unless_asked_for(self):
+        done = lab("schedule", "run", "--json", "--workload", "two-commits", "--schedules", "5")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(json.loads(done.stdout)["cases"][0]["complete"])
 
     def test_the_same_bound_tries_the_same_schedules(self):
         counts = []

@@ -95,9 +95,9 @@ std::size_t History::size() const {
   return commits_.size();
 }
 
-void History::placed(std::size_t commit, Lsn end) {
+void History::placed(std::size_t commit, Lsn lsn) {
   const std::lock_guard lock(mutex_);
-  commits_[commit].lsn = end;
+  commits_[commit].lsn = lsn;
 }
 
 void History::acknowledged(std::size_t commit, std::size_t now) {

@@ -36,7 +36,7 @@ struct Commit {
   std::size_t acknowledged_at = kNever;  // likewise
   std::size_t lost_at = kNever;          // from here on it is known never to have happened
   std::uint64_t group = 0;               // commits of one group ran side by side: their order is that of the log
-  core::Lsn lsn{~std::uint64_t{0}};      // the end of its frame, in a group
+  core::Lsn lsn{~std::uint64_t{0}};      // of its frame, in a group
   std::size_t number = 0;
   bool framed = true;  // it put a frame into the log
 };
@@ -63,7 +63,7 @@ class History {
   // ---- the workload reports; any thread. `now` is the number of operations done on the disk.
   [[nodiscard]] std::size_t size() const;  // commits started
   std::size_t started(std::string text, Change change, std::size_t now, std::uint64_t group = 0);
-  void placed(std::size_t commit, core::Lsn end);
+  void placed(std::size_t commit, core::Lsn lsn);
   void acknowledged(std::size_t commit, std::size_t now);
   void wrote_nothing(std::size_t commit);  // there was nothing to write
   // It failed, and the engine said that nothing was written: it must never be seen.

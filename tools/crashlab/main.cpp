@@ -112,10 +112,15 @@ int main(int argc, char** argv) try {
   ScheduleOptions schedule_options;
   auto* const schedule_app = app.add_subcommand("schedule", "threads beside each other, in every order within a bound");
   schedule_app->require_subcommand(1);
-  auto* const schedule_run_app = schedule_app->add_subcommand("run", "try them; exit code 0 only if nothing was wrong");
+  auto* const schedule_run_app =
+      schedule_app->add_subcommand("run", "try them; exit code 0 only if nothing was wrong, and all were tried");
   schedule_run_app->add_option("--workload", schedule_options.workload, "one case, or all")->capture_default_str();
   schedule_run_app->add_option("--preemptions", schedule_options.preemptions,
                                "at most so many (each case has its own bound)");
+  schedule_run_app
+      ->add_option("--in-flight", schedule_options.in_flight, "so many batches of the log are written at a time")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
   schedule_run_app->add_option("--schedules", schedule_options.schedules_max, "at most so many of a case (0: all)");
   schedule_run_app->add_option("--mutant", schedule_options.mutant, "switch on a planted fault");
   schedule_run_app->add_flag("--json", schedule_options.json, "one JSON object on standard output");

@@ -298,8 +298,8 @@ std::vector<Write> Run::possible(const std::vector<Write>& writes, std::uint64_t
   return result;
 }
 
-// Everything of a commit but waiting for it.
-Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size) {
+// Everything of a commit but waiting for it. The history is told of its place.
+Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size, std::size_t commit) {
   std::vector<Extent> extents;
   std::vector<SizeChange> sizes;
   for (const Write& write : writes) extents.push_back({store_->find(write.object)->id, write.offset, write.bytes});
@@ -308,6 +308,8 @@ Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, st
     sizes.push_back({extents.front().object, size});
   }
   MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents, sizes));
+  // Now, because one that fails may be in the log nevertheless.
+  if (commit != kNever) history.placed(commit, writer.begin());
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const std::vector<std::byte> bytes = bytes_of(fill + i * 57, writes[i]);
     writer.put(bytes.data(), bytes.size());

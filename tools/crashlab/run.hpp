@@ -131,7 +131,8 @@ class Run {
   void store_bytes(const std::string& name, std::uint64_t offset, const std::vector<std::byte>& content);
   [[nodiscard]] std::optional<core::ObjectInfo> find(const std::string& name) const;
   [[nodiscard]] std::vector<Write> possible(const std::vector<Write>& writes, std::uint64_t size) const;
-  core::Result<core::Lsn> append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size);
+  core::Result<core::Lsn> append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size,
+                                 std::size_t commit = kNever);
   [[nodiscard]] std::string log_name() const;
   void drop_regions();
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;

@@ -53,18 +53,16 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
   bool second_begun = false;
   Thread other;
   const std::uint64_t before = fired();
-  const auto end = append({first}, fill_first, 0);
+  const auto end = append({first}, fill_first, 0, one);
   Status status = end.status();
   if (end.ok()) {
-    history.placed(one, *end);
     // While this thread is about to write the first batch, another writes and flushes the second.
     volume.before_transfer = once([&] {
       other = Thread([&] {
         second_begun = true;
-        const auto second_end = append({second}, fill_second, 0);
+        const auto second_end = append({second}, fill_second, 0, two);
         second_status = second_end.status();
         if (second_end.ok()) {
-          history.placed(two, *second_end);
           second_status = store_->sync(*second_end);
           if (second_status.ok()) history.acknowledged(two, now());
         }
@@ -96,13 +94,12 @@ void Run::threads(const std::vector<std::string>& objects, std::size_t commits_e
         const std::uint64_t fill = fill_of(i * commits_each + n);
         const std::size_t commit =
             history.started(text_of_commit({write}, 0), change_of_commit({write}, fill, 0), now(), group);
-        const auto end = append({write}, fill, 0);
+        const auto end = append({write}, fill, 0, commit);
         if (!end.ok()) {
           failed = true;
           if (!store_->log().poisoned()) history.cancelled(commit);
           return;
         }
-        history.placed(commit, *end);
         if (!store_->sync(*end).ok()) {
           failed = true;
           return;

@@ -110,6 +110,8 @@ Session::Captured Session::append(Store& to, const std::string& object, std::uin
     history.cancelled(result.commit);
     return result;
   }
+  // Now, because one that fails may be in the log nevertheless.
+  history.placed(result.commit, writer->begin());
   const std::vector<std::byte> content = bytes_of(fill, write);
   writer->put(content.data(), content.size());
   const auto end = writer->finish();
@@ -119,7 +121,6 @@ Session::Captured Session::append(Store& to, const std::string& object, std::uin
     return result;
   }
   to.finished(*end);
-  history.placed(result.commit, *end);
   result.end = *end;
   result.ok = true;
   return result;
@@ -222,6 +223,12 @@ StoreOptions with_window_of_few_bytes() {
   return options;
 }
 
+StoreOptions with_room() {
+  StoreOptions options = small_store();
+  options.log_bytes = options.log_max_bytes;
+  return options;
+}
+
 void two_commits(Session& s) {
   s.open();
   s.side_by_side({[&] { s.commit("a", 0, 700); }, [&] { s.commit("b", 0, 700); }});
@@ -316,6 +323,36 @@ void trim_beside_growth(Session& s) {
                   [&] { s.commit("wide", 0, 20000); }});
 }
 
+// Frames larger than a batch are streamed, one at a time.
+void two_streams(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("wide", 0, 6000); }, [&] { s.commit("wide", 7000, 6000); }});
+}
+
+void stream_beside_commits(Session& s) {
+  s.open();
+  s.side_by_side({[&] { s.commit("a", 0, 600), s.commit("a", 100, 600); }, [&] { s.commit("wide", 0, 6000); }});
+}
+
+void stream_beside_checkpoint(Session& s) {
+  s.open();
+  s.commit("a", 0, 600);
+  s.side_by_side({[&] { s.commit("wide", 0, 6000); }, [&] { s.checkpoint(), s.commit("b", 0, 600); }});
+}
+
+void two_streams_whose_flush_fails(Session& s) {
+  s.open();
+  s.volume.faults().plan(SimFaults::Kind::fail_flush, 0);
+  s.side_by_side({[&] { s.commit("wide", 0, 6000); }, [&] { s.commit("wide", 7000, 6000); }});
+}
+
+// The write that fails may be of the stream or of a batch.
+void write_fails_beside_a_stream(Session& s) {
+  s.open();
+  s.volume.faults().plan(SimFaults::Kind::fail_write, 1);
+  s.side_by_side({[&] { s.commit("wide", 0, 6000); }, [&] { s.commit("a", 0, 600); }});
+}
+
 void asynchronous(Session& s) {
   s.open();
   s.side_by_side({[&] {
@@ -394,6 +431,12 @@ constexpr ScheduleWorkload kCases[] = {
     {"two-growths", "two commits make the log grow", small_store, two_growths},
     {"trim-growth", "a commit makes the log grow beside a checkpoint, whose slots are used again", small_store,
      trim_beside_growth},
+    {"two-streams", "two threads commit a streamed frame", with_room, two_streams},
+    {"stream-commits", "a streamed frame beside commits", with_room, stream_beside_commits},
+    {"stream-checkpoint", "a streamed frame beside a checkpoint and a commit", with_room, stream_beside_checkpoint},
+    {"streams-flush-fails", "two streamed frames, and the first flush fails", with_room, two_streams_whose_flush_fails},
+    {"stream-write-fails", "a streamed frame beside a commit, and the second write fails", with_room,
+     write_fails_beside_a_stream},
     {"busy-log", "commits make the checkpointer let the log grow", with_busy_log, commits_make_the_log_grow},
     {"close-busy-log", "a close while the log may be growing", with_busy_log, close_beside_the_growing},
     {"asynchronous", "commits that the flusher makes durable", small_store, asynchronous},
@@ -454,9 +497,11 @@ const ScheduleWorkload* find_schedule_workload(std::string_view name) {
   return nullptr;
 }
 
-std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, Scheduler& scheduler) {
+std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, std::uint32_t in_flight_max,
+                                      Scheduler& scheduler) {
   set_identity(kIdentity);
   StoreOptions options = workload.options();
+  options.log.in_flight_max = in_flight_max;
   if (workload.fresh) return std::make_unique<Session>(scheduler, std::move(options), SimImage{}, Content{});
   const Prepared& begin = prepared(options);
   return std::make_unique<Session>(scheduler, std::move(options), begin.image, begin.content);

@@ -100,7 +100,8 @@ struct ScheduleWorkload {
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);
-// A session of the workload: on a disk with a store of three objects, made once.
-std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, Scheduler& scheduler);
+// A session of the workload: on a disk with a store of three objects, made once. The log writes at most so many batches at a time.
+std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, std::uint32_t in_flight_max,
+                                      Scheduler& scheduler);
 
 }  // namespace memlith::lab

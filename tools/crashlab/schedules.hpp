@@ -2,7 +2,7 @@
 // operation of each would leave.
 //
 // A schedule is told in one line, which does it again:
-//   schedule WORKLOAD [mutant=NAME] choices=INDEX:OPTION,... [cut=AT:none|all|0xMASK]
+//   schedule WORKLOAD [in_flight=N] [mutant=NAME] choices=INDEX:OPTION,... [cut=AT:none|all|0xMASK]
 // At decision INDEX, counted from 0, option OPTION was taken instead of option 0 (scheduler.hpp). The power went after AT
 // operations on the disk; MASK has a bit for each unflushed item that was kept.
 #pragma once
@@ -20,14 +20,15 @@ namespace memlith::lab {
 struct ScheduleOptions {
   std::string workload = "all";
   std::optional<std::size_t> preemptions;  // else what the case's row says
-  std::uint64_t schedules_max = 0;         // of a case; 0: all there are
+  std::uint32_t in_flight = core::LogOptions{}.in_flight_max;
+  std::uint64_t schedules_max = 0;  // of a case; 0: all there are
   std::string mutant;
   bool json = false;
   bool markdown = false;
   std::size_t jobs = 0;
 };
 
-// 0 when nothing was wrong.
+// 0 when nothing was wrong, and everything within the bound was tried or `schedules_max` said otherwise.
 int schedule_run_command(const ScheduleOptions& options);
 int schedule_replay_command(const std::string& line, bool as_json);
 int schedule_list_command();
