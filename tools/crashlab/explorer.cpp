@@ -339,7 +339,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
       if (write == nullptr) return false;
       if (random_.one_in(2)) draw_operations(choices);
-      if (random_.one_in(4)) {
+      if (random_.one_in(2)) {
         // The power failed while the disk was at all of them. What tells whether a write is whole is often in its first sector.
         for (const Operation& operation : operations_) {
           if (operation.op != SimOp::write) continue;
@@ -621,7 +621,7 @@ Budget Explorer::lighten() {
   Budget lighter = budget_;
   lighter.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 5);
   lighter.samples = std::min<std::size_t>(budget_.samples, 4);
-  lighter.special = std::min<std::size_t>(budget_.special, 1);
+  lighter.special = std::min<std::size_t>(budget_.special, 2);
   return std::exchange(budget_, lighter);
 }
 

@@ -213,6 +213,7 @@ Budget budget_of(const RunOptions& options) {
     budget.samples = 64;
     budget.special = 16;
     budget.recovery_every = 2;
+    budget.look_every = 1;
     budget.deep_every = 8;
     budget.life_every = 20;
     budget.life_steps = 4;

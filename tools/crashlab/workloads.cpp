@@ -205,6 +205,24 @@ std::vector<Step> wraparound(Random& random) {
   return steps;
 }
 
+// A store whose log stands in its fourth slot, with the others free.
+const SimImage& fourth_slot_image() {
+  static const SimImage image = [] {
+    Run run(small_store(), {}, {});
+    run.open();
+    run.create("a", 8192);
+    run.fill_log_into(3, "a");
+    run.checkpoint();
+    return run.volume.image();
+  }();
+  return image;
+}
+SimImage fourth_slot() { return fourth_slot_image(); }
+Content fourth_slot_content() {
+  SimVolume volume(fourth_slot_image());
+  return recover(volume, small_store()).content;
+}
+
 // A frame over three segments is in flight, and of its slots the last one's header may be all that the crash leaves. Who comes
 // after it reaches that segment in another slot.
 std::vector<Step> two_claims(Random& random) {
@@ -214,9 +232,6 @@ std::vector<Step> two_claims(Random& random) {
                 [=](Run& run) { run.fill_log_into(segment, "a"); }};
   };
   return {open(),
-          create("a", 8192),
-          into(3),
-          checkpoint(),
           {text_of_commit({{"a", 0, bytes}}, 0), [=](Run& run) { run.commit({{"a", 0, bytes}}); },
            [](Run& run) {
              run.fill_log_into(4, "a");
@@ -445,7 +460,9 @@ constexpr Workload kWorkloads[] = {
      .options = small_store,
      .steps = two_claims,
      .with_call_faults = false,
-     .lives_often = true},
+     .lives_often = true,
+     .start = fourth_slot,
+     .before = fourth_slot_content},
     {.name = "poisoned",
      .sentence = "checkpoints behind one whose superblock was written and reported as failed",
      .options = small_store,
