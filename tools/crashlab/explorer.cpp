@@ -161,6 +161,15 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
       try_it();
     }
   }
+  // What the killed program wrote and what the next one writes may be torn together.
+  if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && operations_.size() > 1 && !enough()) {
+    choices.assign(pending, {});
+    for (const Operation& operation : operations_) {
+      if (operation.op == SimOp::write) choices[operation.begin].fate = SimFate::garbage;
+    }
+    count_shown(medium, choices, true);
+    try_it();
+  }
   constexpr Fault kSpecial[] = {Fault::garbage,      Fault::misdirected, Fault::bit_rot,   Fault::torn_512,
                                 Fault::dropped,      Fault::garbage,     Fault::torn_4096, Fault::misdirected,
                                 Fault::stale_sector, Fault::bit_rot,     Fault::reordered, Fault::lost_name,
@@ -191,7 +200,9 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
         }
       }
       if (!sectors.empty()) {
-        const std::uint64_t sector = sectors[random_.below(sectors.size())];
+        std::uint64_t sector = sectors[random_.below(sectors.size())];
+        // All else hangs on the superblock, and few of the sectors are its.
+        if (cut.rotten_file != "objects/0" && random_.one_in(4)) sector = random_.below(2) * kSuperblockStrideBytes;
         // Headers stand at the start of sectors, and more depends on them.
         cut.rotten_offset = sector + random_.below(random_.one_in(2) ? 64 : kSimSectorBytes);
         cut.rotten_bit = static_cast<std::uint8_t>(random_.below(8));
@@ -339,7 +350,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
       if (write == nullptr) return false;
       if (random_.one_in(2)) draw_operations(choices);
-      if (random_.one_in(2)) {
+      if (random_.one_in(4)) {
         // The power failed while the disk was at all of them. What tells whether a write is whole is often in its first sector.
         for (const Operation& operation : operations_) {
           if (operation.op != SimOp::write) continue;
@@ -621,7 +632,7 @@ Budget Explorer::lighten() {
   Budget lighter = budget_;
   lighter.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 5);
   lighter.samples = std::min<std::size_t>(budget_.samples, 4);
-  lighter.special = std::min<std::size_t>(budget_.special, 2);
+  lighter.special = std::min<std::size_t>(budget_.special, 1);
   return std::exchange(budget_, lighter);
 }
 

@@ -149,7 +149,9 @@ std::vector<Step> random_file_history(Random& random) {
 }
 
 std::vector<Step> random_file_lengths(Random& random) {
-  std::vector<Step> steps{open()};
+  // A write that lies over the end that the file then gets.
+  std::vector<Step> steps{open(), resize_file(9000, {"file", 100, 50}), commit({{"file", 5000, 3000}}),
+                          resize_file(6000 + random.below(500), {"file", 10, 10})};
   while (steps.size() < 18) {
     switch (random.below(8)) {
       case 0: steps.push_back(checkpoint()); break;
