@@ -33,7 +33,6 @@ constexpr KnownMutant kMutants[] = {
 
 constexpr double kHangSeconds = 30;   // a single workload takes no such time, unless it hangs
 constexpr std::uint64_t kRounds = 5;  // seeds tried; the first lightly
-constexpr double kScheduleSeconds = 8;
 
 // How the violation came about, in a few words, from the line that replays it.
 std::string how(const std::string& line) {
@@ -79,7 +78,7 @@ void hunt(const std::string& mutant, bool schedules, double seconds_max, json& r
     }
     for (const bool call_faults : {false, true}) {
       if (schedules && round == 0 && call_faults) {
-        hunt_schedules(mutant, std::min(kScheduleSeconds, left()), report);
+        hunt_schedules(mutant, left(), report);
         if (report.contains("replay")) return;
       }
       for (const Workload& workload : workloads()) {
