@@ -286,7 +286,7 @@ TEST_F(Sim, FaultsFireOnceAndAreCounted) {
        Errc::no_space},
       {Kind::fail_resize, [](Device& d, int i) { return d.truncate(static_cast<std::uint64_t>(i + 1) * 1024); },
        Errc::io},
-      {Kind::full_write, [](Device& d, int) { return d.write(0, filled(512, 2)); }, Errc::no_space},
+      {Kind::full_write, [](Device& d, int) { return d.write(0, filled(512, 2)); }, Errc::io},
       {Kind::fail_folder, [this](Device&, int) { return volume_.sync_folder(""); }, Errc::io},
       {Kind::fail_name, [this](Device&, int i) { return volume_.rename(i == 0 ? "f8" : "g", i == 0 ? "g" : "h"); },
        Errc::io},
@@ -327,7 +327,7 @@ TEST_F(Sim, FailedCallsMayHaveBeenDone) {
     EXPECT_EQ(cut(none).files.contains(name + " synced"), done);
     auto full = durable(name + " full", 1024, 1);
     volume_.faults().plan(Kind::full_write, 0);
-    EXPECT_ERROR(Errc::no_space, full->write(0, filled(1024, 2)));
+    EXPECT_ERROR(Errc::io, full->write(0, filled(1024, 2)));
     EXPECT_EQ(read(*full)[0], std::byte{static_cast<unsigned char>(done ? 2 : 1)});
     EXPECT_EQ(read(*full)[512], std::byte{1});
   }
