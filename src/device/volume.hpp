@@ -46,7 +46,7 @@ class Volume {
   virtual Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) = 0;
   virtual Result<bool> exists(std::string_view name) = 0;
   virtual Result<std::vector<std::string>> list(std::string_view folder) = 0;  // names in it, unsorted
-  virtual Status make_folder(std::string_view name) = 0;                       // ok if it is there
+  virtual Status make_folder(std::string_view name) = 0;                       // ok if it is there; durable on ok
   virtual Status rename(std::string_view from, std::string_view to) = 0;
   virtual Status remove(std::string_view name) = 0;
   virtual Status sync_folder(std::string_view name) = 0;  // "" is the volume's own folder
