@@ -41,7 +41,11 @@ std::int32_t guarded(Body&& body) noexcept {
   } catch (const std::bad_alloc&) {
     return code_of(fail(Errc::no_memory, Detail::none, "out of memory"));
   } catch (const std::system_error& error) {
-    return code_of(fail(Errc::no_memory, Detail::thread, "cannot start a thread: {}", error.code().message()));
+    if (error.code() != std::errc::resource_unavailable_try_again) {  // a file system's, say
+      return code_of(fail_errno(error.code().value(), Detail::none, "{}", error.what()));
+    }
+    return code_of(fail(Errc::no_memory, Detail::thread,
+                        "cannot start a thread; end some, or raise the limits of this process"));
   } catch (const std::exception& error) {
     return code_of(fail(Errc::io, Detail::none, "unexpected: {}", error.what()));
   }

@@ -141,7 +141,8 @@ class Log {
   // go on. Errors: no_space (nothing happened), poisoned.
   Status grow(std::uint64_t more_slots);
 
-  // Makes everything durable and marks the log clean, so that opening it reads nothing but the superblock.
+  // Makes everything durable and marks the log clean, so that opening it reads nothing but the superblock; slots that grow() added are
+  // given back.
   Status close(const ClientBytes& client);
 
   // From now on nothing is acknowledged; for the floor above, when what it does with the log failed.

@@ -149,9 +149,8 @@ void Store::note_change_of_stats() {
   if (!shower_.joinable()) return;
   stats_changes_.fetch_add(1);
   if (show_idle_.load() && show_idle_.exchange(false)) {
-    {
-      const std::lock_guard lock(show_mutex_);
-    }  // or it might be between looking for changes and waiting for them
+    show_mutex_.lock();  // or it might be between looking for changes and waiting for them
+    show_mutex_.unlock();
     show_wake_.notify_one();
   }
 }

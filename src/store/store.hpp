@@ -50,7 +50,7 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;  // with create: fail where there is one
   bool read_only = false;
-  bool manual_checkpoint = false;  // no thread
+  bool manual_checkpoint = false;  // none in the background
   std::uint64_t log_bytes = 0;     // 0 = 128 MiB, file_log_bytes() for one file
   std::uint64_t log_max_bytes = 0;
   // A log that commits fill within a minute grows to so much, at most log_max_bytes; 0 = 1 GiB where log_bytes is 0, else not at all.

@@ -89,6 +89,15 @@ class PageTracker : public ::testing::TestWithParam<TrackerKind> {
     tracker_ = nullptr;
     ::munmap(base_, 2 * kPages * kPageBytes);
   }
+  // Maps a file there that is open for reading only: the kernel does not let the page become writable.
+  void make_page_stay_read_only(std::uint64_t page) {
+    const TempFolder folder;
+    write_file(folder / "file", std::string(kPageBytes, 0));
+    const int fd = ::open((folder / "file").c_str(), O_RDONLY);
+    std::byte* const at = base_ + page * kPageBytes;
+    ASSERT_EQ(::mmap(at, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), at);
+    ::close(fd);
+  }
   void store(std::uint64_t page) {
     std::byte& byte = base_[page * kPageBytes + 17];
     byte = static_cast<std::byte>(static_cast<unsigned>(byte) + 1);
@@ -270,12 +279,7 @@ INSTANTIATE_TEST_SUITE_P(Of, ScanTracker, ::testing::Values(TrackerKind::scan), 
 TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
   if (tracker_->kind() != TrackerKind::scan) GTEST_SKIP() << "this kernel has no WP_ASYNC";
   if (kSanitized) GTEST_SKIP() << "the sanitizers have SIGSEGV and the signals of children in hand";
-  const TempFolder folder;
-  write_file(folder / "file", std::string(kPageBytes, 0));
-  const int fd = ::open((folder / "file").c_str(), O_RDONLY);
-  ASSERT_EQ(::mmap(base_ + 5 * kPageBytes, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0),
-            base_ + 5 * kPageBytes);
-  ::close(fd);
+  make_page_stay_read_only(5);
   EXPECT_FALSE(tracker_->release_clean().ok());
   for (const std::uint64_t page : {7, 5}) {
     const pid_t child = ::fork();
@@ -609,12 +613,7 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
 // A page that the kernel does not let become writable: preparing says so. What became writable on the way there is captured whole
 // rather than forgotten.
 TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
-  const TempFolder folder;
-  write_file(folder / "file", std::string(kPageBytes, 0));
-  const int fd = ::open((folder / "file").c_str(), O_RDONLY);
-  ASSERT_EQ(::mmap(base_ + 5 * kPageBytes, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0),
-            base_ + 5 * kPageBytes);
-  ::close(fd);
+  make_page_stay_read_only(5);
   EXPECT_FALSE(tracker_->prepare({5 * kPageBytes, 1}).ok());
   store(0);
   store(4);

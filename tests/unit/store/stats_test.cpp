@@ -26,7 +26,6 @@ TEST(LatencyHistogram, AgreesWithSortedTimes) {
     for (std::uint64_t& time : times) histogram->add(time = random.below(most));
     std::sort(times.begin(), times.end());
     EXPECT_EQ(histogram->count(), times.size());
-    EXPECT_GE(histogram->percentile_ns(0.99999), times.back()) << "nearest rank: of few times, the longest";
     for (const double share : {0.0, 0.5, 0.9, 0.99, 0.999, 1.0}) {
       const std::uint64_t exact = times[static_cast<std::size_t>(share * 4999)];
       const std::uint64_t told = histogram->percentile_ns(share);
@@ -34,6 +33,14 @@ TEST(LatencyHistogram, AgreesWithSortedTimes) {
       EXPECT_LE(told, exact + exact / 16 + 1) << most << " " << share;
     }
   }
+}
+
+// By nearest rank: of few times a high percentile is the longest.
+TEST(LatencyHistogram, AHighPercentileOfFewIsTheLongest) {
+  auto histogram = std::make_unique<LatencyHistogram>();
+  for (const std::uint64_t time : {1, 2, 3, 4, 1'000'000}) histogram->add(time);
+  EXPECT_GE(histogram->percentile_ns(0.999), 1'000'000u);
+  EXPECT_EQ(histogram->percentile_ns(0.8), 4u);
 }
 
 class Stats : public ::testing::TestWithParam<bool> {
