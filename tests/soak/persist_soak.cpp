@@ -3,8 +3,9 @@
 // A child opens a store, and its threads each own some pages in two regions, one tracked by faults and one explicitly. A thread's
 // transactions are numbered; what its pages hold after number n follows from the seed, the thread and n. It persists them in
 // thread scope, synchronously or not, and rolls some back, while another thread checkpoints, grows, releases memory, changes the
-// flush window, makes and removes regions, and persists for the process what a third, ended thread stored. The parent kills it, opens the
-// store, and holds every thread's pages in both regions against the model: one and the same number n, with
+// flush window, makes and removes regions, some of them larger than the log, which grows for them, and persists for the process what a
+// third, ended thread stored. The parent kills it, every other time also the opening that recovers, then opens the
+// store, which gives back at its end what the log has grown, and holds every thread's pages in both regions against the model: one and the same number n, with
 // last acknowledged <= n <= last begun. Exit code 1: they differ, and the seed is printed.
 #include <fmt/format.h>
 #include <signal.h>
@@ -38,10 +39,13 @@ constexpr std::uint64_t kAreaBytes = kPages * kPageBytes;
 constexpr std::uint64_t kWords = kAreaBytes / 8;
 constexpr std::uint64_t kSize = (kThreads + 1) * kAreaBytes;  // and one for the thread that ends
 
+constexpr std::uint64_t kLogBytes = 1 << 20;
+
 struct Told {
   std::array<std::atomic<std::uint64_t>, kThreads> acknowledged;
   std::array<std::atomic<std::uint64_t>, kThreads> begun;
   std::atomic<std::uint64_t> operations;
+  std::atomic<std::uint64_t> log_bytes;  // the most there were
 };
 
 // What a thread's pages hold in both regions. Word 0 is the number of the transaction.
@@ -77,7 +81,8 @@ struct World {
   explicit World(const std::string& path) {
     StoreOptions options;
     options.create = true;
-    options.log_bytes = 4 << 20;
+    options.log_bytes = kLogBytes;
+    options.log_max_bytes = 16 * kLogBytes;
     options.memory_max_bytes = 4 << 20;
     store = must(Store::open(path, options));
     regions[0] =
@@ -149,7 +154,7 @@ void transact_for_ever(const World& world, Told& told, std::uint64_t seed, std::
   }
 }
 
-void disturb_for_ever(const World& world, std::uint64_t salt) {
+void disturb_for_ever(const World& world, Told& told, std::uint64_t salt) {
   std::mt19937_64 random(salt);
   for (;;) {
     switch (random() % 8) {
@@ -164,10 +169,12 @@ void disturb_for_ever(const World& world, std::uint64_t salt) {
         break;
       }
       case 4: {
-        auto region = world.store->region("passing", {.create = true, .size = 64 << 10});
+        auto region = world.store->region("passing", {.create = true, .size = 64 << 10, .max_size = 4 * kLogBytes});
         if (!region) ::_exit(6);
-        std::memset(region->address(), static_cast<int>(random()), 64 << 10);
+        if (random() % 4 == 0) World::must(region->grow(4 * kLogBytes));
+        std::memset(region->address(), static_cast<int>(random()), region->size());
         World::must(region->persist(Scope::process));
+        told.log_bytes.store(world.store->info().log_bytes);
         World::must(region->close());
         if (random() % 2 == 0) World::must(world.store->remove("passing"));
         break;
@@ -187,7 +194,7 @@ void disturb_for_ever(const World& world, std::uint64_t salt) {
   for (std::uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] { transact_for_ever(world, told, seed, t, salt); });
   }
-  disturb_for_ever(world, salt);
+  disturb_for_ever(world, told, salt);
   ::_exit(7);
 }
 
@@ -234,7 +241,9 @@ int main(int count, char** arguments) {
   std::mt19937_64 random(seed);
   std::array<std::uint64_t, kThreads> before{};
   std::uint64_t kills = 0;
+  std::uint64_t killed_openings = 0;
   std::uint64_t operations = 0;
+  std::uint64_t log_bytes = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(minutes * 60);
   while (std::chrono::steady_clock::now() < end) {
     const std::uint64_t salt = random();
@@ -254,6 +263,23 @@ int main(int count, char** arguments) {
     }
     ++kills;
     operations += told.operations.load();
+    log_bytes = std::max(log_bytes, told.log_bytes.load());
+    if (kills % 2 == 0) {
+      const auto moment = static_cast<useconds_t>(random() % 30'000);
+      const pid_t opening = ::fork();
+      if (opening == 0) {
+        const World world(path);
+        for (;;) ::pause();
+      }
+      ::usleep(moment);
+      ::kill(opening, SIGKILL);
+      ::waitpid(opening, &status, 0);
+      if (!WIFSIGNALED(status)) {
+        fmt::print(stderr, "soak: the store cannot be opened; seed {}, kill {}\n", seed, kills);
+        return 1;
+      }
+      ++killed_openings;
+    }
     const World world(path);
     for (std::uint64_t t = 0; t < kThreads; ++t) {
       if (!check(world, told, seed, t, before[t])) {
@@ -273,6 +299,7 @@ int main(int count, char** arguments) {
     }
     World::must(world.store->persist(Scope::process));
   }
-  fmt::print("kills {}, transactions {}, lost 0\n", kills, operations);
+  fmt::print("kills {} and {} in openings, transactions {}, log {} MiB at most, lost 0\n", kills, killed_openings,
+             operations, log_bytes >> 20);
   return 0;
 }
