@@ -179,7 +179,7 @@ class UringQueue final : public IoQueue {
         transfer.result = fail_errno(result == 0 ? EIO : -result, transfer.writes ? Detail::write : Detail::read,
                                      "{}: {} of {} bytes at offset {} failed", device_.path(),
                                      transfer.writes ? "write" : "read", transfer.memory.size(), transfer.offset);
-        if (transfer.writes) (void)device_.latch(transfer.result);
+        if (transfer.writes) transfer.result = device_.latch(transfer.result);
       }
       return kOk;
     }

@@ -216,6 +216,26 @@ TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
   EXPECT_OK(other->reserve(20'000));
 }
 
+// What a queue's write fails with is `io` whatever the system calls it, for there may be part of it on the medium: nobody may take
+// that for a full disk, where nothing was written.
+TEST_P(PosixDeviceTest, AQueuesWriteThatFindsNoRoomIsIo) {
+  auto device = create("a");
+  auto queue = device->make_queue(2);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = before;
+  limit.rlim_cur = 10'000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto bytes = noise(20'000);
+  const Status started = queue->write(0, 0, bytes);
+  const Status status = started.ok() ? queue->wait(0) : started;
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, ignored);
+  EXPECT_ERROR(Errc::io, status);
+  EXPECT_TRUE(device->latched());
+}
+
 // Several transfers at once: every slot's bytes go to their place, and a slot is free again when it was waited for.
 TEST_P(PosixDeviceTest, QueueTransfersInParallel) {
   auto device = create("a");
