@@ -382,8 +382,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
   lock.lock();
   if (MEMLITH_MUTANT(failed_write_acknowledged)) status = kOk;
   if (failure_.ok() && !status.ok()) {
-    failure_.keep(status);
-    failed_.store(true, std::memory_order_release);
+    keep_failure(status);
     space_word_.fetch_add(1, std::memory_order_release);
   }
   if (failure_.ok()) {

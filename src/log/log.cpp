@@ -499,15 +499,18 @@ Status Log::grow(std::uint64_t more_slots) {
 
 // ---- state -----------------------------------------------------------------------------------------------------
 
+// Those who wait for their bytes do not know whether they are durable, whatever it was that failed: to them it is `io`, also where
+// the device had refused because of a failure that another thread has not told yet.
+void Log::keep_failure(Status cause) {
+  cause.category = Errc::io;
+  failure_.keep(cause);
+  failed_.store(true, std::memory_order_release);
+}
+
 void Log::poison(Status cause) {
-  // Those who wait for their bytes do not know whether they are durable, whatever it was that failed.
-  if (cause.category != Errc::poisoned) cause.category = Errc::io;
   {
     const Lock lock(mutex_);
-    if (failure_.ok()) {
-      failure_.keep(cause);
-      failed_.store(true, std::memory_order_release);
-    }
+    if (failure_.ok()) keep_failure(cause);
     for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
     space_word_.fetch_add(1, std::memory_order_release);
   }

@@ -227,6 +227,7 @@ class Log {
   Status allocate_buffers();
   Result<bool> make_space(Lock& lock, Lsn end);
   void release_slots_before(std::uint64_t segment);
+  void keep_failure(Status cause);
   Status failure_for_late_comer() const;
 
   // append.cpp: batches and streams

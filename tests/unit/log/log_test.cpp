@@ -290,6 +290,24 @@ TEST(Log, IsPoisonedByTheFirstFailure) {
   }
 }
 
+// Who has a place in the log hears `io` when it fails, never `poisoned`, which would say that nothing was tried: also where the
+// device refused because of a failure of somebody else's, who has not come to tell the log yet.
+TEST(Log, AFailureIsIoToWhoHasAFrameInIt) {
+  const Status refused{Errc::poisoned, Detail::flush, 0, 0};
+  for (const std::uint64_t bytes : {std::uint64_t{100}, std::uint64_t{6000}}) {  // batched and streamed
+    LogWorld world;
+    ASSERT_TRUE(world.open().ok());
+    (void)world.log().device().latch(Status{Errc::io, Detail::flush, 0, 0});
+    EXPECT_EQ(world.log().append(payload_of(bytes, 1), 1).status().category, Errc::io);
+    EXPECT_EQ(world.log().append(payload_of(bytes, 2), 1).status().category, Errc::poisoned);
+  }
+  LogWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const Lsn end = world.add(payload_of(100, 1));
+  world.log().poison(refused);  // as a checkpoint that met a refusal does
+  EXPECT_EQ(world.log().sync(end).category, Errc::io);
+}
+
 // A frame of another log in the right place, even with a right checksum of its own, is not ours.
 TEST(Log, RefusesFramesOfAnotherLog) {
   LogWorld world;
