@@ -32,6 +32,7 @@ Errc category_of_errno(int os_errno) {
     case EDQUOT:
     case EFBIG: return Errc::no_space;
     case ENOMEM:
+    case EAGAIN:  // of mmap(2), say, where all memory is locked and there is a limit to that
     case EMFILE:
     case ENFILE: return Errc::no_memory;
     case EINVAL:
@@ -41,8 +42,7 @@ Errc category_of_errno(int os_errno) {
     case EOPNOTSUPP:
     case ENOSYS: return Errc::unsupported;
     case EBUSY:
-    case ETXTBSY:
-    case EWOULDBLOCK: return Errc::busy;
+    case ETXTBSY: return Errc::busy;
     default: return Errc::io;
   }
 }

@@ -393,6 +393,9 @@ class PosixVolume final : public Volume {
     do {
       result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
     } while (result != 0 && errno == EINTR);
+    if (result != 0 && errno == EWOULDBLOCK) {
+      return fail(Errc::busy, Detail::lock, "{}: cannot lock it: somebody else has", path);
+    }
     if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
     // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
     struct stat locked{};

@@ -1,8 +1,11 @@
 // docs/guarantees.md, "Not promised": calls in a forked child, in a thread that is cancelled, and in a process that gets no more
 // memory or threads.
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +193,29 @@ TEST_F(Limits, NoMemoryPoisonsNothing) {
         << &call - calls;
     std::filesystem::remove_all(folder_ / "store");
   }
+}
+
+// Where a program has all its memory locked, and may not lock more, the system says so in another way.
+TEST_F(Limits, NoMemoryThatMayBeLockedIsNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space without end";
+  EXPECT_EQ(in_child([&] {
+              open(16 << 20);
+              std::memset(memory(), 1, 6 << 20);
+              if (persist() != 0) return 1;
+              __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+              __user_cap_data_struct capabilities[_LINUX_CAPABILITY_U32S_3]{};  // none: root's limits count, too
+              const rlimit limit{1 << 20, 1 << 20};
+              if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::syscall(SYS_capset, &header, capabilities) != 0)
+                return 2;
+              if (::mlockall(MCL_FUTURE) != 0) return 3;
+              const std::int32_t code = memlith_store_checkpoint(store_);
+              ::munlockall();
+              if (memlith_category(code) != MEMLITH_NO_MEMORY) return 4;
+              if (poisoned()) return 5;
+              if (memlith_store_checkpoint(store_) != 0 || persist() != 0) return 6;
+              return memlith_store_close(store_) == 0 ? 0 : 7;
+            }),
+            0);
 }
 
 // The store's own thread finds none: while nobody waits for it, it tries again later.

@@ -46,7 +46,7 @@ TEST(Status, CategoryOfErrno) {
                                         {ENOMEM, Errc::no_memory},
                                         {EIO, Errc::io},
                                         {EINVAL, Errc::invalid},
-                                        {EWOULDBLOCK, Errc::busy},
+                                        {EAGAIN, Errc::no_memory},
                                         {ENOSYS, Errc::unsupported},
                                         {EOPNOTSUPP, Errc::unsupported},
                                         {12345, Errc::io}};
