@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/mutant.hpp"
@@ -482,7 +482,7 @@ bool Store::start_flusher() {
   if (flusher_.joinable()) return true;
   try {
     flusher_ = Thread([this] { flush_loop(); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // of the system, or no memory for what a thread needs
     return false;
   }
   flusher_started_.store(true, std::memory_order_relaxed);

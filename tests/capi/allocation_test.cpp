@@ -165,6 +165,38 @@ INSTANTIATE_TEST_SUITE_P(Trackers, OutOfMemory,
                                                                         : "touched";
                          });
 
+// An asynchronous persist without memory captured nothing, or it captured and says so: there may be none for the thread that flushes.
+TEST(OutOfMemoryStore, AnAsynchronousPersistIsCapturedOrNot) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
+  const TempFolder folder;
+  const memlith_store_options options = store_options();
+  const memlith_region_options wanted = region_options(1 << 16);
+  for (const bool keeps : {false, true}) {
+    bool failed = true;
+    for (std::uint64_t n = 1; failed && !::testing::Test::HasFailure(); ++n) {
+      memlith_store* store = nullptr;
+      memlith_region* region = nullptr;
+      ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0);
+      ASSERT_EQ(memlith_region_open(store, "a", &wanted, &region), 0);
+      auto* const memory = static_cast<unsigned char*>(memlith_region_address(region));
+      const unsigned char before = memory[0];
+      ++memory[0];
+      std::uint64_t ticket = 0;
+      const std::uint64_t failures_before = failures;
+      keeps_failing = keeps;
+      fails_in = n;
+      const std::int32_t code = memlith_persist_async(&region, 1, MEMLITH_SCOPE_PROCESS, &ticket);
+      fails_in = 0;
+      keeps_failing = false;
+      failed = failures != failures_before;
+      ASSERT_EQ(memlith_rollback(&region, 1, MEMLITH_SCOPE_PROCESS), 0);
+      EXPECT_EQ(memory[0], before + (code == 0 ? 1 : 0)) << "allocation " << n << ", code " << code;
+      EXPECT_EQ(ticket != 0, code == 0) << "allocation " << n;
+      EXPECT_EQ(memlith_store_close(store), 0);
+    }
+  }
+}
+
 // A region is made or it is not, wherever memory runs out in making it; the store can be opened again, and the region, too.
 TEST(OutOfMemoryStore, ARegionIsMadeOrNot) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
