@@ -272,6 +272,9 @@ class PosixVolume final : public Volume {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
+    // Not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a ring's fail for ever with
+    // EAGAIN then.
+    (void)::fcntl(descriptor.get(), F_SETFL, 0);
     DeviceCaps caps;
     if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
     caps.io = io_;

@@ -190,6 +190,14 @@ TEST_P(PosixDeviceTest, QueuesKeepToTheLatch) {
   EXPECT_TRUE(content(*writable) == noise(4096, 3)) << "a latched device was written to";
 }
 
+// Whoever transfers waits: a file that was opened so as not to wait for the other end of a pipe is not left so.
+TEST_P(PosixDeviceTest, TransfersMayWait) {
+  const auto made = create("a");
+  const auto again = reopen("a", OpenMode::read_only);
+  EXPECT_EQ(::fcntl(must(made->mapping_descriptor()), F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(::fcntl(must(again->mapping_descriptor()), F_GETFL) & O_NONBLOCK, 0);
+}
+
 // A limit on the length of files makes the kernel write a part and then refuse: an error, never a silent short write.
 TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
   auto device = create("a");
