@@ -567,7 +567,7 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
   }
   DeviceCaps caps;
   caps.direct = caching == Caching::direct;
-  caps.block_bytes = caps.direct ? static_cast<std::uint32_t>(kSimSectorBytes) : 1;
+  caps.block_bytes = caps.direct ? direct_block_bytes : 1;
   return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name),
                                                              mode != OpenMode::read_only));
 }

@@ -198,6 +198,8 @@ class SimVolume final : public Volume {
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }
 
+  // What transfers of a direct device are multiples of.
+  std::uint32_t direct_block_bytes = static_cast<std::uint32_t>(kSimSectorBytes);
   // What free_bytes() says; writes are not held against it.
   std::atomic<std::uint64_t> free_bytes_told{~std::uint64_t{0}};
   // Called before every write and flush, without any lock: a place to sleep, so that threads meet.

@@ -57,7 +57,7 @@ std::uint64_t file_log_bytes(std::uint64_t file_bytes) {
 
 LogFormat Store::log_format(std::uint32_t block_bytes) const {
   LogFormat format;
-  format.block_bytes = std::max<std::uint32_t>(512, block_bytes);
+  format.block_bytes = block_bytes <= 512 ? 512 : 4096;  // some disks have sectors of 1024 or 2048 bytes
   std::uint64_t log_bytes = options_.log_bytes;
   if (log_bytes == 0) log_bytes = one_file() ? file_log_bytes(home_file_record_.size_bytes) : kLogBytesDefault;
   if (options_.log_max_bytes != 0) log_bytes = std::min(log_bytes, options_.log_max_bytes);

@@ -55,6 +55,32 @@ TEST_F(CreateStore, AFailedGrowthPoisons) {
   }
 }
 
+// Disks have sectors of one size or another, and every transfer of the log's is made of whole ones: in creation, commits, growth,
+// checkpoints, recovery and closing.
+TEST_F(CreateStore, OnSectorsOfAnySize) {
+  for (const std::uint32_t block_bytes : {512u, 1024u, 2048u, 4096u}) {
+    SimVolume volume;
+    volume.direct_block_bytes = block_bytes;
+    ObjectId object;
+    for (int round = 1; round <= 4; ++round) {
+      auto opened = Store::open(volume, tiny_options());
+      ASSERT_OK(opened) << block_bytes;
+      Store& store = **opened;
+      if (round == 1) object = create_object(store, "a", 256 * kKiB);
+      if (round > 1) {
+        EXPECT_EQ(content_of(store, object), filled(256 * kKiB, round - 1)) << block_bytes;
+      }
+      for (std::uint64_t i = 0; i < 20; ++i) ASSERT_OK(commit(store, {{object, i * 777, filled(3000, 99)}}));
+      ASSERT_OK(commit(store, {{object, 0, filled(128 * kKiB, round)}}));  // larger than the log was made
+      ASSERT_OK(commit(store, {{object, 128 * kKiB, filled(128 * kKiB, round)}}));
+      EXPECT_EQ(store.log().superblock().block_bytes, block_bytes == 512 ? 512u : 4096u);
+      if (round % 2 == 0) {
+        ASSERT_OK(store.close());
+      }
+    }
+  }
+}
+
 // The log is no larger at first than it may ever become.
 TEST_F(CreateStore, TheLogIsNotMadeLargerThanItMayGrow) {
   StoreOptions options = tiny_options();
