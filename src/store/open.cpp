@@ -84,9 +84,9 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   store->process_ = ::getpid();
   MEMLITH_TRY_ASSIGN(store->stats_,
                      LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name)));
-  if (store->one_file()) {
-    MEMLITH_TRY(volume.match_permissions(store->options_.file_name,
-                                         stats_name(store->options_.kind, store->options_.file_name)));
+  if (store->one_file() && store->stats_->shown()) {
+    (void)volume.match_permissions(store->options_.file_name,
+                                   stats_name(store->options_.kind, store->options_.file_name));
   }
   store->publish_stats();
   Store* const self = store.get();

@@ -133,8 +133,10 @@ TEST_P(Stats, RubbishInItsPlaceIsHarmless) {
     ASSERT_OK(store->close());
   }
   std::filesystem::create_directory(path());
+  const auto permissions = std::filesystem::status(path()).permissions();
   auto store = must(Store::open(*volume_, options_));
   EXPECT_FALSE(SeenStats::look(*volume_, name()).ok());
+  EXPECT_EQ(std::filesystem::status(path()).permissions(), permissions);
   ASSERT_NE(store->stats(), nullptr);
   ASSERT_OK(store->close());
 }
