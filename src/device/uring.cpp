@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -209,6 +210,7 @@ bool uring_works(int fd) { return FileRing(fd, 1).ready(); }
 class UringCalls::Ring : public FileRing {
  public:
   explicit Ring(int fd) : FileRing(fd, 1) {}
+  std::unique_ptr<Ring> next;
 };
 
 UringCalls::UringCalls(int fd) : fd_(fd) {}
@@ -217,14 +219,15 @@ UringCalls::~UringCalls() = default;
 std::unique_ptr<UringCalls::Ring> UringCalls::take() {
   {
     const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      auto ring = std::move(idle_.back());
-      idle_.pop_back();
+    if (idle_ != nullptr) {
+      auto ring = std::move(idle_);
+      idle_ = std::move(ring->next);
       return ring;
     }
   }
-  auto ring = std::make_unique<Ring>(fd_);
-  return ring->ready() ? std::move(ring) : nullptr;
+  // Who transfers may be in the middle of a commit, out of which no exception may come.
+  std::unique_ptr<Ring> ring(new (std::nothrow) Ring(fd_));
+  return ring != nullptr && ring->ready() ? std::move(ring) : nullptr;
 }
 
 template <class Prepare, class Call>
@@ -235,7 +238,8 @@ ssize_t UringCalls::transfer(const Prepare& prepare, const Call& call) {
   int error = ring->wait(completion);
   if (error == 0) {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(ring));
+    ring->next = std::move(idle_);
+    idle_ = std::move(ring);
     if (completion.result >= 0) return completion.result;
     error = -completion.result;
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/sync.hpp"
 #include "device/device.hpp"
@@ -34,7 +33,7 @@ class UringCalls {
 
   int fd_;
   Mutex mutex_;
-  std::vector<std::unique_ptr<Ring>> idle_;  // as many as there ever were calls at a time
+  std::unique_ptr<Ring> idle_;  // a list of as many as there ever were calls at a time
 };
 
 }  // namespace memlith::core

@@ -21,6 +21,7 @@
 #include "base/buffer.hpp"
 #include "base/random.hpp"
 #include "base/units.hpp"
+#include "support/count_allocations.hpp"
 #include "support/expect.hpp"
 #include "support/temp_folder.hpp"
 
@@ -188,6 +189,28 @@ TEST_P(PosixDeviceTest, QueuesKeepToTheLatch) {
   const Status late = writer->write(0, 0, bytes);
   EXPECT_ERROR(Errc::poisoned, late.ok() ? writer->wait(0) : late);
   EXPECT_TRUE(content(*writable) == noise(4096, 3)) << "a latched device was written to";
+}
+
+// Who transfers may be in the middle of a commit, which has to come to its end: where there is no memory for a ring, system calls
+// do it.
+TEST_P(PosixDeviceTest, TransfersNeedNoMemory) {
+  auto device = create("a");
+  const auto bytes = noise(1000);
+  std::vector<std::byte> back(1000);
+  Status written{Errc::no_memory, Detail::none, 0, 0};
+  Status read = written;
+  keeps_failing = true;
+  fails_in = 1;
+  try {
+    written = device->write(0, bytes);
+    read = device->read(0, back);
+  } catch (const std::bad_alloc&) {
+  }
+  fails_in = 0;
+  keeps_failing = false;
+  EXPECT_OK(written);
+  EXPECT_OK(read);
+  EXPECT_TRUE(back == bytes);
 }
 
 // Whoever transfers waits: a file that was opened so as not to wait for the other end of a pipe is not left so.
