@@ -17,6 +17,9 @@ namespace memlith::core {
 namespace {
 
 constexpr unsigned kLookEveryUs = 50;
+// What cannot be done at once a thread of the kernel does, which it fails to make where signals keep coming or threads are limited;
+// then it gives the transfer up before it has begun.
+constexpr int kNoThread = -ECANCELED;
 
 // A ring for one file.
 class FileRing {
@@ -156,10 +159,17 @@ class UringQueue final : public IoQueue {
       }
     });
     if (error == 0) return kOk;
-    // Refused, as by a sandbox that was put up since the ring was made: nothing of it was begun, and there are other ways.
+    // Refused, as by a sandbox that was put up since the ring was made.
+    finish_by_call(transfer);
+    return kOk;
+  }
+
+  // Nothing of the rest was begun, and there are other ways.
+  void finish_by_call(Transfer& transfer) {
+    const std::span<std::byte> rest = transfer.memory.subspan(transfer.done);
+    const std::uint64_t offset = transfer.offset + transfer.done;
     transfer.in_flight = false;
     transfer.result = transfer.writes ? device_.write(offset, rest) : device_.read(offset, rest);
-    return kOk;
   }
 
   // Takes one completion; a short transfer goes on with its rest.
@@ -172,6 +182,10 @@ class UringQueue final : public IoQueue {
     const int result = completion.result;
     Transfer& transfer = transfers_[slot];
     if (result == -EINTR || result == -EAGAIN) return submit(slot);
+    if (result == kNoThread) {
+      finish_by_call(transfer);
+      return kOk;
+    }
     if (result <= 0) {
       transfer.in_flight = false;
       if (result == 0 && !transfer.writes) {
@@ -237,9 +251,12 @@ ssize_t UringCalls::transfer(const Prepare& prepare, const Call& call) {
   FileRing::Completion completion;
   int error = ring->wait(completion);
   if (error == 0) {
-    const std::lock_guard lock(mutex_);
-    ring->next = std::move(idle_);
-    idle_ = std::move(ring);
+    {
+      const std::lock_guard lock(mutex_);
+      ring->next = std::move(idle_);
+      idle_ = std::move(ring);
+    }
+    if (completion.result == kNoThread) return call();
     if (completion.result >= 0) return completion.result;
     error = -completion.result;
   }

@@ -560,6 +560,44 @@ TEST_F(PosixVolumeTest, LocksConflict) {
   EXPECT_OK(volume_->lock("a", true));
 }
 
+// Signals, one upon the other, keep the kernel from making the thread that io_uring hands the transfers of a thread to. They are made
+// all the same, and the device does not latch.
+TEST_P(PosixDeviceTest, SignalsThatKeepComing) {
+  struct sigaction action{};
+  struct sigaction before{};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  const auto bytes = noise(256 * kKiB);
+  constexpr std::uint32_t kDepth = 4;
+  for (int round = 0; round < 50 && !HasFailure(); ++round) {
+    std::atomic<bool> done{false};
+    std::thread transfers([&] {
+      auto device = create(std::to_string(round));
+      EXPECT_OK(device->reserve((kDepth + 1) * bytes.size()));
+      if (round % 2 == 0) {
+        EXPECT_OK(device->write(kDepth * bytes.size(), bytes));
+      }
+      auto queue = device->make_queue(kDepth);
+      for (std::uint32_t slot = 0; slot < kDepth; ++slot) EXPECT_OK(queue->write(slot, slot * bytes.size(), bytes));
+      EXPECT_OK(queue->wait_all());
+      if (round % 2 == 1) {
+        EXPECT_OK(device->write(kDepth * bytes.size(), bytes));
+      }
+      std::vector<std::byte> back(bytes.size());
+      for (std::uint32_t slot = 0; slot <= kDepth; ++slot) {
+        EXPECT_OK(device->read(slot * bytes.size(), back));
+        EXPECT_EQ(back, bytes);
+      }
+      done = true;
+    });
+    while (!done) ::pthread_kill(transfers.native_handle(), SIGUSR1);
+    transfers.join();
+    EXPECT_OK(volume_->remove(std::to_string(round)));
+  }
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
+}
+
 // A pipe in the place of a file is an error, at once, not a wait for somebody at its other end.
 TEST_F(PosixVolumeTest, PipesDoNotHang) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
