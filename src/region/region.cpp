@@ -115,7 +115,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY_ASSIGN(region->tracker_,
                        attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_,
                                                         [home = region.get()](std::uint64_t begin, std::uint64_t end) {
-                                                          return home->map_pages(begin, end, false, PROT_READ);
+                                                          return home->map_pages(begin, end, PROT_READ);
                                                         }}));
     if (region->tracker_->kind() == TrackerKind::scan) {
       MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
@@ -135,7 +135,10 @@ Status Region::map(const ObjectInfo& info) {
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
-  MEMLITH_TRY(map_pages(0, end, !MEMLITH_MUTANT(region_mapped_out_of_date), PROT_READ | PROT_WRITE));
+  if (end > 0) {
+    MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_, !MEMLITH_MUTANT(region_mapped_out_of_date)));
+  }
+  MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
   // What lies beyond the end is of a time when the file was longer; a piece may lie across it.
@@ -152,11 +155,10 @@ Status Region::map(const ObjectInfo& info) {
   return kOk;
 }
 
-Status Region::map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date, int protection) {
+Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
   if (begin == end) return kOk;
-  MEMLITH_TRY_ASSIGN(const int descriptor, store_.home_descriptor(object_, up_to_date));
-  void* const got = ::mmap(base_ + begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, descriptor,
-                           static_cast<off_t>(begin));
+  void* const got = ::mmap(base_ + begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                           home_descriptor_, static_cast<off_t>(begin));
   if (got == MAP_FAILED) {
     return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", end - begin, name_,
                       static_cast<const void*>(base_ + begin));
@@ -190,7 +192,8 @@ Status Region::grow(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const std::lock_guard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);
-  MEMLITH_TRY(map_pages(mapped_bytes_, end, false, PROT_READ | PROT_WRITE));
+  MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_, false));
+  MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
   if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
   mapped_bytes_ = end;
   size_bytes_ = size;
@@ -405,8 +408,8 @@ Status Region::roll_back(ThreadNumber thread) {
 Status Region::restore_from_home() {
   MEMLITH_TRY(complete_home());
   cut_to_size();
-  const auto read = [this](Range range) {
-    return store_.read_home_into(object_, range.offset, {base_ + range.offset, range.bytes});
+  const auto read = [this](std::uint64_t offset, std::span<std::byte> target) {
+    return store_.read_home_into(object_, offset, target);
   };
   for (const Range& range : stored_) MEMLITH_TRY(tracker_->restore(range, read));
   return kOk;

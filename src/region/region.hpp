@@ -85,7 +85,7 @@ class Region {
         reserve_bytes_(info.reserve_bytes) {}
 
   Status map(const ObjectInfo& info);
-  Status map_pages(std::uint64_t begin, std::uint64_t end, bool up_to_date, int protection);
+  Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   // Under capture_mutex_.
   Status collect(ThreadNumber thread);
   Status roll_back(ThreadNumber thread);
@@ -102,6 +102,7 @@ class Region {
   ObjectId object_;
   std::string name_;
   std::byte* base_;
+  int home_descriptor_ = -1;  // the store's; open for as long as the region is
   std::uint64_t size_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;

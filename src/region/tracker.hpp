@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,8 @@ struct TrackedMemory {
   std::byte* base = nullptr;
   std::uint64_t bytes = 0;           // mapped, and not stored to yet
   std::uint64_t capacity_bytes = 0;  // what it may grow to
-  // Maps pages [begin, end) of the region over home again, read-only. Where it is empty, memory that a tracker moved away
-  // from its file cannot be given back.
+  // Maps pages [begin, end) of the region over home again, read-only, without a lock and without allocating. Where it is empty,
+  // memory that a tracker moved away from its file cannot be given back.
   std::function<Status(std::uint64_t begin, std::uint64_t end)> map_home = nullptr;
 };
 
@@ -55,9 +56,9 @@ class Tracker {
   // forgets that they were stored to; all or none of them. It adds to `others` what it cannot put back; that counts as taken by
   // collect().
   virtual Status rollback(ThreadNumber thread, std::vector<Range>& others) { return collect(thread, others); }
-  // Has the range, which rollback() added to `others`, hold what home holds. `read` reads that into the region's memory.
-  using ReadHome = std::function<Status(Range)>;
-  virtual Status restore(Range range, const ReadHome& read) { return read(range); }
+  // Has the range, which rollback() added to `others`, hold what home holds. `read` reads that from an offset on.
+  using ReadHome = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
+  virtual Status restore(Range range, const ReadHome& read) = 0;
 
   // The region's memory now ends at `bytes`, a multiple of the page size; the new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;

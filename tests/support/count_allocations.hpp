@@ -23,9 +23,11 @@ inline thread_local std::uint64_t allocations = 0;
 inline thread_local std::uint64_t fails_in = 0;  // the so-manieth from now on throws; 0: none
 inline thread_local bool keeps_failing = false;  // and all behind it
 inline thread_local std::uint64_t failures = 0;
+inline thread_local void (*at_each)() = nullptr;
 
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations;
+  if (at_each != nullptr) at_each();
   if (fails_in > 0 && --fails_in == 0) {
     fails_in = keeps_failing ? 1 : 0;
     ++failures;

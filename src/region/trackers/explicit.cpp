@@ -76,6 +76,9 @@ class ExplicitTracker final : public Tracker {
   }
   void accept() override { taken_.clear(); }
   void give_back() override {}  // it stands in taken_ still
+  Status restore(Range range, const ReadHome& read) override {
+    return read(range.offset, {base_ + range.offset, range.bytes});
+  }
 
   Status grow(std::uint64_t bytes) override {
     bytes_ = bytes;

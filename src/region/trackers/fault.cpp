@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "region/drop_pages.hpp"
 #include "region/mapped_array.hpp"
@@ -65,7 +66,8 @@ class FaultTracker final : public Tracker {
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
     {
-      const FaultHold hold(*region_);
+      std::optional<FaultHold> hold;
+      hold_with_room(hold, ranges);
       MEMLITH_TRY(pick(thread));
       MEMLITH_TRY(seal());
     }
@@ -109,8 +111,8 @@ class FaultTracker final : public Tracker {
 
   // Everything that may fail comes before the first page is put back.
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override {
-    const FaultHold hold(*region_);
-    others.reserve(others.size() + pages_.dirty_count);
+    std::optional<FaultHold> hold;
+    hold_with_room(hold, others);
     MEMLITH_TRY(pick(thread));
     for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {  // a page that was refused before is marked only
       for (next = i + 1; next < taken_.size() && taken_[next].page == taken_[next - 1].page + 1;) ++next;
@@ -140,18 +142,21 @@ class FaultTracker final : public Tracker {
 
   Status restore(Range range, const ReadHome& read) override {
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
-    const FaultHold hold(*region_);
+    std::vector<std::byte> home;  // of a chunk that cannot be dropped
     for (std::uint64_t first = range.offset / kPageBytes, next = 0; first < end; first = next) {
       next = std::min((first / kChunkPages + 1) * kChunkPages, end);
-      const Range part{first * kPageBytes,
-                       std::min(next * kPageBytes, range.offset + range.bytes) - first * kPageBytes};
-      if (!pages_.anonymous(first) && drop_pages(pages_.base + part.offset, (next - first) * kPageBytes)) continue;
-      if (!set_writable(pages_, first, next, true)) {
-        return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", part.bytes);
+      std::byte* const place = pages_.base + first * kPageBytes;
+      if (const FaultHold hold(*region_); !pages_.anonymous(first) && drop_pages(place, (next - first) * kPageBytes)) {
+        continue;
       }
-      const Status status = read(part);
+      home.resize(std::min(next * kPageBytes, range.offset + range.bytes) - first * kPageBytes);
+      MEMLITH_TRY(read(first * kPageBytes, home));
+      const FaultHold hold(*region_);
+      if (!set_writable(pages_, first, next, true)) {
+        return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", home.size());
+      }
+      std::memcpy(place, home.data(), home.size());
       MEMLITH_TRY(protect(first, next));
-      MEMLITH_TRY(status);
     }
     return kOk;
   }
@@ -224,7 +229,20 @@ class FaultTracker final : public Tracker {
     return thread == kAllThreads || pages_.marks[page].thread == thread;
   }
 
-  // Moves the dirty pages of `thread` to taken_, in order. Under busy, until seal() or unpick(), one of which follows.
+  // Holds the region with room in taken_ and `ranges` for all that is dirty.
+  void hold_with_room(std::optional<FaultHold>& hold, std::vector<Range>& ranges) {
+    for (;;) {
+      hold.emplace(*region_);
+      const std::uint64_t count = pages_.dirty_count;
+      if (count <= std::min(taken_.capacity(), ranges.capacity() - ranges.size())) return;
+      hold.reset();
+      const std::uint64_t room = std::min(2 * count, pages_max_);  // for those that come meanwhile, too
+      taken_.reserve(room);
+      ranges.reserve(ranges.size() + room);
+    }
+  }
+
+  // Moves the dirty pages of `thread` to taken_, in order. Under hold_with_room(), until seal() or unpick(), one of which follows.
   Status pick(ThreadNumber thread) {
     if (thread != kAllThreads && pages_.unknown_count > 0) {
       return fail(Errc::unsupported, Detail::tracker,
@@ -232,7 +250,6 @@ class FaultTracker final : public Tracker {
                   "persist with process scope, or persist more often");
     }
     taken_.clear();
-    taken_.reserve(pages_.dirty_count);  // the last thing here that may throw
     std::uint64_t kept = 0;
     for (std::uint64_t i = 0; i < pages_.dirty_count; ++i) {
       const std::uint32_t page = pages_.dirty[i];

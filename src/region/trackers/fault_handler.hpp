@@ -87,7 +87,8 @@ void release_fault_region(FaultRegion* region);
 bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread);
 
 // Holds a region against the handler. Signals wait meanwhile: a handler of the program's own that stored to the region in this
-// very thread would wait for ever.
+// very thread would wait for ever. So would one that interrupted another thread in the midst of malloc(3) or fork(2), or of ours, if
+// the holder waited for the lock that this one has: who holds a region allocates nothing and takes no lock.
 class FaultHold {
  public:
   explicit FaultHold(FaultRegion& region);

@@ -51,7 +51,9 @@ class ScanTracker final : public Tracker {
 
   Status restore(Range range, const ReadHome& read) override {
     const Range whole{range.offset, round_up(range.bytes, kPageBytes)};
-    if (!drop_pages(base_ + whole.offset, whole.bytes)) MEMLITH_TRY(read(range));
+    if (!drop_pages(base_ + whole.offset, whole.bytes)) {
+      MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));
+    }
     // They stand in memory no more. (What was given back before a release is not counted any more.)
     const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
     pages_taken_.store(taken - std::min(taken, whole.bytes / kPageBytes), std::memory_order_relaxed);
@@ -68,18 +70,12 @@ class ScanTracker final : public Tracker {
     }
     waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
     const FaultHold hold(*waiting_room_);
-    Status status = kOk;
-    {
-      ++waiting_room_->releases;
-      waiting_room_->shut = true;
-      struct Again {  // also when memory runs out
-        ScanTracker& tracker;
-        ~Again() { tracker.waiting_room_->shut = !tracker.make_writable(); }
-      } const again{*this};
-      status = ::mprotect(base_, bytes_, PROT_READ) == 0
-                   ? drop_clean()
-                   : fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
-    }
+    ++waiting_room_->releases;
+    waiting_room_->shut = true;
+    const Status status = ::mprotect(base_, bytes_, PROT_READ) == 0
+                              ? drop_clean()
+                              : fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
+    waiting_room_->shut = !make_writable();
     if (!waiting_room_->shut) return status;
     return fail(Errc::no_memory, Detail::tracker,
                 "cannot make all {} bytes of the region writable again; each store tries once more", bytes_);
@@ -107,8 +103,8 @@ class ScanTracker final : public Tracker {
  private:
   // Pages that were dropped or read from home count as written until then.
   Status forget(Range range) {
-    ignored_.clear();
-    return scan_from(range.offset, range.offset + range.bytes, ignored_, true);
+    while (range.bytes > 0) MEMLITH_TRY(scan_on(range, ignored_, true).status());
+    return kOk;
   }
 
   [[nodiscard]] bool make_writable() const {
@@ -121,50 +117,73 @@ class ScanTracker final : public Tracker {
   }
 
   Status drop_clean() {
-    std::vector<Range> stored = taken_;
-    MEMLITH_TRY(scan_from(0, bytes_, stored, false));
-    normalize(stored);
-    stored.push_back({bytes_, 0});
-    std::uint64_t begin = 0;
-    for (const Range& range : stored) {
-      if (begin < range.offset) {
-        const Range clean{begin, range.offset - begin};
+    std::uint64_t clean = 0;  // from there to where the scan is
+    for (Range rest{0, bytes_}; rest.bytes > 0;) {
+      MEMLITH_TRY_ASSIGN(const int count, scan_on(rest, found_, false));
+      for (int i = 0; i < count; ++i) {
+        MEMLITH_TRY(drop_but_taken(clean, offset_of(found_[i].start)));
+        clean = offset_of(found_[i].end);
+      }
+      MEMLITH_TRY(drop_but_taken(clean, rest.offset));
+      clean = rest.offset;
+    }
+    return kOk;
+  }
+
+  Status drop_but_taken(std::uint64_t begin, std::uint64_t end) {
+    auto taken = std::partition_point(taken_.begin(), taken_.end(),
+                                      [begin](const Range& range) { return range.offset + range.bytes <= begin; });
+    while (begin < end) {
+      const Range clean{begin, std::max(begin, taken == taken_.end() ? end : std::min(end, taken->offset)) - begin};
+      if (clean.bytes > 0) {
         if (!drop_pages(base_ + clean.offset, clean.bytes)) {
           return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", clean.bytes);
         }
         MEMLITH_TRY(forget(clean));
       }
-      begin = range.offset + range.bytes;
+      if (taken == taken_.end()) return kOk;
+      begin = taken->offset + taken->bytes;
+      ++taken;
     }
     return kOk;
   }
 
   // Adds the pages written to; with `reset` they count as not written from now on.
   Status scan_from(std::uint64_t from, std::uint64_t to, std::vector<Range>& ranges, bool reset) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(base_);
-    pm_scan_arg scan{};
-    scan.size = sizeof scan;
-    scan.flags = PM_SCAN_CHECK_WPASYNC | (reset ? PM_SCAN_WP_MATCHING : 0);
-    scan.start = begin + from;
-    scan.end = begin + to;
-    scan.vec = reinterpret_cast<std::uintptr_t>(found_);
-    scan.vec_len = kRegionsPerScan;
-    scan.category_mask = PAGE_IS_WRITTEN;
-    scan.return_mask = PAGE_IS_WRITTEN;
-    while (scan.start < scan.end) {
+    for (Range rest{from, to - from}; rest.bytes > 0;) {
       // Room first: once the kernel has reset its marks, nobody else knows of them.
       if (ranges.capacity() - ranges.size() < kRegionsPerScan) {
         ranges.reserve(std::max(2 * ranges.capacity(), ranges.size() + kRegionsPerScan));
       }
-      const int count = ::ioctl(pagemap_.get(), PAGEMAP_SCAN, &scan);
-      if (count < 0) {
-        if (errno == EINTR || errno == EAGAIN) continue;
-        return fail_errno(errno, Detail::tracker, "cannot scan the region at {:#x} for written pages", begin);
-      }
-      for (int i = 0; i < count; ++i) ranges.push_back({found_[i].start - begin, found_[i].end - found_[i].start});
-      scan.start = scan.walk_end;
+      MEMLITH_TRY_ASSIGN(const int count, scan_on(rest, found_, reset));
+      for (int i = 0; i < count; ++i) ranges.push_back({offset_of(found_[i].start), found_[i].end - found_[i].start});
     }
     return kOk;
+  }
+
+  // Scans as much of `rest` as there is room for in `found`, and takes it away from `rest`. Returns how many there are.
+  Result<int> scan_on(Range& rest, page_region (&found)[kRegionsPerScan], bool reset) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(base_);
+    pm_scan_arg scan{};
+    scan.size = sizeof scan;
+    scan.flags = PM_SCAN_CHECK_WPASYNC | (reset ? PM_SCAN_WP_MATCHING : 0);
+    scan.start = begin + rest.offset;
+    scan.end = scan.start + rest.bytes;
+    scan.vec = reinterpret_cast<std::uintptr_t>(found);
+    scan.vec_len = kRegionsPerScan;
+    scan.category_mask = PAGE_IS_WRITTEN;
+    scan.return_mask = PAGE_IS_WRITTEN;
+    int count = 0;
+    while ((count = ::ioctl(pagemap_.get(), PAGEMAP_SCAN, &scan)) < 0) {
+      if (errno == EINTR || errno == EAGAIN) continue;
+      return fail_errno(errno, Detail::tracker, "cannot scan the region at {:#x} for written pages", begin);
+    }
+    rest = {offset_of(scan.walk_end), scan.end - scan.walk_end};
+    return count;
+  }
+
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t address) const {
+    return address - reinterpret_cast<std::uintptr_t>(base_);
   }
 
   FileDescriptor uffd_;
@@ -173,9 +192,9 @@ class ScanTracker final : public Tracker {
   std::string reason_;
   std::uint64_t bytes_ = 0;
   std::vector<Range> taken_;
-  std::vector<Range> ignored_;
   FaultRegion* waiting_room_ = nullptr;  // claimed by the first release_clean()
   page_region found_[kRegionsPerScan];
+  page_region ignored_[kRegionsPerScan];
 };
 
 // Tries everything on one page: a kernel may know the feature and a sandbox still refuse one of the calls.
