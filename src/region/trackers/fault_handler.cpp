@@ -194,9 +194,12 @@ Status install_handler() {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     // A handler of the program's own that stores to the region must not come between.
     std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    if (::sigaction(SIGSEGV, &action, &g_previous_segv) != 0) error = errno;
-    if (::sigaction(SIGBUS, &action, &g_previous_bus) != 0) error = errno;
     (void)process_mark();  // makes its page, which nobody can in the handler
+    // Asked for first: before the call that installs ours is back, another thread's fault may be there.
+    if (::sigaction(SIGSEGV, nullptr, &g_previous_segv) != 0) error = errno;
+    if (::sigaction(SIGBUS, nullptr, &g_previous_bus) != 0) error = errno;
+    if (::sigaction(SIGSEGV, &action, nullptr) != 0) error = errno;
+    if (::sigaction(SIGBUS, &action, nullptr) != 0) error = errno;
   });
   if (error != 0) return fail_errno(error, Detail::tracker, "cannot catch SIGSEGV and SIGBUS");
   return kOk;

@@ -1,5 +1,6 @@
 // docs/guarantees.md, "the fault tracker": it catches its own faults and hands every other on; a program's own handlers
 // and a program's own crashes are what they would be without it.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,6 +13,20 @@
 
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
+
+namespace {
+volatile char* g_stored_to_between = nullptr;
+}  // namespace
+
+// A fault strikes, as in another thread, when a handler is there and the call that installed it is not yet back.
+extern "C" int sigaction(int signal, const struct sigaction* action, struct sigaction* previous) noexcept {
+  static const auto next = reinterpret_cast<decltype(&::sigaction)>(::dlsym(RTLD_NEXT, "sigaction"));
+  struct sigaction before{};
+  const int result = next(signal, action, &before);
+  if (g_stored_to_between != nullptr && action != nullptr && signal == SIGSEGV) *g_stored_to_between = 1;
+  if (previous != nullptr) *previous = before;
+  return result;
+}
 
 namespace memlith::test {
 namespace {
@@ -92,6 +107,22 @@ TEST_F(FaultSignalsDeathTest, EarlierHandlersGetTheirFaults) {
         },
         ::testing::ExitedWithCode(info ? 42 : 43), "");
   }
+}
+
+// Also while ours is being installed.
+TEST_F(FaultSignalsDeathTest, EarlierHandlersMissNoFault) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has a sigaction of its own";
+  EXPECT_EXIT(
+      {
+        struct sigaction action{};
+        action.sa_handler = without_info;
+        ::sigaction(SIGSEGV, &action, nullptr);
+        RegionWorld world(TrackerKind::fault, tiny_options());
+        g_stored_to_between = forbidden_page();
+        world.open("a", 64 * kKiB);
+        ::_exit(2);
+      },
+      ::testing::ExitedWithCode(43), "");
 }
 
 // A wild store with nobody to catch it ends the program by SIGSEGV, and does not loop.
