@@ -322,6 +322,7 @@ Status Database::show_magic() {
   const std::uint64_t count = std::min(stored_, kChangedBytes);
   image_->read(0, found, count);
   marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark.data(), kMark.size()) == 0;
+  mark_is_home_ = marked_;
   const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
   if (!is_empty && !marked_ && std::memcmp(found, kDatabaseMagic, sizeof kDatabaseMagic) != 0) {
     return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
@@ -341,7 +342,7 @@ Status Database::show_magic() {
 // ---- the mark ------------------------------------------------------------------------------------------------------
 
 Status Database::mark() {
-  if (marked_ || MEMLITH_SABOTAGED(skip_mark)) return kOk;
+  if (mark_is_home_ || MEMLITH_SABOTAGED(skip_mark)) return kOk;
   const std::uint64_t size = kMarkBytes;
   const bool is_empty = stored_ == 0;
   if (is_empty) {
@@ -353,14 +354,16 @@ Status Database::mark() {
   std::byte bytes[kChangedBytes] = {};
   const Extent extent{kFile, 0, is_empty ? kMarkBytes : std::min(stored_, kChangedBytes)};
   if (!is_empty) MEMLITH_TRY(store_->read_home_into(kFile, 0, {bytes, extent.bytes}));
+  memlith_sqlite_unmark(bytes, extent.bytes);  // an attempt before this one ran out of memory
   const std::uint64_t log_id = store_->log().log_id();
   std::memcpy(bytes, kMark.data(), kMark.size());
   std::memcpy(bytes + kMark.size(), &log_id, sizeof log_id);
   if (!MEMLITH_SABOTAGED(keep_counter)) bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
+  stale_end_ = std::max(stale_end_, kMarkBytes);
+  marked_ = true;  // if not at home, then perhaps in the log, from where closing would bring it there
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
-  stale_end_ = std::max(stale_end_, kMarkBytes);
-  marked_ = true;
+  mark_is_home_ = true;
   return kOk;
 }
 

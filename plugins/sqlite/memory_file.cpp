@@ -88,9 +88,12 @@ void MemoryFolder::put(const std::string& name, std::shared_ptr<MemoryFile> file
   files_[name] = std::move(file);
 }
 
-bool MemoryFolder::remove(const std::string& name) {
+bool MemoryFolder::remove(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  return files_.erase(name) > 0;
+  const auto found = files_.find(name);
+  if (found == files_.end()) return false;
+  files_.erase(found);
+  return true;
 }
 
 }  // namespace memlith::sqlite

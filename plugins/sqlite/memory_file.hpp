@@ -46,7 +46,7 @@ class MemoryFolder {
   // Null if it is not there and `create` is false.
   std::shared_ptr<MemoryFile> open(const std::string& name, bool create);
   void put(const std::string& name, std::shared_ptr<MemoryFile> file);
-  bool remove(const std::string& name);  // whether it was there
+  bool remove(std::string_view name);  // whether it was there
 
  private:
   mutable std::mutex mutex_;

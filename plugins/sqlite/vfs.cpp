@@ -20,8 +20,6 @@ namespace {
 Vfs& self(sqlite3_vfs* vfs) { return *static_cast<Vfs*>(vfs->pAppData); }
 sqlite3_vfs* base(sqlite3_vfs* vfs) { return self(vfs).base(); }
 
-bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
-
 // No exception may pass through SQLite, which is C.
 template <class Body>
 int guarded(Body body) {
@@ -53,6 +51,7 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
 
 int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
   return guarded([&]() -> int {
+    // Takes no memory for a journal: the commit is durable when SQLite removes it, and is not to be called failed.
     Vfs& mine = self(vfs);
     if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
     const auto journaled = mine.find_owner(name, "-journal");
@@ -86,7 +85,7 @@ int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
       return SQLITE_OK;
     }
     if (is_super_journal(name)) return find_super_journal(mine, name, result);
-    if (ends_with(name, "-journal")) {
+    if (std::string_view(name).ends_with("-journal")) {
       const auto left = find_journal_on_disk(mine, name);
       if (!left.ok()) return report(mine.api(), left.error());
       if (*left != nullptr) {
@@ -161,15 +160,15 @@ int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
 
 // ---- databases by identity ---------------------------------------------------------------------------------------
 
-std::shared_ptr<Vfs::Shared> Vfs::find(const std::string& path) {
+std::shared_ptr<Vfs::Shared> Vfs::find(std::string_view path) {
   const std::lock_guard lock(mutex_);
   const auto found = by_path_.find(path);
   return found != by_path_.end() ? found->second.shared : nullptr;
 }
 
-std::shared_ptr<Vfs::Shared> Vfs::find_owner(const std::string& name, const char* suffix) {
-  if (!ends_with(name, suffix)) return nullptr;
-  auto shared = find(name.substr(0, name.size() - std::strlen(suffix)));
+std::shared_ptr<Vfs::Shared> Vfs::find_owner(std::string_view name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) return nullptr;
+  auto shared = find(name.substr(0, name.size() - suffix.size()));
   return shared != nullptr && shared->database != nullptr ? shared : nullptr;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "api.hpp"
 #include "database.hpp"
@@ -41,9 +42,9 @@ class Vfs {
                     std::shared_ptr<Shared>& shared);
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
   // The database that is open under this path, or null.
-  std::shared_ptr<Shared> find(const std::string& path);
-  // Whether `name` is the journal or the write-ahead log of a database that is open here; which one.
-  std::shared_ptr<Shared> find_owner(const std::string& name, const char* suffix);
+  std::shared_ptr<Shared> find(std::string_view path);
+  // Whether `name` is the journal or the write-ahead log of a database that is open here; which one. Takes no memory.
+  std::shared_ptr<Shared> find_owner(std::string_view name, std::string_view suffix);
 
  private:
   Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults);
@@ -65,7 +66,7 @@ class Vfs {
     std::shared_ptr<Shared> shared;
     int users = 0;
   };
-  std::map<std::string, OpenPath> by_path_;
+  std::map<std::string, OpenPath, std::less<>> by_path_;
 };
 
 }  // namespace memlith::sqlite

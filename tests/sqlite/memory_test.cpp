@@ -91,6 +91,42 @@ TEST_P(NoMemory, AStatementFailsAndNothingElse) {
   }
 }
 
+// The first write marks the file; where that fails half way, a close gives the file back all the same.
+TEST_P(NoMemory, TheFirstWriteFailsAndTheFileIsGivenBack) {
+  for (const bool writes_again : {false, true}) {
+    std::uint64_t n = 1;
+    for (bool failed = true; failed && !HasFailure(); ++n) {
+      const TempFolder folder;
+      const std::string path = folder / "app.db";
+      {
+        const Db plain(path, nullptr);
+        EXPECT_RUNS(plain, "create table t(a); insert into t values(1)");
+        EXPECT_RUNS(plain, GetParam().before);
+      }
+      const std::string counter = read_file(path).substr(24, 1);
+      bool written = false;
+      {
+        Db db("file:" + path, "memlith");
+        EXPECT_RUNS(db, GetParam().before);
+        EXPECT_RUNS(db, "select * from t");
+        fails_in = n;
+        written = sqlite3_exec(db.get(), "insert into t values(2)", nullptr, nullptr, nullptr) == SQLITE_OK;
+        failed = fails_in == 0;
+        fails_in = 0;
+        if (writes_again) written = db.run("insert into t values(2)") == SQLITE_OK || written;
+        EXPECT_EQ(db.close(), SQLITE_OK);
+      }
+      std::filesystem::remove(path + ".memlith");
+      EXPECT_EQ(read_file(path).substr(24, 1), counter);
+      const Db plain(path, nullptr, SQLITE_OPEN_READWRITE);
+      EXPECT_EQ(integrity(plain), "ok");
+      EXPECT_EQ(plain.all("select max(a) from t"), written ? "2" : "1");
+    }
+    EXPECT_FALSE(HasFailure()) << "allocation " << n - 1;
+    EXPECT_GT(n, 10u) << "nothing failed";
+  }
+}
+
 constexpr char kLarge[] =
     "begin; insert into t values(1000, zeroblob(150000)); update t set v = zeroblob(3001) where a < 20 and a % 3 = 0; "
     "insert into t values(1100, 'y'); update t set v = zeroblob(90000) where a = 1000; commit";
