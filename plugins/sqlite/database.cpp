@@ -210,7 +210,7 @@ Status Database::commit() {
   // A rollback that SQLite did by storing the old pages again leaves nothing to do, even where nothing can be done any more.
   if (!pieces_.empty() || now != before) MEMLITH_TRY(commit_pieces(now));
   undo_.clear();
-  return keep_to_memory();
+  return kOk;
 }
 
 // Whether there may be commits behind those there are.
@@ -313,7 +313,6 @@ Status Database::persist() {
   return store_->sync(Lsn{last_lsn_.load(std::memory_order_relaxed)});
 }
 
-// Called when memory shows nothing but what was committed.
 Status Database::keep_to_memory() {
   if (options_.memory_max_bytes == 0 || captured_bytes_ < options_.memory_max_bytes / 2) return kOk;
   captured_bytes_ = 0;

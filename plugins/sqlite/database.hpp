@@ -105,6 +105,9 @@ class Database {
   core::Status commit();
   // Puts memory back to the last commit.
   void roll_back();
+  // Gives memory back where there is more of it than memory_max_bytes. To be called when memory shows nothing but what was committed;
+  // that is a fact, so a failure is no failure of a commit.
+  core::Status keep_to_memory();
   [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
 
   // ---- a transaction over several databases (disk_journal.hpp)
@@ -193,7 +196,6 @@ class Database {
   core::Status check_commits();
   core::Status commit_pieces(std::uint64_t new_size);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
-  core::Status keep_to_memory();
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
   // wal.cpp

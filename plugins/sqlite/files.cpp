@@ -205,7 +205,9 @@ int phase_two(Main& state) {
 // SQLite says which super-journal the commit is a part of, if it is one.
 int commit(Main& state, const char* super_journal) {
   const auto journal = super_journal != nullptr ? state.database.journal() : nullptr;
-  return state.report(journal != nullptr ? state.database.commit_part(*journal) : state.database.commit());
+  const int code = state.report(journal != nullptr ? state.database.commit_part(*journal) : state.database.commit());
+  if (code == SQLITE_OK && !state.database.in_wal()) (void)state.report(state.database.keep_to_memory());
+  return code;
 }
 
 int control(Main& state, int op, void* argument) {
@@ -215,7 +217,7 @@ int control(Main& state, int op, void* argument) {
     case SQLITE_FCNTL_BEGIN_ATOMIC_WRITE: state.in_batch = true; return SQLITE_OK;
     case SQLITE_FCNTL_COMMIT_ATOMIC_WRITE: {
       state.in_batch = false;
-      const int code = state.report(state.database.commit());
+      const int code = commit(state, nullptr);
       if (code != SQLITE_OK) state.database.roll_back();
       return code;
     }
@@ -474,7 +476,10 @@ int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 o
   return guarded([&] {
     Wal& state = wal_of(file);
     const auto count = static_cast<std::uint64_t>(bytes);
-    return report(state.vfs.api(), state.database.wal_write(static_cast<std::uint64_t>(offset), source, count));
+    const Status status = state.database.wal_write(static_cast<std::uint64_t>(offset), source, count);
+    // The log begins anew when everything in it was stored in the database.
+    if (status.ok() && offset == 0) (void)report(state.vfs.api(), state.database.keep_to_memory());
+    return report(state.vfs.api(), status);
   });
 }
 int wal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "region/drop_pages.hpp"
+
 namespace memlith::sqlite {
 
 using core::Detail;
@@ -95,7 +97,7 @@ Status Image::release() {
   owned_.assign(owned_.size(), 0);
   for (std::uint64_t i = 0; i < segments_; ++i) {
     const std::uint64_t kept = i == 0 ? kPageBytes : 0;
-    if (::madvise(segment(i) + kept, kSegmentBytes - kept, MADV_DONTNEED) != 0) {
+    if (!core::drop_pages(segment(i) + kept, kSegmentBytes - kept)) {
       return fail_errno(errno, Detail::mapping, "cannot give memory of the database back");
     }
   }

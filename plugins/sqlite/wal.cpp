@@ -46,7 +46,7 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     forget_slots();
     wal_.page_bytes = big_endian(from + 8);
     wal_.file->write(offset, source, bytes);
-    return keep_to_memory();
+    return kOk;
   }
   const std::uint64_t frame_bytes = kFrameHeaderBytes + wal_.page_bytes;
   if (offset < kWalHeaderBytes) {

@@ -127,6 +127,24 @@ TEST_P(NoMemory, TheFirstWriteFailsAndTheFileIsGivenBack) {
   }
 }
 
+// A commit that was made is not called failed because there was no memory to give memory back (memory_max_mib).
+TEST(NoMemoryToSpare, WhatIsCalledFailedIsNotThere) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
+  (void)registered_vfs();
+  std::uint64_t n = 1;
+  for (bool failed = true; failed && !::testing::Test::HasFailure(); ++n) {
+    const TempFolder folder;
+    const Db db("file:" + (folder / "app.db") + "?memory_max_mib=1", "memlith");
+    EXPECT_RUNS(db, "pragma journal_mode = off; create table t(a, v); insert into t values(1, zeroblob(700000))");
+    fails_in = n;
+    const int code = sqlite3_exec(db.get(), "insert into t values(2, randomblob(700000))", nullptr, nullptr, nullptr);
+    failed = fails_in == 0;
+    fails_in = 0;
+    EXPECT_EQ(db.all("select max(a) from t"), code == SQLITE_OK ? "2" : "1") << "allocation " << n;
+  }
+  EXPECT_GT(n, 10u) << "nothing failed";
+}
+
 constexpr char kLarge[] =
     "begin; insert into t values(1000, zeroblob(150000)); update t set v = zeroblob(3001) where a < 20 and a % 3 = 0; "
     "insert into t values(1100, 'y'); update t set v = zeroblob(90000) where a = 1000; commit";

@@ -9,6 +9,7 @@
 
 #include "base/random.hpp"
 #include "difference.hpp"
+#include "region/drop_pages.hpp"
 #include "undo_log.hpp"
 
 namespace memlith::test {
@@ -169,6 +170,17 @@ TEST_F(Undo, KeepsOnlyWhatDiffers) {
 }
 
 // SQLite rolls back by storing the old pages again; the commit that follows has nothing to do.
+// A program may have its memory locked, and a budget of it (memory_max_mib).
+TEST_F(Undo, LockedPagesOfTheImageAreGivenBack) {
+  if (::mlock(image_->find(kPageBytes, 1), kPageBytes) != 0) GTEST_SKIP() << "no memory can be locked here";
+  if (!core::drop_pages(image_->find(kPageBytes, 1), kPageBytes)) GTEST_SKIP() << "not before Linux 5.18";
+  ASSERT_TRUE(image_->release().ok());
+  std::vector<std::byte> found(kBytes);
+  image_->read(0, found.data(), found.size());
+  EXPECT_TRUE(std::equal(committed_.begin(), committed_.begin() + kPageBytes, found.begin()));
+  EXPECT_TRUE(std::all_of(found.begin() + kPageBytes, found.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
 TEST_F(Undo, NothingChangedWhenTheOldBytesWereStoredAgain) {
   UndoLog undo;
   for (int i = 0; i < 20; ++i) store_something(undo);
