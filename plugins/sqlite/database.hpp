@@ -176,6 +176,8 @@ class Database {
   core::Status check_left_over(const Head& head);
   core::Status check_nothing_left();
   core::Status keep_writers_out(Head& head);
+  core::Status keep_others_out();
+  [[nodiscard]] bool in_wal_mode() const;
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
   core::Status open_plain(const Head& head);

@@ -85,7 +85,22 @@ Status Database::open_it() {
   MEMLITH_TRY(open_store());
   if (read_only_) MEMLITH_TRY(check_log_id(head, store_->log().log_id()));  // for writing it was checked before
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
-  return show_magic();
+  MEMLITH_TRY(show_magic());
+  // In WAL mode who reads first takes a writer's lock, to make the index, and SQLite waits ten seconds for it and then speaks of its
+  // protocol. What is in the way of a writer is told here.
+  return !read_only_ && in_wal_mode() ? keep_others_out() : kOk;
+}
+
+Status Database::keep_others_out() {
+  MEMLITH_TRY(host_lock_->make_exclusive());
+  host_exclusive_ = true;
+  return kOk;
+}
+
+bool Database::in_wal_mode() const {
+  unsigned char first[MEMLITH_SQLITE_LOOK_BYTES] = {};
+  (void)read(0, first, sizeof first);
+  return memlith_sqlite_look(first, size()).wal_mode != 0;
 }
 
 Status Database::read_head(Head& head) {
@@ -110,17 +125,11 @@ Status Database::keep_writers_out(Head& head) {
   }
   MEMLITH_TRY(lock.status());
   host_lock_ = std::move(*lock);
-  MEMLITH_TRY(host_lock_->make_exclusive());
-  host_exclusive_ = true;
+  MEMLITH_TRY(keep_others_out());
   return read_head(head);
 }
 
 Status Database::check_left_over(const Head& head) {
-  const auto keep_others_out = [this] {
-    MEMLITH_TRY(host_lock_->make_exclusive());
-    host_exclusive_ = true;
-    return kOk;
-  };
   // As in keep_writers_out(): from the start.
   if (head.said.wal_mode != 0 && !read_only_) MEMLITH_TRY(keep_others_out());
   const Status status = check_nothing_left();

@@ -404,6 +404,24 @@ TEST_F(Files, TheLogIsAsSecretAsTheDatabase) {
   EXPECT_EQ(fs::status(path_ + ".memlith").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+// With locking_mode=exclusive plain SQLite keeps the lock with which it found that the file is no database.
+TEST_F(Files, WhoWouldWaitForALockInWalModeIsToldWhenOpening) {
+  Db db = open();
+  ASSERT_RUNS(db, "pragma journal_mode = wal; create table t(a); insert into t values(1)");
+  const std::string crashed = copy_as_crashed("crashed.db");
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  Child other([&](int ready) {
+    const Db held(crashed, nullptr);
+    if (held.run("pragma locking_mode = exclusive; select * from t") != SQLITE_NOTADB) ::_exit(1);
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(other.wait(), 1);
+  EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_BUSY);
+  other.kill();
+  EXPECT_EQ(Db(crashed, "memlith").all("select * from t"), "1");
+}
+
 TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhileTheOldOneIsOpen) {
   Db old = open();
   ASSERT_RUNS(old, "create table t(a); insert into t values(1);");
