@@ -186,6 +186,12 @@ std::uint64_t Database::stored_size(std::uint64_t logical) const {
 }
 
 Status Database::commit() {
+  // Between a part and its end there is nothing else to commit.
+  undoes_part_ = part_is_open_;
+  return commit_stored();
+}
+
+Status Database::commit_stored() {
   if (in_wal() || read_only_) return kOk;
   const std::uint64_t now = size();
   const std::uint64_t before = committed_.load(std::memory_order_relaxed);
@@ -229,15 +235,35 @@ Status Database::commit_pieces(std::uint64_t new_size) {
   // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
   // [sqlite/crash]
   MEMLITH_TRY(mark());
-  extents_.clear();
-  for (const Piece& piece : pieces_) extents_.push_back(piece.extent);
-  const SizeChange change{kFile, stored_size(new_size)};
-  const bool resized = change.size_bytes != stored_;
   const bool wait = durability() == Durability::full;
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit(extents_, {&change, resized ? 1u : 0u}, wait));
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& next = pieces_[std::min(i + 1, pieces_.size() - 1)];
-    writer.put(pieces_[i].source, pieces_[i].extent.bytes, {next.source, next.extent.bytes});
+  MEMLITH_TRY(commit_frame(pieces_, stored_size(new_size), wait));
+  committed_.store(new_size, std::memory_order_relaxed);
+  const auto took = std::chrono::steady_clock::now() - begin_time;
+  if (core::StatsPage* const page = store_->stats(); page != nullptr) {
+    (wait ? page->persists : page->captures).add(static_cast<std::uint64_t>(took.count()));
+  }
+  return kOk;
+}
+
+// One frame; of what undoes a part, as many as it takes.
+Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait) {
+  extents_.clear();
+  for (const Piece& piece : pieces) extents_.push_back(piece.extent);
+  const SizeChange change{kFile, new_stored_size};
+  const bool resized = change.size_bytes != stored_;
+  auto begun = store_->begin_commit(extents_, {&change, resized ? 1u : 0u}, wait);
+  const bool no_room = begun.status().category == Errc::full || begun.status().category == Errc::no_space;
+  if (no_room && undoes_part_ && pieces.size() > 1) {
+    // What was done can be undone, though the log cannot grow. A crash in between leaves the journal, which undoes all of it.
+    const std::size_t half = pieces.size() / 2;
+    MEMLITH_TRY(commit_frame(pieces.first(half), std::max(stored_, new_stored_size), wait));
+    return commit_frame(pieces.subspan(half), new_stored_size, wait);
+  }
+  MEMLITH_TRY(begun.status());
+  FrameWriter& writer = *begun;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& next = pieces[std::min(i + 1, pieces.size() - 1)];
+    writer.put(pieces[i].source, pieces[i].extent.bytes, {next.source, next.extent.bytes});
   }
   MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
   store_->finished(end);
@@ -250,11 +276,6 @@ Status Database::commit_pieces(std::uint64_t new_size) {
     store_->flush_soon(end);
   }
   stored_ = change.size_bytes;
-  committed_.store(new_size, std::memory_order_relaxed);
-  const auto took = std::chrono::steady_clock::now() - begin_time;
-  if (core::StatsPage* const page = store_->stats(); page != nullptr) {
-    (wait ? page->persists : page->captures).add(static_cast<std::uint64_t>(took.count()));
-  }
   return kOk;
 }
 
@@ -268,6 +289,7 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
   part_is_open_ = true;
+  undoes_part_ = false;
   // ORDER earlier-before-journal: weak commits are durable before a journal that has pages of theirs, or after a crash it would have
   // to go unread, and its super-journal would be left. [sqlite/crash-several]
   const Lsn begin = store_->log().head();
@@ -276,7 +298,7 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY_ASSIGN(const auto device, make_disk_journal(*volume_, file_name_));
   MEMLITH_TRY(world_.match_permissions(path_, device->path()));  // before there are old pages in it for others to read
   MEMLITH_TRY(write_disk_journal(*volume_, *device, origin, journal));
-  MEMLITH_TRY(commit());
+  MEMLITH_TRY(commit_stored());
   // ORDER parts-before-outcome: the super-journal is removed when all parts have returned, and its absence says that all took.
   // [sqlite/crash-several]
   return MEMLITH_SABOTAGED(skip_part_persist) ? kOk : persist();

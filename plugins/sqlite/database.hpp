@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -196,7 +197,9 @@ class Database {
   void add_image(std::uint64_t begin, std::uint64_t end);
   void add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after, std::uint64_t bytes);
   core::Status check_commits();
+  core::Status commit_stored();
   core::Status commit_pieces(std::uint64_t new_size);
+  core::Status commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
@@ -231,6 +234,7 @@ class Database {
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
 
   bool part_is_open_ = false;     // there is a journal on the disk
+  bool undoes_part_ = false;      // what is being committed, which need not be one frame
   bool part_end_failed_ = false;  // it may come back, and undo what would be committed now
   std::shared_ptr<MemoryFile> left_journal_;
   std::weak_ptr<MemoryFile> journal_;  // threads: whoever has RESERVED

@@ -187,5 +187,51 @@ TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
   EXPECT_GT(struck, 1u);
 }
 
+// The second part does not fit its log, and what undoes the first may not fit the first one's in one frame: that depends on where in
+// its log the first one ended.
+TEST(DiskJournalUndo, TakesAsManyFramesAsItNeeds) {
+  constexpr const char* kSmallVfs = "memlith-sim-small";
+  register_sim(sim_world(), kSmallVfs, 8);
+  int undone = 0;
+  for (int fill = 100; fill < 4000 && !::testing::Test::HasFailure(); fill += 400) {
+    core::SimVolume volume({}, true);
+    sim_world().volume = &volume;
+    const std::string query = "select hex(b) from t";
+    std::string before;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    {
+      Db db("/simulated/app.db", kSmallVfs);
+      ASSERT_RUNS(db, "attach 'file:/simulated/two.db?vfs=memlith-sim-small' as two");
+      ASSERT_RUNS(db, "create table t(b); create table w(b); create table two.u(v)");
+      for (int i = 0; i < 10; ++i) ASSERT_RUNS(db, "insert into t values(randomblob(2550))");
+      ASSERT_RUNS(db, "insert into w values(randomblob(" + std::to_string(fill) + "))");
+      before = db.all(query);
+      ASSERT_RUNS(db, "begin; update t set b = randomblob(2550); insert into u values(randomblob(60000))");
+      begin = volume.operations();
+      sqlite_log.clear();
+      EXPECT_EQ(db.run("commit"), SQLITE_FULL);
+      end = volume.operations();
+      EXPECT_EQ(db.all(query), before) << "fill " << fill << sqlite_log.all();
+      EXPECT_RUNS(db, "insert into w values('x')");
+      EXPECT_EQ(db.close(), SQLITE_OK);
+    }
+    if (!sqlite_log.told("two.db.memlith: a transaction of")) continue;  // the first part was the one that did not fit
+    ++undone;
+    core::SimMedium medium(volume.trace());
+    for (std::size_t at = begin; at < end && !::testing::Test::HasFailure(); ++at) {
+      while (medium.position() < at) medium.step();
+      for (const bool kept : {false, true}) {
+        core::SimVolume after(medium.cut([&](std::size_t) { return kept; }));
+        sim_world().volume = &after;
+        const Db db("/simulated/app.db", kSmallVfs);
+        EXPECT_EQ(db.all(query), before) << "fill " << fill << ", operation " << at << (kept ? ", kept" : ", lost");
+      }
+    }
+  }
+  sim_world().volume = nullptr;
+  EXPECT_GT(undone, 2);
+}
+
 }  // namespace
 }  // namespace memlith::test

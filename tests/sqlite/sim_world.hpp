@@ -69,24 +69,29 @@ class SimWorld final : public sqlite::World {
 
 inline constexpr const char* kSimVfs = "memlith-sim";
 
-// The world behind the VFS "memlith-sim", whose stores are small enough to have their states enumerated.
+// Stores that are small enough to have their states enumerated.
+inline void register_sim(SimWorld& world, const char* name, std::uint64_t slots_max) {
+  sqlite::Options options;
+  options.growth_bytes_min = 4096;
+  options.store.manual_checkpoint = true;
+  options.store.slot_bytes = 4096;
+  options.store.log_bytes = 4 * options.store.slot_bytes;
+  options.store.log_max_bytes = slots_max * options.store.slot_bytes;
+  options.store.log.batch_bytes = 4096;
+  options.store.log.stream_chunk_bytes = 4096;
+  options.store.log.window_bytes = 4096;
+  options.store.log.recovery_window_bytes = 4096;
+  options.store.direct_replay_bytes_min = 0;
+  options.store.home_flush_bytes = 8192;
+  auto vfs = sqlite::Vfs::make(linked_api(), world, name, options);
+  EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
+}
+
+// The world behind the VFS "memlith-sim".
 inline SimWorld& sim_world() {
   static SimWorld* const world = [] {
     auto* const made = new SimWorld;
-    sqlite::Options options;
-    options.growth_bytes_min = 4096;
-    options.store.manual_checkpoint = true;
-    options.store.slot_bytes = 4096;
-    options.store.log_bytes = 4 * options.store.slot_bytes;
-    options.store.log_max_bytes = 256 * options.store.slot_bytes;
-    options.store.log.batch_bytes = 4096;
-    options.store.log.stream_chunk_bytes = 4096;
-    options.store.log.window_bytes = 4096;
-    options.store.log.recovery_window_bytes = 4096;
-    options.store.direct_replay_bytes_min = 0;
-    options.store.home_flush_bytes = 8192;
-    auto vfs = sqlite::Vfs::make(linked_api(), *made, kSimVfs, options);
-    EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
+    register_sim(*made, kSimVfs, 256);
     return made;
   }();
   return *world;
