@@ -142,21 +142,13 @@ class FaultTracker final : public Tracker {
 
   Status restore(Range range, const ReadHome& read) override {
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
-    std::vector<std::byte> home;  // of a chunk that cannot be dropped
     for (std::uint64_t first = range.offset / kPageBytes, next = 0; first < end; first = next) {
       next = std::min((first / kChunkPages + 1) * kChunkPages, end);
       std::byte* const place = pages_.base + first * kPageBytes;
       if (const FaultHold hold(*region_); !pages_.anonymous(first) && drop_pages(place, (next - first) * kPageBytes)) {
         continue;
       }
-      home.resize(std::min(next * kPageBytes, range.offset + range.bytes) - first * kPageBytes);
-      MEMLITH_TRY(read(first * kPageBytes, home));
-      const FaultHold hold(*region_);
-      if (!set_writable(pages_, first, next, true)) {
-        return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", home.size());
-      }
-      std::memcpy(place, home.data(), home.size());
-      MEMLITH_TRY(protect(first, next));
+      for (std::uint64_t page = first; page < next; ++page) MEMLITH_TRY(restore_page(page, range, read));
     }
     return kOk;
   }
@@ -227,6 +219,20 @@ class FaultTracker final : public Tracker {
 
   [[nodiscard]] bool is_of(ThreadNumber thread, std::uint32_t page) const {
     return thread == kAllThreads || pages_.marks[page].thread == thread;
+  }
+
+  // As much of it as lies in `range`.
+  Status restore_page(std::uint64_t page, Range range, const ReadHome& read) {
+    std::byte home[kPageBytes];
+    const std::uint64_t offset = page * kPageBytes;
+    const std::uint64_t bytes = std::min(kPageBytes, range.offset + range.bytes - offset);
+    MEMLITH_TRY(read(offset, {home, bytes}));
+    const FaultHold hold(*region_);
+    if (!set_writable(pages_, page, page + 1, true)) {
+      return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", bytes);
+    }
+    std::memcpy(pages_.base + offset, home, bytes);
+    return protect(page, page + 1);
   }
 
   // Holds the region with room in taken_ and `ranges` for all that is dirty.

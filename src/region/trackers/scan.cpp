@@ -39,7 +39,7 @@ class ScanTracker final : public Tracker {
   // What was given back stands in taken_ still.
   Status collect(ThreadNumber, std::vector<Range>& ranges) override {
     const std::size_t before = taken_.size();
-    const Status status = scan_from(0, bytes_, taken_, true);
+    const Status status = take_written();
     for (std::size_t i = before; i < taken_.size(); ++i) {
       pages_taken_.fetch_add(taken_[i].bytes / kPageBytes, std::memory_order_relaxed);
     }
@@ -69,6 +69,7 @@ class ScanTracker final : public Tracker {
       MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
     }
     waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
+    normalize(taken_);
     const FaultHold hold(*waiting_room_);
     ++waiting_room_->releases;
     waiting_room_->shut = true;
@@ -87,8 +88,7 @@ class ScanTracker final : public Tracker {
     if (!register_range(uffd_.get(), base_ + bytes_, bytes - bytes_, UFFDIO_REGISTER_MODE_WP)) {
       return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes of the region", bytes - bytes_);
     }
-    std::vector<Range> fresh;
-    MEMLITH_TRY(scan_from(bytes_, bytes, fresh, true));
+    MEMLITH_TRY(forget({bytes_, bytes - bytes_}));
     bytes_ = bytes;
     return kOk;
   }
@@ -148,20 +148,21 @@ class ScanTracker final : public Tracker {
     return kOk;
   }
 
-  // Adds the pages written to; with `reset` they count as not written from now on.
-  Status scan_from(std::uint64_t from, std::uint64_t to, std::vector<Range>& ranges, bool reset) {
-    for (Range rest{from, to - from}; rest.bytes > 0;) {
+  // Adds the pages written to to taken_; they count as not written from now on.
+  Status take_written() {
+    for (Range rest{0, bytes_}; rest.bytes > 0;) {
       // Room first: once the kernel has reset its marks, nobody else knows of them.
-      if (ranges.capacity() - ranges.size() < kRegionsPerScan) {
-        ranges.reserve(std::max(2 * ranges.capacity(), ranges.size() + kRegionsPerScan));
+      if (taken_.capacity() - taken_.size() < kRegionsPerScan) {
+        taken_.reserve(std::max(2 * taken_.capacity(), taken_.size() + kRegionsPerScan));
       }
-      MEMLITH_TRY_ASSIGN(const int count, scan_on(rest, found_, reset));
-      for (int i = 0; i < count; ++i) ranges.push_back({offset_of(found_[i].start), found_[i].end - found_[i].start});
+      MEMLITH_TRY_ASSIGN(const int count, scan_on(rest, found_, true));
+      for (int i = 0; i < count; ++i) taken_.push_back({offset_of(found_[i].start), found_[i].end - found_[i].start});
     }
     return kOk;
   }
 
-  // Scans as much of `rest` as there is room for in `found`, and takes it away from `rest`. Returns how many there are.
+  // Finds pages written to in as much of `rest` as there is room for in `found`, and takes that away from `rest`; with `reset` they
+  // count as not written from now on. Returns how many ranges there are.
   Result<int> scan_on(Range& rest, page_region (&found)[kRegionsPerScan], bool reset) {
     const auto begin = reinterpret_cast<std::uintptr_t>(base_);
     pm_scan_arg scan{};
