@@ -52,6 +52,13 @@ MEMLITH_REPLACED void* operator new(std::size_t bytes, std::align_val_t alignmen
 MEMLITH_REPLACED void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return memlith::test::counted(bytes, static_cast<std::size_t>(alignment));
 }
+MEMLITH_REPLACED void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return memlith::test::counted(bytes, 0);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 MEMLITH_REPLACED void operator delete(void* memory) noexcept { std::free(memory); }
 MEMLITH_REPLACED void operator delete[](void* memory) noexcept { std::free(memory); }
 MEMLITH_REPLACED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
