@@ -206,8 +206,10 @@ class Database {
   // wal.cpp
   using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
   core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed);
+  [[nodiscard]] bool wal_is_stored() const;
   void forget_slots();
   core::Status memory_lags();
+  [[nodiscard]] std::uint64_t page_at(std::uint64_t slot) const;
   const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
   void forget_wal();
 
