@@ -169,7 +169,6 @@ TEST_F(Undo, KeepsOnlyWhatDiffers) {
   EXPECT_GT(changes[1].offset + changes[1].bytes, 3000u);
 }
 
-// SQLite rolls back by storing the old pages again; the commit that follows has nothing to do.
 // A program may have its memory locked, and a budget of it (memory_max_mib).
 TEST_F(Undo, LockedPagesOfTheImageAreGivenBack) {
   if (::mlock(image_->find(kPageBytes, 1), kPageBytes) != 0) GTEST_SKIP() << "no memory can be locked here";
@@ -181,6 +180,7 @@ TEST_F(Undo, LockedPagesOfTheImageAreGivenBack) {
   EXPECT_TRUE(std::all_of(found.begin() + kPageBytes, found.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
+// SQLite rolls back by storing the old pages again; the commit that follows has nothing to do.
 TEST_F(Undo, NothingChangedWhenTheOldBytesWereStoredAgain) {
   UndoLog undo;
   for (int i = 0; i < 20; ++i) store_something(undo);

@@ -221,23 +221,40 @@ TEST_P(PosixDeviceTest, TransfersMayWait) {
   EXPECT_EQ(::fcntl(must(again->mapping_descriptor()), F_GETFL) & O_NONBLOCK, 0);
 }
 
-// A limit on the length of files makes the kernel write a part and then refuse: an error, never a silent short write.
+// A limit on the length of files makes the kernel write a part and then refuse.
+class FileLengthLimit {
+ public:
+  explicit FileLengthLimit(rlim_t bytes) : ignored_(::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit limit{bytes, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  FileLengthLimit(const FileLengthLimit&) = delete;
+  FileLengthLimit& operator=(const FileLengthLimit&) = delete;
+  ~FileLengthLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, ignored_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t ignored_;
+};
+
+// An error, never a silent short write.
 TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
   auto device = create("a");
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit = before;
-  limit.rlim_cur = 10'000;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  auto other = create("b");
   const auto bytes = noise(6000);
   const iovec pieces[3] = {
       {const_cast<std::byte*>(bytes.data()), 6000}, {const_cast<std::byte*>(bytes.data()), 6000}, {}};
-  const Status status = device->write_pieces(0, pieces);
-  auto other = create("b");
-  const Status reserved = other->reserve(20'000);
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, ignored);
+  Status status = kOk;
+  Status reserved = kOk;
+  {
+    const FileLengthLimit limit(10'000);
+    status = device->write_pieces(0, pieces);
+    reserved = other->reserve(20'000);
+  }
 
   EXPECT_FALSE(status.ok());
   EXPECT_TRUE(device->latched());
@@ -252,17 +269,10 @@ TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
 TEST_P(PosixDeviceTest, AQueuesWriteThatFindsNoRoomIsIo) {
   auto device = create("a");
   auto queue = device->make_queue(2);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit = before;
-  limit.rlim_cur = 10'000;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   const auto bytes = noise(20'000);
+  const FileLengthLimit limit(10'000);
   const Status started = queue->write(0, 0, bytes);
   const Status status = started.ok() ? queue->wait(0) : started;
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, ignored);
   EXPECT_ERROR(Errc::io, status);
   EXPECT_TRUE(device->latched());
 }
