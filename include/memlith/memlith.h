@@ -54,7 +54,9 @@ enum {
   MEMLITH_READ_ONLY = 12,
   MEMLITH_ADDRESS_TAKEN = 13, /* the region's addresses are in use in this process */
   MEMLITH_UNSUPPORTED = 14,   /* not on this kernel or file system */
-  MEMLITH_NO_MEMORY = 15
+  MEMLITH_NO_MEMORY = 15,
+  MEMLITH_TOO_MANY_FILES =
+      16 /* the process or the machine has no descriptor left; nothing changed, try again with more */
 };
 
 /* The category of a code: one of the numbers above. */

@@ -63,6 +63,7 @@ int code_of(core::Status status, bool opening) {
     case Errc::exists:
     case Errc::invalid:
     case Errc::unsupported:
+    case Errc::too_many_files:
     case Errc::address_taken: return opening ? SQLITE_CANTOPEN : SQLITE_IOERR;
     case Errc::poisoned: break;
   }

@@ -32,9 +32,9 @@ Errc category_of_errno(int os_errno) {
     case EDQUOT:
     case EFBIG: return Errc::no_space;
     case ENOMEM:
-    case EAGAIN:  // of mmap(2), say, where all memory is locked and there is a limit to that
+    case EAGAIN: return Errc::no_memory;  // of mmap(2), say, where all memory is locked and there is a limit to that
     case EMFILE:
-    case ENFILE: return Errc::no_memory;
+    case ENFILE: return Errc::too_many_files;
     case EINVAL:
     case ENAMETOOLONG:
     case EISDIR:
@@ -48,6 +48,12 @@ Errc category_of_errno(int os_errno) {
 }
 
 std::string_view text_of_errno(int os_errno) {
+  if (os_errno == EMFILE) {
+    return "this process has too many open files; close some, or raise its limit (RLIMIT_NOFILE, ulimit -n)";
+  }
+  if (os_errno == ENFILE) {
+    return "the machine has too many open files; close some, or raise its limit (sysctl fs.file-max)";
+  }
   thread_local char buffer[128];
   return ::strerror_r(os_errno, buffer, sizeof buffer);
 }
@@ -83,6 +89,7 @@ std::string_view name_of(Errc category) {
     case Errc::address_taken: return "address taken";
     case Errc::unsupported: return "unsupported";
     case Errc::no_memory: return "no memory";
+    case Errc::too_many_files: return "too many open files";
   }
   return "unknown";
 }

@@ -37,6 +37,7 @@ enum class Errc : std::uint8_t {
   address_taken = 13,  // the addresses of the region are in use in this process
   unsupported = 14,    // this kernel or file system cannot do it
   no_memory = 15,
+  too_many_files = 16,  // no descriptor is left, for the process or for the machine
 };
 
 // What the failure concerns. Appended to only, as above.
@@ -71,6 +72,11 @@ struct [[nodiscard]] Status {
   friend constexpr bool operator==(const Status&, const Status&) = default;
 };
 static_assert(sizeof(Status) == 8 && std::is_trivially_copyable_v<Status>);
+
+// Memory or a descriptor was lacking: nothing is wrong with any file, and the same call may succeed later.
+constexpr bool is_lack(Status status) {
+  return status.category == Errc::no_memory || status.category == Errc::too_many_files;
+}
 
 inline constexpr Status kOk{};
 

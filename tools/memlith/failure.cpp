@@ -46,6 +46,8 @@ std::int32_t category_of_errno(int os_errno) {
     case ENOSPC:
     case EDQUOT: return MEMLITH_NO_SPACE;
     case ENOMEM: return MEMLITH_NO_MEMORY;
+    case EMFILE:
+    case ENFILE: return MEMLITH_TOO_MANY_FILES;
     default: return MEMLITH_IO;
   }
 }

@@ -44,6 +44,8 @@ TEST(Status, CategoryOfErrno) {
                                         {EDQUOT, Errc::no_space},
                                         {EFBIG, Errc::no_space},
                                         {ENOMEM, Errc::no_memory},
+                                        {EMFILE, Errc::too_many_files},
+                                        {ENFILE, Errc::too_many_files},
                                         {EIO, Errc::io},
                                         {EINVAL, Errc::invalid},
                                         {EAGAIN, Errc::no_memory},
@@ -83,7 +85,7 @@ TEST(Status, SentencesAreOfTheirThread) {
 // Every category and detail has a name of its own.
 TEST(Status, NamesAreDistinct) {
   std::set<std::string_view> names;
-  for (int i = 0; i <= static_cast<int>(Errc::no_memory); ++i) {
+  for (int i = 0; i <= static_cast<int>(Errc::too_many_files); ++i) {
     const std::string_view name = name_of(static_cast<Errc>(i));
     EXPECT_TRUE(name != "unknown" && names.insert(name).second) << i;
     EXPECT_EQ(name.data()[name.size()], 0);  // the C interface hands these out
