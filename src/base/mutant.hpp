@@ -52,6 +52,7 @@
   X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \
   X(tail_moved_outside_lock, log, "a trim moves the tail in memory after it let go of the lock for superblocks")   \
   X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")           \
+  X(refusal_wakes_nobody, log, "a commit that waits for room is not told that none could be made")                \
   X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")         \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")       \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")           \
@@ -79,6 +80,7 @@
   X(truncate_not_flushed_by_open, store, "an unpersisted growth is undone at open without a flush")               \
   X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
   X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
+  X(lack_poisons, store, "a checkpoint that lacks memory poisons the store")                                      \
   X(stop_told_outside_lock, store, "the flusher is told to stop without its lock")                                \
   X(asleep_asked_outside_lock, store, "whether the flusher is to be woken is asked before its lock is taken")     \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \

@@ -360,6 +360,9 @@ class SimDevice final : public Device {
     if (volume_.faults_.strikes(SimFaults::Kind::fail_read)) {
       return fail_errno(EIO, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
     }
+    if (volume_.faults_.strikes(SimFaults::Kind::no_memory)) {
+      return fail_errno(ENOMEM, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+    }
     const auto& content = file_->bytes();
     if (offset > content.size() || target.size() > content.size() - offset) {
       return fail(Errc::corrupt, Detail::read,

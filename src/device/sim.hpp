@@ -146,8 +146,9 @@ struct SimFaults {
     fail_folder,  // sync_folder says EIO
     fail_name,    // rename and remove say EIO
     full_write,   // ENOSPC, nothing written
+    no_memory,    // a read says ENOMEM
   };
-  static constexpr std::size_t kKinds = 10;
+  static constexpr std::size_t kKinds = 11;
 
   void plan(Kind kind, std::uint64_t nth, bool for_ever = false);  // nth from 0
   [[nodiscard]] std::uint64_t fired(Kind kind) const { return fired_[static_cast<std::size_t>(kind)]; }

@@ -435,6 +435,7 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
   }
   // Full for now: what is in memory goes to the medium, then the owner is asked to trim.
   const std::uint32_t word = space_word_.load(std::memory_order_acquire);
+  const std::uint32_t refusals = refusals_;
   const Lsn head = head_;
   lock.unlock();
   Status status = sync(head);
@@ -443,7 +444,18 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
   if (status.ok()) await(space_word_, word);
   lock.lock();
   MEMLITH_TRY(status);
+  if (refusals_ != refusals) return refusal_.tell();
   return false;
+}
+
+void Log::refuse_room(Status cause) {
+  {
+    const Lock lock(mutex_);
+    refusal_.keep(cause);
+    ++refusals_;
+    if (!MEMLITH_MUTANT(refusal_wakes_nobody)) space_word_.fetch_add(1, std::memory_order_release);
+  }
+  space_word_.notify_all();
 }
 
 Status Log::grow(std::uint64_t more_slots) {

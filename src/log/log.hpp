@@ -152,6 +152,10 @@ class Log {
   // Called without any lock when begin() finds the log full: makes trim() happen, now or soon.
   void set_relieve(std::function<Status()> relieve) { relieve_ = std::move(relieve); }
 
+  // The owner was asked for room and could not make any, for lack of memory or of descriptors. Each begin() that waits for room by now
+  // returns this failure, having changed nothing; the log goes on, and the next begin() asks again.
+  void refuse_room(Status cause);
+
   // Called without any lock whenever more has become durable, and when the log is poisoned. Set while nobody else uses the log.
   void set_on_durable(std::function<void()> on_durable) { on_durable_ = std::move(on_durable); }
 
@@ -296,14 +300,16 @@ class Log {
   std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
   std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
   Stream stream_;
-  KeptFailure failure_;  // the first
+  KeptFailure failure_;         // the first
+  KeptFailure refusal_;         // the last of refuse_room(), and
+  std::uint32_t refusals_ = 0;  // how many there were
 
   std::vector<std::unique_ptr<Batch>> batches_;
   AlignedBuffer memory_;                      // of the batches and the stream
   std::uint64_t last_checksum_ = 0;           // the chain; owned by whoever seals, handed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
-  Atomic<std::uint32_t> space_word_{0};       // changes when space came free or the log failed
+  Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed
   Atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
   Atomic<bool> failed_{false};
 };

@@ -579,7 +579,7 @@ Status Store::checkpoint_unless_poisoned() {
   } catch (const std::bad_alloc&) {
     status = fail(Errc::no_memory, Detail::object, "out of memory in a checkpoint");
   }
-  if (status.category == Errc::no_memory) {
+  if (is_lack(status)) {
     // Nothing is lost: the log has everything still, and homes may be written in part.
     overlay_.clear();
     return status;
@@ -701,8 +701,9 @@ void Store::checkpoint_loop() {
         status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
       }
       pacing_.reset();
-      if (status.category == Errc::no_memory && !hurry) {
-        // Nobody waits for it: some commits later there may be memory again.
+      if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
+        // Some commits later there may be memory again. Commits that wait for room are told, and lose nothing.
+        log_->refuse_room(status);
         trigger_lsn_.store(log_->head().value + log_->capacity_bytes() / 8, std::memory_order_relaxed);
       } else if (!status.ok() && !log_->poisoned()) {
         log_->poison(status);  // which tells those who wait

@@ -410,6 +410,16 @@ void write_fails_in_a_checkpoint(Session& s) {
   s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
 }
 
+// The checkpoint that two commits wait for lacks memory: neither is lost, and there is room for the next.
+void memory_lacks_in_a_checkpoint(Session& s) {
+  s.open();
+  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.volume.faults().plan(SimFaults::Kind::no_memory, 0);
+  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+  s.commit("a", 100, 3000);
+  s.expect_unpoisoned();
+}
+
 void flusher_fails(Session& s) {
   s.open();
   s.volume.faults().plan(SimFaults::Kind::fail_flush, 0);
@@ -452,6 +462,8 @@ constexpr ScheduleWorkload kCases[] = {
     {"flush-fails", "three commits, and the first flush fails", small_store, flush_fails},
     {"checkpoint-fails", "two commits wait for room, and the checkpoint fails", with_checkpointer,
      write_fails_in_a_checkpoint},
+    {"checkpoint-lacks", "two commits wait for room, and the checkpoint lacks memory", with_checkpointer,
+     memory_lacks_in_a_checkpoint},
     {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small_store, flusher_fails},
 };
 
@@ -482,6 +494,10 @@ const Prepared& prepared(const StoreOptions& options) {
 }
 
 }  // namespace
+
+void Session::expect_unpoisoned() {
+  if (store->log().poisoned()) broken("the store is poisoned although no write or flush had failed");
+}
 
 void Session::expect_creation() {
   creation_ = history.started("create the store", [](Content& content) { content.exists = true; }, now(), kGroup);

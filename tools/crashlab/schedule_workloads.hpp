@@ -70,6 +70,8 @@ class Session {
   void await_durable(const Captured& captured);
   // The store is not there yet, and whoever opens it first creates it.
   void expect_creation();
+  // No failure but a lack of memory was planned.
+  void expect_unpoisoned();
   // Opens the store, commits, closes it; somebody else who has it open is no error.
   void use_alone(const std::string& object, core::Volume& through);
 
