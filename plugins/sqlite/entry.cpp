@@ -78,7 +78,7 @@ int register_vfs(const Api& api, bool as_default) {
   const std::lock_guard lock(mutex);
   const bool present = api.vfs_find(kName) != nullptr;
   if (present && vfs == nullptr) return SQLITE_OK;  // another copy of this plugin
-  if (vfs == nullptr) vfs = Vfs::make(api, real_world(), kName).release();
+  if (vfs == nullptr) vfs = Vfs::make(api, real_databases(), kName).release();
   if (vfs == nullptr) return SQLITE_ERROR;
   const bool make_default = as_default || asked_for("MEMLITH_SQLITE_DEFAULT");
   return present && !make_default ? SQLITE_OK : vfs->register_it(make_default);

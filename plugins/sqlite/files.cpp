@@ -63,7 +63,7 @@ int close_file(sqlite3_file* file) {
 struct Main {
   Vfs& vfs;
   std::string path;
-  std::shared_ptr<Vfs::Shared> shared;
+  std::shared_ptr<Databases::Shared> shared;
   Database& database;
   Holder holder;
   sqlite3_int64 mmap_limit = 0;
@@ -82,7 +82,7 @@ int main_close(sqlite3_file* file) {
     file->pMethods = nullptr;
     state->database.unlock(state->holder, SQLITE_LOCK_NONE);
     if (state->holder.maps_index) state->database.index().leave();
-    return state->report(state->vfs.close(state->path, state->shared));
+    return state->report(state->vfs.databases().close(state->path, state->shared));
   });
 }
 
@@ -270,6 +270,7 @@ int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void vol
 int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (!state.holder.maps_index) return SQLITE_IOERR_SHMLOCK;  // as SQLite's own VFS has it
     return lock_result(state, state.database.lock_index(state.holder, first, count, flags));
   });
 }
@@ -334,7 +335,7 @@ struct Journal {
   std::shared_ptr<MemoryFile> memory;
   Vfs& vfs;
   std::string remove_at_close;
-  std::shared_ptr<Vfs::Shared> shared;  // whose journal it is; null if that is not open here
+  std::shared_ptr<Databases::Shared> shared;  // whose journal it is; null if that is not open here
 
   // SQLite ends a journal by cutting it or by writing over its begin, or, vfs.cpp, by removing it.
   int end_part() const {
@@ -463,7 +464,7 @@ constexpr sqlite3_io_methods kSuperJournalMethods = {
 
 struct Wal {
   Vfs& vfs;
-  std::shared_ptr<Vfs::Shared> shared;
+  std::shared_ptr<Databases::Shared> shared;
   Database& database;
 };
 Wal& wal_of(sqlite3_file* file) { return state_of<Wal>(file); }
@@ -506,11 +507,12 @@ constexpr sqlite3_io_methods kWalMethods = {
 const int kFileBytes = sizeof(File<Main>);
 
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
-  std::shared_ptr<Vfs::Shared> shared;
+  std::shared_ptr<Databases::Shared> shared;
   const bool write = (flags & SQLITE_OPEN_READWRITE) != 0;
   // Without this flag nothing says that there are parameters behind the name, which a VFS in between may have made up.
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
-  const Status status = vfs.open(name, parameters, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
+  const Status status =
+      vfs.databases().open(vfs.api(), name, parameters, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
   if (!status.ok()) return report(vfs.api(), status, true);
   Database& database = *shared->database;
   if (out_flags != nullptr) {
@@ -527,7 +529,7 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
 }
 
 int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
-  auto shared = vfs.find_owner(name, "-wal");
+  auto shared = vfs.databases().find_owner(name, "-wal").shared();
   if (shared == nullptr) return SQLITE_CANTOPEN;
   Database& database = *shared->database;
   if (!database.wal_exists()) {
@@ -541,7 +543,7 @@ int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out
 
 int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   auto memory = vfs.memory().open(name, (flags & SQLITE_OPEN_CREATE) != 0);
-  auto shared = vfs.find_owner(name, "-journal");
+  auto shared = vfs.databases().find_owner(name, "-journal").shared();
   if (memory == nullptr && shared == nullptr) {
     // SQLite looks whether the journals of a super-journal's databases still need it; those may be plain SQLite's.
     auto left = find_journal_on_disk(vfs, name);

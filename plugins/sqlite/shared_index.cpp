@@ -35,8 +35,9 @@ bool SharedIndex::lock(Locks& mine, int first, int count, bool exclusive) {
   for (int i = first; i < first + count; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const auto bit = static_cast<std::uint8_t>(1 << i);
-    const int others = shared_[at] - ((mine.shared & bit) != 0 ? 1 : 0);
-    if ((exclusive_[at] && (mine.exclusive & bit) == 0) || (exclusive && others > 0)) return false;
+    const bool is_held = exclusive_[at] || (exclusive && shared_[at] > 0);
+    const bool is_mine = ((exclusive ? mine.exclusive : mine.shared) & bit) != 0;
+    if (is_held && !is_mine) return false;
   }
   for (int i = first; i < first + count; ++i) {
     const auto at = static_cast<std::size_t>(i);

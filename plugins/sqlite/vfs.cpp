@@ -54,16 +54,16 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
     // Takes no memory for a journal: the commit is durable when SQLite removes it, and is not to be called failed.
     Vfs& mine = self(vfs);
     if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
-    const auto journaled = mine.find_owner(name, "-journal");
-    if (journaled != nullptr && journaled->database->part_is_open()) {
-      if (const int code = report(mine.api(), journaled->database->end_part()); code != SQLITE_OK) return code;
+    const auto journaled = mine.databases().find_owner(name, "-journal");
+    if (journaled && journaled->part_is_open()) {
+      if (const int code = report(mine.api(), journaled->end_part()); code != SQLITE_OK) return code;
     }
     if (mine.memory().remove(name)) return SQLITE_OK;
-    if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
-      return owner->database->wal_remove() ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
+    if (const auto owner = mine.databases().find_owner(name, "-wal"); owner) {
+      return owner->wal_remove() ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
     }
     // A file of this name beside a database of ours is nothing of ours.
-    if (journaled != nullptr) return SQLITE_IOERR_DELETE_NOENT;
+    if (journaled) return SQLITE_IOERR_DELETE_NOENT;
     return mine.base()->xDelete(mine.base(), name, sync_folder);
   });
 }
@@ -76,11 +76,11 @@ int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
       *result = found->size() > 0 ? 1 : 0;
       return SQLITE_OK;
     }
-    if (const auto owner = mine.find_owner(name, "-wal"); owner != nullptr) {
-      *result = owner->database->wal_exists() && owner->database->wal_size() > 0 ? 1 : 0;
+    if (const auto owner = mine.databases().find_owner(name, "-wal"); owner) {
+      *result = owner->wal_exists() && owner->wal_size() > 0 ? 1 : 0;
       return SQLITE_OK;
     }
-    if (mine.find_owner(name, "-journal") != nullptr) {
+    if (mine.databases().find_owner(name, "-journal")) {
       *result = 0;
       return SQLITE_OK;
     }
@@ -127,14 +127,14 @@ int vfs_get_last_error(sqlite3_vfs*, int bytes, char* out) {
 
 // ---- registration ------------------------------------------------------------------------------------------------
 
-std::unique_ptr<Vfs> Vfs::make(const Api& api, World& world, const char* name, const Options& defaults) {
+std::unique_ptr<Vfs> Vfs::make(const Api& api, Databases& databases, const char* name) {
   sqlite3_vfs* const base = api.vfs_find(nullptr);
   if (base == nullptr || base->iVersion < 2) return nullptr;
-  return std::unique_ptr<Vfs>(new Vfs(api, world, base, name, defaults));
+  return std::unique_ptr<Vfs>(new Vfs(api, databases, base, name));
 }
 
-Vfs::Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults)
-    : api_(api), world_(world), base_(base), defaults_(std::move(defaults)) {
+Vfs::Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* name)
+    : api_(api), databases_(databases), base_(base) {
   vfs_.iVersion = 2;
   vfs_.szOsFile = std::max(base->szOsFile, kFileBytes);
   vfs_.mxPathname = base->mxPathname;
@@ -160,19 +160,19 @@ int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
 
 // ---- databases by identity ---------------------------------------------------------------------------------------
 
-std::shared_ptr<Vfs::Shared> Vfs::find(std::string_view path) {
+std::shared_ptr<Databases::Shared> Databases::find(std::string_view path) {
   const std::lock_guard lock(mutex_);
   const auto found = by_path_.find(path);
   return found != by_path_.end() ? found->second.shared : nullptr;
 }
 
-std::shared_ptr<Vfs::Shared> Vfs::find_owner(std::string_view name, std::string_view suffix) {
-  if (!name.ends_with(suffix)) return nullptr;
+Databases::Owner Databases::find_owner(std::string_view name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) return Owner();
   auto shared = find(name.substr(0, name.size() - suffix.size()));
-  return shared != nullptr && shared->database != nullptr ? shared : nullptr;
+  return shared != nullptr ? Owner(std::move(shared)) : Owner();
 }
 
-Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
+Status Databases::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
   // Who has a file of this name open may have one that was removed; or renamed, and then its log is needed.
   bool removed_here = false;
   if (const auto open_here = find(path); open_here != nullptr) {
@@ -204,7 +204,7 @@ Status Vfs::attach(const std::string& path, bool create, std::shared_ptr<Shared>
   return kOk;
 }
 
-void Vfs::detach(const std::string& path, const std::shared_ptr<Shared>& shared) {
+void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& shared) {
   const std::lock_guard lock(mutex_);
   if (--shared->users == 0) {
     std::erase_if(by_identity_, [&](const auto& each) { return each.second == shared; });
@@ -213,10 +213,10 @@ void Vfs::detach(const std::string& path, const std::shared_ptr<Shared>& shared)
   if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
 }
 
-Status Vfs::open(const std::string& path, const char* uri_name, bool wanted_write, bool create,
-                 std::shared_ptr<Shared>& shared) {
+Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
+                       std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
-  MEMLITH_TRY(read_options(api_, uri_name, options));
+  MEMLITH_TRY(read_options(api, uri_name, options));
   MEMLITH_TRY(attach(path, create, shared));
   Status status = kOk;
   {
@@ -241,20 +241,20 @@ Status Vfs::open(const std::string& path, const char* uri_name, bool wanted_writ
     if (status.ok()) return kOk;
     // Whoever closed meanwhile took this one for a user that goes on.
     const std::string text(core::last_error_text());
-    (void)report(api_, leave(path, shared));
+    (void)report(api, leave(path, shared));
     core::set_error_text(text);
   }
   shared = nullptr;
   return status;
 }
 
-Status Vfs::close(const std::string& path, const std::shared_ptr<Shared>& shared) {
+Status Databases::close(const std::string& path, const std::shared_ptr<Shared>& shared) {
   const std::lock_guard closing(shared->mutex);
   return leave(path, shared);
 }
 
 // The last user closes the database; under the mutex of `shared`, or of two that leave at once neither would be the last.
-Status Vfs::leave(const std::string& path, const std::shared_ptr<Shared>& shared) {
+Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& shared) {
   Status status = kOk;
   bool last = false;
   {
@@ -279,10 +279,15 @@ Status Vfs::leave(const std::string& path, const std::shared_ptr<Shared>& shared
 }
 
 // A database that was removed while it was open leaves a log that nobody needs, and that would keep the next one of its name out.
-Status Vfs::give_name_free(const std::string& path) {
+Status Databases::give_name_free(const std::string& path) {
   const std::lock_guard naming(names_mutex_);
   MEMLITH_TRY_ASSIGN(const std::string identity, world_.identity_of(path));
   return identity.empty() ? Database::orphan(world_, path) : kOk;
+}
+
+Databases& real_databases() {
+  static Databases* const databases = new Databases(real_world());  // never destroyed, as real_world()
+  return *databases;
 }
 
 }  // namespace memlith::sqlite

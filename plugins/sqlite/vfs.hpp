@@ -15,49 +15,51 @@
 
 namespace memlith::sqlite {
 
-class Vfs {
+// The databases that are open in this process: one Database for each file, whichever connection asked for it, and whichever SQLite.
+// Several SQLites in one process (entry.cpp) share these, as several processes share the files of plain SQLite. Threads: any.
+class Databases {
  public:
-  // `name` and `world` live as long as the VFS. Null if the host has no VFS to stand on.
-  static std::unique_ptr<Vfs> make(const Api& api, World& world, const char* name, const Options& defaults = {});
-  Vfs(const Vfs&) = delete;
-  Vfs& operator=(const Vfs&) = delete;
+  explicit Databases(World& world, Options defaults = {}) : world_(world), defaults_(std::move(defaults)) {}
 
-  // SQLITE_OK, or what SQLite says.
-  int register_it(bool as_default);
-  int unregister();
-
-  [[nodiscard]] const Api& api() const { return api_; }
-  [[nodiscard]] sqlite3_vfs* base() const { return base_; }
-  [[nodiscard]] MemoryFolder& memory() { return memory_; }
-  [[nodiscard]] World& world() { return world_; }
-
-  // What the files below share.
   struct Shared {
     std::mutex mutex;  // opening and closing
-    int users = 0;     // under the VFS's mutex
+    int users = 0;     // under Databases::mutex_
     std::unique_ptr<Database> database;
   };
   // A connection to the database at `path`. `wanted_write`: falls back to read-only where the file cannot be written.
-  core::Status open(const std::string& path, const char* uri_name, bool wanted_write, bool create,
+  core::Status open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                     std::shared_ptr<Shared>& shared);
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
   // The database that is open under this path, or null.
   std::shared_ptr<Shared> find(std::string_view path);
-  // Whether `name` is the journal or the write-ahead log of a database that is open here; which one. Takes no memory.
-  std::shared_ptr<Shared> find_owner(std::string_view name, std::string_view suffix);
+  // A database that is open here. As long as this object lives, nobody opens or closes that database.
+  class Owner {
+   public:
+    Owner() = default;
+    explicit Owner(std::shared_ptr<Shared> shared) : shared_(std::move(shared)), lock_(shared_->mutex) {}
+    explicit operator bool() const { return shared_ != nullptr && shared_->database != nullptr; }
+    Database* operator->() const { return shared_->database.get(); }
+    // Stays open as long as the caller has a connection of its own.
+    [[nodiscard]] std::shared_ptr<Shared> shared() const { return *this ? shared_ : nullptr; }
+
+   private:
+    std::shared_ptr<Shared> shared_;
+    std::unique_lock<std::mutex> lock_;  // let go before shared_
+  };
+  // The database whose journal or write-ahead log is called `name`. Takes no memory. Waits while that database is opened or closed.
+  Owner find_owner(std::string_view name, std::string_view suffix);
+
+  [[nodiscard]] MemoryFolder& memory() { return memory_; }
+  [[nodiscard]] World& world() { return world_; }
 
  private:
-  Vfs(const Api& api, World& world, sqlite3_vfs* base, const char* name, Options defaults);
   core::Status attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status give_name_free(const std::string& path);
 
-  Api api_;
   World& world_;
-  sqlite3_vfs* base_;
   Options defaults_;
-  sqlite3_vfs vfs_{};
   MemoryFolder memory_;
   std::mutex names_mutex_;  // held while a file is made, or a log removed, because there is no file of that name
   std::mutex mutex_;
@@ -67,6 +69,36 @@ class Vfs {
     int users = 0;
   };
   std::map<std::string, OpenPath, std::less<>> by_path_;
+};
+
+// Those of real files, for every SQLite of the process. Live as long as the process.
+Databases& real_databases();
+
+// One for each SQLite of the process.
+class Vfs {
+ public:
+  // `name` and `databases` live as long as the VFS. Null if the host has no VFS to stand on.
+  static std::unique_ptr<Vfs> make(const Api& api, Databases& databases, const char* name);
+  Vfs(const Vfs&) = delete;
+  Vfs& operator=(const Vfs&) = delete;
+
+  // SQLITE_OK, or what SQLite says.
+  int register_it(bool as_default);
+  int unregister();
+
+  [[nodiscard]] const Api& api() const { return api_; }
+  [[nodiscard]] sqlite3_vfs* base() const { return base_; }
+  [[nodiscard]] Databases& databases() { return databases_; }
+  [[nodiscard]] MemoryFolder& memory() { return databases_.memory(); }
+  [[nodiscard]] World& world() { return databases_.world(); }
+
+ private:
+  Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* name);
+
+  Api api_;
+  Databases& databases_;
+  sqlite3_vfs* base_;
+  sqlite3_vfs vfs_{};
 };
 
 }  // namespace memlith::sqlite

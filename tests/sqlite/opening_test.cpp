@@ -1,4 +1,5 @@
 // docs/sqlite.md, "Connections": connections that are opened, fail to be opened and are closed at the same time.
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -76,7 +77,7 @@ class SteppedWorld final : public sqlite::World {
 SteppedWorld& stepped_world() {
   static SteppedWorld* const world = [] {
     auto* const made = new SteppedWorld;
-    auto vfs = sqlite::Vfs::make(linked_api(), *made, "memlith-stepped");
+    auto vfs = sqlite::Vfs::make(linked_api(), *new sqlite::Databases(*made), "memlith-stepped");
     EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
     return made;
   }();
@@ -136,6 +137,66 @@ TEST(Opening, OneThatFailsBesideTheLastCloseClosesInItsPlace) {
   }
   world.before_asking_for_permission = world.before_unlocking = [] {};
   EXPECT_OPEN(open("rw"));
+}
+
+// Another thread asks for the journal of a database that is being opened. The answer depends on whether memlith has that database, so it
+// comes when the opening has ended. The journal here is one that plain SQLite ended by zeros: it is nothing of memlith's.
+TEST(Opening, AQuestionAboutTheJournalWaitsForTheOpening) {
+  TempFolder folder;
+  const std::string path = folder / "app.db";
+  ASSERT_RUNS(Db(path, nullptr), "pragma journal_mode = persist; create table t(a); insert into t values(1)");
+  ASSERT_GT(std::filesystem::file_size(path + "-journal"), 0u);
+  SteppedWorld& world = stepped_world();
+  Gate opening;
+  Gate go_on;
+  world.before_asking_for_permission = [&] {
+    opening.open();
+    go_on.wait();
+  };
+  Db db;
+  std::thread opener([&] { db = Db(path, "memlith-stepped"); });
+  opening.wait();
+  Gate asks;
+  int there = -1;
+  std::thread other([&] {
+    sqlite3_vfs* const vfs = sqlite3_vfs_find("memlith-stepped");
+    asks.open();
+    EXPECT_EQ(vfs->xAccess(vfs, (path + "-journal").c_str(), SQLITE_ACCESS_EXISTS, &there), SQLITE_OK);
+  });
+  asks.wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // if that is too short, the test proves less, and passes
+  go_on.open();
+  opener.join();
+  other.join();
+  EXPECT_EQ(there, 0);
+  world.before_asking_for_permission = [] {};
+  EXPECT_OPEN(db);
+}
+
+// The same without gates, for ThreadSanitizer: opening and closing beside threads that ask for the journal and the write-ahead log.
+TEST(Opening, QuestionsBesideOpeningAndClosing) {
+  TempFolder folder;
+  const std::string path = folder / "app.db";
+  ASSERT_RUNS(Db(path, nullptr), "create table t(a); insert into t values(1)");
+  (void)stepped_world();
+  std::atomic<bool> ended{false};
+  const auto ask = [&](const char* suffix) {
+    sqlite3_vfs* const vfs = sqlite3_vfs_find("memlith-stepped");
+    while (!ended) {
+      int there = -1;
+      EXPECT_EQ(vfs->xAccess(vfs, (path + suffix).c_str(), SQLITE_ACCESS_EXISTS, &there), SQLITE_OK);
+      EXPECT_EQ(there, 0);
+    }
+  };
+  std::thread journal([&] { ask("-journal"); });
+  std::thread wal([&] { ask("-wal"); });
+  for (int i = 0; i < 20; ++i) {
+    Db db(path, "memlith-stepped");
+    EXPECT_EQ(db.all("select a from t"), "1");
+  }
+  ended = true;
+  journal.join();
+  wal.join();
 }
 
 }  // namespace

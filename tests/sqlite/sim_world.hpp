@@ -83,8 +83,8 @@ inline void register_sim(SimWorld& world, const char* name, std::uint64_t slots_
   options.store.log.recovery_window_bytes = 4096;
   options.store.direct_replay_bytes_min = 0;
   options.store.home_flush_bytes = 8192;
-  auto vfs = sqlite::Vfs::make(linked_api(), world, name, options);
-  EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // lives as long as the process
+  auto vfs = sqlite::Vfs::make(linked_api(), *new sqlite::Databases(world, options), name);
+  EXPECT_EQ(vfs.release()->register_it(false), SQLITE_OK);  // both live as long as the process
 }
 
 // The world behind the VFS "memlith-sim".

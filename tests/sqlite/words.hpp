@@ -76,7 +76,7 @@ inline SqliteLog& sqlite_log = SqliteLog::get();  // SQLite has to be told befor
 // Registers "memlith" over real files, once, not as the default.
 inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
-    auto made = sqlite::Vfs::make(linked_api(), sqlite::real_world(), "memlith");
+    auto made = sqlite::Vfs::make(linked_api(), sqlite::real_databases(), "memlith");
     EXPECT_EQ(made->register_it(false), SQLITE_OK);
     return made.release();
   }();
