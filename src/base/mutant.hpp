@@ -48,6 +48,10 @@
   X(cut_log_goes_on_in_lost_slot, log, "a close cuts off the slot in which the log goes on")                      \
   X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                   \
   X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
+  X(unproven_frames_believed, log, "recovery believes frames that only the page cache may have")                  \
+  X(frames_moved_in_place, log, "a recovery writes frames again over themselves")                                 \
+  X(moved_frames_claimed_early, log, "a slot claims the frames moved to it before they are flushed")              \
+  X(frames_moved_under_old_tail, log, "frames are moved to slots that only an unflushed tail calls free")         \
   X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
   X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \
   X(tail_moved_outside_lock, log, "a trim moves the tail in memory after it let go of the lock for superblocks")   \
@@ -59,6 +63,8 @@
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                      \
   X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")      \
   X(checkpoint_forgets_home, store, "a checkpoint that flushed homes on its way does not flush the rest of them")  \
+  X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")        \
+  X(cached_length_believed, store, "a file's length that is right is taken for a durable one")                    \
   X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")             \
   X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                  \
   X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")         \

@@ -144,8 +144,7 @@ void SimMedium::step() {
       pending_.push_back({record.op, record.file, index, 0, 0});
       break;
     case SimOp::failed_flush:
-      if (record.bytes != 0) break;  // nothing came of it
-      std::erase_if(pending_, [&](const Item& item) { return item.file == record.file && !is_name_change(item.op); });
+      if (record.bytes != static_cast<std::uint64_t>(FailedFlush::unflushed)) forget(record);
       break;
     case SimOp::flush:
     case SimOp::sync_folder: {
@@ -172,6 +171,34 @@ void SimMedium::step() {
       break;
     }
   }
+}
+
+// What the failed flush was for leaves the list of what may still reach the medium.
+void SimMedium::forget(const SimRecord& failed) {
+  const auto how = static_cast<FailedFlush>(failed.bytes);
+  auto content = std::make_shared<std::vector<std::byte>>(*files_[failed.file].durable);
+  std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+  contents[failed.file] = content.get();
+  bool growth_lost = false;
+  std::uint64_t number = 0;
+  std::erase_if(pending_, [&](const Item& item) {
+    if (item.file != failed.file || is_name_change(item.op)) return false;
+    Random coin(failed.offset * 1000 + number++);
+    const bool kept = how == FailedFlush::half_forgotten && coin.one_in(2);
+    if (!kept && item.op != SimOp::write) growth_lost = true;
+    const std::uint64_t end = trace_.records[item.record].offset + item.skip + item.bytes;
+    if (kept && !(item.op == SimOp::write && growth_lost && end > content->size())) {
+      apply(trace_, item, names_, contents);
+    }
+    return true;
+  });
+  files_[failed.file].durable = std::move(content);
+  if (how != FailedFlush::dropped) forgot_ = true;
+}
+
+SimImage SimMedium::cached() const {
+  if (!forgot_) return cut([](std::size_t) { return true; });
+  return SimVolume(trace_, position_).image();
 }
 
 SimImage SimMedium::cut(const std::function<bool(std::size_t)>& keep) const {
@@ -426,7 +453,18 @@ class SimDevice final : public Device {
       SimRecord record;
       record.op = SimOp::failed_flush;
       record.file = file_->number;
-      record.bytes = volume_.faults_.done_nevertheless ? 1 : 0;
+      record.bytes =
+          static_cast<std::uint64_t>(volume_.faults_.done_nevertheless ? FailedFlush::unflushed : FailedFlush::dropped);
+      volume_.record(std::move(record));
+      return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
+    }
+    if (volume_.faults_.strikes(SimFaults::Kind::forget_flush)) {
+      SimRecord record;
+      record.op = SimOp::failed_flush;
+      record.file = file_->number;
+      record.offset = volume_.faults_.seen(SimFaults::Kind::forget_flush);  // what the halves are drawn from
+      record.bytes = static_cast<std::uint64_t>(volume_.faults_.done_nevertheless ? FailedFlush::half_forgotten
+                                                                                  : FailedFlush::forgotten);
       volume_.record(std::move(record));
       return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
     }
@@ -502,7 +540,7 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
       }
       case SimOp::flush: files[record.file]->flushed = files[record.file]->content; break;
       case SimOp::failed_flush:
-        if (record.bytes != 0) break;
+        if (record.bytes != static_cast<std::uint64_t>(FailedFlush::dropped)) break;
         files[record.file]->content = files[record.file]->flushed;
         files[record.file]->own = nullptr;
         break;

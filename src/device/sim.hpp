@@ -68,6 +68,14 @@ struct SimRecord {
   std::vector<std::byte> data;
 };
 
+// What a failed flush (SimRecord::bytes) did with what was unflushed.
+enum class FailedFlush : std::uint8_t {
+  dropped,        // gone, and reads say so
+  unflushed,      // as it was
+  forgotten,      // in the page cache only, for good
+  half_forgotten  // some of it reached the medium, the rest is in the page cache only
+};
+
 struct SimTrace {
   SimImage start;
   std::vector<SimRecord> records;
@@ -113,6 +121,9 @@ class SimMedium {
   // What the file is called, as the running program sees it; empty once it was removed.
   [[nodiscard]] std::string_view name_of_file(std::uint32_t file) const { return latest_names_[file]; }
 
+  // What the kernel shows a program: the medium, what is pending, and what only the page cache has.
+  [[nodiscard]] SimImage cached() const;
+
   // The image after a power cut here; keep(i) says whether pending item i reached the medium.
   [[nodiscard]] SimImage cut(const std::function<bool(std::size_t)>& keep) const;
   // The same with a fate for each pending item. The garbage follows from the seed.
@@ -122,6 +133,7 @@ class SimMedium {
   struct File {
     SimBytes durable;
   };
+  void forget(const SimRecord& failed);
   static void apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
                     std::vector<std::vector<std::byte>*>& contents);
 
@@ -131,6 +143,7 @@ class SimMedium {
   std::vector<File> files_;
   std::vector<std::string> latest_names_;
   std::vector<Item> pending_;
+  bool forgot_ = false;  // something is in the page cache only
 };
 
 // What goes wrong, and when. Counted per kind over the life of the volume.
@@ -147,8 +160,11 @@ struct SimFaults {
     fail_name,    // rename and remove say EIO
     full_write,   // ENOSPC, nothing written
     no_memory,    // a read says ENOMEM
+    // EIO; what was unflushed is still read, and later flushes return ok and pass it by: it is in the page cache only, and
+    // a power cut loses it (Linux)
+    forget_flush,
   };
-  static constexpr std::size_t kKinds = 11;
+  static constexpr std::size_t kKinds = 12;
 
   void plan(Kind kind, std::uint64_t nth, bool for_ever = false);  // nth from 0
   [[nodiscard]] std::uint64_t fired(Kind kind) const { return fired_[static_cast<std::size_t>(kind)]; }
@@ -158,8 +174,8 @@ struct SimFaults {
   [[nodiscard]] bool strikes(Kind kind);
   void clear();
 
-  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, and a failed flush leaves
-  // everything as it was, unflushed.
+  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, a failed flush leaves
+  // everything as it was, unflushed, and a forgotten one brought some of it to the medium.
   bool done_nevertheless = false;
 
  private:

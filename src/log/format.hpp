@@ -43,8 +43,8 @@ struct Superblock {           // docs/format.md#superblock
   std::uint64_t slot_count;
   std::uint64_t tail_lsn;       // the oldest frame that may still be needed
   std::uint64_t tail_previous;  // what the frame at the tail carries in `previous`
-  std::uint64_t head_lsn;       // where the log ends, if clean
-  std::uint64_t head_previous;  // chain_value() of the last frame, if clean
+  std::uint64_t head_lsn;       // up to here the log was durable when this was written; if clean, it ends here
+  std::uint64_t head_previous;  // chain_value() of the last frame before head_lsn
   std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];

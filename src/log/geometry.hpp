@@ -68,6 +68,11 @@ class SlotMap {
     MEMLITH_ASSERT(end_ - first_ < slots_.size());
     slots_[end_++ % slots_.size()] = slot;
   }
+  // The segment, which is mapped, is in this slot now.
+  void move(std::uint64_t segment, std::uint32_t slot) {
+    MEMLITH_ASSERT(segment >= first_ && segment < end_);
+    slots_[segment % slots_.size()] = slot;
+  }
   std::uint32_t drop_first() {
     MEMLITH_ASSERT(first_ < end_);
     return slots_[first_++ % slots_.size()];

@@ -15,6 +15,7 @@ constexpr std::uint64_t kSlotCountMax = 1u << 20;
 constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // more are not to be had by opening
 constexpr std::uint64_t kZeroBytes = 2 * kMiB;         // large enough for huge pages
 constexpr std::uint64_t kProbeBytes = 64 * kKiB;       // of a slot that looks as if it was never used
+constexpr std::uint64_t kNoSegment = ~0ull;
 
 Result<AlignedBuffer> zeros_for(std::uint64_t begin, std::uint64_t end) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(std::min(kZeroBytes, end - begin)));
@@ -40,13 +41,13 @@ Verdict judge(const Superblock& copy) {
   const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
   if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::later_version;
-  const bool sane =
-      (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
-      copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax && copy.slot_count_made >= 2 &&
-      copy.slot_count >= copy.slot_count_made && copy.slot_count <= kSlotCountMax && copy.log_id != 0 &&
-      copy.tail_lsn % copy.block_bytes == 0 && copy.tail_lsn < (1ull << 62) && copy.head_lsn % copy.block_bytes == 0 &&
-      copy.head_lsn < (1ull << 62) && copy.clean <= 1 && (copy.clean == 0 || copy.head_lsn >= copy.tail_lsn) &&
-      copy.client_bytes <= kClientBytes && copy.incarnation < kIncarnationMax;
+  const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
+                    copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
+                    copy.slot_count_made >= 2 && copy.slot_count >= copy.slot_count_made &&
+                    copy.slot_count <= kSlotCountMax && copy.log_id != 0 && copy.tail_lsn % copy.block_bytes == 0 &&
+                    copy.tail_lsn < (1ull << 62) && copy.head_lsn % copy.block_bytes == 0 &&
+                    copy.head_lsn < (1ull << 62) && copy.clean <= 1 && copy.head_lsn >= copy.tail_lsn &&
+                    copy.client_bytes <= kClientBytes && copy.incarnation < kIncarnationMax;
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
@@ -90,7 +91,7 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   log.superblock_.slot_count = log.superblock_.slot_count_made = format.slot_count;
   const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
   // Not marked clean: whoever opens it first cannot rely on its name being durable.
-  return log.write_superblock(beginning, client, nullptr);
+  return log.write_superblock(beginning, client, beginning, false);
 }
 
 Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {
@@ -140,6 +141,7 @@ Status Log::read_superblock() {
   superblock_ = copies[newest];
   superblock_at_ = newest;
   superblock_copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
+  superblocks_agree_ = valid[0] && valid[1] && std::memcmp(&copies[0], &copies[1], sizeof copies[0]) == 0;
   found_clean_ = superblock_.clean == 1;
   geometry_ = {superblock_.block_bytes, superblock_.slot_bytes};
   if (superblock_.block_bytes % device_.caps().block_bytes != 0) {
@@ -171,6 +173,7 @@ Status Log::read_slots() {
   std::map<std::uint64_t, Claim> claims;
   MEMLITH_TRY_ASSIGN(AlignedBuffer block, AlignedBuffer::allocate(geometry_.block_bytes));
   const std::uint64_t tail_segment = geometry_.segment_of(tail_.lsn);
+  claims_.assign(count, kNoSegment);
   for (std::uint32_t slot = 0; slot < count; ++slot) {
     MEMLITH_TRY(device_.read(geometry_.slot_offset(slot), block.span().first(geometry_.block_bytes)));
     SlotHeader header;
@@ -179,6 +182,7 @@ Status Log::read_slots() {
     if (header.incarnation >= kIncarnationMax) continue;
     incarnation_seen_ = std::max(incarnation_seen_, header.incarnation);
     if (header.segment < tail_segment) continue;
+    claims_[slot] = header.segment;
     const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
     if (MEMLITH_MUTANT(first_claim_counts)) continue;
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
@@ -195,19 +199,31 @@ Status Log::read_slots() {
 
 Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   LogPosition end = tail_;
-  if (found_clean_ && superblock_.head_lsn == superblock_.tail_lsn) {
-    end = {Lsn{superblock_.head_lsn}, superblock_.head_previous};
+  const LogPosition told{Lsn{superblock_.head_lsn}, superblock_.head_previous};
+  proven_ = told.lsn;
+  if (found_clean_ && told.lsn == tail_.lsn) {
+    end = told;
   } else {
-    LogReader reader(device_, geometry_, slots_, log_id_, tail_, Lsn{~0ull}, options_.recovery_window_bytes,
-                     Lsn{superblock_.begun_lsn}, superblock_.incarnation);
+    LogReader reader(device_, geometry_, slots_, log_id_, tail_, found_clean_ ? told.lsn : Lsn{~0ull},
+                     options_.recovery_window_bytes, Lsn{superblock_.begun_lsn}, superblock_.incarnation);
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
       if (frame->incarnation < kIncarnationMax) incarnation_seen_ = std::max(incarnation_seen_, frame->incarnation);
+      proven_ = std::max(proven_, frame->durable);
       MEMLITH_TRY(visit(*frame));
     }
     end = reader.position();
-    if (!MEMLITH_MUTANT(no_check_for_damage)) MEMLITH_TRY(check_for_damage(end, reader.why()));
+    if (!MEMLITH_MUTANT(no_check_for_damage)) {
+      if (end.lsn < told.lsn || (end.lsn == told.lsn && end.previous != told.previous)) {
+        return fail(Errc::corrupt, Detail::frame,
+                    "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
+                    "durable{}. Commits from there on are lost; `memlith verify` tells more",
+                    device_.path(), end.lsn.value, end.lsn < told.lsn ? reader.why() : "another frame stands before it",
+                    told.lsn.value, found_clean_ ? " when it was closed" : "");
+      }
+      if (!found_clean_) MEMLITH_TRY(check_for_damage(end, reader.why()));
+    }
   }
   recovered_ = end;
   head_ = end.lsn;
@@ -246,8 +262,11 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
         FrameHeader header;
         std::memcpy(&header, buffer.data() + block, sizeof header);
         if (header.magic != kFrameMagic || header.lsn % geometry_.segment_bytes() != at + block) continue;
-        if (header.durable_lsn <= end.lsn.value || header.lsn < end.lsn.value) continue;
+        if (header.durable_lsn <= proven_.value || header.lsn < end.lsn.value) continue;
         if (header.checksum != header_checksum(header, log_id_)) continue;
+        // What was in flight behind a frame that is lost tells of those before it, too.
+        proven_ = std::min(Lsn{header.durable_lsn}, end.lsn);
+        if (header.durable_lsn <= end.lsn.value) continue;
         return fail(Errc::corrupt, Detail::frame,
                     "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that "
                     "everything "
@@ -261,8 +280,97 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
   return kOk;
 }
 
+// ---- frames that nothing proves --------------------------------------------------------------------------------
+
+// A flush that fails may leave the page cache with bytes that the medium does not have, and call them clean (Linux does): they are
+// read back, and later flushes, which return ok, pass them by. So the frames that were read are believed no further than the
+// superblock or a later frame says that they were durable. The rest, which is short, is written again before anything is built
+// upon it.
+//
+// Not in place: the newest of these frames may have been acknowledged, and a power cut can spoil what is being written. A free slot
+// takes the segment over, under a later incarnation than the old one's.
+Status Log::secure() {
+  if (proven_ >= recovered_.lsn || MEMLITH_MUTANT(unproven_frames_believed)) return kOk;
+  if (!superblocks_agree_ && !MEMLITH_MUTANT(frames_moved_under_old_tail)) {
+    // ORDER tail-before-move: of two copies that differ the newer may be in the page cache only. What the older one's tail still
+    // counts must not be written over. [lab/reopened]
+    MEMLITH_TRY(device_.flush());
+    const std::lock_guard lock(superblock_mutex_);
+    MEMLITH_TRY(write_superblock(tail_, client_bytes(), {Lsn{superblock_.head_lsn}, superblock_.head_previous}, false));
+  }
+  const std::uint64_t first = geometry_.segment_of(proven_);
+  const std::uint64_t end = geometry_.segment_of(recovered_.lsn.advance(geometry_.segment_bytes() - 1));
+  MEMLITH_TRY_ASSIGN(const std::vector<std::uint32_t> targets, slots_to_move_to(first, end));
+  MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
+  for (std::uint64_t segment = first; segment < end; ++segment) {
+    MEMLITH_TRY(copy_segment(segment, targets[segment - first], buffer));
+  }
+  // ORDER copy-before-claim: a slot that claims the segment has all of it. [lab/reopened]
+  if (!MEMLITH_MUTANT(moved_frames_claimed_early)) MEMLITH_TRY(device_.flush());
+  incarnation_ = std::max(superblock_.incarnation, incarnation_seen_) + 1;
+  for (std::uint64_t segment = first; segment < end; ++segment) {
+    const std::uint32_t slot = targets[segment - first];
+    fill_slot_header(buffer, segment);
+    MEMLITH_TRY(device_.write(geometry_.slot_offset(slot), buffer.span().first(geometry_.block_bytes)));
+    slots_.move(segment, slot);
+  }
+  MEMLITH_TRY(device_.flush());
+  incarnation_seen_ = incarnation_;
+  proven_ = recovered_.lsn;
+  return kOk;
+}
+
+// Free are slots that claim no segment that is live, be it against another slot's later claim: on the medium there may be nothing of
+// the later one.
+Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment) {
+  const std::uint64_t needed = end_segment - first_segment;
+  std::vector<std::uint32_t> targets;
+  if (MEMLITH_MUTANT(frames_moved_in_place)) {
+    for (std::uint64_t segment = first_segment; segment < end_segment; ++segment) targets.push_back(slots_.at(segment));
+    return targets;
+  }
+  for (std::uint32_t slot = 0; slot < claims_.size() && targets.size() < needed; ++slot) {
+    if (claims_[slot] == kNoSegment || claims_[slot] >= end_segment) targets.push_back(slot);
+  }
+  if (targets.size() == needed) return targets;
+  const std::uint64_t more = needed - targets.size();
+  {
+    const std::lock_guard lock(superblock_mutex_);
+    const Status added = add_slots(tail_, {Lsn{superblock_.head_lsn}, superblock_.head_previous}, more);
+    if (added.category == Errc::no_space) {
+      return fail(Errc::no_space, added.detail,
+                  "{}: the log is full, and its newest frames have to be written once more before they are relied "
+                  "upon; "
+                  "make room for {} bytes on the disk and open it again. Nothing is lost",
+                  device_.path(), more * geometry_.slot_bytes);
+    }
+    MEMLITH_TRY(added);
+  }
+  for (std::uint64_t i = 0; i < more; ++i) targets.push_back(static_cast<std::uint32_t>(slot_count_++));
+  claims_.resize(slot_count_, kNoSegment);
+  options_.slot_count_max = std::max(options_.slot_count_max, slot_count_);
+  return targets;
+}
+
+// What of the segment is live, to the same places in another slot.
+Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer) {
+  const std::uint64_t begin = segment * geometry_.segment_bytes();
+  const std::uint64_t from = std::max(begin, tail_.lsn.value) - begin;
+  const std::uint64_t until = std::min(begin + geometry_.segment_bytes(), recovered_.lsn.value) - begin;
+  const std::uint64_t source = geometry_.slot_offset(slots_.at(segment)) + geometry_.block_bytes;
+  const std::uint64_t target = geometry_.slot_offset(slot) + geometry_.block_bytes;
+  for (std::uint64_t at = from; at < until;) {
+    const auto piece = buffer.span().first(std::min(buffer.size(), until - at));
+    MEMLITH_TRY(device_.read(source + at, piece));
+    MEMLITH_TRY(device_.write(target + at, piece));
+    at += piece.size();
+  }
+  return kOk;
+}
+
 Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_ASSERT(!started_ && tail.lsn <= recovered_.lsn);
+  MEMLITH_TRY(secure());
   MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
   begun_lsn_ = recovered_.lsn;
   superblock_.begun_lsn = begun_lsn_.value;
@@ -276,9 +384,10 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const std::lock_guard lock(superblock_mutex_);
-    MEMLITH_TRY(write_superblock(tail, client, nullptr));
+    MEMLITH_TRY(write_superblock(tail, client, recovered_, false));
   }
   const Lock lock(mutex_);
+  claims_ = {};
   // Live are the segments that hold [tail, head); what was mapped beyond the head is stale.
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
   const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
@@ -309,7 +418,13 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
 
 // ---- superblock and space --------------------------------------------------------------------------------------
 
-Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const LogPosition* clean_head) {
+ClientBytes Log::client_bytes() const {
+  ClientBytes client;
+  std::memcpy(client.data(), superblock_.client, client.size());
+  return client;
+}
+
+Status Log::write_superblock(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
   if (superblock_block_.size() == 0) {
     MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
   }
@@ -317,9 +432,9 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, const 
   ++next.sequence;
   next.tail_lsn = tail.lsn.value;
   next.tail_previous = tail.previous;
-  next.clean = clean_head != nullptr ? 1 : 0;
-  next.head_lsn = clean_head != nullptr ? clean_head->lsn.value : 0;
-  next.head_previous = clean_head != nullptr ? clean_head->previous : 0;
+  next.clean = clean ? 1 : 0;
+  next.head_lsn = head.lsn.value;
+  next.head_previous = head.previous;
   std::memcpy(next.client, client.data(), client.size());
   next.client_bytes = kClientBytes;
 #ifdef MEMLITH_MUTANTS
@@ -349,7 +464,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     std::unique_lock superblock_lock(superblock_mutex_);
     // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
     // old tail pointing into overwritten frames. [crash/trim]
-    const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : write_superblock(tail, client, nullptr);
+    const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : write_superblock(tail, client, durable(), false);
     if (!status.ok()) {
       poison(status);
       return status;
@@ -398,7 +513,7 @@ Status Log::close(const ClientBytes& client) {
     superblock_.slot_count = superblock_.slot_count_made;
   }
   if (grown && MEMLITH_MUTANT(log_cut_early)) MEMLITH_TRY(device_.truncate(bytes));
-  const Status status = write_superblock(from, client, &end);
+  const Status status = write_superblock(from, client, end, true);
   if (!status.ok()) poison(status);
   if (!status.ok() || !grown) return status;
   // ORDER count-before-cut: no superblock counts the slots any more. If they stay after all, that is no harm. [crash/growing-log]
@@ -458,6 +573,26 @@ void Log::refuse_room(Status cause) {
   space_word_.notify_all();
 }
 
+// On the medium. With any failure but `io` and `poisoned` nothing happened.
+Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
+  const std::uint64_t begin = kSlotsOffset + superblock_.slot_count * geometry_.slot_bytes;
+  const std::uint64_t end = begin + more * geometry_.slot_bytes;
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(growth_not_durable)) {
+    superblock_.slot_count += more;
+    MEMLITH_TRY(write_superblock(tail, client_bytes(), head, false));
+    superblock_.slot_count -= more;
+  }
+#endif
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
+  MEMLITH_TRY(device_.reserve(end));
+  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
+  MEMLITH_TRY(write_zeros(device_, begin, end, zeros));
+  MEMLITH_TRY(device_.flush());
+  superblock_.slot_count += more;
+  return write_superblock(tail, client_bytes(), head, false);
+}
+
 Status Log::grow(std::uint64_t more_slots) {
   if (poisoned()) return failure_for_late_comer();
 #ifdef MEMLITH_MUTANTS
@@ -468,33 +603,9 @@ Status Log::grow(std::uint64_t more_slots) {
   if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblock_.slot_count = count_before;
 #endif
   const std::uint64_t old_count = superblock_.slot_count;
-  const std::uint64_t begin = kSlotsOffset + old_count * geometry_.slot_bytes;
-  const std::uint64_t end = begin + more_slots * geometry_.slot_bytes;
   if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(growth_not_durable)) {
-    superblock_.slot_count = old_count + more_slots;
-    ClientBytes early;
-    std::memcpy(early.data(), superblock_.client, early.size());
-    MEMLITH_TRY(write_superblock(tail(), early, nullptr));
-  }
-#endif
-  MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
-  if (const Status reserved = device_.reserve(end); !reserved.ok()) {
-    if (reserved.category == Errc::io) poison(reserved);
-    return reserved;
-  }
-  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
-  Status status = write_zeros(device_, begin, end, zeros);
-  if (status.ok()) status = device_.flush();
-  if (status.ok()) {
-    superblock_.slot_count = old_count + more_slots;
-    ClientBytes client;
-    std::memcpy(client.data(), superblock_.client, client.size());
-    status = write_superblock(tail(), client, nullptr);
-  }
-  if (!status.ok()) {
-    poison(status);
+  if (const Status status = add_slots(tail(), durable(), more_slots); !status.ok()) {
+    if (status.category == Errc::io || status.category == Errc::poisoned) poison(status);
     return status;
   }
   {

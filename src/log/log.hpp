@@ -1,7 +1,7 @@
 // The redo log: circular, append-only, one write and one flush a commit. Floor: log. docs/format.md, docs/architecture.md.
 //
-// Life of a log:   format() once; open(); recover() hands out every frame that survived; start() begins a new
-// incarnation; then any number of threads append; close().
+// Life of a log:   format() once; open(); recover() hands out every frame that survived; secure() makes sure that all of them are
+// on the medium; start() begins a new incarnation; then any number of threads append; close().
 //
 // Appending takes three steps, so that the caller's bytes are copied once, straight into the buffer that is written:
 //     begin(payload_bytes)   reserves the place and, in LSN order, the bytes
@@ -120,8 +120,16 @@ class Log {
   ~Log();
 
   // Hands every surviving frame to `visit` in order, and finds the end. Damage before the last acknowledged frame is
-  // `corrupt`, never a silent end. Changes nothing on the medium.
+  // `corrupt`, never a silent end: all of a log that was closed cleanly was acknowledged. Changes nothing on the medium.
   Status recover(const std::function<Status(const Frame&)>& visit);
+
+  // The frames that recover() handed out were read, perhaps from a page cache whose flush had failed: those before this LSN are
+  // known to be on the medium.
+  [[nodiscard]] Lsn proven() const { return proven_; }
+
+  // Makes the other frames durable, too, by writing them again, to free slots. To be called before anything is built upon these
+  // frames; start() does it by itself. Durable on ok. Errors: no_space (no free slot, and no room for one; nothing was lost).
+  Status secure();
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on ok.
   Status start(LogPosition tail, const ClientBytes& client);
@@ -227,7 +235,12 @@ class Log {
   Status read_superblock();
   Status read_slots();
   Status check_for_damage(LogPosition end, const char* why);
-  Status write_superblock(LogPosition tail, const ClientBytes& client, const LogPosition* clean_head);
+  // `head`: where the log ends, if it is closed, `clean`, else up to where it is durable.
+  Status write_superblock(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
+  Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);
+  Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment);
+  Status copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer);
+  [[nodiscard]] ClientBytes client_bytes() const;
   Status allocate_buffers();
   Result<bool> make_space(Lock& lock, Lsn end);
   void release_slots_before(std::uint64_t segment);
@@ -273,12 +286,16 @@ class Log {
   Superblock superblock_{};              // as last read or written; under superblock_mutex_ once started
   int superblock_at_ = 1;                // the copy that was read or written last; likewise
   std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
-  bool found_clean_ = false;             // constant after open()
-  std::uint64_t log_id_ = 0;             // constant after open()
-  std::uint64_t incarnation_ = 0;        // constant after start()
-  std::uint64_t incarnation_seen_ = 0;   // the latest of slots and frames; constant after recover()
-  Lsn begun_lsn_;                        // likewise
-  LogPosition recovered_;                // constant after recover()
+  bool superblocks_agree_ = false;       // both are whole and the same; constant after open()
+  std::vector<std::uint64_t>
+      claims_;                // by slot: the segment that its header names, if that may still matter; until start()
+  bool found_clean_ = false;  // constant after open()
+  std::uint64_t log_id_ = 0;  // constant after open()
+  std::uint64_t incarnation_ = 0;       // constant after start()
+  std::uint64_t incarnation_seen_ = 0;  // the latest of slots and frames; constant after recover()
+  Lsn begun_lsn_;                       // likewise
+  LogPosition recovered_;               // constant after recover()
+  Lsn proven_;                          // constant after secure()
   std::function<Status()> relieve_;
   std::function<void()> on_durable_;
   LogCounters counters_;

@@ -127,6 +127,7 @@ Result<std::optional<Frame>> LogReader::next() {
   frame.lsn = position_.lsn;
   frame.kind = header.kind;
   frame.incarnation = header.incarnation;
+  frame.durable = std::min(Lsn{header.durable_lsn}, position_.lsn);
   frame.payload = payload;
   frame.after = {position_.lsn.advance(frame_bytes), chain_value(header, trailer, log_id_)};
   position_ = frame.after;

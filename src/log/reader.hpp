@@ -29,6 +29,7 @@ struct Frame {
   Lsn lsn;
   std::uint32_t kind = 0;
   std::uint64_t incarnation = 0;
+  Lsn durable;  // everything before it was durable when the frame was sealed; not beyond the frame itself
   std::span<const std::byte> payload;  // until the next call of next()
   LogPosition after;                   // the place behind this frame
 };

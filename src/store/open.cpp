@@ -344,32 +344,68 @@ Status Store::recover() {
     const bool never_opened = log_->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
     if (never_opened) MEMLITH_TRY(volume_.sync_folder(""));
   }
-  const std::uint64_t total = log_->mapped_bytes();
-  std::uint64_t frames_bytes = 0;
-  MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
-    const bool misses =
-        MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && read_only());
-    if (!misses || counters_.replayed_frames > 0) MEMLITH_TRY(gather(frame));
-    ++counters_.replayed_frames;
-    frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
-    if (options_.progress) options_.progress(frames_bytes, total);
-    if (read_only() || overlay_.bytes_held() <= options_.replay_bytes_max) return kOk;
-    MEMLITH_TRY_ASSIGN(const bool as_said, homes_are_as_said());
-    return as_said ? write_home() : kOk;
-  }));
-  counters_.replayed_bytes = frames_bytes;
+  MEMLITH_TRY(gather_log());
   // All that can be told without writing is told before anything is written: what is CORRUPT is left as it was found.
   MEMLITH_TRY(check_overlay());
   MEMLITH_TRY(load_directory());
   MEMLITH_TRY(check_homes());
   if (read_only()) return kOk;
+  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes only what is
+  // in the log on the medium, or a power cut between two homes would keep a half of a commit. [lab/reopened]
+  MEMLITH_TRY(log_->secure());
   MEMLITH_TRY(write_home());
   unreachable_.clear();  // as check_homes() found it
-  MEMLITH_TRY(settle_file_length());
+  MEMLITH_TRY(settle_lengths());
   if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
   MEMLITH_TRY(log_->start(log_->recovered(), client_bytes()));
   return remove_orphans();
+}
+
+// Lays what the log has over each other, and writes it home in pieces where that is too much for memory.
+Status Store::gather_log() {
+  struct Waiting {
+    Frame frame;
+    std::vector<std::byte> payload;
+  };
+  // Frames behind a full overlay, which wait until a later one proves that what is in it is durable.
+  std::vector<Waiting> waiting;
+  Lsn gathered_end;
+  const std::uint64_t total = log_->mapped_bytes();
+  std::uint64_t frames_bytes = 0;
+  const auto gather_now = [&](const Frame& frame) -> Status {
+    const bool misses =
+        MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && read_only());
+    if (!misses || counters_.replayed_frames > 0) MEMLITH_TRY(gather(frame));
+    ++counters_.replayed_frames;
+    gathered_end = frame.after.lsn;
+    return kOk;
+  };
+  const auto gather_waiting = [&]() -> Status {
+    for (Waiting& each : waiting) {
+      each.frame.payload = each.payload;
+      MEMLITH_TRY(gather_now(each.frame));
+    }
+    waiting.clear();
+    return kOk;
+  };
+  MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
+    frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
+    if (options_.progress) options_.progress(frames_bytes, total);
+    if (read_only() || overlay_.bytes_held() <= options_.replay_bytes_max) return gather_now(frame);
+    const bool proven = frame.durable >= gathered_end || MEMLITH_MUTANT(unproven_pieces_written_home);
+    if (!proven) {
+      waiting.push_back({frame, {frame.payload.begin(), frame.payload.end()}});
+      return kOk;
+    }
+    MEMLITH_TRY_ASSIGN(const bool as_said, homes_are_as_said());
+    if (as_said) MEMLITH_TRY(write_home());
+    MEMLITH_TRY(gather_waiting());
+    return gather_now(frame);
+  }));
+  MEMLITH_TRY(gather_waiting());
+  counters_.replayed_bytes = frames_bytes;
+  return kOk;
 }
 
 // Whether to write home while frames are still to come. A user's file that is shorter than they have said so far was either cut by
@@ -428,13 +464,33 @@ Status Store::load_file_directory() {
   return kOk;
 }
 
+// A length that no commit names may be in the page cache only, if the flush that was to make it durable failed. Such a growth is
+// undone; who needs it grows the file anew.
+Status Store::settle_lengths() {
+  if (one_file()) return settle_file_length();
+  if (was_clean_ || MEMLITH_MUTANT(cached_length_believed)) return kOk;
+  const auto cut = [this](ObjectId id, std::uint64_t bytes) -> Status {
+    MEMLITH_TRY_ASSIGN(Device* const device, home(id));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+    return size > bytes ? device->truncate(bytes) : kOk;
+  };
+  std::uint64_t directory_bytes = kDirectoryBytesFirst;
+  for (const Entry& entry : entries_) {
+    MEMLITH_TRY(cut(entry.info.id, entry.info.size_bytes));
+    while (directory_bytes < (entry.slot + 1) * kDirectoryEntryBytes) directory_bytes *= 2;
+  }
+  MEMLITH_TRY(cut(kDirectory, directory_bytes));
+  directory_size_bytes_ = std::min(directory_size_bytes_, directory_bytes);
+  return kOk;
+}
+
 Status Store::settle_file_length() {
-  if (!one_file()) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  // A growth that no persist made part of the file's state.
-  if (size > home_file_record_.size_bytes && !was_clean_) {
-    MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
+  // A growth that no persist made part of the file's state. And a length that is right may be the page cache's only.
+  const bool settle = !was_clean_ && !MEMLITH_MUTANT(cached_length_believed);
+  if (size > home_file_record_.size_bytes || settle) {
+    if (!was_clean_) MEMLITH_TRY(file->truncate(home_file_record_.size_bytes));
   }
   // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
   // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]

@@ -198,12 +198,14 @@ class Store {
   Status who_holds_it(Status status);
   Status leave_holder_note();
   Status recover();
+  Status gather_log();
   Result<bool> homes_are_as_said();
   Status check_overlay();
   Status read_store_header();
   Status load_directory();
   Status load_folder_directory();
   Status load_file_directory();
+  Status settle_lengths();
   Status settle_file_length();
   Status check_homes();
   Status remove_orphans();

@@ -590,8 +590,7 @@ void Explorer::kill_here(Run& first, const SimTrace& trace, const SimMedium& med
   FaultCount& count = at(tally_.faults, Fault::killed);
   ++count.planned;
   ++count.fired;
-  const std::vector<SimChoice> all(medium.pending_count());
-  const SimImage image = medium.cut(all, kGarbageSeed);
+  const SimImage image = medium.cached();
   SimVolume volume(image);
   set_identity(kIdentity);
   const Recovered alive = recover(volume, options_);

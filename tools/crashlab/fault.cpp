@@ -26,6 +26,9 @@ constexpr NamedFault kEntries[kFaults] = {
     {"write_error_for_ever", "from the n-th on, every write fails with EIO"},
     {"short_write", "the n-th write is done by half and fails with EIO"},
     {"flush_error", "the n-th flush fails with EIO, and what was unflushed is gone, or still unflushed"},
+    {"flush_forgotten",
+     "the n-th flush fails with EIO; what was unflushed, or some of it, is in the page cache only, which is still "
+     "read"},
     {"read_error", "the n-th read fails with EIO"},
     {"read_flip", "a bit flips in what the n-th read returns"},
     {"no_space", "the n-th creation or growth of a file fails with ENOSPC"},
@@ -64,6 +67,7 @@ SimFaults::Kind kind_of(Fault fault) {
     case Fault::write_error_for_ever: return SimFaults::Kind::fail_write;
     case Fault::short_write: return SimFaults::Kind::short_write;
     case Fault::flush_error: return SimFaults::Kind::fail_flush;
+    case Fault::flush_forgotten: return SimFaults::Kind::forget_flush;
     case Fault::read_error: return SimFaults::Kind::fail_read;
     case Fault::read_flip: return SimFaults::Kind::flip_bit;
     case Fault::no_space:

@@ -29,6 +29,7 @@ enum class Fault : std::uint8_t {
   write_error_for_ever,
   short_write,
   flush_error,
+  flush_forgotten,
   read_error,
   read_flip,
   no_space,
@@ -43,7 +44,7 @@ enum class Fault : std::uint8_t {
   killed,
   second_life,
 };
-inline constexpr std::size_t kFaults = 26;
+inline constexpr std::size_t kFaults = 27;
 
 std::string_view name_of(Fault fault);
 std::string_view sentence_of(Fault fault);

@@ -223,10 +223,10 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
     SimMedium medium(trace);
     while (medium.position() < until) medium.step();
     std::vector<SimChoice> choices = cut.choices;
-    if (cut.killed) choices.assign(medium.pending_count(), {});
+    if (cut.killed) choices.assign(medium.pending_count(), {});  // for the story
     if (choices.size() != medium.pending_count()) return another;
     tell_operations(trace, medium, cut, before, until, cut.link == '/' ? nullptr : run.get(), &steps_, story);
-    image = medium.cut(choices, kGarbageSeed);
+    image = cut.killed ? medium.cached() : medium.cut(choices, kGarbageSeed);
     if (cut.killed) {
       story += fmt::format("  the program is killed after operation {}, with the power on\n", cut.at);
     } else {

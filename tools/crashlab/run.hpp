@@ -93,6 +93,8 @@ class Run {
   // ---- things in the middle of a commit's I/O, always at the same operation
   // A checkpoint between the write and the flush of the commit.
   void commit_with_checkpoint_inside(const Write& write);
+  // The same, and what the checkpoint flushes last is in the page cache only.
+  void commit_with_forgotten_trim_inside(const Write& write);
   // A second batch is written and flushed before the first is written; a third thread waits for the second's commit.
   void two_batches_crosswise(const Write& first, const Write& second);
   // Threads side by side, at the scheduler's will.

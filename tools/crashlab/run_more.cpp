@@ -38,6 +38,13 @@ void Run::commit_with_checkpoint_inside(const Write& write) {
   if (store_ != nullptr && store_->log().poisoned()) now_poisoned();
 }
 
+void Run::commit_with_forgotten_trim_inside(const Write& write) {
+  if (store_ == nullptr || fired() > 0) return;
+  volume.faults().plan(SimFaults::Kind::forget_flush,
+                       2);  // those of the homes, the directory and an object, come first
+  commit_with_checkpoint_inside(write);
+}
+
 void Run::two_batches_crosswise(const Write& first, const Write& second) {
   if (store_ == nullptr || possible({first, second}, 0).size() != 2) return;
   region_content_.erase(first.object);

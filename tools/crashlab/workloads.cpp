@@ -49,6 +49,14 @@ StoreOptions busy() {
   return options;
 }
 
+StoreOptions two_slots() {
+  StoreOptions options = small_store();
+  options.slot_bytes = 16384;
+  options.log_bytes = 2 * 16384;
+  options.log_max_bytes = 3 * 16384;
+  return options;
+}
+
 StoreOptions wide_slots() {
   StoreOptions options = small_store();
   options.slot_bytes = 16384;
@@ -160,6 +168,105 @@ std::vector<Step> reopening(Random& random) {
           abandon(),
           open(),
           commit({{"a", 300, 600 + shift}}),
+          close()};
+}
+
+// A program that walks away from its store and opens it again, whatever failed: what it finds is what the kernel shows.
+std::vector<Step> reopened(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 4096),
+          create("b", 4096),
+          abandon(),
+          open(),
+          commit({{"a", 0, 600 + shift}, {"b", 0, 600}}),
+          abandon(),
+          open(),
+          commit({{"a", 100, 600}, {"b", 200, 600 + shift}}),
+          batch({{{"a", 0, 300}}, {{"a", 200, 300 + shift}, {"b", 50, 100}}}),
+          checkpoint(),
+          commit({{"b", 300, 2000}, {"a", 300, 2000 + shift}}),
+          abandon(),
+          open(),
+          commit({{"a", 4096, 1000}, {"b", 0, 40}}, 8192),
+          abandon(),
+          open(),
+          commit({{"a", 4096, 1000}, {"b", 0, 40}}, 8192),  // if it failed
+          commit({{"b", 4096, 1000}, {"a", 0, 50}}, 8192),
+          checkpoint(),
+          close(),
+          open(),
+          commit({{"a", 50, 700}, {"b", 0, 700}}),
+          close(),
+          open(),
+          commit({{"b", 50, 700}, {"a", 0, 700}}),
+          abandon(),
+          open()};
+}
+
+// The same, with a log that is often full, so that frames that have to be written again find no free slot.
+std::vector<Step> reopened_full(Random& random) {
+  std::vector<Step> steps{open(), create("a", 8192), create("b", 4096)};
+  for (std::uint64_t i = 0; i < 7; ++i) {
+    steps.push_back(commit({{"a", random.below(3000), 1 + random.below(3000)}, {"b", random.below(3000), 900}}));
+    if (i % 2 == 1) steps.push_back(checkpoint());
+    steps.push_back(abandon());
+    steps.push_back(open());
+  }
+  return steps;
+}
+
+// The same, with more in the log than is replayed at once: the newest commits are in a batch with what fills a piece.
+std::vector<Step> reopened_pieces(Random& random) {
+  std::vector<Step> steps{open(), create("a", 16384), create("b", 8192)};
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const std::uint64_t shift = random.below(100);
+    steps.push_back(commit({{"a", 0, 2800}}));
+    steps.push_back(commit({{"a", 5000, 2000 + shift}}));
+    steps.push_back(batch({{{"a", 8000, 700}, {"b", 0, 700}}, {{"b", 1000, 500}, {"a", 9000, 500 + shift}}}));
+    steps.push_back(abandon());
+    steps.push_back(open());
+  }
+  return steps;
+}
+
+// The superblock with which a checkpoint gives slots up is in the page cache only, and so is a commit that was under way.
+std::vector<Step> reopened_inside(Random& random) {
+  return {open(),
+          create("a", 8192),
+          commit({{"a", 0, 3500 + random.below(200)}}),
+          {"a checkpoint inside a commit, and the flush of its superblock is forgotten",
+           [](Run& run) { run.commit_with_forgotten_trim_inside({"a", 1000, 600}); }},
+          abandon(),
+          open(),
+          commit({{"a", 3000, 600}})};
+}
+
+std::vector<Step> file_reopened(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          resize_file(6000, {"file", 100, 600}),
+          abandon(),
+          open(),
+          resize_file(9000 + shift, {"file", 5000, 3000}),
+          abandon(),
+          open(),
+          resize_file(9000 + shift, {"file", 5000, 3000}),
+          abandon(),
+          open(),
+          resize_file(3000 + shift, {"file", 0, 600}),
+          checkpoint(),
+          abandon(),
+          open(),
+          resize_file(5000, {"file", 2500, 2000}),
+          close(),
+          open(),
+          resize_file(2000, {"file", 0, 100}),
+          close(),
+          open(),
+          commit({{"file", 100, 600}}),
+          abandon(),
+          open(),
           close()};
 }
 
@@ -445,6 +552,30 @@ constexpr Workload kWorkloads[] = {
      .sentence = "clean close, walking away, reopening",
      .options = small_store,
      .steps = reopening},
+    {.name = "reopened",
+     .sentence = "walking away and reopening behind every commit, whatever failed",
+     .options = small_store,
+     .steps = reopened},
+    {.name = "reopened-full",
+     .sentence = "the same, with a log of two slots",
+     .options = two_slots,
+     .steps = reopened_full},
+    {.name = "reopened-pieces",
+     .sentence = "the same, replayed by pieces",
+     .options = in_pieces,
+     .steps = reopened_pieces},
+    {.name = "reopened-inside",
+     .sentence = "reopening behind a checkpoint whose superblock is in the page cache only",
+     .options = small_store,
+     .steps = reopened_inside,
+     .turns = Turns::fixed,
+     .with_call_faults = false},
+    {.name = "file-reopened",
+     .sentence = "an ordinary file that becomes longer and shorter, reopened behind every commit",
+     .options = file,
+     .steps = file_reopened,
+     .start = file_image,
+     .before = file_content},
     {.name = "stale-frames",
      .sentence = "batches of several frames in flight, and the same again after the crash",
      .options = small_store,

@@ -68,6 +68,7 @@ TEST(TornStaleFrame, IsNotMadeWholeByTheSamePayloadWrittenAgain) {
   ASSERT_TRUE(world.open().ok()) << last_error_text();
   const auto x = payload_of(kPayload, 1);
   const auto y = payload_of(kPayload, 2);
+  // What stands behind y vouches for x, so that x stays where it is, and the place behind it is that of the old y.
   world.append(x);
   const std::uint64_t begin = world.file_offset(world.log().head());
   (void)world.add(y);

@@ -192,11 +192,12 @@ TEST_P(StoreTest, LargeCommitsGrowTheLog) {
   const std::uint64_t after = store_->log().capacity_bytes();
   EXPECT_GT(after, before);
   reopen(Leave::dropped);
-  EXPECT_EQ(store_->log().capacity_bytes(), after);
+  // Nothing behind the large commit proves it durable, so opening wrote it once more, beside itself.
+  const std::uint64_t reopened = store_->log().capacity_bytes();
+  EXPECT_LE(reopened, 2 * after);
   EXPECT_EQ(content_of(*store_, a)[150 * kKiB - 1], std::byte{1});
   ASSERT_OK(commit(*store_, {{a, 0, filled(150 * kKiB, 2)}}));
-  EXPECT_LE(store_->log().capacity_bytes(), after + store_->log().geometry().segment_bytes())
-      << "it fits now, or nearly";
+  EXPECT_EQ(store_->log().capacity_bytes(), reopened) << "it fits now";
 }
 
 // Past the limit a commit is `full`, in words; nothing changed, and smaller commits go on.
