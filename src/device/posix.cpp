@@ -278,7 +278,7 @@ class PosixVolume final : public Volume {
     DeviceCaps caps;
     if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
     caps.io = io_;
-    if (io_ != IoBackend::posix && !has_uring(descriptor.get())) {
+    if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {
         return fail(Errc::unsupported, Detail::open,
                     "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
@@ -412,9 +412,9 @@ class PosixVolume final : public Volume {
   }
 
  private:
-  // Asked of the first file that is opened.
-  bool has_uring(int fd) {
-    std::call_once(uring_asked_, [&] { has_uring_ = uring_works(fd); });
+  // Asked when the first file is opened.
+  bool has_uring() {
+    std::call_once(uring_asked_, [&] { has_uring_ = uring_works(); });
     return has_uring_;
   }
 

@@ -13,8 +13,8 @@ namespace memlith::core {
 // Nothing where the kernel refuses, for want of io_uring, descriptors or memory. `fd` is the device's, and outlives the queue.
 std::unique_ptr<IoQueue> make_uring_queue(Device& device, int fd, std::uint32_t depth);
 
-// Whether it does not refuse this open file in principle.
-bool uring_works(int fd);
+// Whether it does not refuse in principle.
+bool uring_works();
 
 // Transfers one by one, as pread(2) and pwritev(2) with their results and errno. Any thread. Where a ring cannot be had,
 // it is those.

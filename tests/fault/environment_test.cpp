@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -263,6 +264,50 @@ TEST_P(FullExt, LosesNothing) {
     const std::string wrong = live_on_a_full_disk(mount);
     (void)::umount(mount.c_str());
     return wrong;
+  });
+}
+
+// What a store leaves behind when it is closed: nothing. Its disk can be unmounted at once, and the space of its log is free at once when
+// that is removed, however it transferred.
+class AfterClosing : public Environment, public ::testing::WithParamInterface<IoBackend> {};
+std::string name_of_backend(const ::testing::TestParamInfo<IoBackend>& given) {
+  constexpr const char* kNames[] = {"Automatic", "Posix", "Uring"};
+  return kNames[static_cast<std::uint32_t>(given.param)];
+}
+INSTANTIATE_TEST_SUITE_P(By, AfterClosing, ::testing::Values(IoBackend::automatic, IoBackend::posix, IoBackend::uring),
+                         name_of_backend);
+TEST_P(AfterClosing, NothingHoldsTheDisk) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    StoreOptions options = opening(true);
+    options.log_max_bytes = 32 * kMiB;
+    for (int round = 0; round < 10; ++round) {
+      if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=64m") != 0) return "skip: cannot mount a tmpfs";
+      {
+        const auto volume = make_posix_volume(path_, GetParam());
+        auto store = Store::open(*volume, options);
+        if (!store.ok() && store.error().category == Errc::unsupported) return "skip: no io_uring here";
+        if (!store.ok()) return unless_ok("open", store);
+        RegionOptions wanted;
+        wanted.create = true;
+        wanted.size_bytes = 4 * kMiB;
+        auto region = Region::open(**store, "a", wanted);
+        if (!region.ok()) return unless_ok("region", region);
+        for (std::uint64_t offset = 0; offset < 4 * kMiB; offset += 8) put(**region, offset, offset);  // is streamed
+        std::string wrong = unless_ok("persist", persist(**region));
+        region->reset();
+        wrong += unless_ok("close", (*store)->close());
+        if (!wrong.empty()) return wrong;
+      }
+      struct statvfs before{};
+      struct statvfs after{};
+      if (::statvfs(folder_.path().c_str(), &before) != 0) return "statvfs";
+      std::filesystem::remove(path_ + "/log");
+      if (::statvfs(folder_.path().c_str(), &after) != 0) return "statvfs";
+      if (after.f_bavail <= before.f_bavail) return "the space of the removed log is not free\n";
+      if (::umount(folder_.path().c_str()) != 0) return std::string("umount: ") + std::strerror(errno) + "\n";
+    }
+    return "";
   });
 }
 
