@@ -117,6 +117,8 @@ typedef struct memlith_store_options {
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
  * On return everything that was acknowledged before is there. Holds the store until memlith_store_close().
+ * The path is looked up by this call alone: the program may change its current folder, the store may be renamed or moved, and the
+ * rights to reach it may be given up while it is open.
  * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION, READ_ONLY,
  * UNSUPPORTED (io), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);

@@ -285,6 +285,14 @@ Status Database::commit_part(const MemoryFile& journal) {
   if (in_wal() || read_only_ || unchanged() || !names_super_journal(journal)) return commit();
   if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
   MEMLITH_TRY(check_commits());
+  // SQLite has put the super-journal where the path leads, and would look for it there.
+  MEMLITH_TRY_ASSIGN(const std::string identity_now, world_.identity_of(path_));
+  if (identity_now != identity_) {
+    return fail(Errc::read_only, Detail::open,
+                "{}: the database was moved or renamed while it was open; a transaction over several databases needs "
+                "it where it was opened, so put it back there, or close and open it",
+                path_);
+  }
   // ORDER mark-before-journal: a journal beside a file that plain SQLite may change is of no account. [sqlite/crash-several]
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
@@ -295,9 +303,9 @@ Status Database::commit_part(const MemoryFile& journal) {
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
   const JournalOrigin origin{store_->log().log_id(), begin.value};
-  MEMLITH_TRY_ASSIGN(const auto device, make_disk_journal(*volume_, file_name_));
-  MEMLITH_TRY(world_.match_permissions(path_, device->path()));  // before there are old pages in it for others to read
-  MEMLITH_TRY(write_disk_journal(*volume_, *device, origin, journal));
+  MEMLITH_TRY_ASSIGN(part_journal_, make_disk_journal(*volume_, file_name_));
+  MEMLITH_TRY(store_->match_permissions(*part_journal_));  // before there are old pages in it for others to read
+  MEMLITH_TRY(write_disk_journal(*volume_, *part_journal_, origin, journal));
   MEMLITH_TRY(commit_stored());
   // ORDER parts-before-outcome: the super-journal is removed when all parts have returned, and its absence says that all took.
   // [sqlite/crash-several]
@@ -311,7 +319,8 @@ Status Database::end_part() {
   // A flush of the folder that failed is not tried again: SQLite, which asks again, may forget its journal, but nothing is committed any
   // more that the one on the disk would undo.
   if (part_end_failed_) return kOk;
-  const Status removed = remove_disk_journal(*volume_, file_name_);
+  const Status removed = remove_disk_journal(*volume_, file_name_, part_journal_.get());
+  part_journal_ = nullptr;
   part_is_open_ = part_end_failed_ = !removed.ok();
   return removed;
 }
@@ -422,8 +431,14 @@ Status Database::lock_index(Holder& holder, int first, int count, int flags) {
 // ---- state ---------------------------------------------------------------------------------------------------------
 
 bool Database::same_file() const {
-  const auto now = world_.identity_of(path_);
-  return now.ok() && *now == identity_;
+  if (store_ != nullptr) {
+    const auto named = store_->file_has_its_name();
+    return named.ok() && *named;
+  }
+  if (plain_ == nullptr) return false;
+  const auto own = plain_->identity();
+  const auto named = volume_->identity_of(file_name_);
+  return own.ok() && named.ok() && *named == *own;
 }
 
 std::string Database::describe() const {

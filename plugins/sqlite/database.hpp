@@ -79,14 +79,14 @@ class Database {
                                                       bool read_only);
   // There is no file at `path`: corrupt if its log still waits for it.
   static core::Status check_absent(World& world, const std::string& path);
-  // The file was removed while a database of this process had it open: gives the name of its log free.
-  static core::Status orphan(World& world, const std::string& path);
   ~Database();  // as a crash would leave it; close() is the clean way
 
   // Writes everything home and gives the file back to plain SQLite. Unusable afterwards, whatever the result.
   core::Status close();
   // Whether the file was removed, and not just renamed; after a close() that failed, too.
   [[nodiscard]] bool removed() const { return host_lock_ != nullptr && host_lock_->removed(); }
+  // The file was removed, and nobody needs its log: takes that one's name away, unless it leads to another database's log by now.
+  core::Status remove_log() { return store_ != nullptr ? store_->remove_log() : core::kOk; }
 
   [[nodiscard]] bool read_only() const { return read_only_; }
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -151,7 +151,8 @@ class Database {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
   }
   core::Status check_process() const { return store_ != nullptr ? store_->check_process() : core::kOk; }
-  [[nodiscard]] bool same_file() const;  // the name still leads to this file
+  // The name still leads to this file, in the folder that it was opened in, which may have been moved.
+  [[nodiscard]] bool same_file() const;
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -217,7 +218,7 @@ class Database {
   std::string path_;
   Options options_;
   bool read_only_;
-  std::string identity_;
+  std::string identity_;  // as of opening
   std::unique_ptr<core::Volume> volume_;
   std::string file_name_;
   std::unique_ptr<HostLock> host_lock_;
@@ -235,7 +236,8 @@ class Database {
   std::atomic<std::uint64_t> reserved_{0};
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
 
-  bool part_is_open_ = false;     // there is a journal on the disk
+  bool part_is_open_ = false;  // there is a journal on the disk
+  std::unique_ptr<core::Device> part_journal_;
   bool undoes_part_ = false;      // what is being committed, which need not be one frame
   bool part_end_failed_ = false;  // it may come back, and undo what would be committed now
   std::shared_ptr<MemoryFile> left_journal_;

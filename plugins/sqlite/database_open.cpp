@@ -65,7 +65,7 @@ Status Database::open_it() {
   volume_ = std::move(place.volume);
   file_name_ = std::move(place.file_name);
   MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
-  auto lock = world_.lock(path_, !read_only_);
+  auto lock = world_.lock(*volume_, file_name_, !read_only_);
   if (!lock.ok()) {
     if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may know who
     return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
@@ -116,7 +116,7 @@ Status Database::read_head(Head& head) {
 // In WAL mode plain SQLite changes the file under a shared lock, so who only reads has to keep it out, too.
 Status Database::keep_writers_out(Head& head) {
   host_lock_ = nullptr;
-  auto lock = world_.lock(path_, true);
+  auto lock = world_.lock(*volume_, file_name_, true);
   if (!lock.ok() && lock.error().category == Errc::permission) {
     return fail(Errc::permission, Detail::open,
                 "{}: is a database of plain SQLite in WAL mode, which others may change while it is read; to keep them "
@@ -248,11 +248,6 @@ Status Database::check_absent(World& world, const std::string& path) {
               path, place.volume->path_of(log_name));
 }
 
-Status Database::orphan(World& world, const std::string& path) {
-  MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
-  return place.volume->remove(file_log_name(place.file_name));
-}
-
 // ---- mapping -------------------------------------------------------------------------------------------------------
 
 Status Database::open_store() {
@@ -267,7 +262,7 @@ Status Database::open_store() {
   MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
   if (!read_only_) {
     // A new log has them from the store; those of the database may have changed since.
-    MEMLITH_TRY(world_.match_permissions(path_, volume_->path_of(file_log_name(file_name_))));
+    MEMLITH_TRY(store_->match_log_permissions());
   }
   stored_ = store_->find("file")->size_bytes;
   last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
@@ -318,6 +313,10 @@ Status Database::find_left_journal() {
   // account.
   const bool undoes_nothing = left->origin.lsn == head && !read_only_;
   if (begun || (left->content != nullptr && undoes_nothing)) {
+    if (!read_only_) {
+      const std::string name = disk_journal_name(file_name_);
+      MEMLITH_TRY_ASSIGN(part_journal_, volume_->open(name, OpenMode::read_only, Caching::buffered));
+    }
     left_journal_ = std::move(left->content);
     part_is_open_ = true;
     return kOk;

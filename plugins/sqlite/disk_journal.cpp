@@ -109,10 +109,11 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
   return std::optional(std::move(left));
 }
 
-Status remove_disk_journal(Volume& volume, const std::string& database) {
-  MEMLITH_TRY_ASSIGN(const bool there, volume.exists(disk_journal_name(database)));
+Status remove_disk_journal(Volume& volume, const std::string& database, Device* own) {
+  const std::string name = disk_journal_name(database);
+  MEMLITH_TRY_ASSIGN(const bool there, volume.exists(name));
   if (!there) return kOk;
-  MEMLITH_TRY(volume.remove(disk_journal_name(database)));
+  MEMLITH_TRY(own != nullptr ? volume.remove_own(name, *own) : volume.remove(name));
   return volume.sync_folder("");
 }
 

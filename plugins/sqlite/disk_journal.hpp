@@ -53,8 +53,8 @@ core::Status write_disk_journal(core::Volume& volume, core::Device& device, Jour
                                 const MemoryFile& content);
 // Nothing if there is none. corrupt: what is there was damaged.
 core::Result<std::optional<LeftJournal>> read_disk_journal(core::Volume& volume, const std::string& database);
-// Durable on ok; ok if there is none.
-core::Status remove_disk_journal(core::Volume& volume, const std::string& database);
+// Durable on ok; ok if there is none. With `own`, the journal that the database has open, no other of that name is removed.
+core::Status remove_disk_journal(core::Volume& volume, const std::string& database, core::Device* own = nullptr);
 
 // Whether a rollback journal ends with the name of a super-journal, as SQLite writes it there.
 bool names_super_journal(const MemoryFile& journal);

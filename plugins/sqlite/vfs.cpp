@@ -178,14 +178,14 @@ Status Databases::attach(const std::string& path, bool create, std::shared_ptr<S
   if (const auto open_here = find(path); open_here != nullptr) {
     const std::lock_guard lock(open_here->mutex);
     removed_here = open_here->database != nullptr && open_here->database->removed();
+    if (removed_here && create) MEMLITH_TRY(open_here->database->remove_log());
   }
   const std::lock_guard naming(names_mutex_);
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
-    if (!removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
+    if (create || !removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
     if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
     if (removed_here) {
-      MEMLITH_TRY(Database::orphan(world_, path));
       const std::lock_guard lock(mutex_);
       by_path_.erase(path);
       memory_.remove(path + "-journal");  // whoever has it open keeps it
@@ -269,20 +269,17 @@ Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& 
   }
   if (last && shared->database != nullptr) {
     status = shared->database->close();
-    if (!status.ok() && shared->database->removed()) status = give_name_free(shared->database->path());
+    if (!status.ok() && shared->database->removed()) {
+      // Nobody needs its log, which would keep the next database of its name out.
+      const std::lock_guard naming(names_mutex_);
+      status = shared->database->remove_log();
+    }
     shared->database = nullptr;
   }
   const std::string text(core::last_error_text());
   detach(path, shared);
   core::set_error_text(text);
   return status;
-}
-
-// A database that was removed while it was open leaves a log that nobody needs, and that would keep the next one of its name out.
-Status Databases::give_name_free(const std::string& path) {
-  const std::lock_guard naming(names_mutex_);
-  MEMLITH_TRY_ASSIGN(const std::string identity, world_.identity_of(path));
-  return identity.empty() ? Database::orphan(world_, path) : kOk;
 }
 
 Databases& real_databases() {

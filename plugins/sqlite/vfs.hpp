@@ -56,7 +56,6 @@ class Databases {
   core::Status attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
-  core::Status give_name_free(const std::string& path);
 
   World& world_;
   Options defaults_;

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "base/descriptor.hpp"
 #include "device/posix.hpp"
 
 namespace memlith::sqlite {
@@ -32,11 +31,16 @@ constexpr off_t kSharedBytes = 510;
 // descriptor of the file.
 class RealLock final : public HostLock {
  public:
-  RealLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  static Result<std::unique_ptr<RealLock>> open(core::Volume& volume, const std::string& name, bool writable) {
+    const auto mode = writable ? core::OpenMode::read_write : core::OpenMode::read_only;
+    MEMLITH_TRY_ASSIGN(auto file, volume.open(name, mode, core::Caching::buffered));
+    MEMLITH_TRY_ASSIGN(const int fd, file->mapping_descriptor());
+    return std::make_unique<RealLock>(std::move(file), fd);
+  }
+  RealLock(std::unique_ptr<core::Device> file, int fd) : file_(std::move(file)), fd_(fd) {}
   // A forked child has the descriptor too, and would keep the lock.
   ~RealLock() override {
     if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
-    ::close(fd_);
   }
   RealLock(const RealLock&) = delete;
   RealLock& operator=(const RealLock&) = delete;
@@ -50,8 +54,8 @@ class RealLock final : public HostLock {
   }
   Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
   [[nodiscard]] bool removed() const override {
-    struct stat its{};
-    return ::fstat(fd_, &its) == 0 && its.st_nlink == 0;
+    const auto removed = file_->removed();
+    return removed.ok() && *removed;
   }
 
  private:
@@ -62,17 +66,17 @@ class RealLock final : public HostLock {
     lock.l_start = begin;
     lock.l_len = bytes;
     if (::fcntl(fd_, F_OFD_SETLK, &lock) == 0) return kOk;
-    if (errno != EAGAIN && errno != EACCES) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path_);
+    if (errno != EAGAIN && errno != EACCES) return fail_errno(errno, Detail::lock, "{}: cannot lock it", file_->path());
     struct flock holder = lock;
     holder.l_pid = 0;
     const bool told = ::fcntl(fd_, F_OFD_GETLK, &holder) == 0 && holder.l_type != F_UNLCK && holder.l_pid > 0;
-    return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", path_,
+    return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", file_->path(),
                 told ? fmt::format("process {}, which opened it as plain SQLite does", holder.l_pid)
                      : "another connection that does not share memory with this one");
   }
 
-  int fd_;
-  std::string path_;
+  std::unique_ptr<core::Device> file_;
+  int fd_;  // the device's
   pid_t process_ = ::getpid();
 };
 
@@ -111,35 +115,28 @@ class RealWorld final : public World {
            ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0;
   }
 
-  Result<std::unique_ptr<HostLock>> lock(const std::string& path, bool writable) override {
-    MEMLITH_TRY(check_not_open_here(path));
-    const int fd = core::above_standard(::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK));
-    if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
-    auto lock = std::make_unique<RealLock>(fd, path);
+  Result<std::unique_ptr<HostLock>> lock(core::Volume& volume, const std::string& name, bool writable) override {
+    MEMLITH_TRY_ASSIGN(const auto wanted, volume.identity_of(name));
+    if (wanted.has_value()) MEMLITH_TRY(check_not_open_here(volume.path_of(name), *wanted));
+    MEMLITH_TRY_ASSIGN(auto lock, RealLock::open(volume, name, writable));
     MEMLITH_TRY(lock->share());
     return std::unique_ptr<HostLock>(std::move(lock));
   }
 
   // Plain SQLite's locks belong to the process, and all of them on a file are lost when anybody in the process closes any
   // descriptor of it, as we would have to. So it is looked for before a descriptor is opened.
-  static Status check_not_open_here(const std::string& path) {
-    struct stat wanted{};
-    if (::stat(path.c_str(), &wanted) != 0) return kOk;
+  static Status check_not_open_here(const std::string& path, const core::FileIdentity& wanted) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
       struct stat found{};
       if (::stat(entry.path().c_str(), &found) != 0) continue;
-      if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino) continue;
+      if (core::FileIdentity{found.st_dev, found.st_ino} != wanted) continue;
       return fail(Errc::busy, Detail::lock,
                   "{}: this process has the file open already, by plain SQLite or otherwise (descriptor {}); close it "
                   "first",
                   path, entry.path().filename().string());
     }
     return kOk;
-  }
-
-  Status match_permissions(const std::string& file, const std::string& other) override {
-    return core::match_permissions(file, other);
   }
 };
 

@@ -38,9 +38,8 @@ class World {
   virtual core::Status create(const std::string& path) = 0;
   // Whether this process may change the file, and make others beside it.
   virtual bool may_write(const std::string& path) = 0;
-  virtual core::Result<std::unique_ptr<HostLock>> lock(const std::string& path, bool writable) = 0;
-  // Gives `other` the owner and the permissions of `file`: what a log holds is as secret as its database.
-  virtual core::Status match_permissions(const std::string& file, const std::string& other) = 0;
+  virtual core::Result<std::unique_ptr<HostLock>> lock(core::Volume& volume, const std::string& file_name,
+                                                       bool writable) = 0;
 };
 
 // Real files. Lives as long as the process.

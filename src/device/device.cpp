@@ -68,9 +68,17 @@ class SerialQueue final : public IoQueue {
 
 }  // namespace
 
+// ---- names ------------------------------------------------------------------------------------------------------
+
+Status Volume::remove_own(std::string_view name, Device& device) {
+  MEMLITH_TRY_ASSIGN(const FileIdentity own, device.identity());
+  MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> there, identity_of(name));
+  return there == own ? remove(name) : kOk;
+}
+
 // ---- notices ----------------------------------------------------------------------------------------------------
 
-std::unique_ptr<Notice> Volume::make_notice(std::string_view, std::span<const std::byte>) { return nullptr; }
+std::unique_ptr<Notice> Volume::make_notice(std::string_view, std::span<const std::byte>, Device*) { return nullptr; }
 
 Result<SeenNotice> Volume::look_at_notice(std::string_view name, std::uint64_t) {
   return fail(Errc::not_found, Detail::open, "{}: this volume has no notices", path_of(name));

@@ -56,6 +56,13 @@ class IoQueue {
   virtual void register_memory(std::span<std::byte>) {}
 };
 
+// Two devices that are open at a time have the same one exactly if they are open on the same file, under whatever names.
+struct FileIdentity {
+  std::uint64_t volume = 0;
+  std::uint64_t number = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
 // What a read says that found the end of the file.
 Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got);
 
@@ -70,6 +77,12 @@ class Device {
 
   // The length of the file in bytes.
   virtual Result<std::uint64_t> size() = 0;
+
+  virtual Result<FileIdentity> identity() = 0;
+  // Whether the file has no name any more, in any folder: nobody who opens files by name will find it.
+  virtual Result<bool> removed() = 0;
+  // Takes over the permissions of `file`, and for root its owner: what a log holds is as secret as the file that it belongs to.
+  virtual Status match_permissions(Device& file) = 0;
 
   // Fills the whole target, or fails: bytes past the end of the file are an error (corrupt).
   Status read(std::uint64_t offset, std::span<std::byte> target) { return do_read(offset, target); }

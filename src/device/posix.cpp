@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "base/buffer.hpp"
 #include "base/descriptor.hpp"
 #include "base/units.hpp"
+#include "device/folder.hpp"
 #include "device/uring.hpp"
 
 namespace memlith::core {
@@ -43,6 +45,35 @@ class Descriptor {
  private:
   int fd_;
 };
+
+FileIdentity identity_in(const struct stat& info) { return {info.st_dev, info.st_ino}; }
+
+Status match_permissions(int file, const std::string& path, int other, const std::string& other_path) {
+  struct stat wanted{};
+  struct stat found{};
+  if (::fstat(file, &wanted) != 0 || ::fstat(other, &found) != 0) return kOk;
+  if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::fchmod(other, wanted.st_mode & 0777) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of {}", other_path, path);
+  }
+  // Only root may, and only root has to: the log of another user's file belongs to that user.
+  const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
+  if (::geteuid() == 0 && other_owner && ::fchown(other, wanted.st_uid, wanted.st_gid) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the owner of {}", other_path, path);
+  }
+  return kOk;
+}
+
+// Where the path leads now, whatever the program's current folder becomes; without what says nothing, for messages.
+std::string absolute(const std::string& path) {
+  std::error_code unknown;
+  auto whole = std::filesystem::absolute(path, unknown);
+  if (unknown) return path;
+  // ".." behind a link does not lead back.
+  if (std::find(whole.begin(), whole.end(), "..") == whole.end()) whole = whole.lexically_normal();
+  std::string text = whole.string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
 
 // The alignment that O_DIRECT needs here, or 0 where it does not work. Asks by reading: some file systems accept
 // the flag and then refuse the transfer.
@@ -73,7 +104,10 @@ std::uint32_t direct_block_bytes(int fd) {
 class PosixDevice : public Device {
  public:
   PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
-      : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {}
+      : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {
+    struct stat info{};
+    counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
+  }
 
   Result<std::uint64_t> size() override {
     struct stat info{};
@@ -81,10 +115,29 @@ class PosixDevice : public Device {
     return static_cast<std::uint64_t>(info.st_size);
   }
 
+  Result<FileIdentity> identity() override {
+    struct stat info{};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    return identity_in(info);
+  }
+
+  Result<bool> removed() override {
+    struct stat info{};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    return info.st_nlink == 0 && counts_names_;
+  }
+
+  Status match_permissions(Device& file) override {
+    auto* const other = dynamic_cast<PosixDevice*>(&file);
+    return other == nullptr ? kOk : core::match_permissions(other->fd(), other->path(), fd(), path_);
+  }
+
   Result<int> mapping_descriptor() override {
     MEMLITH_ASSERT(!caps_.direct);
     return fd();
   }
+
+  [[nodiscard]] int descriptor() const { return fd(); }
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
     if (caps_.io != IoBackend::posix) {
@@ -198,6 +251,7 @@ class PosixDevice : public Device {
   }
 
   Descriptor descriptor_;
+  bool counts_names_ = false;  // some file systems say of every file that it has no name
 };
 
 // ---- UringDevice -----------------------------------------------------------------------------------------------
@@ -239,9 +293,17 @@ class PosixLock final : public VolumeLock {
 // whatever numbers processes have where they look from.
 class PosixNotice final : public Notice {
  public:
-  explicit PosixNotice(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  PosixNotice(Descriptor descriptor, std::shared_ptr<Folder> folder, std::string name)
+      : descriptor_(std::move(descriptor)), folder_(std::move(folder)), name_(std::move(name)) {}
   void show(std::span<const std::byte> bytes) override {
     (void)::pwrite(descriptor_.get(), bytes.data(), bytes.size(), 0);
+  }
+  void remove() override {
+    struct stat own{};
+    struct stat named{};
+    if (::fstat(descriptor_.get(), &own) != 0) return;
+    if (::fstatat(folder_->fd(), name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (identity_in(own) == identity_in(named)) (void)::unlinkat(folder_->fd(), name_.c_str(), 0);
   }
   static struct flock whole_file() {
     struct flock lock{};
@@ -252,6 +314,8 @@ class PosixNotice final : public Notice {
 
  private:
   Descriptor descriptor_;
+  std::shared_ptr<Folder> folder_;
+  std::string name_;
 };
 
 class PosixVolume final : public Volume {
@@ -267,16 +331,16 @@ class PosixVolume final : public Volume {
     // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
     int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
-    Descriptor descriptor(above_standard(::open(path.c_str(), flags, 0644)));
+    Descriptor descriptor(open_in_folder(name, flags));
     if (descriptor.get() < 0) {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
-    // Not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a ring's fail for ever with
-    // EAGAIN then.
+    // Without NONBLOCK, which is not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a
+    // ring's fail for ever with EAGAIN then.
     (void)::fcntl(descriptor.get(), F_SETFL, 0);
     DeviceCaps caps;
-    if (caching == Caching::direct) make_direct(path, mode, descriptor, caps);
+    if (caching == Caching::direct) make_direct(descriptor.get(), caps);
     caps.io = io_;
     if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {
@@ -294,16 +358,26 @@ class PosixVolume final : public Volume {
   }
 
   Result<bool> exists(std::string_view name) override {
+    MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> there, identity_of(name));
+    return there.has_value();
+  }
+
+  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override {
     struct stat info{};
-    if (::stat(path_of(name).c_str(), &info) == 0) return true;
-    if (errno == ENOENT || errno == ENOTDIR) return false;
+    if (look(name, info) == 0) return std::optional(identity_in(info));
+    if (errno == ENOENT || errno == ENOTDIR) return std::optional<FileIdentity>();
     return fail_errno(errno, Detail::open, "{}: cannot look at it", path_of(name));
   }
 
   Result<std::vector<std::string>> list(std::string_view folder) override {
-    const std::string path = path_of(folder);
-    DIR* handle = ::opendir(path.c_str());
-    if (handle == nullptr) return fail_errno(errno, Detail::open, "{}: cannot list it", path);
+    // A descriptor of its own, because the place to read on is the descriptor's.
+    const int fd = open_in_folder(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* const handle = fd < 0 ? nullptr : ::fdopendir(fd);
+    if (handle == nullptr) {
+      const Status status = fail_errno(errno, Detail::open, "{}: cannot list it", path_of(folder));
+      if (fd >= 0) ::close(fd);
+      return status;
+    }
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(handle)) {
@@ -313,61 +387,76 @@ class PosixVolume final : public Volume {
     }
     const int error = errno;
     ::closedir(handle);
-    if (error != 0) return fail_errno(error, Detail::read, "{}: cannot list it", path);
+    if (error != 0) return fail_errno(error, Detail::read, "{}: cannot list it", path_of(folder));
     return names;
   }
 
   Status make_folder(std::string_view name) override {
-    const std::string path = path_of(name);
-    if (::mkdir(path.c_str(), 0755) == 0) return sync_path(parent_of(path));
+    if (name.empty()) return make_own_folder();
+    const std::string_view parent = name.substr(0, name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/'));
+    if (in_folder([&](int at) { return ::mkdirat(at, std::string(name).c_str(), 0755); }) == 0)
+      return sync_folder(parent);
+    const int error = errno;
     // There already: but whoever made it may have been killed before its name was durable.
-    if (errno == EEXIST && std::filesystem::is_directory(path)) return sync_path(parent_of(path));
-    return fail_errno(errno, Detail::open, "{}: cannot make this folder", path);
+    struct stat info{};
+    if (error == EEXIST && look(name, info) == 0 && S_ISDIR(info.st_mode)) return sync_folder(parent);
+    return fail_errno(error, Detail::open, "{}: cannot make this folder", path_of(name));
   }
 
   Status rename(std::string_view from, std::string_view to) override {
-    if (::rename(path_of(from).c_str(), path_of(to).c_str()) == 0) return kOk;
+    const auto call = [&](int at) { return ::renameat(at, std::string(from).c_str(), at, std::string(to).c_str()); };
+    if (in_folder(call) == 0) return kOk;
     return fail_errno(errno, Detail::write, "{}: cannot be renamed to {}", path_of(from), path_of(to));
   }
 
   Status remove(std::string_view name) override {
-    if (::unlink(path_of(name).c_str()) == 0 || errno == ENOENT) return kOk;
+    const auto call = [&](int at) { return ::unlinkat(at, std::string(name).c_str(), 0); };
+    if (in_folder(call) == 0 || errno == ENOENT) return kOk;
     return fail_errno(errno, Detail::write, "{}: cannot be removed", path_of(name));
   }
 
-  Status sync_folder(std::string_view name) override { return sync_path(path_of(name)); }
-
-  Status match_permissions(std::string_view file, std::string_view other) override {
-    return core::match_permissions(path_of(file), path_of(other));
+  Status sync_folder(std::string_view name) override {
+    if (name.empty()) {
+      const std::shared_ptr<Folder> own = folder();
+      if (own != nullptr && own->sync() == 0) return kOk;
+      return fail_errno(errno, Detail::flush, "{}: flush of the folder failed", root_);
+    }
+    const Descriptor folder(open_in_folder(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return flush_folder(folder.get(), path_of(name));
   }
 
   Result<std::uint64_t> free_bytes() override {
     struct statvfs status{};
-    if (::statvfs(path_of("").c_str(), &status) == 0) return std::uint64_t{status.f_bavail} * status.f_frsize;
-    return fail_errno(errno, Detail::open, "{}: cannot tell how much is free", path_of(""));
+    if (in_folder([&](int at) { return ::fstatvfs(at, &status); }) == 0) {
+      return std::uint64_t{status.f_bavail} * status.f_frsize;
+    }
+    return fail_errno(errno, Detail::open, "{}: cannot tell how much is free", root_);
   }
 
-  std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first) override {
+  std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first, Device* like) override {
     constexpr std::size_t kBegin = sizeof(std::uint64_t);
     const std::string path = path_of(name);
-    (void)::unlink(path.c_str());  // whoever still looks at an earlier one keeps it
-    Descriptor descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)));
+    (void)remove(name);  // whoever still looks at an earlier one keeps it
+    Descriptor descriptor(open_in_folder(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
     if (descriptor.get() < 0) return nullptr;
+    if (auto* const file = dynamic_cast<PosixDevice*>(like); file != nullptr) {
+      (void)match_permissions(file->descriptor(), file->path(), descriptor.get(), path);
+    }
     struct flock held = PosixNotice::whole_file();
     const auto rest = first.subspan(kBegin);
     // Its beginning last: who reads zeros there knows that it is being made.
     if (::fcntl(descriptor.get(), F_OFD_SETLK, &held) == 0 &&
         ::pwrite(descriptor.get(), rest.data(), rest.size(), kBegin) == static_cast<ssize_t>(rest.size()) &&
         ::pwrite(descriptor.get(), first.data(), kBegin, 0) == static_cast<ssize_t>(kBegin)) {
-      return std::make_unique<PosixNotice>(std::move(descriptor));
+      return std::make_unique<PosixNotice>(std::move(descriptor), folder(), std::string(name));
     }
-    (void)::unlink(path.c_str());
+    (void)remove(name);
     return nullptr;
   }
 
   Result<SeenNotice> look_at_notice(std::string_view name, std::uint64_t bytes) override {
     const std::string path = path_of(name);
-    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const Descriptor descriptor(open_in_folder(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (descriptor.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     SeenNotice seen{std::vector<std::byte>(bytes)};
@@ -389,7 +478,7 @@ class PosixVolume final : public Volume {
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
     const std::string path = path_of(name);
-    Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    Descriptor descriptor(open_in_folder(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
     MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     int result = 0;
@@ -403,15 +492,64 @@ class PosixVolume final : public Volume {
     // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
     struct stat locked{};
     struct stat named{};
-    if (::fstat(descriptor.get(), &locked) != 0) return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
-    if (::stat(path.c_str(), &named) != 0) return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
-    if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino) {
+    if (::fstat(descriptor.get(), &locked) != 0 || look(name, named) != 0) {
+      return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+    }
+    if (identity_in(locked) != identity_in(named)) {
       return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
     }
     return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor)));
   }
 
  private:
+  // Null, with errno, where it cannot be opened. Once it is open, it is never looked for again.
+  std::shared_ptr<Folder> folder() {
+    const std::lock_guard lock(folder_mutex_);
+    if (folder_ == nullptr) folder_ = Folder::open(root_);
+    return folder_;
+  }
+
+  // What the call says that is given the folder's descriptor; -1, with errno, without the folder.
+  template <class Call>
+  int in_folder(const Call& call) {
+    const std::shared_ptr<Folder> own = folder();
+    return own == nullptr ? -1 : call(own->fd());
+  }
+  int open_in_folder(std::string_view name, int flags) {
+    const std::string path(name.empty() ? "." : name);
+    return above_standard(in_folder([&](int at) { return ::openat(at, path.c_str(), flags, 0644); }));
+  }
+  int look(std::string_view name, struct stat& info) {
+    const std::string path(name.empty() ? "." : name);
+    return in_folder([&](int at) { return ::fstatat(at, path.c_str(), &info, 0); });
+  }
+
+  Status make_own_folder() {
+    std::shared_ptr<Folder> own;
+    {
+      const std::lock_guard lock(folder_mutex_);
+      if (folder_ == nullptr) {
+        if (::mkdir(root_.c_str(), 0755) != 0 && errno != EEXIST) {
+          return fail_errno(errno, Detail::open, "{}: cannot make this folder", root_);
+        }
+        folder_ = Folder::open(root_);
+        if (folder_ == nullptr) {
+          return fail_errno(errno == ENOTDIR ? EEXIST : errno, Detail::open, "{}: cannot make this folder", root_);
+        }
+      }
+      own = folder_;
+    }
+    // Also where it was there already: whoever made it may have been killed before its name was durable.
+    const Descriptor parent(::openat(own->fd(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return flush_folder(parent.get(), path_of(".."));
+  }
+
+  static Status flush_folder(int fd, const std::string& path) {
+    if (fd < 0) return fail_errno(errno, Detail::flush, "{}: cannot open the folder to flush it", path);
+    if (::fsync(fd) != 0) return fail_errno(errno, Detail::flush, "{}: flush of the folder failed", path);
+    return kOk;
+  }
+
   // Asked when the first file is opened.
   bool has_uring() {
     std::call_once(uring_asked_, [&] { has_uring_ = uring_works(); });
@@ -425,57 +563,30 @@ class PosixVolume final : public Volume {
     return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
   }
 
-  // Reopens with O_DIRECT; leaves everything as it is where the file system refuses.
-  static void make_direct(const std::string& path, OpenMode mode, Descriptor& descriptor, DeviceCaps& caps) {
-    const int access = mode == OpenMode::read_only ? O_RDONLY : O_RDWR;
-    Descriptor direct(above_standard(::open(path.c_str(), access | O_CLOEXEC | O_DIRECT)));
-    if (direct.get() < 0) return;
-    const std::uint32_t block = direct_block_bytes(direct.get());
-    if (block == 0) return;
-    descriptor = std::move(direct);
+  // The same descriptor, so that nothing is looked up again; leaves everything as it is where the file system refuses.
+  static void make_direct(int fd, DeviceCaps& caps) {
+    if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return;
+    const std::uint32_t block = direct_block_bytes(fd);
+    if (block == 0) {
+      (void)::fcntl(fd, F_SETFL, 0);
+      return;
+    }
     caps.block_bytes = block;
     caps.direct = true;
   }
 
-  static std::string parent_of(const std::string& path) {
-    auto parent = std::filesystem::path(path).lexically_normal();
-    if (!parent.has_filename()) parent = parent.parent_path();  // "a/b/"
-    parent = parent.parent_path();
-    return parent.empty() ? "." : parent.string();
-  }
-
-  static Status sync_path(const std::string& path) {
-    Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.get() < 0) return fail_errno(errno, Detail::flush, "{}: cannot open the folder to flush it", path);
-    if (::fsync(folder.get()) != 0) return fail_errno(errno, Detail::flush, "{}: flush of the folder failed", path);
-    return kOk;
-  }
-
-  std::string root_;
-  IoBackend io_;
+  const std::string root_;
+  const IoBackend io_;
+  std::mutex folder_mutex_;
+  std::shared_ptr<Folder> folder_;  // under folder_mutex_ while it is null, constant from then on
   std::once_flag uring_asked_;
   bool has_uring_ = false;
 };
 
 }  // namespace
 
-Status match_permissions(const std::string& file, const std::string& other) {
-  struct stat wanted{};
-  struct stat found{};
-  if (::stat(file.c_str(), &wanted) != 0 || ::stat(other.c_str(), &found) != 0) return kOk;
-  if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::chmod(other.c_str(), wanted.st_mode & 0777) != 0) {
-    return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of {}", other, file);
-  }
-  // Only root may, and only root has to: the log of another user's file belongs to that user.
-  const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
-  if (::geteuid() == 0 && other_owner && ::chown(other.c_str(), wanted.st_uid, wanted.st_gid) != 0) {
-    return fail_errno(errno, Detail::open, "{}: cannot give it the owner of {}", other, file);
-  }
-  return kOk;
-}
-
 std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io) {
-  return std::make_unique<PosixVolume>(std::move(path), io);
+  return std::make_unique<PosixVolume>(absolute(path), io);
 }
 
 }  // namespace memlith::core

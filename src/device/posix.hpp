@@ -8,11 +8,8 @@
 
 namespace memlith::core {
 
-// The folder at `path`, which need not exist yet (make_folder("") makes it). Where `io` is uring and the kernel refuses it, opening
-// a device fails (unsupported).
+// The folder at `path`, seen from the program's current folder as it is now; the folder need not exist yet (make_folder("") makes
+// it), and is opened when it is needed first. Where `io` is uring and the kernel refuses it, opening a device fails (unsupported).
 std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io = IoBackend::automatic);
-
-// Gives `other` the permissions of `file`, and for root its owner: what a log holds is as secret as the file that it belongs to.
-Status match_permissions(const std::string& file, const std::string& other);
 
 }  // namespace memlith::core

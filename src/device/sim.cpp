@@ -366,6 +366,14 @@ class SimDevice final : public Device {
     return static_cast<std::uint64_t>(file_->bytes().size());
   }
 
+  Result<FileIdentity> identity() override { return FileIdentity{0, file_->number}; }
+  Result<bool> removed() override {
+    const std::lock_guard lock(volume_.mutex_);
+    return std::none_of(volume_.names_.begin(), volume_.names_.end(),
+                        [this](const auto& each) { return each.second == file_; });
+  }
+  Status match_permissions(Device&) override { return kOk; }
+
   Result<int> mapping_descriptor() override {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(!caps_.direct);
@@ -616,6 +624,13 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
 Result<bool> SimVolume::exists(std::string_view name) {
   const std::lock_guard lock(mutex_);
   return name.empty() || names_.contains(name) || is_folder(name);
+}
+
+Result<std::optional<FileIdentity>> SimVolume::identity_of(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return std::optional<FileIdentity>();
+  return std::optional(FileIdentity{0, found->second->number});
 }
 
 bool SimVolume::is_folder(std::string_view name) const {

@@ -200,13 +200,13 @@ class SimVolume final : public Volume {
 
   Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override;
   Result<bool> exists(std::string_view name) override;
+  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override;
   Result<std::vector<std::string>> list(std::string_view folder) override;
   Status make_folder(std::string_view name) override;
   Status rename(std::string_view from, std::string_view to) override;
   Status remove(std::string_view name) override;
   Status sync_folder(std::string_view name) override;
   Result<std::uint64_t> free_bytes() override { return free_bytes_told.load(); }
-  Status match_permissions(std::string_view, std::string_view) override { return kOk; }
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override;
   std::string path_of(std::string_view name) const override;
 

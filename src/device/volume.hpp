@@ -1,11 +1,13 @@
 // A volume: the folder that a store's files live in, as a namespace of devices. Floor: device.
 //
-// Names are relative paths with '/' ("objects/3"). Creating, renaming and removing a name is durable only after
+// The folder is found by its path once, and stays the same one from then on, however it is renamed or moved, and whatever the
+// program's current folder becomes. Names are relative paths with '/' ("objects/3"). Creating, renaming and removing a name is durable only after
 // sync_folder() of the folder that holds it; a crash before that may undo or keep each of them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +32,8 @@ class VolumeLock {
 class Notice {
  public:
   virtual ~Notice() = default;  // leaves the file
+  // Takes the file away, unless the name leads to somebody else's by now.
+  virtual void remove() = 0;
   // As many bytes as it was made with.
   virtual void show(std::span<const std::byte> bytes) = 0;
 };
@@ -45,14 +49,16 @@ class Volume {
 
   virtual Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) = 0;
   virtual Result<bool> exists(std::string_view name) = 0;
+  // Empty where there is no such name.
+  virtual Result<std::optional<FileIdentity>> identity_of(std::string_view name) = 0;
   virtual Result<std::vector<std::string>> list(std::string_view folder) = 0;  // names in it, unsorted
   virtual Status make_folder(std::string_view name) = 0;                       // ok if it is there; durable on ok
   virtual Status rename(std::string_view from, std::string_view to) = 0;
   virtual Status remove(std::string_view name) = 0;
+  // The same if the name leads to the file of that device. Ok if it leads to another, which somebody else put in its place: that one
+  // is left alone.
+  Status remove_own(std::string_view name, Device& device);
   virtual Status sync_folder(std::string_view name) = 0;  // "" is the volume's own folder
-
-  // Lets `other` be read and written by whom `file` can be.
-  virtual Status match_permissions(std::string_view file, std::string_view other) = 0;
 
   // What is left on it for users, by now.
   virtual Result<std::uint64_t> free_bytes() = 0;
@@ -60,9 +66,10 @@ class Volume {
   // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
   virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
 
-  // A notice of this name, in the place of one that is there, showing these bytes, of which the first eight are not all zeros; null
-  // where that cannot be.
-  virtual std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first);
+  // A notice of this name, in the place of one that is there, showing these bytes, of which the first eight are not all zeros; with
+  // the permissions of `like` if that is not null. Null where that cannot be. The volume outlives it.
+  virtual std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first,
+                                              Device* like = nullptr);
   // Somebody else's. Errors: not_found, also while it is being made; incompatible: shorter.
   virtual Result<SeenNotice> look_at_notice(std::string_view name, std::uint64_t bytes);
 

@@ -82,12 +82,12 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   MEMLITH_TRY(store->leave_holder_note());
   store->process_mark_ = process_mark();
   store->process_ = ::getpid();
-  MEMLITH_TRY_ASSIGN(store->stats_,
-                     LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name)));
-  if (store->one_file() && store->stats_->shown()) {
-    (void)volume.match_permissions(store->options_.file_name,
-                                   stats_name(store->options_.kind, store->options_.file_name));
+  Device* file = nullptr;
+  if (store->one_file()) {
+    MEMLITH_TRY_ASSIGN(file, store->home(kFile));
   }
+  MEMLITH_TRY_ASSIGN(store->stats_,
+                     LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name), file));
   store->publish_stats();
   Store* const self = store.get();
   if (store->stats_->shown()) store->shower_ = std::thread([self] { self->show_loop(); });
@@ -240,7 +240,7 @@ Status Store::create_files() {
 Status Store::make_log(const std::string& fresh_name) {
   MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, Caching::direct));
   MEMLITH_TRY(device->truncate(0));
-  if (one_file()) MEMLITH_TRY(volume_.match_permissions(options_.file_name, fresh_name));
+  if (one_file()) MEMLITH_TRY(match_permissions(*device));
   const std::uint64_t log_id = random_identity();
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
@@ -425,10 +425,9 @@ Status Store::check_overlay() {
       MEMLITH_TRY(write_object_home(object));  // into memory
       continue;
     }
-    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(home_name(object)));
+    MEMLITH_TRY_ASSIGN(Device* const device, home_if_there(object));
     std::uint64_t size = 0;
-    if (there) {
-      MEMLITH_TRY_ASSIGN(Device* const device, home(object));
+    if (device != nullptr) {
       MEMLITH_TRY_ASSIGN(size, device->size());
     }
     MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {

@@ -17,12 +17,15 @@ constexpr std::uint64_t kDirectBytes = 64 * kKiB;
 // Collects neighbouring whole pages and writes them past the page cache, many transfers at a time.
 class DirectHome {
  public:
-  // Nothing where the file system refuses direct I/O.
-  static Result<std::unique_ptr<DirectHome>> open(Volume& volume, const std::string& name) {
+  // To the file of `buffered`. Nothing where the file system refuses direct I/O.
+  static Result<std::unique_ptr<DirectHome>> open(Volume& volume, const std::string& name, Device& buffered) {
     auto home = std::make_unique<DirectHome>();
     MEMLITH_TRY_ASSIGN(home->device_, volume.open(name, OpenMode::read_write, Caching::direct));
     const DeviceCaps& caps = home->device_->caps();
     if (!caps.direct || kPageBytes % caps.block_bytes != 0) return std::unique_ptr<DirectHome>();
+    MEMLITH_TRY_ASSIGN(const FileIdentity opened, home->device_->identity());
+    MEMLITH_TRY_ASSIGN(const FileIdentity wanted, buffered.identity());
+    if (opened != wanted) return std::unique_ptr<DirectHome>();  // the name leads to another file by now
     MEMLITH_TRY_ASSIGN(home->memory_, AlignedBuffer::allocate(kDirectDepth * kDirectBytes));
     home->queue_ = home->device_->make_queue(kDirectDepth);
     home->queue_->register_memory(home->memory_.span());
@@ -129,12 +132,15 @@ Status Store::write_object_home(ObjectId object) {
       return kOk;
     });
   }
-  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(home_name(object)));
-  if (!there) {
+  MEMLITH_TRY_ASSIGN(Device* const device, home_if_there(object));
+  bool removed = device == nullptr;
+  if (!removed) {
+    MEMLITH_TRY_ASSIGN(removed, device->removed());
+  }
+  if (removed) {
     unreachable_.emplace(object, 0);
     return kOk;
   }
-  MEMLITH_TRY_ASSIGN(Device* const device, home(object));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   if (std::find(written_homes_.begin(), written_homes_.end(), object) == written_homes_.end()) {
     written_homes_.push_back(object);
@@ -142,7 +148,7 @@ Status Store::write_object_home(ObjectId object) {
   // At open nobody has the home mapped, so it may be written past the page cache. That pays when there is much to write.
   std::unique_ptr<DirectHome> direct;
   if (!log_->started() && overlay_.bytes_held() >= options_.direct_replay_bytes_min) {
-    MEMLITH_TRY_ASSIGN(direct, DirectHome::open(volume_, home_name(object)));
+    MEMLITH_TRY_ASSIGN(direct, DirectHome::open(volume_, home_name(object), *device));
   }
   const std::uint64_t write_bytes_max = pacing_.has_value() ? CheckpointPace::kStepBytes : kWriteBytesMax;
   iovec pieces[kWritePiecesMax];

@@ -49,7 +49,7 @@ std::string LiveStats::name_beside(const std::string& log_name) {
   return log_name == "log" ? "stats" : log_name + "-stats";
 }
 
-Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name) {
+Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name, Device* like) {
   LiveStats stats;
   MEMLITH_TRY_ASSIGN(stats.page_, AlignedBuffer::allocate(sizeof(StatsPage)));
   MEMLITH_TRY_ASSIGN(stats.copy_, AlignedBuffer::allocate(sizeof(StatsPage)));
@@ -61,7 +61,7 @@ Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name) {
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now()
                                                                                           .time_since_epoch())
                                      .count());
-  stats.notice_ = volume.make_notice(name, std::as_bytes(std::span(&*stats, 1)));
+  stats.notice_ = volume.make_notice(name, std::as_bytes(std::span(&*stats, 1)), like);
   return stats;
 }
 

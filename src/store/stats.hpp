@@ -65,13 +65,17 @@ struct StatsPage {
 class LiveStats {
  public:
   static std::string name_beside(const std::string& log_name);
-  // Never fails for want of a file.
-  static Result<LiveStats> make(Volume& volume, const std::string& name);
+  // Never fails for want of a file. It gets the permissions of `like` if that is not null. The volume outlives the page.
+  static Result<LiveStats> make(Volume& volume, const std::string& name, Device* like);
   [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
   // Whether others can look at it: show() has to be called then, from one thread at a time.
   [[nodiscard]] bool shown() const { return notice_ != nullptr; }
   void show();
+  // Takes the file away, but not one that another store has put in its place since.
+  void remove() {
+    if (shown()) notice_->remove();
+  }
 
  private:
   AlignedBuffer page_;

@@ -83,10 +83,11 @@ Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
   MEMLITH_TRY(finish());
   // ORDER remove-before-unlock: or who opens the store in between goes on with a log that has no name. [sqlite/files]
-  const Status removed = volume_.remove(log_name());
+  const Status removed = remove_log();
   file_lock_ = nullptr;
   lock_ = nullptr;
-  return removed;
+  // Whoever gave up the right to remove it leaves it, closed as it is.
+  return removed.category == Errc::permission ? kOk : removed;
 }
 
 Status Store::finish() {
@@ -106,7 +107,7 @@ Status Store::finish() {
 // They tell of an open store. Whoever has the lock may take their file away; no harm if it stays.
 void Store::drop_stats() {
   if (!stats_.has_value() || in_forked_child()) return;
-  if (stats_->shown()) (void)volume_.remove(stats_name(options_.kind, options_.file_name));
+  stats_->remove();
   stats_.reset();
 }
 
@@ -203,6 +204,27 @@ Result<Device*> Store::home(ObjectId id) {
   return (homes_[id] = std::move(device)).get();
 }
 
+// Null where there is none. One that is open is not looked up by name: the right to do so may have been given up since.
+Result<Device*> Store::home_if_there(ObjectId id) {
+  auto found = home(id);
+  if (!found.ok() && found.error().category == Errc::not_found) return static_cast<Device*>(nullptr);
+  return found;
+}
+
+Status Store::match_permissions(Device& other) {
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  return other.match_permissions(*file);
+}
+
+Result<bool> Store::file_has_its_name() {
+  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(const FileIdentity own, file->identity());
+  MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> named, volume_.identity_of(options_.file_name));
+  return named == own;
+}
+
+Status Store::remove_log() { return volume_.remove_own(log_name(), *log_device_); }
+
 Result<int> Store::home_descriptor(ObjectId id, bool up_to_date) {
   if (up_to_date && !read_only()) {
     MEMLITH_TRY(sync(log_->head()));  // a checkpoint takes what is durable
@@ -281,6 +303,30 @@ Status Store::commit_directory(std::span<const Extent> extents, std::span<const 
   return sync(end);
 }
 
+// Durable on ok. It stays open, so that nobody looks it up by name again.
+Status Store::create_home(ObjectId id, std::uint64_t size_bytes) {
+  const std::string name = home_name(id);
+  const auto make = [&] { return volume_.open(name, OpenMode::create, Caching::buffered); };
+  std::unique_ptr<Device> device;
+  if (auto made = make(); made.ok()) {
+    device = std::move(*made);
+  } else {
+    if (made.error().category != Errc::exists) return made.error();
+    MEMLITH_TRY(volume_.remove(name));  // of a creation that failed
+    MEMLITH_TRY_ASSIGN(device, make());
+  }
+  Status status = device->reserve(size_bytes);
+  if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
+  if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = volume_.sync_folder("objects");
+  if (!status.ok()) {
+    (void)volume_.remove(name);
+    return status;
+  }
+  const std::lock_guard lock(homes_mutex_);
+  homes_[id] = std::move(device);
+  return kOk;
+}
+
 Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
                                  std::uint64_t reserve_bytes) {
   MEMLITH_TRY(check_process());  // before its home is made anew, which may be one that the parent has made since
@@ -309,17 +355,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   }
   // ORDER growth-before-name: the home is there, whole and durable, before the directory or any frame names it.
   // [crash/create]
-  MEMLITH_TRY(volume_.remove(home_name(info.id)));  // of a creation that failed
-  {
-    MEMLITH_TRY_ASSIGN(auto device, volume_.open(home_name(info.id), OpenMode::create, Caching::buffered));
-    Status status = device->reserve(size_bytes);
-    if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
-    if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = volume_.sync_folder("objects");
-    if (!status.ok()) {
-      (void)volume_.remove(home_name(info.id));
-      return status;
-    }
-  }
+  MEMLITH_TRY(create_home(info.id, size_bytes));
   DirectoryHeader header;
   // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then. [capi/allocation]
   Entry made{info, slot};
@@ -343,7 +379,11 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
     return info;
   }
 #endif
-  MEMLITH_TRY(commit_directory(extents, bytes));
+  if (const Status committed = commit_directory(extents, bytes); !committed.ok()) {
+    const std::lock_guard lock(homes_mutex_);
+    homes_.erase(info.id);
+    return committed;
+  }
   const std::lock_guard lock(directory_mutex_);
   entries_.push_back(std::move(made));
   return info;

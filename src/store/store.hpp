@@ -174,6 +174,14 @@ class Store {
   Result<std::vector<std::byte>> read_home(ObjectId id);
   Status read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target);
 
+  // One-file stores: gives another file, or the log, the permissions of the user's, which may have changed.
+  Status match_permissions(Device& other);
+  Status match_log_permissions() { return match_permissions(*log_device_); }
+  // One-file stores: whether the name that the file was opened by, in the folder that it was opened in, leads to it still.
+  Result<bool> file_has_its_name();
+  // One-file stores: removes the log's name, unless that leads to another store's log by now.
+  Status remove_log();
+
   // A child of fork() has a copy of the memory and shares the files; it must leave those alone.
   [[nodiscard]] bool in_forked_child() const;
   Status check_process() const;
@@ -214,6 +222,8 @@ class Store {
 
   // store.cpp
   Result<Device*> home(ObjectId id);
+  Result<Device*> home_if_there(ObjectId id);
+  Status create_home(ObjectId id, std::uint64_t size_bytes);
   [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const;
   Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);

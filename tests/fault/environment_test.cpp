@@ -6,48 +6,15 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
-
+#include "support/child.hpp"
 #include "support/region_words.hpp"
 
 namespace memlith::test {
 namespace {
 
 using namespace core;
-
-// Runs `body` in a child, where it may change user or mounts. The body returns what went wrong, or nothing; "skip: why"
-// where the machine does not let it.
-std::string in_child(const std::function<std::string()>& body) {
-  int ends[2];
-  if (::pipe(ends) != 0) return "no pipe";
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(ends[0]);
-    const std::string text = body();
-    if (::write(ends[1], text.data(), text.size()) < 0) ::_exit(1);
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  std::string text;
-  char buffer[512];
-  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(got));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) text += "the child ended with status " + std::to_string(status);
-  return text;
-}
-
-#define EXPECT_IN_CHILD(body)                                             \
-  do {                                                                    \
-    const std::string outcome = in_child(body);                           \
-    if (outcome.starts_with("skip: ")) GTEST_SKIP() << outcome.substr(6); \
-    EXPECT_EQ(outcome, "");                                               \
-  } while (false)
 
 // "" where the outcome is this error and its text names `path`.
 template <class T>
@@ -124,8 +91,9 @@ TEST_F(Environment, ReadOnlyFileSystem) {
         ::mount(nullptr, path_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
       return "skip: no bind mount";
     }
-    std::string wrong = unless_error("open", Store::open(*volume_, opening()), Errc::read_only, path_);
-    auto reader = Store::open(*volume_, opening(false, true));
+    const auto volume = make_posix_volume(path_);  // through the mount: the other one holds the folder from before
+    std::string wrong = unless_error("open", Store::open(*volume, opening()), Errc::read_only, path_);
+    auto reader = Store::open(*volume, opening(false, true));
     wrong += unless_ok("read", reader);
     if (reader.ok()) wrong += unless_sevens(**reader);
     return wrong;
@@ -142,8 +110,9 @@ TEST_F(Environment, CreatingOnAReadOnlyFileSystem) {
         ::mount(nullptr, path_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
       return "skip: no bind mount";
     }
+    const auto volume = make_posix_volume(path_);  // through the mount: the other one holds the folder from before
     const auto below = make_posix_volume(path_ + "/below");
-    return unless_error("create in it", Store::open(*volume_, opening(true)), Errc::read_only, path_) +
+    return unless_error("create in it", Store::open(*volume, opening(true)), Errc::read_only, path_) +
            unless_error("create below it", Store::open(*below, opening(true)), Errc::read_only, path_ + "/below");
   });
 }

@@ -47,13 +47,11 @@ class SteppedWorld final : public sqlite::World {
     before_asking_for_permission();
     return real().may_write(path);
   }
-  Result<std::unique_ptr<sqlite::HostLock>> lock(const std::string& path, bool writable) override {
-    auto lock = real().lock(path, writable);
+  Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume& volume, const std::string& name,
+                                                 bool writable) override {
+    auto lock = real().lock(volume, name, writable);
     if (!lock.ok()) return lock;
     return std::unique_ptr<sqlite::HostLock>(std::make_unique<SteppedLock>(*this, std::move(*lock)));
-  }
-  Status match_permissions(const std::string& file, const std::string& other) override {
-    return real().match_permissions(file, other);
   }
 
  private:

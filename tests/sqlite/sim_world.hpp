@@ -19,14 +19,14 @@ class BorrowedVolume final : public core::Volume {
     return volume_.open(name, mode, caching);
   }
   core::Result<bool> exists(std::string_view name) override { return volume_.exists(name); }
+  core::Result<std::optional<core::FileIdentity>> identity_of(std::string_view name) override {
+    return volume_.identity_of(name);
+  }
   core::Result<std::vector<std::string>> list(std::string_view folder) override { return volume_.list(folder); }
   core::Status make_folder(std::string_view name) override { return volume_.make_folder(name); }
   core::Status rename(std::string_view from, std::string_view to) override { return volume_.rename(from, to); }
   core::Status remove(std::string_view name) override { return volume_.remove(name); }
   core::Status sync_folder(std::string_view name) override { return volume_.sync_folder(name); }
-  core::Status match_permissions(std::string_view file, std::string_view other) override {
-    return volume_.match_permissions(file, other);
-  }
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
   core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override {
     return volume_.lock(name, exclusive);
@@ -52,10 +52,9 @@ class SimWorld final : public sqlite::World {
     return volume->open(name_of(path), core::OpenMode::create, core::Caching::buffered).status();
   }
   bool may_write(const std::string&) override { return true; }
-  core::Result<std::unique_ptr<sqlite::HostLock>> lock(const std::string&, bool) override {
+  core::Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume&, const std::string&, bool) override {
     return std::unique_ptr<sqlite::HostLock>(std::make_unique<NoLock>());
   }
-  core::Status match_permissions(const std::string&, const std::string&) override { return core::kOk; }
 
  private:
   class NoLock final : public sqlite::HostLock {

@@ -28,6 +28,10 @@ Result<bool> SwitchingVolume::exists(std::string_view name) {
   scheduler_.here("look whether a file is there");
   return volume_.exists(name);
 }
+Result<std::optional<FileIdentity>> SwitchingVolume::identity_of(std::string_view name) {
+  scheduler_.here("look which file it is");
+  return volume_.identity_of(name);
+}
 Result<std::vector<std::string>> SwitchingVolume::list(std::string_view folder) {
   scheduler_.here("list a folder");
   return volume_.list(folder);

@@ -23,14 +23,12 @@ class SwitchingVolume final : public core::Volume {
   core::Result<std::unique_ptr<core::Device>> open(std::string_view name, core::OpenMode mode,
                                                    core::Caching caching) override;
   core::Result<bool> exists(std::string_view name) override;
+  core::Result<std::optional<core::FileIdentity>> identity_of(std::string_view name) override;
   core::Result<std::vector<std::string>> list(std::string_view folder) override;
   core::Status make_folder(std::string_view name) override;
   core::Status rename(std::string_view from, std::string_view to) override;
   core::Status remove(std::string_view name) override;
   core::Status sync_folder(std::string_view name) override;
-  core::Status match_permissions(std::string_view file, std::string_view other) override {
-    return volume_.match_permissions(file, other);
-  }
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
   core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override;
   [[nodiscard]] std::string path_of(std::string_view name) const override { return volume_.path_of(name); }

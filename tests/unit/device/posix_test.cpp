@@ -545,11 +545,13 @@ TEST_F(PosixVolumeTest, Names) {
   EXPECT_ERROR(Errc::not_found, volume_->list("nowhere"));
 }
 
-// Paths in messages are the folder's and the name's, without doubled slashes.
+// Paths in messages are absolute, the folder's and the name's, without doubled slashes.
 TEST_F(PosixVolumeTest, PathsForMessages) {
   EXPECT_EQ(volume_->path_of("a/b"), folder_ / "a/b");
   EXPECT_EQ(volume_->path_of(""), folder_.path());
-  EXPECT_EQ(make_posix_volume("x/")->path_of("a"), "x/a");
+  const std::string here = std::filesystem::current_path();
+  EXPECT_EQ(make_posix_volume("x/")->path_of("a"), here + "/x/a");
+  EXPECT_EQ(make_posix_volume(".")->path_of(""), here);
 }
 
 // One writer or many readers, in one process as between processes; a lock ends with its object.

@@ -151,14 +151,12 @@ class IntrudedVolume final : public Volume {
     return step().open(name, mode, caching);
   }
   Result<bool> exists(std::string_view name) override { return step().exists(name); }
+  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override { return step().identity_of(name); }
   Result<std::vector<std::string>> list(std::string_view folder) override { return step().list(folder); }
   Status make_folder(std::string_view name) override { return step().make_folder(name); }
   Status rename(std::string_view from, std::string_view to) override { return step().rename(from, to); }
   Status remove(std::string_view name) override { return step().remove(name); }
   Status sync_folder(std::string_view name) override { return step().sync_folder(name); }
-  Status match_permissions(std::string_view file, std::string_view other) override {
-    return step().match_permissions(file, other);
-  }
   Result<std::uint64_t> free_bytes() override { return step().free_bytes(); }
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
     return step().lock(name, exclusive);
