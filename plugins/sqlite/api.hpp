@@ -2,7 +2,8 @@
 //
 // The plugin is not linked to a SQLite: a program may have one of its own in it, and a VFS registered with another copy
 // would do nothing. A loaded extension gets its host's functions handed over; LD_PRELOAD and memlith_sqlite_register() look
-// them up among what the process has loaded; tests name those that they are linked to.
+// them up in the library that the process has loaded (callers.hpp); tests name those that they are linked to. Those of two SQLites
+// must never be mixed.
 #pragma once
 
 #include <sqlite3.h>
@@ -18,11 +19,16 @@ struct Api {
   const char* (*uri_parameter)(const char*, const char*) = nullptr;
   char* (*mprintf)(const char*, ...) = nullptr;
   void (*log)(int, const char*, ...) = nullptr;
+  const char* (*libversion)() = nullptr;  // only for messages; may be null
 
   [[nodiscard]] bool complete() const {
     return vfs_find != nullptr && vfs_register != nullptr && vfs_unregister != nullptr && uri_parameter != nullptr &&
            mprintf != nullptr && log != nullptr;
   }
 };
+
+inline const char* version_of(const Api& api) {
+  return api.libversion != nullptr ? api.libversion() : "of an unknown version";
+}
 
 }  // namespace memlith::sqlite

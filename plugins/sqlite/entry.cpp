@@ -5,11 +5,13 @@
 #include <sqlite3.h>
 
 #include <cstdlib>
-#include <mutex>
-#include <string>
+#include <new>
+#include <optional>
 #include <string_view>
 
-#include "vfs.hpp"
+#include "callers.hpp"
+#include "hosts.hpp"
+#include "line_log.hpp"
 
 #define SQLITE_CORE 1  // the struct of functions, without macros that put it in the place of their names
 #include <sqlite3ext.h>
@@ -19,41 +21,6 @@
 namespace memlith::sqlite {
 namespace {
 
-constexpr const char* kName = "memlith";
-
-bool is_ours(const void* symbol) {
-  Dl_info its{};
-  Dl_info mine{};
-  return ::dladdr(symbol, &its) != 0 && ::dladdr(kName, &mine) != 0 && its.dli_fbase == mine.dli_fbase;
-}
-
-void* find_symbol(const char* name) {
-  if (void* const found = ::dlsym(RTLD_NEXT, name); found != nullptr) return found;
-  if (void* const found = ::dlsym(RTLD_DEFAULT, name); found != nullptr && !is_ours(found)) return found;
-  // Python loads its SQLite out of everybody else's sight.
-  static void* const library = [] {
-    void* const loaded = ::dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
-    return loaded != nullptr ? loaded : ::dlopen("libsqlite3.so.0", RTLD_NOW);
-  }();
-  return library != nullptr ? ::dlsym(library, name) : nullptr;
-}
-
-template <class Function>
-void find_function(const char* name, Function& function) {
-  function = reinterpret_cast<Function>(find_symbol(name));
-}
-
-Api api_of_process() {
-  Api api;
-  find_function("sqlite3_vfs_find", api.vfs_find);
-  find_function("sqlite3_vfs_register", api.vfs_register);
-  find_function("sqlite3_vfs_unregister", api.vfs_unregister);
-  find_function("sqlite3_uri_parameter", api.uri_parameter);
-  find_function("sqlite3_mprintf", api.mprintf);
-  find_function("sqlite3_log", api.log);
-  return api;
-}
-
 Api api_of_host(const sqlite3_api_routines& routines) {
   Api api;
   api.vfs_find = routines.vfs_find;
@@ -62,46 +29,80 @@ Api api_of_host(const sqlite3_api_routines& routines) {
   api.uri_parameter = routines.uri_parameter;
   api.mprintf = routines.mprintf;
   api.log = routines.log;
+  api.libversion = routines.libversion;
   return api;
 }
 
-bool asked_for(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && *value != 0 && std::string_view(value) != "0";
-}
-
-// Registered once a process; again only to make it the default.
-int register_vfs(const Api& api, bool as_default) {
-  static std::mutex mutex;
-  static Vfs* vfs = nullptr;  // never destroyed: SQLite keeps what was registered
-  if (!api.complete()) return SQLITE_ERROR;
-  const std::lock_guard lock(mutex);
-  const bool present = api.vfs_find(kName) != nullptr;
-  if (present && vfs == nullptr) return SQLITE_OK;  // another copy of this plugin
-  if (vfs == nullptr) vfs = Vfs::make(api, real_databases(), kName).release();
-  if (vfs == nullptr) return SQLITE_ERROR;
-  const bool make_default = as_default || asked_for("MEMLITH_SQLITE_DEFAULT");
-  return present && !make_default ? SQLITE_OK : vfs->register_it(make_default);
+// No exception may pass through the program, which is C.
+template <class Body>
+int guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return SQLITE_NOMEM;
+  } catch (...) {
+    return SQLITE_ERROR;
+  }
 }
 
 int load(const sqlite3_api_routines* routines, bool as_default) {
-  const int code = register_vfs(api_of_host(*routines), as_default);
-  return code == SQLITE_OK ? SQLITE_OK_LOAD_PERMANENTLY : code;
+  return guarded([&] {
+    const int code = register_vfs(api_of_host(*routines), as_default);
+    return code == SQLITE_OK ? SQLITE_OK_LOAD_PERMANENTLY : code;
+  });
 }
 
-// Whether the program did not ask for us, but whoever started it did.
+// In every SQLite that there is.
+int register_everywhere(bool as_default) {
+  auto libraries = find_all_sqlites();
+  if (libraries.empty()) {
+    if (::dlopen("libsqlite3.so.0", RTLD_NOW) == nullptr) return SQLITE_ERROR;
+    libraries = find_all_sqlites();
+  }
+  int result = SQLITE_ERROR;
+  for (const Library& each : libraries) {
+    Host& host = host_of(each);
+    if (host.off.empty() && register_vfs(host.api, as_default) == SQLITE_OK) result = SQLITE_OK;
+  }
+  return result;
+}
+
+// Whether the program did not ask for us, but the user who started the program did.
 bool preloaded() {
-  const char* const list = std::getenv("LD_PRELOAD");
-  return list != nullptr && std::string_view(list).find("memlith_sqlite") != std::string_view::npos;
+  static const bool answer = [] {
+    const char* const list = std::getenv("LD_PRELOAD");
+    return list != nullptr && std::string_view(list).find("memlith_sqlite") != std::string_view::npos;
+  }();
+  return answer;
 }
 
-// sqlite3_shutdown() makes SQLite forget what its default was. One that the program chose stays.
-void register_when_preloaded() {
-  static const bool wanted = preloaded();
-  if (!wanted) return;
-  static const Api api = api_of_process();
-  static sqlite3_vfs* const first = api.complete() ? api.vfs_find(nullptr) : nullptr;
-  if (first != nullptr && api.vfs_find(nullptr) == first) (void)register_vfs(api, true);
+[[gnu::constructor]] void at_load() {
+  start_line_log();
+  (void)preloaded();  // while the environment is what the program was started with
+}
+
+// `open` gets the functions of the SQLite that the caller means.
+template <class Open>
+int pass_on(const void* caller, sqlite3** db, Open open) {
+  if (db != nullptr) *db = nullptr;
+  return guarded([&]() -> int {
+    const std::optional<Library> library = find_sqlite_of(caller);
+    if (!library.has_value()) {
+      log_line("error: a call of sqlite3_open that may be for any of several SQLites, or for none, was refused");
+      return SQLITE_ERROR;
+    }
+    Host& host = host_of(*library);
+    if (preloaded()) make_default(host);
+    const int code = open(host);
+    if (code == SQLITE_OK && db != nullptr && line_log_wanted()) {
+      // A database that is open is not given back because there is no memory for a line.
+      (void)guarded([&] {
+        log_if_elsewhere(host, *db, preloaded());
+        return SQLITE_OK;
+      });
+    }
+    return code;
+  });
 }
 
 }  // namespace
@@ -118,31 +119,28 @@ MEMLITH_EXPORT int sqlite3_memlithdefault_init(sqlite3*, char**, const sqlite3_a
   return memlith::sqlite::load(routines, true);
 }
 
-// For programs that cannot load extensions: dlopen the plugin and call this. Uses the SQLite that the process has loaded, else
-// the system's. Returns SQLITE_OK, or SQLITE_ERROR where there is none.
+// For programs that cannot load extensions: dlopen the plugin and call this. Registers the VFS with every SQLite that the process has
+// loaded and that exports its functions; loads the system's where there is none. Returns SQLITE_OK, or SQLITE_ERROR if no SQLite took it.
 MEMLITH_EXPORT int memlith_sqlite_register(int make_default) {
-  return memlith::sqlite::register_vfs(memlith::sqlite::api_of_process(), make_default != 0);
+  return memlith::sqlite::guarded([&] { return memlith::sqlite::register_everywhere(make_default != 0); });
 }
 
-// LD_PRELOAD: the first connection that a program opens makes memlith the default, and the first after sqlite3_shutdown().
-// Otherwise these only pass on.
+// LD_PRELOAD: the first connection that a program opens with a SQLite makes memlith the default there, and the first after
+// sqlite3_shutdown(). Otherwise these only pass on, each call to the SQLite that the calling object means.
 MEMLITH_EXPORT int sqlite3_open(const char* name, sqlite3** db) {
-  memlith::sqlite::register_when_preloaded();
-  static const auto next =
-      reinterpret_cast<int (*)(const char*, sqlite3**)>(memlith::sqlite::find_symbol("sqlite3_open"));
-  return next != nullptr ? next(name, db) : SQLITE_ERROR;
+  return memlith::sqlite::pass_on(__builtin_return_address(0), db, [&](const memlith::sqlite::Host& host) {
+    return host.open != nullptr ? host.open(name, db) : SQLITE_ERROR;
+  });
 }
 
 MEMLITH_EXPORT int sqlite3_open16(const void* name, sqlite3** db) {
-  memlith::sqlite::register_when_preloaded();
-  static const auto next =
-      reinterpret_cast<int (*)(const void*, sqlite3**)>(memlith::sqlite::find_symbol("sqlite3_open16"));
-  return next != nullptr ? next(name, db) : SQLITE_ERROR;
+  return memlith::sqlite::pass_on(__builtin_return_address(0), db, [&](const memlith::sqlite::Host& host) {
+    return host.open16 != nullptr ? host.open16(name, db) : SQLITE_ERROR;
+  });
 }
 
 MEMLITH_EXPORT int sqlite3_open_v2(const char* name, sqlite3** db, int flags, const char* vfs) {
-  memlith::sqlite::register_when_preloaded();
-  static const auto next = reinterpret_cast<int (*)(const char*, sqlite3**, int,
-                                                    const char*)>(memlith::sqlite::find_symbol("sqlite3_open_v2"));
-  return next != nullptr ? next(name, db, flags, vfs) : SQLITE_ERROR;
+  return memlith::sqlite::pass_on(__builtin_return_address(0), db, [&](const memlith::sqlite::Host& host) {
+    return host.open_v2 != nullptr ? host.open_v2(name, db, flags, vfs) : SQLITE_ERROR;
+  });
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "line_log.hpp"
+
 namespace memlith::sqlite {
 
 using core::Detail;
@@ -74,6 +76,9 @@ int report(const Api& api, core::Status status, bool opening) {
   if (status.ok()) return SQLITE_OK;
   const std::string_view text = core::last_error_text();
   Last& kept = last();
+  // Whoever waits for another process asks again and again.
+  const bool again = status.category == Errc::busy && text == last_report();
+  if (!again) log_line("error: {}", text);
   kept.used = std::min(text.size(), sizeof kept.text);
   std::memcpy(kept.text, text.data(), kept.used);
   kept.os_errno = status.os_errno;

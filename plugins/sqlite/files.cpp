@@ -5,6 +5,7 @@
 #include <new>
 
 #include "errors.hpp"
+#include "line_log.hpp"
 
 namespace memlith::sqlite {
 
@@ -521,6 +522,8 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
       *out_flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) | SQLITE_OPEN_READONLY;
     }
   }
+  log_line("{}: on memlith: {}, durability {} (SQLite {})", name, database.read_only() ? "read-only" : "for writing",
+           database.durability() == Durability::full ? "full" : "weak", version_of(vfs.api()));
   const char* const nolock = vfs.api().uri_parameter(parameters, "nolock");
   const bool without_locks = nolock != nullptr && *nolock != 0 && std::string_view(nolock) != "0";
   set_state(file, kMainMethods,
