@@ -3,6 +3,9 @@
 // They have names, because SQLite finds a journal again by its name (another connection of the process, after a commit that
 // failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already. But
 // for a part of a transaction over several databases: disk_journal.hpp.
+//
+// The first MiB of a file lies in small chunks of the heap, because most journals are small and short-lived. What lies beyond is
+// mapped in larger chunks: the system gets that memory back as soon as the file is cut, whatever else is in the heap.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +27,8 @@ class MemoryFile {
   std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   void truncate(std::uint64_t bytes);
+  // Truncates to so many bytes if there are more.
+  void keep_at_most(std::uint64_t bytes);
   // Writing up to there needs no more memory. Throws std::bad_alloc.
   void reserve(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t size() const;
@@ -31,12 +36,29 @@ class MemoryFile {
   [[nodiscard]] const std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
-  static constexpr std::uint64_t kChunkBytes = 64 * 1024;
+  struct Chunk {
+    std::byte* memory = nullptr;
+    std::uint64_t bytes = 0;
+    explicit Chunk(std::uint64_t count);
+    Chunk(Chunk&& other) noexcept;
+    Chunk& operator=(Chunk&&) = delete;
+    ~Chunk();
+  };
+  // Where an offset lies: in which chunk, where in it, and how many bytes of the chunk follow.
+  struct Place {
+    std::size_t chunk;
+    std::uint64_t inside;
+    std::uint64_t left;
+  };
+  static Place place_of(std::uint64_t offset);
+  static std::uint64_t chunk_bytes(std::size_t chunk);
+  static std::size_t chunks_for(std::uint64_t bytes);
   void make_room(std::uint64_t bytes);
+  void drop_behind(std::uint64_t bytes);
   void zero(std::uint64_t begin, std::uint64_t end);
 
   mutable std::shared_mutex mutex_;
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+  std::vector<Chunk> chunks_;
   std::uint64_t size_ = 0;
 };
 

@@ -27,6 +27,9 @@ constexpr std::uint64_t kIndexFrames = 4096;
 constexpr std::uint64_t kIndexFramesLess = 34;
 constexpr std::size_t kIndexPublishedAt = 16;
 constexpr std::uint64_t kPieceBytes = 4096;
+// What a log that begins anew keeps of its memory: SQLite checkpoints at 4 MB unless told otherwise, and writes as much again.
+constexpr std::uint64_t kKeptBytes = 8 * core::kMiB;
+constexpr std::size_t kKeptSlots = 8192;
 
 std::uint32_t big_endian(const std::byte* at) {
   return std::to_integer<std::uint32_t>(at[0]) << 24 | std::to_integer<std::uint32_t>(at[1]) << 16 |
@@ -47,6 +50,7 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     if (!wal_is_stored()) return memory_lags();
     forget_slots();
     wal_.page_bytes = big_endian(from + 8);
+    wal_.file->keep_at_most(kKeptBytes);  // a long reader may have made it much longer
     wal_.file->write(offset, source, bytes);
     return kOk;
   }
@@ -180,6 +184,10 @@ bool Database::wal_is_stored() const {
 }
 
 void Database::forget_slots() {
+  if (wal_.slots.capacity() > kKeptSlots) {
+    std::vector<Wal::Slot>().swap(wal_.slots);
+    NewestSlots().swap(wal_.latest);
+  }
   wal_.slots.clear();
   wal_.committed_slots = 0;
   wal_.latest.clear();

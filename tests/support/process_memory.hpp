@@ -1,0 +1,30 @@
+// What this process holds by now: memory, descriptors, threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace memlith::test {
+
+// A line of /proc/self/status, in KiB or as a count.
+inline std::uint64_t of_this_process(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::uint64_t value = 0;
+    if (word == name + ":" && status >> value) return value;
+  }
+  return 0;
+}
+inline std::uint64_t resident_bytes() { return of_this_process("VmRSS") * 1024; }
+inline std::uint64_t anonymous_bytes() { return of_this_process("RssAnon") * 1024; }
+inline std::uint64_t thread_count() { return of_this_process("Threads"); }
+
+inline std::uint64_t descriptor_count() {
+  std::uint64_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count - 1;  // without the one that lists them
+}
+
+}  // namespace memlith::test
