@@ -87,8 +87,9 @@
   X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
   X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
   X(lack_poisons, store, "a checkpoint that lacks memory poisons the store")                                      \
-  X(stop_told_outside_lock, store, "the flusher is told to stop without its lock")                                \
-  X(asleep_asked_outside_lock, store, "whether the flusher is to be woken is asked before its lock is taken")     \
+  X(late_waiter_forgotten, store, "a checkpoint that is done forgets who came to wait for room meanwhile")        \
+  X(stop_told_outside_lock, base, "the threads in the background are told to end without their lock")             \
+  X(asleep_asked_outside_lock, store, "whether the flusher is at work is asked before its lock is taken")         \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                    \
   X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                          \

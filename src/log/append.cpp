@@ -92,24 +92,70 @@ Status Log::allocate_buffers() {
   // Batches are numbered by a counter that wraps, so their count is a power of two.
   const std::size_t count = std::bit_ceil(std::size_t{options_.in_flight_max} + 1);
   options_.batch_bytes = round_up(options_.batch_bytes, kPageBytes);
+  options_.small_batch_bytes = std::min(options_.batch_bytes, round_up(options_.small_batch_bytes, kPageBytes));
   options_.stream_chunk_bytes = round_up(options_.stream_chunk_bytes, kPageBytes);
   stream_.buffer_bytes = round_up(options_.stream_chunk_bytes + options_.stream_chunk_bytes / 4, kPageBytes);
-  const std::uint64_t batches_bytes = count * options_.batch_bytes;
-  MEMLITH_TRY_ASSIGN(memory_, AlignedBuffer::allocate(batches_bytes + kStreamChunks * stream_.buffer_bytes));
+  MEMLITH_TRY_ASSIGN(small_memory_, AlignedBuffer::allocate(count * options_.small_batch_bytes));
   const std::size_t pieces_max = 2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
   for (std::size_t i = 0; i < count; ++i) {
     auto batch = std::make_unique<Batch>();
-    batch->buffer = memory_.data() + i * options_.batch_bytes;
     batch->pieces.reserve(pieces_max);
     MEMLITH_TRY_ASSIGN(batch->slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
     batches_.push_back(std::move(batch));
   }
-  stream_.memory = memory_.data() + batches_bytes;
+  place_buffer(open_sequence_);
   stream_.pieces.reserve(pieces_max);
   MEMLITH_TRY_ASSIGN(stream_.slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
-  stream_.queue = device_.make_queue(kStreamChunks);
-  stream_.queue->register_memory({stream_.memory, kStreamChunks * stream_.buffer_bytes});
   return kOk;
+}
+
+// The memory that large frames need, and for streams the queue. Lets go of the lock meanwhile.
+Status Log::make_large(Lock& lock, bool with_queue) {
+  const bool memory_wanted = large_memory_.size() == 0;
+  const std::uint64_t batches_bytes = batches_.size() * options_.batch_bytes;
+  const std::uint64_t stream_bytes = kStreamChunks * stream_.buffer_bytes;
+  lock.unlock();
+  AlignedBuffer memory;
+  Status status = kOk;
+  if (memory_wanted) {
+    auto allocated = AlignedBuffer::allocate(batches_bytes + stream_bytes);
+    status = allocated.status();
+    if (status.ok()) memory = std::move(*allocated);
+  }
+  std::unique_ptr<IoQueue> queue;
+  if (status.ok() && with_queue) queue = device_.make_queue(kStreamChunks);
+  lock.lock();
+  MEMLITH_TRY(status);
+  // Another thread may have done the same, and stream already.
+  if (large_memory_.size() == 0 && memory.size() > 0) {
+    large_memory_ = std::move(memory);
+    stream_.memory = large_memory_.data() + batches_bytes;
+  }
+  if (stream_.queue == nullptr && queue != nullptr && large_memory_.size() > 0) {
+    stream_.queue = std::move(queue);
+    stream_.queue->register_memory({stream_.memory, stream_bytes});
+  }
+  return kOk;
+}
+
+// Under mutex_. A log that needed no large memory between two checkpoints gives it back.
+Log::Spare Log::take_spare() {
+  Spare spare;
+  const bool needed = std::exchange(large_used_, false) || large_memory_.size() == 0;
+  if (needed || in_flight() > 0 || batch(open_sequence_).used > 0) return spare;
+  spare.queue = std::move(stream_.queue);
+  spare.memory = std::move(large_memory_);
+  stream_.memory = nullptr;
+  place_buffer(open_sequence_);
+  return spare;
+}
+
+// The batch is the open one, and empty.
+void Log::place_buffer(std::uint32_t sequence) {
+  const bool large = large_memory_.size() > 0;
+  Batch& open = batch(sequence);
+  open.capacity = large ? options_.batch_bytes : options_.small_batch_bytes;
+  open.buffer = (large ? large_memory_ : small_memory_).data() + sequence % batches_.size() * open.capacity;
 }
 
 Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
@@ -124,7 +170,15 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, 
     // write that they share gains more.
     streamed = frame_bytes > options_.batch_bytes ||
                (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
-    const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= options_.batch_bytes;
+    const bool small_is_all = options_.small_batch_bytes == options_.batch_bytes;
+    const bool large = streamed || (!small_is_all && open.used + frame_bytes > options_.small_batch_bytes);
+    if (large && (large_memory_.size() == 0 || (streamed && stream_.queue == nullptr))) {
+      MEMLITH_TRY(make_large(lock, streamed));
+      continue;
+    }
+    if (open.used == 0) place_buffer(open_sequence_);
+    if (large) large_used_ = true;
+    const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
     if (!room && in_flight() < options_.in_flight_max && !gathering_) {
       lead(lock);
       continue;
@@ -239,6 +293,7 @@ void Log::open_next_batch() {
   next.used = 0;
   next.committers = 0;
   room_wanted_ = false;
+  place_buffer(open_sequence_);
 }
 
 void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const {
@@ -383,7 +438,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
   if (MEMLITH_MUTANT(failed_write_acknowledged)) status = kOk;
   if (failure_.ok() && !status.ok()) {
     keep_failure(status);
-    space_word_.fetch_add(1, std::memory_order_release);
+    change_space();
   }
   if (failure_.ok()) {
     // ORDER flush-before-acknowledge: only here does a commit become visible as durable. [crash/acknowledged]

@@ -459,6 +459,7 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, LogPos
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
   if (poisoned()) return failure_for_late_comer();
+  Spare spare;
   {
     // Held until the tail is moved in memory, too: growth writes a superblock with that one. [schedule/trim-growth]
     std::unique_lock superblock_lock(superblock_mutex_);
@@ -479,7 +480,8 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
       free_slots_.push_back(slots_.at(slots_.first()));
     }
 #endif
-    space_word_.fetch_add(1, std::memory_order_release);
+    change_space();
+    spare = take_spare();
   }
   counters_.trims.fetch_add(1, std::memory_order_relaxed);
   space_word_.notify_all();
@@ -554,6 +556,10 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
   const Lsn head = head_;
   lock.unlock();
   Status status = sync(head);
+  if (status.ok()) {
+    const Lock again(mutex_);
+    if (space_word_.load(std::memory_order_relaxed) == word) ++space_waiters_;
+  }
   if (status.ok())
     status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
   if (status.ok()) await(space_word_, word);
@@ -568,7 +574,11 @@ void Log::refuse_room(Status cause) {
     const Lock lock(mutex_);
     refusal_.keep(cause);
     ++refusals_;
-    if (!MEMLITH_MUTANT(refusal_wakes_nobody)) space_word_.fetch_add(1, std::memory_order_release);
+    if (MEMLITH_MUTANT(refusal_wakes_nobody)) {
+      space_waiters_ = 0;
+    } else {
+      change_space();
+    }
   }
   space_word_.notify_all();
 }
@@ -614,7 +624,7 @@ Status Log::grow(std::uint64_t more_slots) {
     for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
       free_slots_.push_back(static_cast<std::uint32_t>(slot));
     }
-    space_word_.fetch_add(1, std::memory_order_release);
+    change_space();
   }
   space_word_.notify_all();
   return kOk;
@@ -635,7 +645,7 @@ void Log::poison(Status cause) {
     const Lock lock(mutex_);
     if (failure_.ok()) keep_failure(cause);
     for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
-    space_word_.fetch_add(1, std::memory_order_release);
+    change_space();
   }
   for (const auto& each : batches_) each->word.notify_all();
   space_word_.notify_all();
@@ -670,6 +680,11 @@ LogPosition Log::durable() const {
   }
 #endif
   return durable_position_;
+}
+
+bool Log::room_is_waited_for() const {
+  const Lock lock(mutex_);
+  return space_waiters_ > 0;
 }
 
 Lsn Log::head() const {

@@ -56,6 +56,8 @@ struct LogOptions {
   std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
   std::uint32_t turns_awake = 60;                 // how often who waits for a batch lets others run before it sleeps
   std::uint64_t batch_bytes = 1280 * kKiB;
+  // What a batch holds while that is enough: a log that takes small frames only needs no more memory.
+  std::uint64_t small_batch_bytes = 64 * kKiB;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
   std::uint64_t window_bytes = 4 * kMiB;            // read ahead by a checkpoint
@@ -163,6 +165,8 @@ class Log {
   // The owner was asked for room and could not make any, for lack of memory or of descriptors. Each begin() that waits for room by now
   // returns this failure, having changed nothing; the log goes on, and the next begin() asks again.
   void refuse_room(Status cause);
+  // A begin() has asked its owner for room, and none came free and none was refused since.
+  [[nodiscard]] bool room_is_waited_for() const;
 
   // Called without any lock whenever more has become durable, and when the log is poisoned. Set while nobody else uses the log.
   void set_on_durable(std::function<void()> on_durable) { on_durable_ = std::move(on_durable); }
@@ -199,6 +203,7 @@ class Log {
   };
   struct Batch {
     std::byte* buffer = nullptr;
+    std::uint64_t capacity = 0;  // of the buffer; changed only while the batch is open and empty
     Lsn begin;
     std::uint64_t used = 0;
     std::uint32_t committers = 0;  // those who wait for a frame in it
@@ -210,10 +215,10 @@ class Log {
   };
   // The one large frame that may be under way, besides the batches.
   struct Stream {
-    std::unique_ptr<IoQueue> queue;
+    std::unique_ptr<IoQueue> queue;  // from the first stream on
     StreamingChecksum payload_checksum;
     FrameHeader header{};
-    std::byte* memory = nullptr;  // kStreamChunks buffers
+    std::byte* memory = nullptr;  // kStreamChunks buffers, in large_memory_
     std::uint64_t buffer_bytes = 0;
     std::uint64_t chunk_bytes = 0;  // of this frame; at most buffer_bytes
     std::uint64_t chunk = 0;        // being filled, counted from the start of the frame
@@ -231,6 +236,13 @@ class Log {
 
   Log(Device& device, const LogOptions& options) : device_(device), options_(options) {}
 
+  // What the next frames need no more, freed when this is.
+  struct Spare {
+    std::unique_ptr<IoQueue> queue;
+    AlignedBuffer memory;
+  };
+  Spare take_spare();
+
   // log.cpp: opening, superblock, space
   Status read_superblock();
   Status read_slots();
@@ -242,9 +254,15 @@ class Log {
   Status copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer);
   [[nodiscard]] ClientBytes client_bytes() const;
   Status allocate_buffers();
+  Status make_large(Lock& lock, bool with_queue);
   Result<bool> make_space(Lock& lock, Lsn end);
   void release_slots_before(std::uint64_t segment);
   void keep_failure(Status cause);
+  // Under mutex_: whoever waits for room looks again. The word is notified afterwards.
+  void change_space() {
+    space_waiters_ = 0;
+    space_word_.fetch_add(1, std::memory_order_release);
+  }
   Status failure_for_late_comer() const;
 
   // append.cpp: batches and streams
@@ -270,6 +288,7 @@ class Log {
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
+  void place_buffer(std::uint32_t sequence);
   void stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next);
   void stream_hash(std::uint64_t payload_end);
   void stream_send();
@@ -317,13 +336,16 @@ class Log {
   std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
   std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
   Stream stream_;
-  KeptFailure failure_;         // the first
-  KeptFailure refusal_;         // the last of refuse_room(), and
-  std::uint32_t refusals_ = 0;  // how many there were
+  KeptFailure failure_;              // the first
+  KeptFailure refusal_;              // the last of refuse_room(), and
+  std::uint32_t refusals_ = 0;       // how many there were
+  std::uint32_t space_waiters_ = 0;  // who wait for room since space_word_ changed last
 
   std::vector<std::unique_ptr<Batch>> batches_;
-  AlignedBuffer memory_;                      // of the batches and the stream
-  std::uint64_t last_checksum_ = 0;           // the chain; owned by whoever seals, handed on by sealed_sequence_
+  AlignedBuffer small_memory_;       // of the batches
+  AlignedBuffer large_memory_;       // of the batches and the stream, in huge pages; empty while no frame needs it
+  bool large_used_ = false;          // since the last trim
+  std::uint64_t last_checksum_ = 0;  // the chain; owned by whoever seals, handed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
   Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed

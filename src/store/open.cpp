@@ -88,27 +88,18 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   }
   MEMLITH_TRY_ASSIGN(store->stats_,
                      LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name), file));
+  store->background_ = Background::of_process();
   store->publish_stats();
   Store* const self = store.get();
-  if (store->stats_->shown()) store->shower_ = std::thread([self] { self->show_loop(); });
   store->log_->set_on_durable([self] { self->tell_durable(); });
   if (store->options_.manual_checkpoint) {
     store->log_->set_relieve([self] { return self->checkpoint(); });
     return store;
   }
-  store->log_->set_relieve([self]() -> Status {
-    {
-      const std::lock_guard lock(self->wake_mutex_);
-      self->wanted_ = true;
-      self->log_full_ = true;
-    }
-    self->wake_.notify_one();
-    return kOk;
-  });
+  store->log_->set_relieve([self] { return self->make_room(); });
   store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2,
                             std::memory_order_relaxed);
   store->woken_ = {store->log_->head(), SteadyClock::now()};
-  store->checkpointer_ = Thread([self] { self->checkpoint_loop(); });
   return store;
 }
 

@@ -212,7 +212,7 @@ Status Store::give_way(ObjectId object) {
   if (!pacing_.has_value()) return kOk;
   std::unique_lock lock(wake_mutex_);
   const bool hurry = wake_.wait_for(lock, pacing_->pace.pause(SteadyClock::now() - pacing_->begin),
-                                    [this] { return log_full_ || hurrying_ > 0 || stopping_; });
+                                    [this] { return log_full_ || hurrying_ > 0 || stopping_ || others_wait(); });
   if (hurry) pacing_.reset();
   return kOk;
 }

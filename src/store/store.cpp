@@ -21,44 +21,31 @@ constexpr std::chrono::milliseconds kShowEvery{50};
 }  // namespace
 
 Store::~Store() {
-  stop_threads();
+  stop_jobs();
   drop_stats();  // of a store that could not be closed
 }
 
-void Store::stop_threads() {
+void Store::stop_jobs() {
+  if (background_ == nullptr) return;
   if (in_forked_child()) {
-    // The threads stayed with the parent; there is nobody to wait for.
-    if (checkpointer_.joinable()) checkpointer_.detach();
-    if (flusher_.joinable()) flusher_.detach();
-    if (shower_.joinable()) shower_.detach();
+    // Their threads stayed with the parent, which may have held their locks: they are left as they are, for ever.
+    (void)new (std::nothrow) std::shared_ptr<Background>(std::move(background_));
     return;
   }
-  if (flusher_.joinable()) {
-    if (MEMLITH_MUTANT(stop_told_outside_lock)) {
-      flush_stopping_ = true;
-    } else {
-      const std::lock_guard lock(flush_mutex_);
-      flush_stopping_ = true;
-    }
-    flush_wake_.notify_one();
-    flusher_.join();
+  {
+    const std::lock_guard lock(flush_mutex_);
+    flush_stopping_ = true;
   }
-  if (checkpointer_.joinable()) {
-    {
-      const std::lock_guard lock(wake_mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_one();
-    checkpointer_.join();
+  flush_wake_.notify_one();
+  background_->flushes.withdraw(flush_job_);
+  {
+    const std::lock_guard lock(wake_mutex_);
+    stopping_ = true;
   }
-  if (shower_.joinable()) {  // the others tell it of changes
-    {
-      const std::lock_guard lock(show_mutex_);
-      show_stopping_ = true;
-    }
-    show_wake_.notify_one();
-    shower_.join();
-  }
+  wake_.notify_one();
+  background_->checkpoints.withdraw(checkpoint_job_);
+  background_->shows.withdraw(show_job_);
+  background_ = nullptr;  // the threads end with the last store of the process
 }
 
 bool Store::in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
@@ -94,7 +81,7 @@ Status Store::finish() {
   MEMLITH_TRY(check_process());
   MEMLITH_ASSERT(!closed_);
   closed_ = true;
-  stop_threads();
+  stop_jobs();
   if (read_only()) return kOk;
   MEMLITH_TRY(log_->sync(log_->head()));
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
@@ -147,35 +134,22 @@ void Store::publish_stats() {
 }
 
 void Store::note_change_of_stats() {
-  if (!shower_.joinable()) return;
+  if (background_ == nullptr || !stats_->shown()) return;
   stats_changes_.fetch_add(1);
-  if (show_idle_.load() && show_idle_.exchange(false)) {
-    show_mutex_.lock();  // or it might be between looking for changes and waiting for them
-    show_mutex_.unlock();
-    show_wake_.notify_one();
-  }
-}
-
-// Writing may take a while, and commits tell of changes meanwhile.
-void Store::show_unlocked(std::unique_lock<std::mutex>& lock) {
-  lock.unlock();
-  stats_->show();
-  lock.lock();
+  if (!show_idle_.load() || !show_idle_.exchange(false)) return;
+  if (!background_->shows.want(show_job_, SteadyClock::now())) show_idle_.store(true);
 }
 
 // Shows the counters while they change, and costs nothing while they do not.
-void Store::show_loop() {
-  std::unique_lock lock(show_mutex_);
-  while (!show_stopping_) {
-    const std::uint64_t seen = stats_changes_.load();
-    show_unlocked(lock);
-    show_wake_.wait_for(lock, kShowEvery, [this] { return show_stopping_; });
-    if (stats_changes_.load() != seen) continue;
-    show_unlocked(lock);  // what was counted just behind the change
+std::optional<Workers::Time> Store::show_step() {
+  const std::uint64_t seen = stats_changes_.load();
+  stats_->show();  // may take a while, and commits tell of changes meanwhile
+  if (std::exchange(stats_shown_, seen) == seen) {
+    // What was counted just behind the last change was shown by now.
     show_idle_.store(true);
-    show_wake_.wait(lock, [this, seen] { return show_stopping_ || stats_changes_.load() != seen; });
-    show_idle_.store(false);
+    if (stats_changes_.load() == seen || !show_idle_.exchange(false)) return std::nullopt;
   }
+  return SteadyClock::now() + kShowEvery;
 }
 
 // ---- what others are told --------------------------------------------------------------------------------------
@@ -505,88 +479,84 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
 }
 
 void Store::finished(Lsn end) {
-  if (end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
+  if (options_.manual_checkpoint || end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
   trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
-  {
-    const std::lock_guard lock(wake_mutex_);
-    wanted_ = true;
-  }
-  wake_.notify_one();
+  want_checkpoint(end);
+}
+
+void Store::want_checkpoint(Lsn end) {
+  if (background_->checkpoints.want(checkpoint_job_, SteadyClock::now())) return;
+  // No thread is to be had: some commits later, perhaps. A commit that finds the log full needs none.
+  trigger_lsn_.store(end.value + log_->capacity_bytes() / 8, std::memory_order_relaxed);
 }
 
 // ---- flushing in the background ------------------------------------------------------------------------------------
 
-bool Store::start_flusher() {
-  if (flusher_started_.load(std::memory_order_relaxed)) return true;
-  const std::lock_guard lock(flush_mutex_);
-  if (flusher_.joinable()) return true;
-  try {
-    flusher_ = Thread([this] { flush_loop(); });
-  } catch (const std::exception&) {  // of the system, or no memory for what a thread needs
-    return false;
-  }
-  flusher_started_.store(true, std::memory_order_relaxed);
-  return true;
-}
-
 void Store::flush_soon(Lsn lsn) {
   if (options_.manual_flush || log_->durable_lsn() >= lsn) return;
-  if (!start_flusher()) {
-    (void)log_->sync(lsn);  // no more threads are to be had: sooner than it need be, and a failure poisons
-    return;
-  }
+  bool taken = true;
   bool wake = false;
 #ifdef MEMLITH_MUTANTS
-  const bool asleep_before = flush_asleep_;
+  const bool queued_before = flush_queued_;
 #endif
   {
     const std::lock_guard lock(flush_mutex_);
-    const bool idle = flush_target_ <= log_->durable_lsn();
     flush_target_ = std::max(flush_target_, lsn);
     const bool too_much =
         bytes_between(std::min(log_->durable_lsn(), flush_target_), flush_target_) > flush_window_.bytes;
-    wake = flush_asleep_ && (idle || (too_much && !flush_now_));
-    flush_now_ = flush_now_ || too_much;
+    bool queued = flush_queued_;
 #ifdef MEMLITH_MUTANTS
-    if (MEMLITH_MUTANT(asleep_asked_outside_lock)) wake = asleep_before && wake;
+    if (MEMLITH_MUTANT(asleep_asked_outside_lock)) queued = queued_before;
 #endif
+    if (!queued || (too_much && !flush_now_)) {
+      flush_now_ = flush_now_ || too_much;
+      const std::chrono::milliseconds window(flush_now_ ? 0 : flush_window_.interval_ms);
+      taken = background_->flushes.want(flush_job_, SteadyClock::now() + window);
+      flush_queued_ = taken;
+      wake = queued;
+    }
   }
   if (wake) flush_wake_.notify_one();
+  if (!taken) (void)log_->sync(lsn);  // no thread is to be had: sooner than it need be, and a failure poisons
 }
 
 void Store::set_flush_window(FlushWindow window) {
   {
     const std::lock_guard lock(flush_mutex_);
     flush_window_ = window;
-    flush_now_ = flush_target_ > log_->durable_lsn();  // what waits under the old window waits no longer
+    if (!flush_queued_) return;
+    flush_now_ = true;  // what waits under the old window waits no longer
+    (void)background_->flushes.want(flush_job_, SteadyClock::now());
   }
   flush_wake_.notify_one();
 }
 
-// The window of a commit begins when the flusher hears of it, with nothing else waiting; at the latest at its next look.
+// The window of a commit begins when the job hears of it, with nothing else waiting; at the latest at its next look.
 // A failed flush has poisoned the log, which tells everybody; there is nothing left to do then.
-void Store::flush_loop() {
+std::optional<Workers::Time> Store::flush_step() {
   std::unique_lock lock(flush_mutex_);
   const auto wanted = [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); };
   while (!flush_stopping_ && !log_->poisoned()) {
-    // Not asleep yet: nobody has to wake it, which takes longer than all the rest of an asynchronous persist.
-    for (std::uint32_t look = 0; look < options_.flusher_looks && !wanted(); ++look) {
-      flush_wake_.wait_for(lock, kLookEvery, wanted);
-    }
-    flush_asleep_ = true;
-    flush_wake_.wait(lock, wanted);
-    if (!flush_stopping_ && flush_window_.interval_ms > 0) {
-      flush_wake_.wait_for(lock, std::chrono::milliseconds(flush_window_.interval_ms) - kLookEvery,
-                           [this] { return flush_stopping_ || flush_now_; });
-    }
-    flush_asleep_ = false;
     flush_now_ = false;
-    if (flush_stopping_) return;
     const Lsn target = flush_target_;
     lock.unlock();
     (void)log_->sync(target);
     lock.lock();
+    // Not done yet: nobody has to wake a thread for the next one, which takes longer than all the rest of an asynchronous persist.
+    for (std::uint32_t look = 0; look < options_.flusher_looks && !wanted(); ++look) {
+      if (background_->flushes.crowded()) break;
+      flush_wake_.wait_for(lock, kLookEvery, wanted);
+    }
+    if (!wanted()) {
+      flush_queued_ = false;
+      return std::nullopt;
+    }
+    if (flush_window_.interval_ms > 0 && !flush_now_) {
+      return SteadyClock::now() + std::chrono::milliseconds(flush_window_.interval_ms) - kLookEvery;
+    }
+    if (background_->flushes.crowded()) return SteadyClock::now();
   }
+  return std::nullopt;
 }
 
 // ---- checkpoint ------------------------------------------------------------------------------------------------
@@ -632,7 +602,11 @@ Status Store::checkpoint_unless_poisoned() {
 Status Store::checkpoint_locked() {
   const LogPosition from = log_->tail();
   const LogPosition to = log_->durable();
-  if (from == to) return kOk;
+  if (from == to) {
+    // The frames that asked for it are not durable yet: the next commit asks again.
+    trigger_lsn_.store(to.lsn.value + log_->capacity_bytes() / 2, std::memory_order_relaxed);
+    return kOk;
+  }
   // Shows how far it is, and that it is over in whatever way.
   struct Progress {
     StatsPage* page;
@@ -703,7 +677,7 @@ bool Store::grow_log() {
     pace.move(static_cast<double>(++done) / static_cast<double>(wanted), bytes_between(woken_.head, log_->head()));
     std::unique_lock lock(wake_mutex_);
     (void)wake_.wait_for(lock, pace.pause(SteadyClock::now() - woken_.time),
-                         [this] { return log_full_ || hurrying_ > 0 || stopping_; });
+                         [this] { return log_full_ || hurrying_ > 0 || stopping_ || others_wait(); });
     if (hurrying_ > 0 || stopping_) break;
   }
   publish_stats();
@@ -723,34 +697,64 @@ Status Store::checkpoint_in_background(bool hurry) {
   return checkpoint_unless_poisoned();
 }
 
-void Store::checkpoint_loop() {
-  std::unique_lock lock(wake_mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return wanted_ || stopping_; });
-    if (stopping_) return;
-    const bool hurry = log_full_;
-    wanted_ = false;
-    log_full_ = false;
-    lock.unlock();
-    {
-      const std::lock_guard checkpoint_lock(checkpoint_mutex_);
-      Status status = kOk;
-      try {
-        status = checkpoint_in_background(hurry);
-      } catch (const std::bad_alloc&) {
-        status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
-      }
-      pacing_.reset();
-      if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
-        // Some commits later there may be memory again. Commits that wait for room are told, and lose nothing.
-        log_->refuse_room(status);
-        trigger_lsn_.store(log_->head().value + log_->capacity_bytes() / 8, std::memory_order_relaxed);
-      } else if (!status.ok() && !log_->poisoned()) {
-        log_->poison(status);  // which tells those who wait
-      }
-    }
-    lock.lock();
+// One checkpoint, for commits that wait for room or for those to come.
+Status Store::checkpoint_once(bool hurry) {
+  const std::lock_guard checkpoint_lock(checkpoint_mutex_);
+  Status status = kOk;
+  try {
+    status = checkpoint_in_background(hurry);
+  } catch (const std::bad_alloc&) {
+    status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
   }
+  pacing_.reset();
+  if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
+    // Some commits later there may be memory again. Commits that wait for room are told, and lose nothing.
+    log_->refuse_room(status);
+    trigger_lsn_.store(log_->head().value + log_->capacity_bytes() / 8, std::memory_order_relaxed);
+  } else if (!status.ok() && !log_->poisoned()) {
+    log_->poison(status);  // which tells those who wait
+  }
+  return status;
+}
+
+// Checkpoints until no commit waits for room. The caller has set checkpointing_.
+Status Store::checkpoint_for_all(bool hurry) {
+  for (;;) {
+    const Status status = checkpoint_once(hurry);
+    const std::lock_guard lock(wake_mutex_);
+    log_full_ = false;
+    if (stopping_ || log_->poisoned() || (!log_->room_is_waited_for() || MEMLITH_MUTANT(late_waiter_forgotten))) {
+      checkpointing_ = false;
+      return status;
+    }
+    hurry = true;
+  }
+}
+
+std::optional<Workers::Time> Store::checkpoint_step() {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    if (stopping_ || checkpointing_) return std::nullopt;
+    checkpointing_ = true;
+  }
+  (void)checkpoint_for_all(false);
+  return std::nullopt;
+}
+
+// For a commit that found the log full: it waits for the checkpoint under way, or does one itself. So it needs no thread, and waits
+// for no other store's.
+Status Store::make_room() {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    log_full_ = checkpointing_;
+    if (!checkpointing_) {
+      checkpointing_ = true;
+    } else {
+      wake_.notify_one();
+      return kOk;
+    }
+  }
+  return checkpoint_for_all(true);
 }
 
 }  // namespace memlith::core

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,13 +20,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "device/volume.hpp"
 #include "log/log.hpp"
+#include "store/background.hpp"
 #include "store/format.hpp"
 #include "store/overlay.hpp"
 #include "store/pace.hpp"
@@ -60,8 +59,9 @@ struct StoreOptions {
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
   std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes homes after so much of them, at most
-  bool manual_flush = false;                         // no thread for flush_soon(), which then does nothing
-  std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, the flusher looks for work before it sleeps
+  bool manual_flush = false;                         // flush_soon() does nothing
+  std::uint32_t flusher_looks =
+      10;  // how many times, 100 us apart, a thread that has flushed looks whether there is more to flush
   FlushWindow flush_window;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
@@ -138,7 +138,7 @@ class Store {
     return log_->sync(lsn);
   }
 
-  // Lets a thread of the store make everything up to `lsn` durable, within the window and in order. The idea of a window, with
+  // Lets a thread of the process make everything up to `lsn` durable, within the window and in order. The idea of a window, with
   // a prefix surviving a crash: AciKV (weak durability).
   void flush_soon(Lsn lsn);
   void set_flush_window(FlushWindow window);
@@ -228,19 +228,23 @@ class Store {
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const;
   Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);
   Entry* find_entry(ObjectId id);
-  void checkpoint_loop();
-  void flush_loop();
-  bool start_flusher();  // false: there are no more threads to be had
-  void show_loop();
-  void show_unlocked(std::unique_lock<std::mutex>& lock);
+  std::optional<Workers::Time> checkpoint_step();
+  std::optional<Workers::Time> flush_step();
+  std::optional<Workers::Time> show_step();
+  void want_checkpoint(Lsn end);
+  // Checkpoints of other stores wait for a thread: this one does not pause.
+  [[nodiscard]] bool others_wait() const { return background_ != nullptr && background_->checkpoints.crowded(); }
+  Status make_room();
   void note_change_of_stats();
   void tell_durable();
   Status finish();  // all of close() but letting go of the lock
-  void stop_threads();
+  void stop_jobs();
   void drop_stats();
   bool grow_log();
   Status checkpoint_unless_poisoned();
   Status checkpoint_in_background(bool hurry);
+  Status checkpoint_once(bool hurry);
+  Status checkpoint_for_all(bool hurry);
   Status poison_on_failure(Status status);
   Status checkpoint_locked();
 
@@ -291,7 +295,7 @@ class Store {
   };
   std::optional<Pacing> pacing_;  // empty: somebody waits for it
 
-  // Where the log stood when the checkpointer was woken last; its own.
+  // Where the log stood when a checkpoint was asked for last; under checkpoint_mutex_.
   struct Woken {
     Lsn head;
     SteadyClock::time_point time;
@@ -301,36 +305,36 @@ class Store {
   std::uint64_t grown_bytes_ = 0;     // by that; likewise
 
   Mutex wake_mutex_;
-  ConditionVariable wake_;
-  bool wanted_ = false;
+  ConditionVariable wake_;      // of a checkpoint that pauses
+  bool checkpointing_ = false;  // a job, or a commit that found the log full, makes room
+  bool log_full_ = false;       // a commit waits for that
   bool stopping_ = false;
-  bool log_full_ = false;       // a commit waits for the checkpoint
-  std::uint32_t hurrying_ = 0;  // callers of checkpoint()
-  Thread checkpointer_;
-  Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the checkpointer
+  std::uint32_t hurrying_ = 0;                // callers of checkpoint()
+  Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it asks for a checkpoint
 
   Mutex flush_mutex_;
   ConditionVariable flush_wake_;
   FlushWindow flush_window_ = options_.flush_window;
-  Lsn flush_target_;  // to be made durable
-  bool flush_asleep_ = false;
-  bool flush_now_ = false;  // the window's bytes are used up, or it was changed
+  Lsn flush_target_;           // to be made durable
+  bool flush_queued_ = false;  // the job waits or runs, and looks at the target before it is done
+  bool flush_now_ = false;     // the window's bytes are used up, or it was changed
   bool flush_stopping_ = false;
-  Thread flusher_;
-  std::atomic<bool> flusher_started_{false};  // under flush_mutex_, but for a first look
-  std::mutex durable_eventfd_mutex_;          // held while it is raised
+  std::mutex durable_eventfd_mutex_;  // held while it is raised
   std::atomic<int> durable_eventfd_{-1};
   std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only
   int process_ = 0;                 // its number, for messages
 
   StoreCounters counters_;
   std::optional<LiveStats> stats_;
-  std::mutex show_mutex_;  // of the thread that shows them to others
-  std::condition_variable show_wake_;
-  bool show_stopping_ = false;
-  std::atomic<bool> show_idle_{false};           // it waits for a change
+  std::atomic<bool> show_idle_{true};            // the job neither waits nor runs
   std::atomic<std::uint64_t> stats_changes_{0};  // raised before one looks whether it is idle
-  std::thread shower_;
+  std::uint64_t stats_shown_ = 0;                // as of which change; the job's own
+
+  // The threads are the process's. Null in a store that was not opened for writing, or was closed.
+  std::shared_ptr<Background> background_;
+  Workers::Job checkpoint_job_{[this] { return checkpoint_step(); }};
+  Workers::Job flush_job_{[this] { return flush_step(); }};
+  Workers::Job show_job_{[this] { return show_step(); }};
 };
 
 }  // namespace memlith::core

@@ -134,7 +134,7 @@ TEST(NoMemoryToSpare, WhatIsCalledFailedIsNotThere) {
   std::uint64_t n = 1;
   for (bool failed = true; failed && !::testing::Test::HasFailure(); ++n) {
     const TempFolder folder;
-    const Db db("file:" + (folder / "app.db") + "?memory_max_mib=1", "memlith");
+    const Db db("file:" + (folder / "app.db") + "?memory_max_mib=1&log_mib=16", "memlith");
     EXPECT_RUNS(db, "pragma journal_mode = off; create table t(a, v); insert into t values(1, zeroblob(700000))");
     fails_in = n;
     const int code = sqlite3_exec(db.get(), "insert into t values(2, randomblob(700000))", nullptr, nullptr, nullptr);

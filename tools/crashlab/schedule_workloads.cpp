@@ -281,10 +281,25 @@ void commits_wait_for_space(Session& s) {
   s.side_by_side({[&] { s.commit("a", 0, 3000), s.commit("b", 0, 3000); }});
 }
 
-void two_wait_for_space(Session& s) {
+// A checkpoint has ended, and a commit has used some of the room that it made; three more use it up.
+void open_with_little_room(Session& s) {
   s.open();
-  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
-  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+  for (int i = 0; i < 3; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  s.scheduler.settle();
+  s.commit("a", 300, 3000);
+}
+
+void two_wait_for_space(Session& s) {
+  open_with_little_room(s);
+  s.side_by_side({[&] { s.commit("a", 0, 3000), s.commit("a", 100, 3000); }, [&] { s.commit("b", 0, 3000); }});
+}
+
+// The checkpoint that half a log asked for may be about to end when commits have filled the log once more.
+void late_for_space(Session& s) {
+  open_with_little_room(s);
+  s.side_by_side({[&] {
+    for (int i = 0; i < 6; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  }});
 }
 
 // Checkpoints have written more than a slot home: when half of the log is used, it grows by one.
@@ -408,18 +423,16 @@ void flush_fails(Session& s) {
 }
 
 void write_fails_in_a_checkpoint(Session& s) {
-  s.open();
-  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
-  s.volume.faults().plan(SimFaults::Kind::fail_write, 0);
-  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+  open_with_little_room(s);
+  s.volume.faults().plan(SimFaults::Kind::fail_write, 6);  // behind the commits that fit
+  s.side_by_side({[&] { s.commit("a", 0, 3000), s.commit("a", 100, 3000); }, [&] { s.commit("b", 0, 3000); }});
 }
 
 // The checkpoint that two commits wait for lacks memory: neither is lost, and there is room for the next.
 void memory_lacks_in_a_checkpoint(Session& s) {
-  s.open();
-  for (int i = 0; i < 4; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
+  open_with_little_room(s);
   s.volume.faults().plan(SimFaults::Kind::no_memory, 0);
-  s.side_by_side({[&] { s.commit("a", 0, 3000); }, [&] { s.commit("b", 0, 3000); }});
+  s.side_by_side({[&] { s.commit("a", 0, 3000), s.commit("a", 100, 3000); }, [&] { s.commit("b", 0, 3000); }});
   s.commit("a", 100, 3000);
   s.expect_unpoisoned();
 }
@@ -441,6 +454,7 @@ constexpr ScheduleWorkload kCases[] = {
     {"space", "a commit waits until the thread that checkpoints has made room", with_checkpointer,
      commits_wait_for_space},
     {"two-for-space", "two commits wait for room", with_checkpointer, two_wait_for_space},
+    {"late-for-space", "commits fill the log again while a checkpoint ends", with_checkpointer, late_for_space},
     {"growth", "a commit makes the log grow beside another", small_store, commit_beside_growth},
     {"two-growths", "two commits make the log grow", small_store, two_growths},
     {"trim-growth", "a commit makes the log grow beside a checkpoint, whose slots are used again", small_store,

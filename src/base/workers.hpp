@@ -1,0 +1,75 @@
+// A few threads for what many owners want done in the background. Floor: base.
+//
+// An owner has a Job for each kind of such work, and says when the job is to run. A job runs on one thread at a time. The threads are
+// started as jobs need them, up to a limit, and end with the Workers: an owner that has nothing to do costs no thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/sync.hpp"
+
+namespace memlith::core {
+
+// Threads: any.
+class Workers {
+ public:
+  using Time = SteadyClock::time_point;
+
+  class Job {
+   public:
+    // `act` throws nothing, and returns when it is to run again: nothing until the next want(), as a rule.
+    explicit Job(std::function<std::optional<Time>()> act) : act_(std::move(act)) {}
+    Job(const Job&) = delete;
+    Job& operator=(const Job&) = delete;
+
+   private:
+    friend class Workers;
+    enum class State : std::uint8_t { idle, waiting, running };
+    std::function<std::optional<Time>()> act_;
+    // Under the mutex of the Workers.
+    State state_ = State::idle;
+    bool withdrawn_ = false;
+    Time due_;                         // waiting
+    Job* next_ = nullptr;              // waiting: the one that is due after it
+    std::optional<Time> wanted_next_;  // running: and then again
+  };
+
+  explicit Workers(std::size_t threads_max) : threads_max_(threads_max) {}
+  ~Workers();  // every job was withdrawn; waits for the threads to end
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // The job runs at `due`, or sooner if that was wanted before; a job that runs already runs once more. Of no effect on a job that was
+  // withdrawn. Takes no memory but for threads. False: there is no thread, and none is to be had; the job does not run.
+  bool want(Job& job, Time due);
+  // When this returns, the job does not run, and never will again. Not from the job itself.
+  void withdraw(Job& job);
+  // Jobs wait although they are due, because all threads are busy: a job that takes its time hurries.
+  [[nodiscard]] bool crowded() const { return crowded_.load(std::memory_order_relaxed); }
+
+ private:
+  using Lock = std::unique_lock<Mutex>;
+  void work();
+  void run(Lock& lock, Job& job);
+  void enqueue(Job& job, Time due);
+  void remove(Job& job);
+  bool start_thread();
+
+  const std::size_t threads_max_;
+  Mutex mutex_;
+  ConditionVariable wake_;  // of threads without work
+  ConditionVariable done_;  // a job that was withdrawn has ended
+  Job* first_ = nullptr;    // of the jobs that wait, in the order in which they are due
+  std::size_t waiting_ = 0;
+  std::vector<Thread> threads_;
+  std::size_t idle_ = 0;  // threads without work
+  bool ending_ = false;
+  std::atomic<bool> crowded_{false};  // advisory
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,43 @@
+#include "store/background.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "base/process.hpp"
+
+namespace memlith::core {
+
+namespace {
+// Of one process. A child's is another, because a fork may come while a thread that the child does not have holds the mutex.
+struct Registry {
+  std::uint64_t process = 0;
+  std::mutex mutex;
+  std::weak_ptr<Background> shared;
+};
+
+Registry& registry() {
+  static std::atomic<Registry*> latest{nullptr};
+  Registry* found = latest.load(std::memory_order_acquire);
+  while (found == nullptr || found->process != process_mark()) {
+    auto made = std::make_unique<Registry>();
+    made->process = process_mark();
+    // The parent's is left as it is.
+    if (latest.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) found = made.release();
+  }
+  return *found;
+}
+}  // namespace
+
+std::shared_ptr<Background> Background::of_process() {
+#ifdef MEMLITH_MUTANTS
+  if (controller != nullptr) return std::make_shared<Background>();  // threads of this schedule
+#endif
+  Registry& own = registry();
+  const std::lock_guard lock(own.mutex);
+  std::shared_ptr<Background> shared = own.shared.lock();
+  if (shared == nullptr) own.shared = shared = std::make_shared<Background>();
+  return shared;
+}
+
+}  // namespace memlith::core
