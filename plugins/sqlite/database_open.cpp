@@ -50,8 +50,13 @@ struct Database::Head {
 Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
                                                  bool read_only) {
   auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
-  MEMLITH_TRY(database->open_it());
-  return database;
+  const Status status = database->open_it();
+  if (status.ok()) return database;
+  // No log is left that was not there before.
+  if (database->store_ != nullptr && !database->read_only_ && status.category != Errc::io) {
+    database->store_->undo_creation();
+  }
+  return status;
 }
 
 // A forked child has a copy of the memory without the threads that wait in it; taking that down would wait for them for ever.

@@ -172,7 +172,27 @@ Databases::Owner Databases::find_owner(std::string_view name, std::string_view s
   return shared != nullptr ? Owner(std::move(shared)) : Owner();
 }
 
-Status Databases::attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared) {
+// Of a database that could not be opened: its file, which attach() has made, is removed, unless somebody has found it by now.
+void Databases::remove_made(const std::string& path) {
+  const std::lock_guard naming(names_mutex_);
+  const auto identity = world_.identity_of(path);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!identity.ok() || by_identity_.contains(*identity)) return;
+  }
+  const auto place = world_.place_of(path);
+  if (!place.ok()) return;
+  core::Volume& volume = *place->volume;
+  const auto lock = world_.lock(volume, place->file_name, true);
+  if (!lock.ok() || !(*lock)->make_exclusive().ok()) return;
+  const auto file = volume.open(place->file_name, core::OpenMode::read_only, core::Caching::buffered);
+  const auto log_there = volume.exists(core::file_log_name(place->file_name));
+  if (!file.ok() || !log_there.ok() || *log_there) return;
+  const auto size = (*file)->size();
+  if (size.ok() && *size == 0) (void)volume.remove_own(place->file_name, **file);
+}
+
+Status Databases::attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared) {
   // Who has a file of this name open may have one that was removed; or renamed, and then its log is needed.
   bool removed_here = false;
   if (const auto open_here = find(path); open_here != nullptr) {
@@ -191,6 +211,7 @@ Status Databases::attach(const std::string& path, bool create, std::shared_ptr<S
       memory_.remove(path + "-journal");  // whoever has it open keeps it
     }
     MEMLITH_TRY(world_.create(path));
+    made = true;
     MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));
   }
   const std::lock_guard lock(mutex_);
@@ -217,7 +238,8 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
                        std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
   MEMLITH_TRY(read_options(api, uri_name, options));
-  MEMLITH_TRY(attach(path, create, shared));
+  bool made = false;
+  MEMLITH_TRY(attach(path, create, made, shared));
   Status status = kOk;
   {
     const std::lock_guard opening(shared->mutex);
@@ -242,6 +264,11 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
     // Whoever closed meanwhile took this one for a user that goes on.
     const std::string text(core::last_error_text());
     (void)report(api, leave(path, shared));
+    core::set_error_text(text);
+  }
+  if (made && status.category != Errc::io) {
+    const std::string text(core::last_error_text());
+    remove_made(path);
     core::set_error_text(text);
   }
   shared = nullptr;

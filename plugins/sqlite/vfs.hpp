@@ -53,7 +53,8 @@ class Databases {
   [[nodiscard]] World& world() { return world_; }
 
  private:
-  core::Status attach(const std::string& path, bool create, std::shared_ptr<Shared>& shared);
+  core::Status attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared);
+  void remove_made(const std::string& path);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
 

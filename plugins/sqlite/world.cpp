@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 
@@ -103,10 +104,22 @@ class RealWorld final : public World {
   }
 
   Status create(const std::string& path) override {
+    MEMLITH_TRY(check_descriptors(path));
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     if (fd < 0) return fail_errno(errno, Detail::open, "{}: cannot create it", path);
     ::close(fd);
     return kOk;
+  }
+
+  // A file that cannot be opened has to be removed again, which takes descriptors as well: without so many nothing is made.
+  static Status check_descriptors(const std::string& path) {
+    std::array<int, 4> spare{};
+    std::size_t count = 0;
+    while (count < spare.size() && (spare[count] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) ++count;
+    const int error = errno;
+    const bool enough = count == spare.size();
+    while (count > 0) ::close(spare[--count]);
+    return enough ? kOk : fail_errno(error, Detail::open, "{}: cannot create it", path);
   }
 
   bool may_write(const std::string& path) override {

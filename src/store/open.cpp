@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <unordered_set>
 
 #include "base/mutant.hpp"
@@ -76,31 +77,67 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     return fail(Errc::invalid, Detail::argument, "a store cannot be created read-only");
   }
   auto store = std::unique_ptr<Store>(new Store(volume, std::move(options)));
-  MEMLITH_TRY(store->open_or_create());
-  MEMLITH_TRY(store->recover());
-  if (store->read_only()) return store;
-  MEMLITH_TRY(store->leave_holder_note());
-  store->process_mark_ = process_mark();
-  store->process_ = ::getpid();
+  Status status = kOk;
+  try {
+    status = store->open_it();
+  } catch (const std::bad_alloc&) {
+    store->undo_creation();
+    throw;
+  }
+  if (status.ok()) return store;
+  // After an I/O error nobody knows what is on the medium: what stays there is told apart by the next opening.
+  if (status.category != Errc::io && status.category != Errc::poisoned) store->undo_creation();
+  return status;
+}
+
+Status Store::open_it() {
+  MEMLITH_TRY(open_or_create());
+  MEMLITH_TRY(recover());
+  if (read_only()) return kOk;
+  MEMLITH_TRY(leave_holder_note());
+  process_mark_ = process_mark();
+  process_ = ::getpid();
   Device* file = nullptr;
-  if (store->one_file()) {
-    MEMLITH_TRY_ASSIGN(file, store->home(kFile));
+  if (one_file()) {
+    MEMLITH_TRY_ASSIGN(file, home(kFile));
   }
-  MEMLITH_TRY_ASSIGN(store->stats_,
-                     LiveStats::make(volume, stats_name(store->options_.kind, store->options_.file_name), file));
-  store->background_ = Background::of_process();
-  store->publish_stats();
-  Store* const self = store.get();
-  store->log_->set_on_durable([self] { self->tell_durable(); });
-  if (store->options_.manual_checkpoint) {
-    store->log_->set_relieve([self] { return self->checkpoint(); });
-    return store;
+  MEMLITH_TRY_ASSIGN(stats_, LiveStats::make(volume_, stats_name(options_.kind, options_.file_name), file));
+  background_ = Background::of_process();
+  publish_stats();
+  log_->set_on_durable([this] { tell_durable(); });
+  if (options_.manual_checkpoint) {
+    log_->set_relieve([this] { return checkpoint(); });
+    return kOk;
   }
-  store->log_->set_relieve([self] { return self->make_room(); });
-  store->trigger_lsn_.store(store->log_->tail().lsn.value + store->log_->capacity_bytes() / 2,
-                            std::memory_order_relaxed);
-  store->woken_ = {store->log_->head(), SteadyClock::now()};
-  return store;
+  log_->set_relieve([this] { return make_room(); });
+  trigger_lsn_.store(log_->tail().lsn.value + log_->capacity_bytes() / 2, std::memory_order_relaxed);
+  woken_ = {log_->head(), SteadyClock::now()};
+  return kOk;
+}
+
+void Store::undo_creation() {
+  stop_jobs();
+  KeptFailure told;
+  told.keep(kOk);  // the sentence of the failure
+  drop_stats();
+  Status status = kOk;
+  if (!made_log_.empty()) {
+    // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.
+    status = volume_.remove(made_log_);
+    if (status.ok()) status = volume_.sync_folder("");
+    if (status.ok() && !one_file()) (void)volume_.remove("objects/0");
+  }
+  if (status.ok() && made_file_) {
+    // Whoever found it meanwhile may have put something in it, or a log beside it.
+    const auto size = home(kFile).ok() ? (*home(kFile))->size() : Result<std::uint64_t>(std::uint64_t{0});
+    const auto log_there = volume_.exists(log_name());
+    const auto log_comes = volume_.exists(log_name() + ".new");
+    const bool nobody = log_there.ok() && !*log_there && log_comes.ok() && !*log_comes;
+    if (nobody && size.ok() && *size == 0) (void)volume_.remove(options_.file_name);
+  }
+  made_log_.clear();
+  made_file_ = false;
+  (void)told.tell();
 }
 
 Status Store::open_or_create() {
@@ -207,25 +244,24 @@ Status Store::create_files() {
   MEMLITH_TRY(check_before_create());
   const std::string fresh_name = log_name() + ".new";
   MEMLITH_TRY_ASSIGN(const bool left_over, volume_.exists(fresh_name));
+  bool made = false;
   if (!left_over) {
-    auto made = volume_.open(fresh_name, OpenMode::create, Caching::buffered);
-    if (!made.ok() && made.error().category != Errc::exists) return made.error();
+    const auto opened = volume_.open(fresh_name, OpenMode::create, Caching::buffered);
+    made = opened.ok();
+    if (!made && opened.error().category != Errc::exists) return opened.error();
   }
-  MEMLITH_TRY(lock_log(fresh_name));
+  if (const Status locked = lock_log(fresh_name); !locked.ok()) {
+    if (made && is_lack(locked)) made_log_ = fresh_name;
+    return locked;
+  }
   MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(log_name()));
   if (there) {
     const Status removed = volume_.remove(fresh_name);
     lock_ = nullptr;
     return removed;
   }
-  const Status made = make_log(fresh_name);
-  if (made.ok()) return made;
-  // Its space is given back; its name stays, for the next attempt, because removing it could come back in any order.
-  const std::string text(last_error_text());
-  auto fresh = volume_.open(fresh_name, OpenMode::read_write, Caching::buffered);
-  if (fresh.ok()) (void)(*fresh)->truncate(0);
-  set_error_text(text);
-  return made;
+  made_log_ = fresh_name;
+  return make_log(fresh_name);
 }
 
 Status Store::make_log(const std::string& fresh_name) {
@@ -262,6 +298,7 @@ Status Store::make_log(const std::string& fresh_name) {
 #endif
   MEMLITH_TRY(Log::format(*device, log_format(device->caps().block_bytes), client_bytes(), log_id));
   MEMLITH_TRY(volume_.rename(fresh_name, log_name()));
+  made_log_ = log_name();
   if (MEMLITH_MUTANT(store_renamed_unsynced)) return kOk;
   return volume_.sync_folder("");
 }
@@ -274,6 +311,7 @@ Status Store::check_before_create() {
     if (there) return volume_.sync_folder("");
     auto made = volume_.open(options_.file_name, OpenMode::create, Caching::buffered);
     if (!made.ok() && (made.error().category != Errc::exists || options_.exclusive)) return made.error();
+    made_file_ = made.ok();
     return volume_.sync_folder("");
   }
   MEMLITH_TRY(volume_.make_folder(""));

@@ -103,7 +103,7 @@ struct StoreCounters {
 
 class Store {
  public:
-  // Opens and recovers. The volume outlives the store.
+  // Opens and recovers. The volume outlives the store. An open that fails, but for an I/O error, removes the files that it made.
   static Result<std::unique_ptr<Store>> open(Volume& volume, StoreOptions options);
   ~Store();  // as a crash would leave it; close() is the clean way
 
@@ -111,6 +111,8 @@ class Store {
   Status close();
   // The same for a store of one file, which is complete by itself then: the log goes too, before anybody else can have it.
   Status close_and_remove_log();
+  // Instead of close(), of a store to which nothing was committed yet: removes the files that opening it made, if it made any.
+  void undo_creation();
 
   // ---- directory
   [[nodiscard]] std::vector<ObjectInfo> objects() const;
@@ -197,6 +199,7 @@ class Store {
   // open.cpp
   [[nodiscard]] std::string log_name() const;
   [[nodiscard]] std::string home_name(ObjectId id) const;
+  Status open_it();
   Status open_or_create();
   Status check_before_create();
   Status create_files();
@@ -261,6 +264,8 @@ class Store {
   std::unique_ptr<VolumeLock> file_lock_;  // of a one-file store
   std::unique_ptr<Device> log_device_;
   std::unique_ptr<Log> log_;
+  std::string made_log_;    // the name of the log that was made by opening; empty: it was there
+  bool made_file_ = false;  // one_file: likewise
   bool was_clean_ = false;
   bool closed_ = false;
 
