@@ -432,8 +432,9 @@ Status Database::lock_index(Holder& holder, int first, int count, int flags) {
 
 bool Database::same_file() const {
   if (store_ != nullptr) {
+    // Who gave up the right to look has to go on.
     const auto named = store_->file_has_its_name();
-    return named.ok() && *named;
+    return named.ok() ? *named : named.error().category == core::Errc::permission;
   }
   if (plain_ == nullptr) return false;
   const auto own = plain_->identity();
