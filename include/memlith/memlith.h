@@ -80,7 +80,10 @@ typedef struct memlith_region memlith_region;
 enum {
   MEMLITH_OPEN_CREATE = 1,    /* create the store if there is none */
   MEMLITH_OPEN_READ_ONLY = 2, /* look at the last durable state without changing a byte of it; many may, at once */
-  MEMLITH_OPEN_EXCLUSIVE = 4  /* with CREATE: fail with MEMLITH_EXISTS if there is one */
+  MEMLITH_OPEN_EXCLUSIVE = 4, /* with CREATE: fail with MEMLITH_EXISTS if there is one */
+  MEMLITH_OPEN_BUFFERED =
+      8 /* never use direct I/O (O_DIRECT), which the log uses where the file system takes it; for file systems
+                                 that say they do and then fail. A little slower; as durable */
 };
 
 /* How the disk is read and written. Flushes are fdatasync(2) in each.

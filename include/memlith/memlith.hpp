@@ -118,6 +118,7 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;
   bool read_only = false;
+  bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool manual_checkpoint = false;
   std::uint64_t log_bytes =
       0;  // 0 = 128 MiB, for one file half its size, from 16 to 64 MiB; more while it is filled quickly
@@ -333,7 +334,8 @@ class Store {
     plain.struct_size = sizeof plain;
     plain.flags = detail::flag_if(options.create, MEMLITH_OPEN_CREATE) |
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
-                  detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY);
+                  detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
+                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;

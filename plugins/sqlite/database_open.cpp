@@ -207,7 +207,7 @@ Status Database::check_log(const Head& head) {
   MEMLITH_TRY(check_free(log_name));
   bool clean = false;
   {
-    MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::direct));
+    MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));
     MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
     clean = log->closed_cleanly();
     MEMLITH_TRY(check_log_id(head, log->log_id()));
@@ -243,7 +243,7 @@ Status Database::check_absent(World& world, const std::string& path) {
   const std::string log_name = file_log_name(place.file_name);
   MEMLITH_TRY_ASSIGN(const bool there, place.volume->exists(log_name));
   if (!there) return kOk;
-  MEMLITH_TRY_ASSIGN(const auto device, place.volume->open(log_name, OpenMode::read_only, Caching::direct));
+  MEMLITH_TRY_ASSIGN(const auto device, place.volume->open(log_name, OpenMode::read_only, Caching::buffered));
   MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
   if (log->closed_cleanly()) return kOk;
   return fail(Errc::corrupt, Detail::open,

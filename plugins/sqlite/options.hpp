@@ -22,7 +22,7 @@ struct Options {
   core::StoreOptions store;                         // what else the engine can be told; for tests
 };
 
-// Reads durability, window_ms, window_bytes, log_mib, log_max_mib and memory_max_mib from the URI, and what is not there from
+// Reads durability, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib and direct_io from the URI, and what is not there from
 // MEMLITH_SQLITE_DURABILITY and so on. `name` is what SQLite handed to xOpen.
 // Errors: invalid, naming the parameter and what it may be.
 core::Status read_options(const Api& api, const char* name, Options& options);

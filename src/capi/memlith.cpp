@@ -114,6 +114,7 @@ StoreOptions store_options(const memlith_store_options& given, FlushWindow windo
   options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
   options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;
   options.log_bytes = given.log_bytes;
   options.log_max_bytes = given.log_max_bytes;
@@ -132,7 +133,8 @@ StoreOptions store_options(const memlith_store_options& given, FlushWindow windo
 }
 
 Status check_store_options(const memlith_store_options& given) {
-  constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE;
+  constexpr std::uint32_t kKnown =
+      MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE | MEMLITH_OPEN_BUFFERED;
   if ((given.flags & ~kKnown) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
   if (given.io > MEMLITH_IO_URING)
@@ -435,7 +437,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.read_only = inner.read_only() ? 1 : 0;
     info.poisoned = log.poisoned() ? 1 : 0;
     info.one_file = inner.one_file() ? 1 : 0;
-    info.direct_io = log.device().caps().direct ? 1 : 0;
+    info.direct_io = log.device().direct() ? 1 : 0;
     info.was_clean = inner.was_clean() ? 1 : 0;
     info.memory_error = store->memory_error.load(std::memory_order_relaxed);
     info.incarnation = store->incarnation;

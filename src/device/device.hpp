@@ -36,7 +36,6 @@ enum class IoBackend : std::uint32_t {
 struct DeviceCaps {
   std::uint32_t block_bytes = 1;     // offsets, lengths and memory of transfers are multiples of this; 1 = anything
   std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
-  bool direct = false;               // transfers bypass the page cache
   IoBackend io = IoBackend::posix;   // what is used: automatic where there is io_uring for queues
 };
 
@@ -74,6 +73,9 @@ class Device {
 
   [[nodiscard]] const DeviceCaps& caps() const { return caps_; }
   [[nodiscard]] const std::string& path() const { return path_; }  // for messages
+  // Whether transfers bypass the page cache. A device may stop doing so when the file system refuses such a transfer; the alignment of
+  // transfers stays.
+  [[nodiscard]] bool direct() const { return direct_.load(std::memory_order_relaxed); }
 
   // The length of the file in bytes.
   virtual Result<std::uint64_t> size() = 0;
@@ -125,6 +127,10 @@ class Device {
   // mapping and write() see the same page cache.
   virtual Result<int> mapping_descriptor() = 0;
 
+  // For queues: around a write that bypasses the page cache. Whether it does; if not, nothing has begun.
+  virtual bool begin_direct_write() { return false; }
+  virtual void end_direct_write() {}
+
   // At most `depth` transfers at once. Falls back to one at a time where the system has nothing better.
   virtual std::unique_ptr<IoQueue> make_queue(std::uint32_t depth);
 
@@ -138,7 +144,7 @@ class Device {
   Status check_latch() const;
 
  protected:
-  Device(DeviceCaps caps, std::string path) : caps_(caps), path_(std::move(path)) {}
+  Device(DeviceCaps caps, std::string path, bool direct) : caps_(caps), path_(std::move(path)), direct_(direct) {}
 
   virtual Status do_read(std::uint64_t offset, std::span<std::byte> target) = 0;
   virtual Status do_write(std::uint64_t offset, std::span<const iovec> pieces) = 0;
@@ -148,6 +154,7 @@ class Device {
 
   DeviceCaps caps_;
   std::string path_;
+  std::atomic<bool> direct_;  // guards nothing: whoever needs more than a hint has a lock of its own
 
  private:
   Mutex flush_mutex_;

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <shared_mutex>
 
 #include "base/buffer.hpp"
 #include "base/descriptor.hpp"
@@ -75,26 +76,48 @@ std::string absolute(const std::string& path) {
   return text;
 }
 
-// The alignment that O_DIRECT needs here, or 0 where it does not work. Asks by reading: some file systems accept
-// the flag and then refuse the transfer.
-std::uint32_t direct_block_bytes(int fd) {
+// What a log is read and written in, beside blocks: both superblocks, and a large commit.
+constexpr std::uint64_t kSuperblocksBytes = 8 * kKiB;
+constexpr std::uint64_t kLargeBytes = 1 * kMiB;
+
+bool refused(ssize_t done) { return done < 0 && errno == EINVAL; }
+
+// Whether the file system takes direct transfers in these blocks. The file is empty, and is left so.
+bool takes_writes(int fd, std::byte* memory, std::uint32_t block) {
+  bool taken = !refused(::pwrite(fd, memory, block, 0));
+  for (const std::uint64_t bytes : {kSuperblocksBytes, kLargeBytes}) {
+    taken = taken && !refused(::pwrite(fd, memory, bytes, block)) && !refused(::pread(fd, memory, bytes, block));
+  }
+  return ::ftruncate(fd, 0) == 0 && taken;
+}
+
+bool takes_reads(int fd, std::byte* memory, std::uint32_t block) {
+  // Behind the end some kernels answer before they look at the alignment: in an empty file only the larger one is sure.
+  const ssize_t got = ::pread(fd, memory, block, 0);
+  return (got > 0 || (got == 0 && block == kPageBytes)) && !refused(::pread(fd, memory, kSuperblocksBytes, 0));
+}
+
+// The alignment that O_DIRECT needs here, or 0 where it does not work. Asks by transferring, because some file systems accept the flag
+// and then refuse transfers: by writing where the file is empty, else by reading. What neither finds the device finds later.
+std::uint32_t direct_block_bytes(int fd, bool writable) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) return 0;
-  auto buffer = AlignedBuffer::allocate(kPageBytes);
-  if (!buffer.ok()) return 0;
+  const bool by_writing = writable && info.st_size == 0;
+  std::uint32_t least = 512;
 #ifdef STATX_DIOALIGN
   struct statx extended{};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) == 0 && (extended.stx_mask & STATX_DIOALIGN) != 0) {
     const std::uint32_t block = extended.stx_dio_offset_align;
-    return is_power_of_two(block) && block <= kPageBytes && extended.stx_dio_mem_align <= kPageBytes
-               ? (block < 512 ? 512 : block)
-               : 0;
+    if (!is_power_of_two(block) || block > kPageBytes || extended.stx_dio_mem_align > kPageBytes) return 0;
+    least = std::max(block, least);
+    if (!by_writing) return least;
   }
 #endif
-  // Behind the end some kernels answer before they look at the alignment: in an empty file only the larger one is sure.
-  for (const std::uint32_t block : {512u, 4096u}) {
-    const ssize_t got = ::pread(fd, buffer->data(), block, 0);
-    if (got > 0 || (got == 0 && block == kPageBytes)) return block;
+  auto buffer = AlignedBuffer::allocate(by_writing ? kLargeBytes : kSuperblocksBytes);
+  if (!buffer.ok()) return 0;
+  std::memset(buffer->data(), 0, buffer->size());
+  for (std::uint32_t block = least; block <= kPageBytes; block *= 8) {
+    if (by_writing ? takes_writes(fd, buffer->data(), block) : takes_reads(fd, buffer->data(), block)) return block;
   }
   return 0;
 }
@@ -103,8 +126,8 @@ std::uint32_t direct_block_bytes(int fd) {
 
 class PosixDevice : public Device {
  public:
-  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
-      : Device(caps, std::move(path)), descriptor_(std::move(descriptor)) {
+  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
+      : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)) {
     struct stat info{};
     counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
   }
@@ -133,11 +156,19 @@ class PosixDevice : public Device {
   }
 
   Result<int> mapping_descriptor() override {
-    MEMLITH_ASSERT(!caps_.direct);
+    MEMLITH_ASSERT(!direct());
     return fd();
   }
 
   [[nodiscard]] int descriptor() const { return fd(); }
+
+  bool begin_direct_write() override {
+    const std::shared_lock lock(direct_mutex_);
+    if (!direct()) return false;
+    queued_writes_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  void end_direct_write() override { queued_writes_.fetch_sub(1, std::memory_order_relaxed); }
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
     if (caps_.io != IoBackend::posix) {
@@ -152,10 +183,12 @@ class PosixDevice : public Device {
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
     std::uint64_t done = 0;
     while (done < target.size()) {
+      const bool was_direct = direct();
       const ssize_t got = read_some(target.subspan(done), offset + done);
       if (got < 0) {
-        if (errno == EINTR) continue;
-        return fail_errno(errno, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+        if (errno == EINTR || (errno == EINVAL && was_direct && leave_direct())) continue;
+        return fail_errno(errno, Detail::read, "{}: cannot read {} bytes at offset {}{}", path_, target.size(), offset,
+                          advice(errno));
       }
       if (got == 0) return cut_short(path_, offset, target.size(), done);
       done += static_cast<std::uint64_t>(got);
@@ -172,16 +205,18 @@ class PosixDevice : public Device {
         skip = 0;
         continue;
       }
+      const bool was_direct = direct();
       ssize_t done = 0;
       if (skip == 0) {
-        done = write_some(pieces.first(std::min<std::size_t>(pieces.size(), IOV_MAX)), offset);
+        done = write_once(pieces.first(std::min<std::size_t>(pieces.size(), IOV_MAX)), offset);
       } else {
         const iovec rest{static_cast<std::byte*>(pieces.front().iov_base) + skip, pieces.front().iov_len - skip};
-        done = write_some({&rest, 1}, offset);
+        done = write_once({&rest, 1}, offset);
       }
-      if (done < 0 && errno == EINTR) continue;
+      if (done < 0 && (errno == EINTR || (errno == EINVAL && was_direct && leave_direct()))) continue;
       if (done <= 0) {
-        return fail_errno(done == 0 ? EIO : errno, Detail::write, "{}: write at offset {} failed", path_, offset);
+        const int error = done == 0 ? EIO : errno;
+        return fail_errno(error, Detail::write, "{}: write at offset {} failed{}", path_, offset, advice(error));
       }
       offset += static_cast<std::uint64_t>(done);
       auto left = static_cast<std::uint64_t>(done);
@@ -197,6 +232,30 @@ class PosixDevice : public Device {
       }
     }
     return kOk;
+  }
+
+  // Some file systems take O_DIRECT when a file is opened, and small transfers, and refuse others. From the first refusal on the file is
+  // transferred through the page cache; nothing was written by what was refused. False where that cannot be.
+  //
+  // No direct write is under way then: one to a neighbouring sector might reach the medium behind the page cache, which writes the whole
+  // page back later, with that sector as it was before.
+  bool leave_direct() {
+    const std::unique_lock lock(direct_mutex_);
+    if (!direct()) return true;
+    if (queued_writes_.load(std::memory_order_relaxed) != 0 || ::fcntl(fd(), F_SETFL, 0) != 0) {
+      errno = EINVAL;
+      return false;
+    }
+    direct_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+  ssize_t write_once(std::span<const iovec> pieces, std::uint64_t offset) {
+    std::shared_lock lock(direct_mutex_, std::defer_lock);
+    if (direct()) lock.lock();
+    return write_some(pieces, offset);
+  }
+  [[nodiscard]] const char* advice(int error) const {
+    return error == EINVAL && direct() ? " with direct I/O (O_DIRECT), which MEMLITH_OPEN_BUFFERED does without" : "";
   }
 
   // As pread(2) and pwritev(2), which may do a part.
@@ -251,7 +310,9 @@ class PosixDevice : public Device {
   }
 
   Descriptor descriptor_;
-  bool counts_names_ = false;  // some file systems say of every file that it has no name
+  std::shared_mutex direct_mutex_;               // shared while a call writes past the page cache
+  std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
+  bool counts_names_ = false;                    // some file systems say of every file that it has no name
 };
 
 // ---- UringDevice -----------------------------------------------------------------------------------------------
@@ -260,8 +321,8 @@ class PosixDevice : public Device {
 // that takes longer than the call.
 class UringDevice final : public PosixDevice {
  public:
-  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path)
-      : PosixDevice(std::move(descriptor), caps, std::move(path)), calls_(fd()) {}
+  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
+      : PosixDevice(std::move(descriptor), caps, std::move(path), direct), calls_(fd()) {}
 
  protected:
   ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) override { return calls_.read(target, offset); }
@@ -340,7 +401,7 @@ class PosixVolume final : public Volume {
     // ring's fail for ever with EAGAIN then.
     (void)::fcntl(descriptor.get(), F_SETFL, 0);
     DeviceCaps caps;
-    if (caching == Caching::direct) make_direct(descriptor.get(), caps);
+    const bool direct = caching == Caching::direct && make_direct(descriptor.get(), mode, caps);
     caps.io = io_;
     if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {
@@ -352,9 +413,9 @@ class PosixVolume final : public Volume {
       caps.io = IoBackend::posix;
     }
     if (io_ == IoBackend::uring) {
-      return std::unique_ptr<Device>(std::make_unique<UringDevice>(std::move(descriptor), caps, path));
+      return std::unique_ptr<Device>(std::make_unique<UringDevice>(std::move(descriptor), caps, path, direct));
     }
-    return std::unique_ptr<Device>(std::make_unique<PosixDevice>(std::move(descriptor), caps, path));
+    return std::unique_ptr<Device>(std::make_unique<PosixDevice>(std::move(descriptor), caps, path, direct));
   }
 
   Result<bool> exists(std::string_view name) override {
@@ -564,15 +625,15 @@ class PosixVolume final : public Volume {
   }
 
   // The same descriptor, so that nothing is looked up again; leaves everything as it is where the file system refuses.
-  static void make_direct(int fd, DeviceCaps& caps) {
-    if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return;
-    const std::uint32_t block = direct_block_bytes(fd);
+  static bool make_direct(int fd, OpenMode mode, DeviceCaps& caps) {
+    if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
+    const std::uint32_t block = direct_block_bytes(fd, mode != OpenMode::read_only);
     if (block == 0) {
       (void)::fcntl(fd, F_SETFL, 0);
-      return;
+      return false;
     }
     caps.block_bytes = block;
-    caps.direct = true;
+    return true;
   }
 
   const std::string root_;

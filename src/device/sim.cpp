@@ -358,8 +358,9 @@ class SimQueue final : public IoQueue {
 
 class SimDevice final : public Device {
  public:
-  SimDevice(SimVolume& volume, std::shared_ptr<SimVolume::File> file, DeviceCaps caps, std::string path, bool writable)
-      : Device(caps, std::move(path)), volume_(volume), file_(std::move(file)), writable_(writable) {}
+  SimDevice(SimVolume& volume, std::shared_ptr<SimVolume::File> file, DeviceCaps caps, std::string path, bool direct,
+            bool writable)
+      : Device(caps, std::move(path), direct), volume_(volume), file_(std::move(file)), writable_(writable) {}
 
   Result<std::uint64_t> size() override {
     const std::lock_guard lock(volume_.mutex_);
@@ -376,7 +377,7 @@ class SimDevice final : public Device {
 
   Result<int> mapping_descriptor() override {
     const std::lock_guard lock(volume_.mutex_);
-    MEMLITH_ASSERT(!caps_.direct);
+    MEMLITH_ASSERT(!direct());
     if (file_->descriptor < 0) {
       file_->descriptor = ::memfd_create("memlith-sim", MFD_CLOEXEC);
       if (file_->descriptor < 0) return fail_errno(errno, Detail::mapping, "{}: no memory to map", path_);
@@ -615,9 +616,9 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
     file = found->second;
   }
   DeviceCaps caps;
-  caps.direct = caching == Caching::direct;
-  caps.block_bytes = caps.direct ? direct_block_bytes : 1;
-  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name),
+  const bool direct = caching == Caching::direct;
+  caps.block_bytes = direct ? direct_block_bytes : 1;
+  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct,
                                                              mode != OpenMode::read_only));
 }
 

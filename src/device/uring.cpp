@@ -99,7 +99,7 @@ class UringQueue final : public IoQueue {
   }
 
   Status wait(std::uint32_t slot) override {
-    while (transfers_[slot].in_flight) MEMLITH_TRY(reap());
+    while (transfers_[slot].in_flight || transfers_[slot].refused) MEMLITH_TRY(reap());
     return std::exchange(transfers_[slot].result, kOk);
   }
   Status wait_all() override {
@@ -126,14 +126,16 @@ class UringQueue final : public IoQueue {
     std::span<std::byte> memory;
     std::uint64_t done = 0;  // bytes
     bool writes = false;
+    bool direct = false;  // when it was handed to the kernel
     bool in_flight = false;
+    bool refused = false;  // as a direct transfer; to be done by a call
     Status result = kOk;
   };
 
   Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
     MEMLITH_TRY(wait(slot));
     if (writes) MEMLITH_TRY(device_.check_latch());
-    transfers_[slot] = Transfer{offset, memory, 0, writes, true, kOk};
+    transfers_[slot] = Transfer{offset, memory, 0, writes, false, true, false, kOk};
     return submit(slot);
   }
 
@@ -144,6 +146,7 @@ class UringQueue final : public IoQueue {
     const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(rest.size(), 1 * kGiB));
     std::byte* const memory = rest.data();
     const bool registered = memory >= registered_.data() && memory + bytes <= registered_.data() + registered_.size();
+    transfer.direct = transfer.writes ? device_.begin_direct_write() : device_.direct();
     const int error = ring_.submit(slot, [&](io_uring_sqe* entry, int file) {
       if (transfer.writes && registered) {
         ::io_uring_prep_write_fixed(entry, file, memory, bytes, offset, 0);
@@ -157,8 +160,14 @@ class UringQueue final : public IoQueue {
     });
     if (error == 0) return kOk;
     // Refused, as by a sandbox that was put up since the ring was made.
+    end_direct_write(transfer);
     finish_by_call(transfer);
     return kOk;
+  }
+
+  void end_direct_write(Transfer& transfer) {
+    if (transfer.direct && transfer.writes) device_.end_direct_write();
+    transfer.direct = false;
   }
 
   // Nothing of the rest was begun, and there are other ways.
@@ -171,6 +180,14 @@ class UringQueue final : public IoQueue {
 
   // Takes one completion; a short transfer goes on with its rest.
   Status reap() {
+    // The file system refuses direct transfers, as the device will find out by the call; it goes on through the page cache only when no
+    // direct write is under way.
+    if (std::none_of(transfers_.begin(), transfers_.end(), [](const Transfer& each) { return each.in_flight; })) {
+      for (Transfer& each : transfers_) {
+        if (std::exchange(each.refused, false)) finish_by_call(each);
+      }
+      return kOk;
+    }
     FileRing::Completion completion;
     if (const int error = ring_.wait(completion); error != 0) {
       return fail_errno(error, Detail::read, "{}: cannot wait for a transfer", device_.path());
@@ -178,9 +195,16 @@ class UringQueue final : public IoQueue {
     const auto slot = static_cast<std::uint32_t>(completion.user_data);
     const int result = completion.result;
     Transfer& transfer = transfers_[slot];
+    const bool direct = transfer.direct;
+    end_direct_write(transfer);
     if (result == -EINTR || result == -EAGAIN) return submit(slot);
     if (result == kNoThread) {
       finish_by_call(transfer);
+      return kOk;
+    }
+    if (result == -EINVAL && direct) {
+      transfer.in_flight = false;
+      transfer.refused = true;
       return kOk;
     }
     if (result <= 0) {

@@ -156,7 +156,7 @@ Status Store::open_or_create() {
     if (!status.ok() && (status.category != Errc::not_found || attempt == kOpenTries)) return status;
   }
   const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
-  MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, Caching::direct));
+  MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, log_caching()));
 
   MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, options_.log));
   const Superblock& superblock = log_->superblock();
@@ -265,8 +265,11 @@ Status Store::create_files() {
 }
 
 Status Store::make_log(const std::string& fresh_name) {
-  MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, Caching::direct));
-  MEMLITH_TRY(device->truncate(0));
+  {
+    MEMLITH_TRY_ASSIGN(const auto left_over, volume_.open(fresh_name, OpenMode::read_write, Caching::buffered));
+    MEMLITH_TRY(left_over->truncate(0));
+  }
+  MEMLITH_TRY_ASSIGN(auto device, volume_.open(fresh_name, OpenMode::read_write, log_caching()));
   if (one_file()) MEMLITH_TRY(match_permissions(*device));
   const std::uint64_t log_id = random_identity();
   if (one_file()) {

@@ -21,8 +21,8 @@ class DirectHome {
   static Result<std::unique_ptr<DirectHome>> open(Volume& volume, const std::string& name, Device& buffered) {
     auto home = std::make_unique<DirectHome>();
     MEMLITH_TRY_ASSIGN(home->device_, volume.open(name, OpenMode::read_write, Caching::direct));
-    const DeviceCaps& caps = home->device_->caps();
-    if (!caps.direct || kPageBytes % caps.block_bytes != 0) return std::unique_ptr<DirectHome>();
+    const bool fits = kPageBytes % home->device_->caps().block_bytes == 0;
+    if (!home->device_->direct() || !fits) return std::unique_ptr<DirectHome>();
     MEMLITH_TRY_ASSIGN(const FileIdentity opened, home->device_->identity());
     MEMLITH_TRY_ASSIGN(const FileIdentity wanted, buffered.identity());
     if (opened != wanted) return std::unique_ptr<DirectHome>();  // the name leads to another file by now
@@ -147,7 +147,7 @@ Status Store::write_object_home(ObjectId object) {
   }
   // At open nobody has the home mapped, so it may be written past the page cache. That pays when there is much to write.
   std::unique_ptr<DirectHome> direct;
-  if (!log_->started() && overlay_.bytes_held() >= options_.direct_replay_bytes_min) {
+  if (options_.direct_io && !log_->started() && overlay_.bytes_held() >= options_.direct_replay_bytes_min) {
     MEMLITH_TRY_ASSIGN(direct, DirectHome::open(volume_, home_name(object), *device));
   }
   const std::uint64_t write_bytes_max = pacing_.has_value() ? CheckpointPace::kStepBytes : kWriteBytesMax;

@@ -49,6 +49,7 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;  // with create: fail where there is one
   bool read_only = false;
+  bool direct_io = true;  // past the page cache, where the file system takes that: the log, and a recovery's homes
   bool manual_checkpoint = false;  // none in the background
   std::uint64_t log_bytes = 0;     // 0 = 128 MiB, file_log_bytes() for one file
   std::uint64_t log_max_bytes = 0;
@@ -198,6 +199,7 @@ class Store {
 
   // open.cpp
   [[nodiscard]] std::string log_name() const;
+  [[nodiscard]] Caching log_caching() const { return options_.direct_io ? Caching::direct : Caching::buffered; }
   [[nodiscard]] std::string home_name(ObjectId id) const;
   Status open_it();
   Status open_or_create();

@@ -247,7 +247,7 @@ int capi_c_struct_sizes(const char* folder) {
 int capi_c_flags(const char* folder) {
   memlith_store* store = (memlith_store*)kUntouched;
   memlith_region* region = (memlith_region*)kUntouched;
-  memlith_store_options options = store_options(MEMLITH_OPEN_CREATE | 8);
+  memlith_store_options options = store_options(MEMLITH_OPEN_CREATE | 16);
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   options = store_options(MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY);
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));

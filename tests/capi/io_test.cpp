@@ -162,5 +162,23 @@ TEST(Io, AKernelThatRefusesUring) {
   });
 }
 
+// Without direct I/O, by the caller's wish.
+TEST(Io, DirectIoCanBeTurnedOff) {
+  const TempFolder folder;
+  for (const std::uint32_t flags : {MEMLITH_OPEN_CREATE | MEMLITH_OPEN_BUFFERED, MEMLITH_OPEN_BUFFERED + 0}) {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = flags;
+    options.log_bytes = 1 << 20;
+    memlith_store* store = nullptr;
+    ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), MEMLITH_OK) << message();
+    memlith_store_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(memlith_store_get_info(store, &info), MEMLITH_OK);
+    EXPECT_EQ(info.direct_io, 0u);
+    EXPECT_EQ(memlith_store_close(store), MEMLITH_OK);
+  }
+}
+
 }  // namespace
 }  // namespace memlith::test

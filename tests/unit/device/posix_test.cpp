@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(By, PosixDeviceTest,
 TEST_P(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
   auto device = create("a");
   EXPECT_EQ(device->caps().block_bytes, 1u);
-  EXPECT_FALSE(device->caps().direct);
+  EXPECT_FALSE(device->direct());
   for (const auto& [offset, count] : {std::pair{0u, 1u}, {1u, 511u}, {513u, 4097u}, {100'001u, 70'001u}}) {
     const auto bytes = noise(count, offset);
     ASSERT_OK(device->write(offset, bytes));
@@ -455,7 +455,7 @@ TEST_F(PosixFiles, ALockIsOfTheFileThatHasTheName) {
 TEST_P(PosixDeviceTest, DirectTransfers) {
   (void)create("a");
   auto device = reopen("a", OpenMode::read_write, Caching::direct);
-  if (!device->caps().direct) GTEST_SKIP() << "no O_DIRECT on " << folder_.path();
+  if (!device->direct()) GTEST_SKIP() << "no O_DIRECT on " << folder_.path();
   const std::uint32_t block = device->caps().block_bytes;
   EXPECT_TRUE(block == 512 || block == 4096) << block;
   const AlignedBuffer buffer = must(AlignedBuffer::allocate(64 * kKiB));
@@ -481,7 +481,7 @@ TEST(PosixDeviceOnTmpfs, WorksWithOrWithoutDirect) {
   auto volume = make_posix_volume(folder.path());
   (void)must(volume->open("a", OpenMode::create, Caching::direct));
   auto device = must(volume->open("a", OpenMode::read_write, Caching::direct));
-  EXPECT_EQ(device->caps().direct, device->caps().block_bytes > 1);
+  EXPECT_EQ(device->direct(), device->caps().block_bytes > 1);
   const AlignedBuffer buffer = must(AlignedBuffer::allocate(8192));
   std::memset(buffer.data(), 0x5a, buffer.size());
   ASSERT_OK(device->write(4096, buffer.span().first(8192)));
