@@ -116,6 +116,10 @@ typedef struct memlith_store_options {
                                  captured half of it, the one that notices gives the memory of clean pages back, after a
                                  checkpoint; how that went is memlith_store_info.memory_error. 0 = no limit. Not for
                                  explicit regions: see memlith_region_release */
+  /* Called by an opening that made the store, from its thread, with a sentence that the caller should know and that is no
+   * error: that the store lies where a power loss takes it (tmpfs). May be null. */
+  void (*notice)(void* context, const char* sentence);
+  void* notice_context;
 } memlith_store_options;
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.
@@ -181,7 +185,8 @@ typedef struct memlith_store_info {
   uint64_t incarnation; /* how often it was opened for writing, this time included if it is */
   uint64_t log_id;      /* of its log, drawn when that was made: tells stores apart */
   uint32_t io;          /* MEMLITH_IO_*: POSIX where AUTO was asked for and the kernel has no io_uring */
-  uint32_t reserved;
+  uint32_t forgets; /* 1: the store lies on a file system in memory (tmpfs, ramfs), which a power loss or a restart of
+                           the machine empties, whatever was acknowledged; a crash of the program loses nothing */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -128,6 +128,8 @@ struct StoreOptions {
   std::uint64_t flush_bytes = 0;       // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;  // 0 = no limit
   Io io = Io::automatic;
+  void (*notice)(void* context, const char* sentence) = nullptr;  // see memlith_store_options
+  void* notice_context = nullptr;
 };
 
 struct RegionOptions {
@@ -344,6 +346,8 @@ class Store {
     plain.flush_bytes = options.flush_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;
     plain.io = static_cast<std::uint32_t>(options.io);
+    plain.notice = options.notice;
+    plain.notice_context = options.notice_context;
     memlith_store* store = nullptr;
     const std::int32_t code = open(path.c_str(), &plain, &store);
     if (code != MEMLITH_OK) return Error(code);

@@ -245,6 +245,13 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
     MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
     MEMLITH_TRY(open_store(path, kind, store_options(given, window), static_cast<IoBackend>(given.io), store));
     store->memory_max_bytes = given.memory_max_bytes;
+    const bool made = !store->store->read_only() && store->incarnation == 1;
+    if (made && given.notice != nullptr && store->store->log().device().caps().forgets) {
+      const std::string sentence = store->store->path() +
+                                   ": this store lies on a file system in memory (tmpfs): it survives a crash of the "
+                                   "program, and is lost with the power or at a restart";
+      given.notice(given.notice_context, sentence.c_str());
+    }
     *result = store.release();
     return kOk;
   });
@@ -442,6 +449,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.memory_error = store->memory_error.load(std::memory_order_relaxed);
     info.incarnation = store->incarnation;
     info.log_id = log.log_id();
+    info.forgets = log.device().caps().forgets ? 1 : 0;
     info.io = static_cast<std::uint32_t>(log.device().caps().io);
     return write_info(target, info);
   });

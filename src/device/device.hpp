@@ -36,6 +36,7 @@ enum class IoBackend : std::uint32_t {
 struct DeviceCaps {
   std::uint32_t block_bytes = 1;     // offsets, lengths and memory of transfers are multiples of this; 1 = anything
   std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
+  bool forgets = false;              // a medium that keeps nothing without power, be it flushed or not: tmpfs
   IoBackend io = IoBackend::posix;   // what is used: automatic where there is io_uring for queues
 };
 

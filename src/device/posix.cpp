@@ -4,9 +4,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -74,6 +76,12 @@ std::string absolute(const std::string& path) {
   std::string text = whole.string();
   while (text.size() > 1 && text.ends_with('/')) text.pop_back();
   return text;
+}
+
+// Whether the file system lies in memory.
+bool is_memory(int fd) {
+  struct statfs info{};
+  return ::fstatfs(fd, &info) == 0 && (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
 }
 
 // What a log is read and written in, beside blocks: both superblocks, and a large commit.
@@ -402,6 +410,7 @@ class PosixVolume final : public Volume {
     (void)::fcntl(descriptor.get(), F_SETFL, 0);
     DeviceCaps caps;
     const bool direct = caching == Caching::direct && make_direct(descriptor.get(), mode, caps);
+    caps.forgets = is_memory(descriptor.get());
     caps.io = io_;
     if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {

@@ -162,6 +162,38 @@ TEST(Io, AKernelThatRefusesUring) {
   });
 }
 
+// On a file system in memory the opening that makes a store says that a power loss takes it, and the info says so later.
+TEST(Io, AStoreInMemorySaysThatItForgets) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
+  const TempFolder memory("/dev/shm");
+  const TempFolder disk;
+  for (const bool forgets : {true, false}) {
+    const std::string path = (forgets ? memory : disk) / "store";
+    std::string told;
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_OPEN_CREATE;
+    options.log_bytes = 1 << 20;
+    options.notice = [](void* context, const char* sentence) { *static_cast<std::string*>(context) += sentence; };
+    options.notice_context = &told;
+    for (const bool made : {true, false}) {
+      told.clear();
+      memlith_store* store = nullptr;
+      ASSERT_EQ(memlith_store_open(path.c_str(), &options, &store), MEMLITH_OK) << message();
+      memlith_store_info info{};
+      info.struct_size = sizeof info;
+      EXPECT_EQ(memlith_store_get_info(store, &info), MEMLITH_OK);
+      const bool in_memory = forgets || info.forgets != 0;  // the other folder may lie in memory as well
+      EXPECT_EQ(info.forgets, in_memory ? 1u : 0u);
+      EXPECT_EQ(told.empty(), !(made && in_memory)) << told;
+      if (made && forgets) {
+        EXPECT_NE(told.find(path), std::string::npos) << told;
+      }
+      EXPECT_EQ(memlith_store_close(store), MEMLITH_OK);
+    }
+  }
+}
+
 // Without direct I/O, by the caller's wish.
 TEST(Io, DirectIoCanBeTurnedOff) {
   const TempFolder folder;

@@ -17,6 +17,7 @@ Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_
   options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
   options.log_bytes = log_mib * kMiB;
   options.io = io_of(io);
+  options.notice = [](void*, const char* sentence) { fmt::print(stderr, "# {}\n", sentence); };
   return open_store({path, StoreKind::folder}, options);
 }
 

@@ -76,6 +76,7 @@ void print_json(const StoreFacts& facts) {
                 {"frames_waiting", facts.info.replayed_frames},
                 {"frame_bytes", facts.info.replayed_bytes}}},
               {"durable_lsn", facts.info.durable_lsn},
+              {"forgets", facts.info.forgets != 0},
               {"direct_io", facts.info.direct_io != 0},
               {"io", kIoNames.at(facts.info.io)},
               {"trackers", trackers}});
@@ -94,6 +95,9 @@ void print_text(const StoreFacts& facts) {
   write_line(fmt::format("log I/O   {}, {}", facts.info.direct_io != 0 ? "direct" : "buffered",
                          facts.info.io == MEMLITH_IO_POSIX ? "without io_uring"
                                                            : "io_uring where several transfers are in flight"));
+  if (facts.info.forgets != 0) {
+    write_line("medium    a file system in memory (tmpfs): a power loss or a restart takes the store");
+  }
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {
     write_line(fmt::format("  {:<24} at {:#x}  size {:>10}  max {:>10}", printable(name_of(region)), region.address,
