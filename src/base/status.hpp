@@ -120,6 +120,18 @@ class KeptFailure {
   detail::ErrorText text_{};
 };
 
+// Keeps the sentence of a failure that is on its way to the caller, while cleaning up behind it may fail as well.
+class KeptSentence {
+ public:
+  KeptSentence() : text_(detail::error_text()) {}
+  ~KeptSentence() { detail::error_text() = text_; }
+  KeptSentence(const KeptSentence&) = delete;
+  KeptSentence& operator=(const KeptSentence&) = delete;
+
+ private:
+  detail::ErrorText text_;
+};
+
 // Makes a Status and its sentence. The sentence names the file, the offset, what was expected and what
 // was found, and says what the caller can do.
 template <class... Args>

@@ -641,6 +641,7 @@ void Log::keep_failure(Status cause) {
 }
 
 void Log::poison(Status cause) {
+  const KeptSentence why;  // whatever those who are told do
   {
     const Lock lock(mutex_);
     if (failure_.ok()) keep_failure(cause);

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kShowEvery{50};
 }  // namespace
 
 Store::~Store() {
+  const KeptSentence why;  // of the close that failed, perhaps
   stop_jobs();
   drop_stats();  // of a store that could not be closed
 }

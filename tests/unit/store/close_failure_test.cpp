@@ -1,0 +1,65 @@
+// What a close that fails says.
+#include <gtest/gtest.h>
+
+#include "device/sim.hpp"
+#include "store/store.hpp"
+#include "support/expect.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+// A simulated disk on which the store shows its counters in a file that cannot be removed.
+class VolumeWithStuckNotice final : public Volume {
+ public:
+  Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
+    return disk.open(name, mode, caching);
+  }
+  Result<bool> exists(std::string_view name) override { return disk.exists(name); }
+  Result<std::vector<std::string>> list(std::string_view folder) override { return disk.list(folder); }
+  Status make_folder(std::string_view name) override { return disk.make_folder(name); }
+  Status rename(std::string_view from, std::string_view to) override { return disk.rename(from, to); }
+  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override { return disk.identity_of(name); }
+  Status remove(std::string_view name) override { return disk.remove(name); }
+  Status sync_folder(std::string_view name) override { return disk.sync_folder(name); }
+  Result<std::uint64_t> free_bytes() override { return disk.free_bytes(); }
+  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
+    return disk.lock(name, exclusive);
+  }
+  [[nodiscard]] std::string path_of(std::string_view name) const override { return disk.path_of(name); }
+  std::unique_ptr<Notice> make_notice(std::string_view, std::span<const std::byte>, Device*) override {
+    struct Stuck final : Notice {
+      explicit Stuck(int& count) : removals(count) {}
+      void show(std::span<const std::byte>) override {}
+      void remove() override {
+        ++removals;
+        (void)fail(Errc::permission, Detail::write, "the counters cannot be removed");
+      }
+      int& removals;
+    };
+    return std::make_unique<Stuck>(removals);
+  }
+
+  SimVolume disk;
+  int removals = 0;
+};
+
+TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
+  VolumeWithStuckNotice volume;
+  StoreOptions options;
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.log_bytes = 256 * kKiB;
+  std::unique_ptr<Store> store = must(Store::open(volume, options));
+  volume.disk.faults().plan(SimFaults::Kind::fail_flush, 0);
+  EXPECT_ERROR(Errc::io, store->close());
+  const std::string told_by_close(last_error_text());
+  EXPECT_NE(told_by_close.find("flush failed"), std::string::npos) << told_by_close;
+  store = nullptr;
+  EXPECT_EQ(volume.removals, 1) << "or this test tests nothing";
+  EXPECT_EQ(last_error_text(), told_by_close);
+}
+
+}  // namespace
+}  // namespace memlith::test
