@@ -158,6 +158,47 @@ void Log::place_buffer(std::uint32_t sequence) {
   open.buffer = (large ? large_memory_ : small_memory_).data() + sequence % batches_.size() * open.capacity;
 }
 
+// What keeps a frame of this size from being begun right now.
+Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed) {
+  const Batch& open = batch(open_sequence_);
+  // A lone large frame gains by being written while it is still being copied; where several committers are at work, a
+  // write that they share gains more.
+  streamed = frame_bytes > options_.batch_bytes ||
+             (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
+  const bool small_is_all = options_.small_batch_bytes == options_.batch_bytes;
+  const bool large = streamed || (!small_is_all && open.used + frame_bytes > options_.small_batch_bytes);
+  if (large && (large_memory_.size() == 0 || (streamed && stream_.queue == nullptr))) return Obstacle::small_memory;
+  if (open.used == 0) place_buffer(open_sequence_);
+  if (large) large_used_ = true;
+  const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
+  if (!room) return Obstacle::full_batch;
+  if (streamed && stream_.busy && !MEMLITH_MUTANT(two_streams_at_once)) return Obstacle::other_stream;
+  if (streamed && in_flight() == options_.in_flight_max && !MEMLITH_MUTANT(stream_beyond_in_flight_max)) {
+    return Obstacle::all_in_flight;
+  }
+  return slots_needed(head_.advance(frame_bytes)) <= free_slots_.size() ? Obstacle::none : Obstacle::full_log;
+}
+
+// One step towards its end. Lets go of the lock: the caller looks at everything anew.
+Status Log::work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed) {
+  switch (obstacle) {
+    case Obstacle::none: break;
+    case Obstacle::small_memory: return make_large(lock, streamed);
+    case Obstacle::full_batch:
+      if (in_flight() < options_.in_flight_max && !gathering_) {
+        lead(lock);
+      } else {
+        room_wanted_ = true;
+        wait_for(lock, open_sequence_);
+      }
+      break;
+    case Obstacle::other_stream: wait_for(lock, stream_.sequence); break;
+    case Obstacle::all_in_flight: wait_for(lock, done_sequence_.load(std::memory_order_relaxed)); break;
+    case Obstacle::full_log: return make_space(lock, head_.advance(frame_bytes));
+  }
+  return kOk;
+}
+
 Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
   Lock lock(mutex_);
   MEMLITH_ASSERT(started_);
@@ -165,39 +206,41 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, 
   bool streamed = false;
   for (;;) {
     if (!failure_.ok()) return failure_for_late_comer();
-    Batch& open = batch(open_sequence_);
-    // A lone large frame gains by being written while it is still being copied; where several committers are at work, a
-    // write that they share gains more.
-    streamed = frame_bytes > options_.batch_bytes ||
-               (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
-    const bool small_is_all = options_.small_batch_bytes == options_.batch_bytes;
-    const bool large = streamed || (!small_is_all && open.used + frame_bytes > options_.small_batch_bytes);
-    if (large && (large_memory_.size() == 0 || (streamed && stream_.queue == nullptr))) {
-      MEMLITH_TRY(make_large(lock, streamed));
-      continue;
-    }
-    if (open.used == 0) place_buffer(open_sequence_);
-    if (large) large_used_ = true;
-    const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
-    if (!room && in_flight() < options_.in_flight_max && !gathering_) {
-      lead(lock);
-      continue;
-    }
-    if (!room) {
-      room_wanted_ = true;
-      wait_for(lock, open_sequence_);
-      continue;
-    }
-    if (streamed && stream_.busy && !MEMLITH_MUTANT(two_streams_at_once)) {
-      wait_for(lock, stream_.sequence);
-      continue;
-    }
-    if (streamed && in_flight() == options_.in_flight_max && !MEMLITH_MUTANT(stream_beyond_in_flight_max)) {
-      wait_for(lock, done_sequence_.load(std::memory_order_relaxed));
-      continue;
-    }
-    MEMLITH_TRY_ASSIGN(const bool kept_lock, make_space(lock, head_.advance(frame_bytes)));
-    if (kept_lock) break;
+    const Obstacle found = obstacle(frame_bytes, will_sync, streamed);
+    if (found == Obstacle::none) return place(payload_bytes, kind, will_sync, streamed);
+    MEMLITH_TRY(work_on(found, lock, frame_bytes, streamed));
+  }
+}
+
+Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
+  const Lock lock(mutex_);
+  MEMLITH_ASSERT(started_);
+  if (!failure_.ok()) return failure_for_late_comer();
+  bool streamed = false;
+  if (obstacle(geometry_.frame_bytes(payload_bytes), will_sync, streamed) != Obstacle::none) {
+    return std::optional<FrameWriter>();
+  }
+  return std::optional(place(payload_bytes, kind, will_sync, streamed));
+}
+
+Status Log::make_room(std::uint64_t payload_bytes, bool will_sync) {
+  Lock lock(mutex_);
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
+  for (;;) {
+    if (!failure_.ok()) return failure_for_late_comer();
+    bool streamed = false;
+    const Obstacle found = obstacle(frame_bytes, will_sync, streamed);
+    if (found == Obstacle::none) return kOk;
+    MEMLITH_TRY(work_on(found, lock, frame_bytes, streamed));
+  }
+}
+
+// The frame's place in the log; nothing is in its way.
+FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
+  for (std::uint64_t i = slots_needed(head_.advance(frame_bytes)); i > 0; --i) {
+    slots_.append(free_slots_.back());
+    free_slots_.pop_back();
   }
   counters_.frames.fetch_add(1, std::memory_order_relaxed);
   counters_.bytes.fetch_add(frame_bytes, std::memory_order_relaxed);

@@ -522,17 +522,15 @@ Status Log::close(const ClientBytes& client) {
   return device_.truncate(bytes);
 }
 
-// Maps slots for everything up to `end`. False when it had to let go of the lock: the caller looks at everything anew.
-Result<bool> Log::make_space(Lock& lock, Lsn end) {
+// How many slots are to be mapped for everything up to `end`.
+std::uint64_t Log::slots_needed(Lsn end) const {
   const std::uint64_t wanted_end = (end.value + geometry_.segment_bytes() - 1) / geometry_.segment_bytes();
-  const std::uint64_t needed = wanted_end - std::min(wanted_end, slots_.end());
-  if (needed <= free_slots_.size()) {
-    for (std::uint64_t i = 0; i < needed; ++i) {
-      slots_.append(free_slots_.back());
-      free_slots_.pop_back();
-    }
-    return true;
-  }
+  return wanted_end - std::min(wanted_end, slots_.end());
+}
+
+// More free slots, for everything up to `end`. Lets go of the lock.
+Status Log::make_space(Lock& lock, Lsn end) {
+  const std::uint64_t needed = slots_needed(end);
   // What would be free if everything before the head were trimmed.
   const std::uint64_t free_at_best = slot_count_ - (slots_.end() - std::min(slots_.end(), geometry_.segment_of(head_)));
   if (needed > free_at_best) {
@@ -547,8 +545,7 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
     lock.unlock();
     const Status status = grow(more);
     lock.lock();
-    MEMLITH_TRY(status);
-    return false;
+    return status;
   }
   // Full for now: what is in memory goes to the medium, then the owner is asked to trim.
   const std::uint32_t word = space_word_.load(std::memory_order_acquire);
@@ -565,8 +562,7 @@ Result<bool> Log::make_space(Lock& lock, Lsn end) {
   if (status.ok()) await(space_word_, word);
   lock.lock();
   MEMLITH_TRY(status);
-  if (refusals_ != refusals) return refusal_.tell();
-  return false;
+  return refusals_ != refusals ? refusal_.tell() : kOk;
 }
 
 void Log::refuse_room(Status cause) {

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -139,6 +140,10 @@ class Log {
   // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled, and
   // leaders may expect the caller to come back.
   Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync = true);
+  // For callers with a lock that others shall not wait for while the disk is at work: begins the frame only if nothing has to be
+  // waited for and nothing to be written first. make_room() does the waiting and writing then, and the caller tries again.
+  Result<std::optional<FrameWriter>> begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync);
+  Status make_room(std::uint64_t payload_bytes, bool will_sync);
   Status sync(Lsn lsn);
 
   // begin + put + finish + sync.
@@ -255,7 +260,8 @@ class Log {
   [[nodiscard]] ClientBytes client_bytes() const;
   Status allocate_buffers();
   Status make_large(Lock& lock, bool with_queue);
-  Result<bool> make_space(Lock& lock, Lsn end);
+  Status make_space(Lock& lock, Lsn end);
+  [[nodiscard]] std::uint64_t slots_needed(Lsn end) const;
   void release_slots_before(std::uint64_t segment);
   void keep_failure(Status cause);
   // Under mutex_: whoever waits for room looks again. The word is notified afterwards.
@@ -276,6 +282,10 @@ class Log {
     if (gathering_ || in_flight() >= options_.in_flight_max) return false;
     return in_flight() == 0 || batch(open_sequence_).used >= options_.pipeline_bytes_min;
   }
+  enum class Obstacle : std::uint8_t { none, small_memory, full_batch, other_stream, all_in_flight, full_log };
+  [[nodiscard]] Obstacle obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed);
+  Status work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed);
+  FrameWriter place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed);
   void gather(Lock& lock);
   void lead(Lock& lock);
   void wait_for(Lock& lock, std::uint32_t sequence);

@@ -288,6 +288,9 @@ struct Scratch {
   std::vector<SizeChange> sizes;
 };
 
+// So often a capture is done over because the log had no room. Where others are always faster, it waits with the regions held.
+constexpr int kCapturesMax = 4;
+
 // One order for everybody, so that two threads with several regions do not wait for each other.
 Status put_in_order(std::span<Region* const> given, std::vector<Region*>& regions) {
   regions.assign(given.begin(), given.end());
@@ -312,10 +315,22 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
   std::vector<Region*>& regions = work.regions;
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
+  for (int attempt = 0;; ++attempt) {
+    MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, scope, will_sync, attempt == kCapturesMax));
+    if (end.has_value()) return *end;
+    // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
+    MEMLITH_TRY(store.make_room(work.extents, work.sizes, will_sync));
+  }
+}
+
+// Nothing if the log has no room right now: everything is due still. Unless the caller shall wait in here.
+Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
+                                                bool wait_for_room) {
+  Store& store = regions.front()->store_;
+  Scratch& work = of_this_thread<Scratch>();
   work.extents.clear();
   work.sources.clear();
   work.sizes.clear();
-
   // Holds the regions, and gives back what was taken unless a frame has it.
   struct Capture {
     std::vector<Region*>& regions;
@@ -346,13 +361,22 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
       if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->last_lsn_);
     }
     if (!work.extents.empty() || !work.sizes.empty()) {
-      MEMLITH_TRY_ASSIGN(FrameWriter writer, store.begin_commit(work.extents, work.sizes, will_sync));
+      std::optional<FrameWriter> writer;
+      if (wait_for_room) {
+        MEMLITH_TRY_ASSIGN(FrameWriter begun, store.begin_commit(work.extents, work.sizes, will_sync));
+        writer.emplace(std::move(begun));
+      } else {
+        MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> begun,
+                           store.begin_commit_at_once(work.extents, work.sizes, will_sync));
+        if (!begun.has_value()) return std::optional<Lsn>();
+        writer.emplace(std::move(*begun));
+      }
       const std::size_t count = work.extents.size();
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t ahead = std::min(i + 1, count - 1);
-        writer.put(work.sources[i], work.extents[i].bytes, {work.sources[ahead], work.extents[ahead].bytes});
+        writer->put(work.sources[i], work.extents[i].bytes, {work.sources[ahead], work.extents[ahead].bytes});
       }
-      MEMLITH_TRY_ASSIGN(end, writer.finish());
+      MEMLITH_TRY_ASSIGN(end, writer->finish());
       for (Region* region : regions) {
         region->size_changed_ = false;
         region->last_lsn_ = end;
@@ -363,7 +387,7 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
     }
     while (capture.taken > 0) regions[--capture.taken]->accept();
   }
-  return end;
+  return std::optional(end);
 }
 
 Status Region::persist(std::span<Region* const> regions, Scope scope) {

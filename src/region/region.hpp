@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,6 +67,8 @@ class Region {
   // On `full` and `no_space` nothing was captured, and everything stays for the next try.
   // `will_sync`: the caller waits at once.
   static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync);
+  static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
+                                                 bool wait_for_room);
 
   // capture(), and waits until that is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::usual);

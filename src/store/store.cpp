@@ -421,18 +421,19 @@ Status Store::poison_on_failure(Status status) {
 
 // ---- commit ----------------------------------------------------------------------------------------------------
 
-Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
-                                        bool will_sync) {
-  MEMLITH_TRY(check_process());
-  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
-  const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
-  std::uint64_t data_bytes = sizes.size() * size_record_bytes;
-  std::uint64_t captured = 0;
+namespace {
+
+std::uint64_t captured_bytes(std::span<const Extent> extents) {
+  std::uint64_t bytes = 0;
+  for (const Extent& extent : extents) bytes += extent.bytes;
+  return bytes;
+}
+
+std::uint64_t captured_pages(std::span<const Extent> extents) {
   std::uint64_t pages = 0;
   ObjectId object = kDirectory;
   std::uint64_t uncounted = 0;  // its first page that is not counted yet
   for (const Extent& extent : extents) {
-    captured += extent.bytes;
     const std::uint64_t begin = extent.offset / kPageBytes;
     const std::uint64_t end = (extent.offset + extent.bytes - 1) / kPageBytes + 1;
     // Those of a region come in order; several may lie in a page.
@@ -440,11 +441,47 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
     object = extent.object;
     uncounted = end;
   }
-  data_bytes += captured;
+  return pages;
+}
+
+}  // namespace
+
+std::uint64_t Store::commit_bytes(std::span<const Extent> extents, std::span<const SizeChange> sizes) const {
+  const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
   const std::uint64_t count = extents.size() + sizes.size();
-  const std::uint64_t payload = sizeof(CommitHeader) + count * sizeof(ExtentRecord) + data_bytes;
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(payload, kFrameKindCommit, will_sync));
-  counters_.captured_bytes.fetch_add(captured, std::memory_order_relaxed);
+  return sizeof(CommitHeader) + count * sizeof(ExtentRecord) + sizes.size() * size_record_bytes +
+         captured_bytes(extents);
+}
+
+Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
+                                        bool will_sync) {
+  MEMLITH_TRY(check_process());
+  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, log_->begin(commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
+  put_commit_header(writer, extents, sizes);
+  return writer;
+}
+
+Result<std::optional<FrameWriter>> Store::begin_commit_at_once(std::span<const Extent> extents,
+                                                               std::span<const SizeChange> sizes, bool will_sync) {
+  MEMLITH_TRY(check_process());
+  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
+  MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
+                     log_->begin_at_once(commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
+  if (writer.has_value()) put_commit_header(*writer, extents, sizes);
+  return writer;
+}
+
+Status Store::make_room(std::span<const Extent> extents, std::span<const SizeChange> sizes, bool will_sync) {
+  return log_->make_room(commit_bytes(extents, sizes), will_sync);
+}
+
+// The commit's records, and the sizes. The caller's bytes follow.
+void Store::put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes) {
+  const std::uint64_t size_record_bytes = one_file() ? sizeof(ObjectRecord) : kDirectoryEntryBytes;
+  const std::uint64_t count = extents.size() + sizes.size();
+  const std::uint64_t pages = captured_pages(extents);
+  counters_.captured_bytes.fetch_add(captured_bytes(extents), std::memory_order_relaxed);
   counters_.captured_pages.fetch_add(pages, std::memory_order_relaxed);
   counters_.last_captured_pages.store(pages, std::memory_order_relaxed);
 
@@ -476,7 +513,6 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
       writer.put(&bytes, sizeof bytes);
     }
   }
-  return writer;
 }
 
 void Store::finished(Lsn end) {

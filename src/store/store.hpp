@@ -134,6 +134,11 @@ class Store {
   // Errors: full (nothing happened), no_space (likewise), poisoned.
   Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
                                    bool will_sync = true);
+  // The same for callers with a lock: nothing if the log has no room right now. Waiting for room, and the I/O that makes room, is
+  // make_room()'s then. A frame too large for a batch of the log's is written while it is being filled in any case.
+  Result<std::optional<FrameWriter>> begin_commit_at_once(std::span<const Extent> extents,
+                                                          std::span<const SizeChange> sizes, bool will_sync);
+  Status make_room(std::span<const Extent> extents, std::span<const SizeChange> sizes, bool will_sync);
   void finished(Lsn end);  // after writer.finish(): wakes the checkpoint when the log has filled up
   Status sync(Lsn lsn) {
     if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
@@ -211,6 +216,8 @@ class Store {
   Status who_holds_it(Status status);
   Status leave_holder_note();
   Status recover();
+  [[nodiscard]] std::uint64_t commit_bytes(std::span<const Extent> extents, std::span<const SizeChange> sizes) const;
+  void put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes);
   Status gather_log();
   Result<bool> homes_are_as_said();
   Status check_overlay();
