@@ -120,6 +120,14 @@ typedef struct memlith_store_options {
    * error: that the store lies where a power loss takes it (tmpfs). May be null. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
+  uint32_t
+      physical_block_bytes; /* of a new store: how much a power cut may spoil around the bytes that are being written.
+                                    0 or 512: nothing beside them (powersafe overwrite, which SQLite assumes as well).
+                                    4096: all of the physical block. The log is then laid out in such blocks, and a
+                                    checkpoint keeps whole blocks in the file "blocks" or FILE.memlith-blocks before it
+                                    writes parts of them. An existing store keeps what it was created with; asking for
+                                    4096 where that was not chosen is INVALID */
+  uint32_t reserved;        /* 0 */
 } memlith_store_options;
 
 /* Opens the store in folder `path`, recovering it if its last user did not close it.

@@ -125,8 +125,9 @@ struct StoreOptions {
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
   std::uint64_t flush_interval_ms = 0;
-  std::uint64_t flush_bytes = 0;       // 0 = 16 MiB
-  std::uint64_t memory_max_bytes = 0;  // 0 = no limit
+  std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
+  std::uint64_t memory_max_bytes = 0;      // 0 = no limit
+  std::uint32_t physical_block_bytes = 0;  // 4096: a power cut may spoil so much around what is written; see memlith.h
   Io io = Io::automatic;
   void (*notice)(void* context, const char* sentence) = nullptr;  // see memlith_store_options
   void* notice_context = nullptr;
@@ -345,6 +346,7 @@ class Store {
     plain.flush_interval_ms = options.flush_interval_ms;
     plain.flush_bytes = options.flush_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;
+    plain.physical_block_bytes = options.physical_block_bytes;
     plain.io = static_cast<std::uint32_t>(options.io);
     plain.notice = options.notice;
     plain.notice_context = options.notice_context;

@@ -65,6 +65,8 @@
   X(checkpoint_forgets_home, store, "a checkpoint that flushed homes on its way does not flush the rest of them")  \
   X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")        \
   X(cached_length_believed, store, "a file's length that is right is taken for a durable one")                    \
+  X(blocks_taken_for_sectors, store, "a store for large physical blocks lays its frames out in sectors")            \
+  X(blocks_not_kept, store, "parts of blocks are written home without the blocks having been kept whole")         \
   X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")             \
   X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                  \
   X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")         \

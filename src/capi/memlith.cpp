@@ -118,6 +118,7 @@ StoreOptions store_options(const memlith_store_options& given, FlushWindow windo
   options.manual_checkpoint = given.manual_checkpoint != 0;
   options.log_bytes = given.log_bytes;
   options.log_max_bytes = given.log_max_bytes;
+  options.physical_block_bytes = given.physical_block_bytes;
   if (given.in_flight_max != 0) options.log.in_flight_max = given.in_flight_max;
   if (given.progress != nullptr) {
     options.progress = [progress = given.progress, context = given.progress_context,

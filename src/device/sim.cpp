@@ -214,6 +214,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
   std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
   std::vector<bool> growth_lost(files_.size(), false);
   std::vector<std::string> folders_lost;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> torn_blocks;
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const Item& item = pending_[i];
     const SimFate fate = choices[i].fate;
@@ -236,6 +237,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
     if (fate != SimFate::elsewhere) apply(trace_, item, names, contents);
     if (item.op != SimOp::write) continue;
     auto& content = *contents[item.file];
+    if (fate == SimFate::torn_block) torn_blocks.emplace_back(item.file, place);
     if (fate == SimFate::garbage) {
       Random random(garbage_seed + item.record * 4096 + item.skip);
       for (std::uint64_t at = 0; at < item.bytes; ++at) content[place + at] = static_cast<std::byte>(random.next());
@@ -243,6 +245,14 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
     if ((fate == SimFate::elsewhere || fate == SimFate::elsewhere_too) && choices[i].offset < content.size()) {
       const std::uint64_t bytes = std::min<std::uint64_t>(item.bytes, content.size() - choices[i].offset);
       std::memcpy(content.data() + choices[i].offset, record.data.data() + item.skip, bytes);
+    }
+  }
+  for (const auto& [file, place] : torn_blocks) {
+    auto& content = *contents[file];
+    const std::uint64_t begin = place / kSimPhysicalBlockBytes * kSimPhysicalBlockBytes;
+    Random random(garbage_seed + file * 4096 + begin);
+    for (std::uint64_t at = begin; at < std::min<std::uint64_t>(content.size(), begin + kSimPhysicalBlockBytes); ++at) {
+      content[at] = static_cast<std::byte>(random.next());
     }
   }
   SimImage image;

@@ -30,6 +30,7 @@
 namespace memlith::core {
 
 inline constexpr std::uint64_t kSimSectorBytes = 512;
+inline constexpr std::uint64_t kSimPhysicalBlockBytes = 4096;
 
 using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 
@@ -85,11 +86,12 @@ struct SimTrace {
   [[nodiscard]] std::string describe(std::size_t count) const;  // the first `count` operations, a line each
 };
 
-// What a power cut does with an unflushed item. The last three are for sectors of writes only.
+// What a power cut does with an unflushed item. The last four are for sectors of writes only.
 enum class SimFate : std::uint8_t {
   kept,
   lost,           // the medium has what it had before
   garbage,        // neither the old bytes nor the new ones
+  torn_block,     // all of the physical block of 4096 bytes around it is garbage, whatever else is in that block
   elsewhere,      // written at SimChoice::offset of the same file instead of its own place
   elsewhere_too,  // written at both places
 };

@@ -60,13 +60,27 @@ struct DirectoryEntry {  // docs/format.md#directory-entry
 static_assert(sizeof(DirectoryEntry) == kDirectoryEntryBytes);
 static_assert(std::has_unique_object_representations_v<DirectoryEntry>);
 
+inline constexpr std::uint64_t kBlocksMagic = 0x0a4b4c424c4d454dU;  // "MEMLBLK\n"
+
+// Whole blocks of homes, kept while parts of them are written. Followed by extent records, each with its bytes behind it.
+struct BlocksHeader {  // docs/format.md#blocks-header
+  std::uint64_t magic;
+  std::uint64_t log_id;
+  std::uint64_t tail_lsn;  // they count while the log's tail is there
+  std::uint64_t content_bytes;
+  std::uint64_t content_checksum;  // of what follows, seeded with log_id
+  std::uint64_t checksum;          // of everything before it, seeded with log_id
+};
+static_assert(sizeof(BlocksHeader) == 48 && std::has_unique_object_representations_v<BlocksHeader>);
+
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
-  std::uint32_t reserved;
-  ObjectRecord file;  // one-file store: the file as of the tail of the log
+  std::uint32_t
+      physical_block_bytes;  // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
+  ObjectRecord file;         // one-file store: the file as of the tail of the log
 };
 static_assert(sizeof(StoreHeader) == 40 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);

@@ -25,6 +25,7 @@ constexpr std::uint64_t kLogBusyBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
+constexpr std::uint64_t kGatheredWithBlocksMax = 4 * kMiB;
 constexpr int kOpenTries = 100;
 
 bool is_all_zero(std::span<const std::byte> bytes) {
@@ -46,6 +47,7 @@ std::string Store::home_name(ObjectId id) const {
 ClientBytes Store::client_bytes() const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(options_.kind);
+  header.physical_block_bytes = physical_block_bytes_;
   header.file = home_file_record_;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
@@ -58,7 +60,9 @@ std::uint64_t file_log_bytes(std::uint64_t file_bytes) {
 
 LogFormat Store::log_format(std::uint32_t block_bytes) const {
   LogFormat format;
-  format.block_bytes = block_bytes <= 512 ? 512 : 4096;  // some disks have sectors of 1024 or 2048 bytes
+  format.block_bytes = block_bytes <= 512 && (!whole_blocks() || MEMLITH_MUTANT(blocks_taken_for_sectors))
+                           ? 512
+                           : 4096;  // some disks have sectors of 1024 or 2048 bytes
   std::uint64_t log_bytes = options_.log_bytes;
   if (log_bytes == 0) log_bytes = one_file() ? file_log_bytes(home_file_record_.size_bytes) : kLogBytesDefault;
   if (options_.log_max_bytes != 0) log_bytes = std::min(log_bytes, options_.log_max_bytes);
@@ -75,6 +79,11 @@ LogFormat Store::log_format(std::uint32_t block_bytes) const {
 Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options) {
   if (options.create && options.read_only) {
     return fail(Errc::invalid, Detail::argument, "a store cannot be created read-only");
+  }
+  if (options.physical_block_bytes != 0 && options.physical_block_bytes != 512 &&
+      options.physical_block_bytes != 4096) {
+    return fail(Errc::invalid, Detail::argument,
+                "physical_block_bytes is {}; it can be 512, 4096, or 0 for the default", options.physical_block_bytes);
   }
   auto store = std::unique_ptr<Store>(new Store(volume, std::move(options)));
   Status status = kOk;
@@ -186,6 +195,19 @@ Status Store::read_store_header() {
                 one_file() ? "a one-file store" : "a folder store", wanted);
   }
   home_file_record_ = header.file;
+  if (options_.physical_block_bytes > 512 && header.physical_block_bytes != options_.physical_block_bytes) {
+    return fail(Errc::invalid, Detail::superblock,
+                "{}: this store was created for disks that spoil nothing beside what they write; to have it hold for "
+                "physical blocks of {} bytes, create it anew with that option",
+                path(), options_.physical_block_bytes);
+  }
+  if (header.physical_block_bytes != 0 && header.physical_block_bytes != kBlockBytes) {
+    return fail(Errc::corrupt, Detail::superblock, "{}: physical blocks of {} bytes make no sense; they have 0 or {}",
+                log_device_->path(), header.physical_block_bytes, kBlockBytes);
+  }
+  physical_block_bytes_ = header.physical_block_bytes;
+  // What is gathered may need a whole block for each byte.
+  if (whole_blocks()) options_.replay_bytes_max = std::min(options_.replay_bytes_max, kGatheredWithBlocksMax);
   return kOk;
 }
 
@@ -265,6 +287,7 @@ Status Store::create_files() {
 }
 
 Status Store::make_log(const std::string& fresh_name) {
+  physical_block_bytes_ = options_.physical_block_bytes > 512 ? options_.physical_block_bytes : 0;
   {
     MEMLITH_TRY_ASSIGN(const auto left_over, volume_.open(fresh_name, OpenMode::read_write, Caching::buffered));
     MEMLITH_TRY(left_over->truncate(0));
@@ -321,6 +344,7 @@ Status Store::check_before_create() {
   MEMLITH_TRY_ASSIGN(const auto names, volume_.list(""));
   for (const std::string& name : names) {
     if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found" || name == "stats") continue;
+    if (name == "blocks" || name == "blocks.new") continue;
     return fail(Errc::invalid, Detail::open,
                 "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new "
                 "store",
@@ -376,6 +400,7 @@ Status Store::recover() {
     const bool never_opened = log_->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
     if (never_opened) MEMLITH_TRY(volume_.sync_folder(""));
   }
+  MEMLITH_TRY(gather_blocks());
   MEMLITH_TRY(gather_log());
   // All that can be told without writing is told before anything is written: what is CORRUPT is left as it was found.
   MEMLITH_TRY(check_overlay());

@@ -116,8 +116,10 @@ Status Store::gather(const Frame& frame) {
 Status Store::write_home() {
   const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
   work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
+  MEMLITH_TRY(keep_blocks());
   for (const ObjectId object : overlay_.objects()) MEMLITH_TRY(write_object_home(object));
   overlay_.clear();
+  kept_blocks_.clear();
   return kOk;
 }
 

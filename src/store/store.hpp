@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,7 +56,10 @@ struct StoreOptions {
   std::uint64_t log_max_bytes = 0;
   // A log that commits fill within a minute grows to so much, at most log_max_bytes; 0 = 1 GiB where log_bytes is 0, else not at all.
   std::uint64_t log_busy_bytes = 0;
-  std::uint64_t slot_bytes = 0;                 // 0 = chosen from log_bytes
+  std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
+  // Of a new store: how much a power cut may spoil around what is being written. 0 or 512: what is written and nothing beside it
+  // (powersafe overwrite); 4096: the whole block.
+  std::uint32_t physical_block_bytes = 0;
   LogOptions log;                               // slot_count_max is set from log_max_bytes
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
@@ -219,6 +223,10 @@ class Store {
   [[nodiscard]] std::uint64_t commit_bytes(std::span<const Extent> extents, std::span<const SizeChange> sizes) const;
   void put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes);
   Status gather_log();
+  [[nodiscard]] bool whole_blocks() const { return physical_block_bytes_ != 0; }
+  [[nodiscard]] std::string blocks_name() const;
+  Status keep_blocks();
+  Status gather_blocks();
   Result<bool> homes_are_as_said();
   Status check_overlay();
   Status read_store_header();
@@ -292,9 +300,12 @@ class Store {
   Overlay overlay_;                  // under checkpoint_mutex_; constant in a read-only store
   ObjectRecord home_file_record_{};  // one_file: as of the tail, under checkpoint_mutex_
   std::map<ObjectId, std::uint64_t>
-      unreachable_;                         // objects that frames named but that have no home: must be removed ones
-  std::vector<ObjectId> written_homes_;     // to be flushed
-  std::uint64_t home_bytes_unflushed_ = 0;  // of their pages, under checkpoint_mutex_
+      unreachable_;                      // objects that frames named but that have no home: must be removed ones
+  std::vector<ObjectId> written_homes_;  // to be flushed
+  static constexpr std::uint64_t kBlockBytes = 4096;
+  std::uint32_t physical_block_bytes_ = 0;                    // as in the store's header; constant after open
+  std::set<std::pair<ObjectId, std::uint64_t>> kept_blocks_;  // that recovery found, by offset
+  std::uint64_t home_bytes_unflushed_ = 0;                    // of their pages, under checkpoint_mutex_
   // How far the checkpoint under way is, as parts of its work; under checkpoint_mutex_, as is pacing_.
   struct Work {
     double gathered = 0;

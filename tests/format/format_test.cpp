@@ -43,8 +43,13 @@ TEST(FormatDocument, MatchesTheStructs) {
       {"directory entry",
        {sizeof(DirectoryEntry),
         {FIELD(DirectoryEntry, object), FIELD(DirectoryEntry, name), FIELD(DirectoryEntry, checksum)}}},
+      {"blocks header",
+       {sizeof(BlocksHeader),
+        {FIELD(BlocksHeader, magic), FIELD(BlocksHeader, log_id), FIELD(BlocksHeader, tail_lsn),
+         FIELD(BlocksHeader, content_bytes), FIELD(BlocksHeader, content_checksum), FIELD(BlocksHeader, checksum)}}},
       {"store header",
-       {sizeof(StoreHeader), {FIELD(StoreHeader, kind), FIELD(StoreHeader, reserved), FIELD(StoreHeader, file)}}},
+       {sizeof(StoreHeader),
+        {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, file)}}},
   };
   EXPECT_EQ(tables().size(), structs.size() + 1) << "one is the SQLite plugin's: DiskJournal.MatchesTheDocument";
   for (const auto& [name, expected] : structs) expect_table(name, expected.first, expected.second);
@@ -55,6 +60,7 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   const auto spelled = [](auto value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); };
   EXPECT_EQ(spelled(kSuperblockMagic), "MEMLITH\n");
   EXPECT_EQ(spelled(kDirectoryMagic), "MEMLDIR\n");
+  EXPECT_EQ(spelled(kBlocksMagic), "MEMLBLK\n");
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");
   EXPECT_EQ(kSlotsOffset, 16384u);

@@ -11,7 +11,7 @@ using namespace core;
 
 namespace {
 
-constexpr char kLetters[] = {'k', 'l', 'g', 'e', 'b'};
+constexpr char kLetters[] = {'k', 'l', 'g', 'p', 'e', 'b'};
 
 std::string format_cut(const Cut& cut) {
   std::string text = cut.link == ' ' ? "" : std::string(1, cut.link);
@@ -77,7 +77,7 @@ bool parse_cuts(std::string_view text, Cuts& cuts) {
         more = true;
         SimChoice choice{static_cast<SimFate>(fate), 0};
         std::uint64_t count = 1;
-        if (fate >= 3) {
+        if (static_cast<SimFate>(fate) >= SimFate::elsewhere) {
           reader.expect('@');
           choice.offset = reader.number();
         } else if (reader.digit()) {

@@ -173,7 +173,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
   constexpr Fault kSpecial[] = {Fault::garbage,      Fault::misdirected, Fault::bit_rot,   Fault::torn_512,
                                 Fault::dropped,      Fault::garbage,     Fault::torn_4096, Fault::misdirected,
                                 Fault::stale_sector, Fault::bit_rot,     Fault::reordered, Fault::lost_name,
-                                Fault::lost_size};
+                                Fault::lost_size,    Fault::torn_block,  Fault::torn_block};
   for (std::size_t i = 0; i < budget_.special && !enough(); ++i) {
     const Fault fault = kSpecial[next_special_++ % std::size(kSpecial)];
     if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
@@ -340,6 +340,14 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       }
       return true;
     }
+    case Fault::torn_block: {
+      if (options_.physical_block_bytes == 0) return false;
+      const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
+      if (write == nullptr) return false;
+      if (random_.one_in(2)) draw_operations(choices);
+      choices[write->begin + random_.below(write->end - write->begin)] = {SimFate::torn_block, 0};
+      return true;
+    }
     case Fault::stale_sector: {
       const Operation* const write = pick([](const Operation& o) { return o.end - o.begin >= 3; });
       if (write == nullptr) return false;
@@ -415,6 +423,7 @@ void Explorer::count_shown(const SimMedium& medium, const std::vector<SimChoice>
       const SimFate fate = choices[i].fate;
       if (fate == SimFate::lost) ++lost;
       if (fate == SimFate::garbage) show(Fault::garbage);
+      if (fate == SimFate::torn_block) show(Fault::torn_block);
       if (fate >= SimFate::elsewhere) show(Fault::misdirected);
       if (i > operation.begin && i + 1 < operation.end && fate == SimFate::lost &&
           choices[i - 1].fate == SimFate::kept && choices[i + 1].fate == SimFate::kept) {

@@ -16,6 +16,7 @@ constexpr NamedFault kEntries[kFaults] = {
     {"torn_512", "some 512-byte sectors of a write are kept, others lost"},
     {"torn_4096", "some 4 KiB blocks of a write are kept, others lost"},
     {"garbage", "a sector in flight holds neither the old bytes nor the new ones"},
+    {"torn_block", "the whole physical block around a sector in flight is garbage (stores that allow for it)"},
     {"stale_sector", "a sector in the middle of a kept write still has its old bytes"},
     {"lost_name", "a creation, renaming or removal whose folder was not flushed is undone"},
     {"lost_size", "a change of a file's length that was not flushed is undone"},

@@ -18,6 +18,7 @@ enum class Fault : std::uint8_t {
   torn_512,
   torn_4096,
   garbage,
+  torn_block,
   stale_sector,
   lost_name,
   lost_size,
@@ -44,7 +45,7 @@ enum class Fault : std::uint8_t {
   killed,
   second_life,
 };
-inline constexpr std::size_t kFaults = 27;
+inline constexpr std::size_t kFaults = 28;
 
 std::string_view name_of(Fault fault);
 std::string_view sentence_of(Fault fault);

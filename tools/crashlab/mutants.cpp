@@ -49,6 +49,7 @@ std::string how(const std::string& line) {
   if (last.link == '/') text = parsed->cuts.size() > 2 ? "a crash of a crashed recovery" : "a crash of the recovery";
   for (const core::SimChoice& choice : last.choices) {
     if (choice.fate == core::SimFate::garbage) text = "garbage in a torn sector";
+    if (choice.fate == core::SimFate::torn_block) text = "a torn physical block";
     if (choice.fate >= core::SimFate::elsewhere) text = "a misdirected write";
   }
   if (!last.rotten_file.empty()) text = "bit rot";

@@ -33,7 +33,7 @@ std::string place_of(const SimMedium& medium, const SimRecord& record) {
 std::string fates_of(const SimMedium& medium, const Cut& cut, std::size_t record) {
   std::string letters;
   for (std::size_t i = 0; i < medium.pending_count() && i < cut.choices.size(); ++i) {
-    if (medium.pending(i).record == record) letters += "klgeb"[static_cast<std::size_t>(cut.choices[i].fate)];
+    if (medium.pending(i).record == record) letters += "klgpeb"[static_cast<std::size_t>(cut.choices[i].fate)];
   }
   if (letters.empty()) return cut.killed ? "" : "durable";
   if (letters.find_first_not_of('k') == std::string::npos) return "kept";

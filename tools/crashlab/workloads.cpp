@@ -98,6 +98,26 @@ StoreOptions file() {
   return options;
 }
 
+StoreOptions torn_blocks() {
+  StoreOptions options = wide_slots();
+  options.physical_block_bytes = kSimPhysicalBlockBytes;
+  return options;
+}
+
+StoreOptions torn_blocks_in_pieces() {
+  StoreOptions options = torn_blocks();
+  options.home_flush_bytes = 2 * kPageBytes;
+  options.replay_bytes_max = 6000;
+  return options;
+}
+
+StoreOptions file_torn_blocks() {
+  StoreOptions options = torn_blocks();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
+
 StoreOptions file_wide_slots() {
   StoreOptions options = wide_slots();
   options.kind = StoreKind::one_file;
@@ -574,6 +594,24 @@ constexpr Workload kWorkloads[] = {
      .sentence = "an ordinary file that becomes longer and shorter, reopened behind every commit",
      .options = file,
      .steps = file_reopened,
+     .start = file_image,
+     .before = file_content},
+    {.name = "blocks",
+     .sentence = "a store for disks that spoil the physical block around what they write",
+     .options = torn_blocks,
+     .steps = checkpoints},
+    {.name = "blocks-random",
+     .sentence = "histories of such stores drawn by seed",
+     .options = torn_blocks,
+     .steps = random_history},
+    {.name = "blocks-pieces",
+     .sentence = "the same, replayed by pieces",
+     .options = torn_blocks_in_pieces,
+     .steps = random_history},
+    {.name = "blocks-file",
+     .sentence = "histories of such one-file stores",
+     .options = file_torn_blocks,
+     .steps = random_file_history,
      .start = file_image,
      .before = file_content},
     {.name = "stale-frames",
