@@ -97,10 +97,11 @@ typedef struct memlith_store_options {
   uint32_t flags; /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
   uint32_t io;    /* MEMLITH_IO_* */
   uint64_t
-      log_bytes; /* size of a new store's log; 0 = 128 MiB, for one file half its size, from 16 to 64 MiB. A checkpoint runs
-                    when half of the log is used. With 0 the log grows, as far as log_max_bytes allows to 1 GiB, while
-                    commits fill it within a minute: they are disturbed less, and a recovery has more to read. What it
-                    has grown a clean close gives back */
+      log_bytes; /* size of a new store's log; 0 = 1 MiB. A checkpoint runs when half of the log is used. With 0 the log
+                    grows while commits fill it within a minute: they are disturbed less, and a recovery has more to
+                    read. It grows at once to 128 MiB, for one file to half its size, from 16 to 64 MiB; then, as checkpoints
+                    cost more than its growth, to 1 GiB, as far as log_max_bytes allows. What it has grown a clean close
+                    gives back */
   uint64_t
       log_max_bytes; /* what the log may grow to, be it for one large transaction; 0 = the larger of 1 GiB and log_bytes */
   uint32_t manual_checkpoint; /* 1: no checkpoints in the background; they run in persist when the log is full, in

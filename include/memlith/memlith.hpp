@@ -120,8 +120,7 @@ struct StoreOptions {
   bool read_only = false;
   bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool manual_checkpoint = false;
-  std::uint64_t log_bytes =
-      0;  // 0 = 128 MiB, for one file half its size, from 16 to 64 MiB; more while it is filled quickly
+  std::uint64_t log_bytes = 0;      // 0 = 1 MiB, more while it is filled quickly
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
   std::uint64_t flush_interval_ms = 0;

@@ -391,12 +391,13 @@ Status Database::close() {
   }
   image_ = nullptr;
   const bool keeps_log = part_is_open_ || read_only_;
-  const std::uint64_t log_bytes = store_->log().capacity_bytes();
-  const std::uint64_t wanted_bytes =
-      options_.log_bytes != 0 ? options_.log_bytes : core::file_log_bytes(committed_.load(std::memory_order_relaxed));
-  const bool unfit = log_bytes > 2 * wanted_bytes || 3 * log_bytes < wanted_bytes;
-  // One huge transaction should not leave a huge log for ever, nor a small beginning a small one.
-  const bool removes_log = !keeps_log && unfit && options_.store.log_bytes == 0 && same_file();
+  // The file is complete by itself now, and a small log is made again in no time. One whose size the user named may be large, and stays
+  // if it still has that size.
+  const core::Superblock& log = store_->log().superblock();
+  const std::uint64_t made_bytes = log.slot_count_made * log.slot_bytes;
+  const bool as_named =
+      options_.log_bytes != 0 && made_bytes <= 2 * options_.log_bytes && 3 * made_bytes >= options_.log_bytes;
+  const bool removes_log = !keeps_log && !as_named && same_file();
   MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
   store_ = nullptr;
   host_lock_ = nullptr;

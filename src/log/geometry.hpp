@@ -52,12 +52,15 @@ class SlotMap {
     slots_.assign(capacity, kNone);
     first_ = end_ = first_segment;
   }
-  // Room for more slots; keeps what is mapped.
+  // Room for so many slots; keeps what is mapped.
   void grow(std::uint32_t capacity) {
+    if (capacity <= slots_.size()) return;
     std::vector<std::uint32_t> bigger(capacity, kNone);
     for (std::uint64_t segment = first_; segment < end_; ++segment) bigger[segment % capacity] = at(segment);
     slots_ = std::move(bigger);
   }
+  // Nothing is mapped any more; the next segment is `segment`.
+  void restart(std::uint64_t segment) { first_ = end_ = segment; }
   [[nodiscard]] std::uint64_t first() const { return first_; }
   [[nodiscard]] std::uint64_t end() const { return end_; }  // one past the last mapped segment
   [[nodiscard]] std::uint32_t at(std::uint64_t segment) const {

@@ -1,8 +1,11 @@
 // Opening, recovery, superblock and space of the log. Appending is in append.cpp.
 #include "log/log.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
+#include <new>
+#include <numeric>
 
 #include "base/mutant.hpp"
 
@@ -14,7 +17,9 @@ constexpr std::uint64_t kSlotBytesMax = 1 * kGiB;
 constexpr std::uint64_t kSlotCountMax = 1u << 20;
 constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // more are not to be had by opening
 constexpr std::uint64_t kZeroBytes = 2 * kMiB;         // large enough for huge pages
-constexpr std::uint64_t kProbeBytes = 64 * kKiB;       // of a slot that looks as if it was never used
+constexpr std::uint64_t kProbeBytesLeast = 16 * kKiB;  // of a slot that looks as if it was never used
+constexpr std::uint64_t kProbeBytesMost = 64 * kKiB;
+constexpr std::uint32_t kSlotReads = 64;  // at a time
 constexpr std::uint64_t kNoSegment = ~0ull;
 
 Result<AlignedBuffer> zeros_for(std::uint64_t begin, std::uint64_t end) {
@@ -163,6 +168,7 @@ Status Log::read_slots() {
   log_id_ = superblock_.log_id;
   slot_count_ = superblock_.slot_count;
   const auto count = static_cast<std::uint32_t>(superblock_.slot_count);
+  if (options_.bytes_max != 0) options_.slot_count_max = options_.bytes_max / superblock_.slot_bytes;
   options_.slot_count_max = std::clamp<std::uint64_t>(options_.slot_count_max, count, kSlotCountMax);
 
   // The latest claim on each segment that may still matter.
@@ -171,13 +177,17 @@ Status Log::read_slots() {
     std::uint64_t incarnation;
   };
   std::map<std::uint64_t, Claim> claims;
-  MEMLITH_TRY_ASSIGN(AlignedBuffer block, AlignedBuffer::allocate(geometry_.block_bytes));
   const std::uint64_t tail_segment = geometry_.segment_of(tail_.lsn);
   claims_.assign(count, kNoSegment);
+  headers_.resize(count);
+  std::vector<std::uint32_t> all(count);
+  std::iota(all.begin(), all.end(), 0u);
+  MEMLITH_TRY(read_in_slots(all, 0, geometry_.block_bytes,
+                            [this](std::uint32_t slot, std::span<const std::byte> block) {
+                              std::memcpy(&headers_[slot], block.data(), sizeof(SlotHeader));
+                            }));
   for (std::uint32_t slot = 0; slot < count; ++slot) {
-    MEMLITH_TRY(device_.read(geometry_.slot_offset(slot), block.span().first(geometry_.block_bytes)));
-    SlotHeader header;
-    std::memcpy(&header, block.data(), sizeof header);
+    const SlotHeader& header = headers_[slot];
     if (header.magic != kSlotMagic || header.checksum != header_checksum(header, log_id_)) continue;
     if (header.incarnation >= kIncarnationMax) continue;
     incarnation_seen_ = std::max(incarnation_seen_, header.incarnation);
@@ -187,10 +197,38 @@ Status Log::read_slots() {
     if (MEMLITH_MUTANT(first_claim_counts)) continue;
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
   }
-  slots_.reset(tail_segment, static_cast<std::uint32_t>(options_.slot_count_max));
+  slots_.reset(tail_segment, count);
   for (std::uint64_t segment = tail_segment; claims.contains(segment) && slots_.end() - slots_.first() < count;
        ++segment) {
     slots_.append(claims.at(segment).slot);
+  }
+  return kOk;
+}
+
+// Reads `bytes` of each of these slots, from `begin` on, many at a time: a log of 1 GiB may have thousands.
+Status Log::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
+                          const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit) {
+  const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots.size(), kSlotReads));
+  if (depth == 0) return kOk;
+  MEMLITH_TRY_ASSIGN(AlignedBuffer memory, AlignedBuffer::allocate(depth * bytes));
+  const auto place = [&](std::uint64_t nth) { return memory.span().subspan(nth % depth * bytes, bytes); };
+  if (depth <= 4) {  // not worth the making of a queue
+    for (std::uint64_t i = 0; i < slots.size(); ++i) {
+      MEMLITH_TRY(device_.read(geometry_.slot_offset(slots[i]) + begin, place(i)));
+      visit(slots[i], place(i));
+    }
+    return kOk;
+  }
+  const std::unique_ptr<IoQueue> queue = device_.make_queue(depth);
+  queue->register_memory(memory.span());
+  std::uint64_t started = 0;
+  for (std::uint64_t arrived = 0; arrived < slots.size(); ++arrived) {
+    for (; started < slots.size() && started - arrived < depth; ++started) {
+      const auto index = static_cast<std::uint32_t>(started % depth);
+      MEMLITH_TRY(queue->read(index, geometry_.slot_offset(slots[started]) + begin, place(started)));
+    }
+    MEMLITH_TRY(queue->wait(static_cast<std::uint32_t>(arrived % depth)));
+    visit(slots[arrived], place(arrived));
   }
   return kOk;
 }
@@ -238,18 +276,24 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   const std::uint32_t block_bytes = geometry_.block_bytes;
   const std::uint64_t end_segment = geometry_.segment_of(end.lsn);
+  // Never used, if what follows the header is empty as well: zeros on their way to new slots may have met this header instead, and
+  // more than the header. (Not all of the slot is read: a large log that is hardly used would take long to open.)
+  std::vector<std::uint32_t> blank;
   for (std::uint32_t slot = 0; slot < superblock_.slot_count; ++slot) {
+    if (headers_[slot].magic == 0) blank.push_back(slot);
+  }
+  std::vector<bool> unused(superblock_.slot_count, false);
+  const std::uint64_t probe_bytes =
+      std::min(std::clamp(geometry_.slot_bytes / 16, kProbeBytesLeast, kProbeBytesMost), geometry_.segment_bytes());
+  MEMLITH_TRY(read_in_slots(blank, block_bytes, probe_bytes,
+                            [&unused](std::uint32_t slot, std::span<const std::byte> bytes) {
+                              unused[slot] = std::all_of(bytes.begin(), bytes.end(),
+                                                         [](std::byte b) { return b == std::byte{0}; });
+                            }));
+  for (std::uint32_t slot = 0; slot < superblock_.slot_count; ++slot) {
+    if (unused[slot]) continue;
     const std::uint64_t slot_offset = geometry_.slot_offset(slot);
-    MEMLITH_TRY(device_.read(slot_offset, buffer.span().first(block_bytes)));
-    SlotHeader claim;
-    std::memcpy(&claim, buffer.data(), sizeof claim);
-    if (claim.magic == 0) {
-      // Never used, if what follows is empty as well: zeros on their way to new slots may have met this header instead, and more
-      // than the header. (Not all of the slot is read: a large log that is hardly used would take long to open.)
-      const auto bytes = buffer.span().first(std::min(kProbeBytes, geometry_.segment_bytes()));
-      MEMLITH_TRY(device_.read(slot_offset + block_bytes, bytes));
-      if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) continue;
-    }
+    const SlotHeader& claim = headers_[slot];
     std::uint64_t skip = 0;
     if (claim.magic == kSlotMagic && claim.checksum == header_checksum(claim, log_id_)) {
       if (claim.segment < end_segment) continue;
@@ -392,7 +436,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
   const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
   SlotMap live;
-  live.reset(first, static_cast<std::uint32_t>(options_.slot_count_max));
+  live.reset(first, static_cast<std::uint32_t>(superblock_.slot_count));
   std::vector<bool> taken(superblock_.slot_count, false);
   for (std::uint64_t segment = first; segment < end; ++segment) {
     const std::uint32_t slot = slots_.at(segment);
@@ -404,7 +448,8 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
     taken[slot] = true;
   }
   slots_ = std::move(live);
-  free_slots_.reserve(options_.slot_count_max);
+  headers_ = {};
+  free_slots_.reserve(superblock_.slot_count);
   for (auto slot = static_cast<std::uint32_t>(superblock_.slot_count); slot-- > 0;) {
     if (!taken[slot]) free_slots_.push_back(slot);
   }
@@ -491,9 +536,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
 void Log::release_slots_before(std::uint64_t segment) {
   while (slots_.first() < std::min(segment, slots_.end())) free_slots_.push_back(slots_.drop_first());
   // The tail may stand at the very start of a segment that no frame has entered yet.
-  if (slots_.first() == slots_.end() && slots_.first() < segment) {
-    slots_.reset(segment, static_cast<std::uint32_t>(options_.slot_count_max));
-  }
+  if (slots_.first() == slots_.end() && slots_.first() < segment) slots_.restart(segment);
 }
 
 Status Log::close(const ClientBytes& client) {
@@ -610,6 +653,15 @@ Status Log::grow(std::uint64_t more_slots) {
 #endif
   const std::uint64_t old_count = superblock_.slot_count;
   if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
+  // ORDER room-before-growth: slots that a superblock counts are in memory, too, whatever memory there is by then.
+  try {
+    const Lock lock(mutex_);
+    slots_.grow(static_cast<std::uint32_t>(old_count + more_slots));
+    free_slots_.reserve(old_count + more_slots);
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::no_memory, Detail::slot, "{}: out of memory for a log of {} slots; nothing was written",
+                device_.path(), old_count + more_slots);
+  }
   if (const Status status = add_slots(tail(), durable(), more_slots); !status.ok()) {
     if (status.category == Errc::io || status.category == Errc::poisoned) poison(status);
     return status;

@@ -53,6 +53,7 @@ struct LogFormat {
 
 struct LogOptions {
   std::uint64_t slot_count_max = 128;             // the log grows up to this
+  std::uint64_t bytes_max = 0;                    // or, if not 0, to as many slots as make so much
   std::uint32_t in_flight_max = 2;                // batches being written at a time
   std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
   std::uint32_t turns_awake = 60;                 // how often who waits for a batch lets others run before it sleeps
@@ -192,6 +193,7 @@ class Log {
   [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
   [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
+  [[nodiscard]] std::uint64_t slot_count_max() const { return options_.slot_count_max; }
   [[nodiscard]] const LogCounters& counters() const { return counters_; }
   [[nodiscard]] Device& device() const { return device_; }
 
@@ -251,6 +253,8 @@ class Log {
   // log.cpp: opening, superblock, space
   Status read_superblock();
   Status read_slots();
+  Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
+                       const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
   Status check_for_damage(LogPosition end, const char* why);
   // `head`: where the log ends, if it is closed, `clean`, else up to where it is durable.
   Status write_superblock(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
@@ -317,9 +321,10 @@ class Log {
   std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
   bool superblocks_agree_ = false;       // both are whole and the same; constant after open()
   std::vector<std::uint64_t>
-      claims_;                // by slot: the segment that its header names, if that may still matter; until start()
-  bool found_clean_ = false;  // constant after open()
-  std::uint64_t log_id_ = 0;  // constant after open()
+      claims_;  // by slot: the segment that its header names, if that may still matter; until start()
+  std::vector<SlotHeader> headers_;     // of the slots, as open() found them; until start()
+  bool found_clean_ = false;            // constant after open()
+  std::uint64_t log_id_ = 0;            // constant after open()
   std::uint64_t incarnation_ = 0;       // constant after start()
   std::uint64_t incarnation_seen_ = 0;  // the latest of slots and frames; constant after recover()
   Lsn begun_lsn_;                       // likewise

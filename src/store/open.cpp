@@ -17,7 +17,8 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kLogBytesDefault = 128 * kMiB;
+constexpr std::uint64_t kLogBytesDefault = 1 * kMiB;
+constexpr std::uint64_t kLogGivenBytes = 128 * kMiB;
 constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
 constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
@@ -54,8 +55,11 @@ ClientBytes Store::client_bytes() const {
   return client;
 }
 
-std::uint64_t file_log_bytes(std::uint64_t file_bytes) {
-  return std::clamp(round_up(file_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast, kFileLogBytesMost);
+std::uint64_t Store::log_bytes_given() const {
+  if (options_.log_busy_bytes != 0) return 0;
+  if (!one_file()) return kLogGivenBytes;
+  return std::clamp(round_up(home_file_record_.size_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast,
+                    kFileLogBytesMost);
 }
 
 LogFormat Store::log_format(std::uint32_t block_bytes) const {
@@ -64,7 +68,7 @@ LogFormat Store::log_format(std::uint32_t block_bytes) const {
                            ? 512
                            : 4096;  // some disks have sectors of 1024 or 2048 bytes
   std::uint64_t log_bytes = options_.log_bytes;
-  if (log_bytes == 0) log_bytes = one_file() ? file_log_bytes(home_file_record_.size_bytes) : kLogBytesDefault;
+  if (log_bytes == 0) log_bytes = kLogBytesDefault;
   if (options_.log_max_bytes != 0) log_bytes = std::min(log_bytes, options_.log_max_bytes);
   // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
   format.slot_bytes = options_.slot_bytes != 0
@@ -167,18 +171,14 @@ Status Store::open_or_create() {
   const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
   MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, log_caching()));
 
-  MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, options_.log));
-  const Superblock& superblock = log_->superblock();
-  // The limit is told in bytes, and how large a slot is only the log knows.
   LogOptions log_options = options_.log;
-  const std::uint64_t log_max_bytes =
+  log_options.bytes_max =
       options_.log_max_bytes != 0 ? options_.log_max_bytes : std::max(kLogMaxBytesDefault, options_.log_bytes);
-  log_options.slot_count_max = std::max<std::uint64_t>(superblock.slot_count, log_max_bytes / superblock.slot_bytes);
+  MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, log_options));
   const std::uint64_t busy_bytes = options_.log_busy_bytes != 0 ? options_.log_busy_bytes
                                    : options_.log_bytes != 0    ? 0
                                                                 : kLogBusyBytesDefault;
-  busy_slots_max_ = std::min(log_options.slot_count_max, busy_bytes / superblock.slot_bytes);
-  MEMLITH_TRY_ASSIGN(log_, Log::open(*log_device_, log_options));
+  busy_slots_max_ = std::min(log_->slot_count_max(), busy_bytes / log_->superblock().slot_bytes);
   return read_store_header();
 }
 

@@ -18,6 +18,7 @@ namespace memlith::core {
 namespace {
 constexpr std::chrono::microseconds kLookEvery{100};
 constexpr std::chrono::milliseconds kShowEvery{50};
+constexpr std::uint64_t kGrowthStepBytes = 8 * kMiB;
 }  // namespace
 
 Store::~Store() {
@@ -689,7 +690,7 @@ Status Store::checkpoint_locked() {
   return kOk;
 }
 
-// Lets a log that commits fill quickly grow, slot by slot, and no faster than they fill it. True: it has room again, so that
+// Lets a log that commits fill quickly grow, step by step, and no faster than they fill it. True: it has room again, so that
 // nothing needs to go home yet.
 bool Store::grow_log() {
   const Woken before = std::exchange(woken_, Woken{log_->head(), SteadyClock::now()});
@@ -702,18 +703,23 @@ bool Store::grow_log() {
   load.took = woken_.time - before.time;
   load.home_bytes = counters_.home_bytes.load(std::memory_order_relaxed);
   load.grown_bytes = grown_bytes_;
+  load.given_bytes = log_bytes_given();
   if (const Result<std::uint64_t> free_bytes = volume_.free_bytes(); free_bytes.ok()) load.free_bytes = *free_bytes;
   const std::uint64_t wanted = slots_to_add(load);
   if (wanted == 0) return false;
   const std::uint64_t used = bytes_between(log_->tail().lsn, woken_.head);
   CheckpointPace pace(capacity - std::min(capacity, used));
+  const std::uint64_t step_slots = std::max<std::uint64_t>(1, kGrowthStepBytes / load.slot_bytes);
   for (std::uint64_t done = 0; done < wanted;) {
-    if (!log_->grow(1).ok()) {
+    const std::uint64_t step = std::min(step_slots, wanted - done);
+    if (!log_->grow(step).ok()) {
       busy_slots_max_ = 0;  // the volume is full, or the log poisoned: a checkpoint goes on from here
       return false;
     }
-    grown_bytes_ += load.slot_bytes;
-    pace.move(static_cast<double>(++done) / static_cast<double>(wanted), bytes_between(woken_.head, log_->head()));
+    done += step;
+    const std::uint64_t bytes = (load.slots + done) * load.slot_bytes;
+    grown_bytes_ += std::min(step * load.slot_bytes, bytes - std::min(bytes, load.given_bytes));
+    pace.move(static_cast<double>(done) / static_cast<double>(wanted), bytes_between(woken_.head, log_->head()));
     std::unique_lock lock(wake_mutex_);
     (void)wake_.wait_for(lock, pace.pause(SteadyClock::now() - woken_.time),
                          [this] { return log_full_ || hurrying_ > 0 || stopping_ || others_wait(); });
@@ -728,7 +734,7 @@ bool Store::grow_log() {
 }
 
 Status Store::checkpoint_in_background(bool hurry) {
-  if (grow_log() && !hurry) return kOk;
+  if (grow_log()) return kOk;
   const Lsn head = log_->head();
   const std::uint64_t capacity = log_->capacity_bytes();
   const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));

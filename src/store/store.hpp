@@ -52,9 +52,10 @@ struct StoreOptions {
   bool read_only = false;
   bool direct_io = true;  // past the page cache, where the file system takes that: the log, and a recovery's homes
   bool manual_checkpoint = false;  // none in the background
-  std::uint64_t log_bytes = 0;     // 0 = 128 MiB, file_log_bytes() for one file
+  std::uint64_t log_bytes = 0;     // 0 = 1 MiB
   std::uint64_t log_max_bytes = 0;
-  // A log that commits fill within a minute grows to so much, at most log_max_bytes; 0 = 1 GiB where log_bytes is 0, else not at all.
+  // A log that commits fill within a minute grows to so much, at most log_max_bytes, as it earns it; 0 = where log_bytes is 0, at once
+  // to 128 MiB, of one file to half of the file, from 16 to 64 MiB, and from there to 1 GiB; else not at all.
   std::uint64_t log_busy_bytes = 0;
   std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
   // Of a new store: how much a power cut may spoil around what is being written. 0 or 512: what is written and nothing beside it
@@ -71,10 +72,7 @@ struct StoreOptions {
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };
 
-// The size of the log of a file that is so large, where nobody says another. A checkpoint writes each page home once, however often
-// it changed: the more pages there are, the longer it is worth waiting.
-std::uint64_t file_log_bytes(std::uint64_t file_bytes);
-// The name of that log, in the volume of the file.
+// The name of the log of a one-file store, in the volume of the file.
 std::string file_log_name(const std::string& file_name);
 
 struct ObjectInfo {
@@ -239,6 +237,9 @@ class Store {
   Status remove_orphans();
   [[nodiscard]] ClientBytes client_bytes() const;
   LogFormat log_format(std::uint32_t block_bytes) const;
+  // What a log that commits fill quickly grows to without having to earn it. A checkpoint writes each page home once, however often
+  // it changed: the more pages a file has, the longer it is worth waiting. Under checkpoint_mutex_.
+  [[nodiscard]] std::uint64_t log_bytes_given() const;
 
   // store.cpp
   Result<Device*> home(ObjectId id);
@@ -327,7 +328,7 @@ class Store {
   };
   Woken woken_;
   std::uint64_t busy_slots_max_ = 0;  // what the log grows to while commits fill it quickly; likewise
-  std::uint64_t grown_bytes_ = 0;     // by that; likewise
+  std::uint64_t grown_bytes_ = 0;     // by that, beyond what is given; likewise
 
   Mutex wake_mutex_;
   ConditionVariable wake_;      // of a checkpoint that pauses

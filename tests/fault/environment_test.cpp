@@ -284,9 +284,9 @@ TEST_P(AfterClosing, NothingHoldsTheDisk) {
 TEST_F(Environment, DiskTooSmallForTheStore) {
   EXPECT_IN_CHILD([&]() -> std::string {
     if (auto reason = own_mounts(); !reason.empty()) return reason;
-    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=8m") != 0) return "skip: cannot mount a tmpfs";
+    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=512k") != 0) return "skip: cannot mount a tmpfs";
     StoreOptions options;
-    options.create = true;  // 64 MiB of log
+    options.create = true;  // 1 MiB of log
     std::string wrong = unless_error("create", Store::open(*volume_, options), Errc::no_space, path_);
     return wrong + unless_ok("create a small one instead", Store::open(*volume_, tiny_options()));
   });

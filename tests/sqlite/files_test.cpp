@@ -6,6 +6,8 @@
 namespace memlith::test {
 namespace {
 
+constexpr std::uint64_t kSmallLogBytes = 16 * 1024 + 1024 * 1024;
+
 // ---- the file ------------------------------------------------------------------------------------------------------
 
 TEST_F(Files, AnOrdinaryDatabaseIsTakenOverAndGivenBack) {
@@ -176,7 +178,7 @@ TEST_F(Files, TheFileWithoutItsLogIsRefused) {
   EXPECT_EQ(read_file(crashed), before);
   // Nor does another database's log do, clean or not.
   {
-    Db other(folder_ / "other.db", "memlith");
+    Db other("file:" + folder_ / "other.db" + "?log_mib=1", "memlith");
     ASSERT_RUNS(other, "create table u(a)");
     fs::copy_file(folder_ / "other.db.memlith", crashed + ".memlith");
   }
@@ -213,11 +215,11 @@ TEST_F(Files, ALogWithoutItsFileIsRefusedAndAnOldLogIsOfNoAccount) {
   }
   EXPECT_EQ(Db(crashed, "memlith").all("select * from mine"), "7");
   EXPECT_EQ(Db(crashed, nullptr).all("select * from mine"), "7");
-  EXPECT_NE(read_file(crashed + ".memlith"), old_log);
+  EXPECT_FALSE(fs::exists(crashed + ".memlith"));
 }
 
 TEST_F(Files, TheLogMayBeRemovedAfterACleanClose) {
-  ASSERT_RUNS(open(), "create table t(a); insert into t values(1);");
+  ASSERT_RUNS(open("log_mib=1"), "create table t(a); insert into t values(1);");
   fs::remove(path_ + ".memlith");
   EXPECT_EQ(open().all("select * from t"), "1");
   fs::rename(path_, folder_ / "moved.db");
@@ -506,8 +508,32 @@ TEST_F(Files, AHugeTransactionDoesNotLeaveAHugeLog) {
     ASSERT_RUNS(db, "create table t(a); insert into t values(zeroblob(6000000));");
     EXPECT_GT(fs::file_size(path_ + ".memlith"), 5000000u);
   }
-  EXPECT_FALSE(fs::exists(path_ + ".memlith"));
+  EXPECT_EQ(fs::file_size(path_ + ".memlith"), kSmallLogBytes) << "as it was made";
   EXPECT_EQ(plain().all("select length(a) from t"), "6000000");
+}
+
+// README, "What lies on the disk": a log of 1 MiB beside an open database, and nothing beside one that was closed cleanly, nor beside
+// what a backup or VACUUM INTO has made.
+TEST_F(Files, NoLogIsLeftBesideADatabaseThatWasClosed) {
+  {
+    Db db = open();
+    EXPECT_EQ(fs::file_size(path_ + ".memlith"), kSmallLogBytes);
+    ASSERT_RUNS(db, "create table t(a); insert into t values(zeroblob(100000));");
+    EXPECT_EQ(fs::file_size(path_ + ".memlith"), kSmallLogBytes);
+    ASSERT_RUNS(db, "vacuum into 'file:" + (folder_ / "into.db") + "?vfs=memlith'");
+    Db target(folder_ / "backup.db", "memlith");
+    sqlite3_backup* const backup = sqlite3_backup_init(target.get(), "main", db.get(), "main");
+    ASSERT_NE(backup, nullptr);
+    EXPECT_EQ(sqlite3_backup_step(backup, -1), SQLITE_DONE);
+    EXPECT_EQ(sqlite3_backup_finish(backup), SQLITE_OK);
+    EXPECT_EQ(fs::file_size(copy_as_crashed("crashed.db") + ".memlith"), kSmallLogBytes);
+  }
+  EXPECT_EQ(Db(folder_ / "crashed.db", "memlith").all("select length(a) from t"), "100000");
+  for (const char* const name : {"app.db", "into.db", "backup.db", "crashed.db"}) {
+    EXPECT_FALSE(fs::exists((folder_ / name) + ".memlith")) << name;
+    EXPECT_FALSE(fs::exists((folder_ / name) + ".memlith-stats")) << name;
+    EXPECT_EQ(Db(folder_ / name, nullptr).all("select length(a) from t"), "100000") << name;
+  }
 }
 
 TEST_F(Files, ALogThatIsTooSmallMakesPlaceForALargerOne) {

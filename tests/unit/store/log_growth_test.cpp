@@ -40,6 +40,27 @@ TEST(LogGrowth, GrowsByWhatCheckpointsWrote) {
   EXPECT_EQ(slots_to_add(load), 0u);
 }
 
+// What is given needs no earning, costs nothing of what was earned, and is no reason to grow a log that is filled slowly.
+TEST(LogGrowth, GrowsAtOnceToWhatItIsGiven) {
+  LogLoad load = busy();
+  load.slot_bytes = 256 * kKiB;
+  load.slots = 4;
+  load.slots_max = 4096;
+  load.home_bytes = 0;
+  EXPECT_EQ(slots_to_add(load), 0u);
+  load.given_bytes = 128 * kMiB;
+  EXPECT_EQ(slots_to_add(load), 4u) << "doubles";
+  load.slots = 500;
+  EXPECT_EQ(slots_to_add(load), 12u);
+  load.slots = 512;
+  EXPECT_EQ(slots_to_add(load), 0u);
+  load.home_bytes = 3 * kMiB;
+  EXPECT_EQ(slots_to_add(load), 12u) << "earned";
+  load.slots = 4;
+  load.took = seconds(30);
+  EXPECT_EQ(slots_to_add(load), 0u);
+}
+
 TEST(LogGrowth, ALogThatLastsAMinuteStays) {
   LogLoad load = busy();
   load.took = seconds(29);

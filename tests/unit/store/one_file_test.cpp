@@ -47,25 +47,6 @@ TEST_F(OneFileStore, AdoptsAFile) {
   EXPECT_EQ(file(), std::string(10'000, 'u') + "v");
 }
 
-// A new log is half as large as its file, within limits.
-TEST_F(OneFileStore, TheLogFollowsTheSizeOfTheFile) {
-  EXPECT_EQ(file_log_bytes(0), 16 * kMiB);
-  EXPECT_EQ(file_log_bytes(32 * kMiB), 16 * kMiB);
-  EXPECT_EQ(file_log_bytes(32 * kMiB + 2), 32 * kMiB);
-  EXPECT_EQ(file_log_bytes(128 * kMiB), 64 * kMiB);
-  EXPECT_EQ(file_log_bytes(kGiB * kGiB), 64 * kMiB);
-  StoreOptions plain;
-  plain.kind = StoreKind::one_file;
-  plain.file_name = "data";
-  plain.create = true;
-  write_file(folder_ / "data", "");
-  std::filesystem::resize_file(folder_ / "data", 60 * kMiB);
-  store_ = must(Store::open(*volume_, plain));
-  EXPECT_LE(store_->log().capacity_bytes(), 32 * kMiB);
-  EXPECT_GT(store_->log().capacity_bytes(), 31 * kMiB);
-  close();
-}
-
 // A missing file is made, empty, when asked to create, and not otherwise.
 TEST_F(OneFileStore, MakesAMissingFile) {
   StoreOptions plain = options();
