@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 #define MEMLITH_SQLITE_MAGIC "SQLite format 3" /* 16 bytes with the zero at its end */
-#define MEMLITH_SQLITE_MARK "MEMLITH\n"        /* 8 bytes, then 8 of the log's identity, little-endian */
+#define MEMLITH_SQLITE_MARK "MEMLITH\n"        /* 8 bytes, then 8 that say which commits the file holds */
 #define MEMLITH_SQLITE_MARK_BYTES 16           /* an empty database under the mark has these and nothing else */
 /* SQLite's change counter, whose highest bit is turned under the mark: a connection that has page 1 cached looks at no other byte
  * of it to find out whether that is the file's still. */
@@ -36,7 +36,7 @@ enum {
 typedef struct memlith_sqlite_head {
   int32_t kind;     /* MEMLITH_SQLITE_* */
   int32_t wal_mode; /* PLAIN: 1 where plain SQLite would use a write-ahead log file */
-  uint64_t log_id;  /* MARKED: of the log that belongs to it; 0: cannot be told, the mark is half written */
+  uint64_t moment;  /* MARKED: of the file, for its log to judge; 0: cannot be told, the mark is half written */
 } memlith_sqlite_head;
 
 /* Judges a file of `file_bytes` by its first min(file_bytes, MEMLITH_SQLITE_LOOK_BYTES) bytes. */
@@ -57,7 +57,7 @@ static inline memlith_sqlite_head memlith_sqlite_look(const void* first, uint64_
   if (half_mark || (half_magic && !rest_of_magic)) {
     head.kind = MEMLITH_SQLITE_MARKED;
     if (!half_mark || !rest_of_magic) {
-      for (i = half; i-- > 0;) head.log_id = head.log_id << 8 | bytes[half + i];
+      for (i = half; i-- > 0;) head.moment = head.moment << 8 | bytes[half + i];
     }
   } else if (half_magic && count == MEMLITH_SQLITE_LOOK_BYTES) {
     head.kind = MEMLITH_SQLITE_PLAIN;

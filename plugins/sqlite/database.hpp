@@ -4,7 +4,7 @@
 // write; a commit is one frame of the bytes that differ from what was committed last.
 //
 // INVARIANT: the first 16 bytes at home tell who may believe the file. "SQLite format 3" there: the file is complete by
-// itself, and whatever log lies beside it is of no account. The mark (MEMLITH and the log's identity) there: the newest commits
+// itself, and whatever log lies beside it is of no account. The mark (MEMLITH and the moment of the file) there: the newest commits
 // may be in that log alone, and plain SQLite says "file is not a database"; also where it has page 1 cached, because one bit of
 // the change counter is turned at home and in the log as long as the mark is there. Memory always shows SQLite's own bytes. The mark
 // goes home before the first commit is acknowledged, and gives way to SQLite's bytes as the last thing of a clean close; both
@@ -173,7 +173,6 @@ class Database {
   core::Status open_it();
   core::Status read_head(Head& head);
   core::Status check_log(const Head& head);
-  core::Status check_log_id(const Head& head, std::uint64_t found);
   core::Status check_free(const std::string& log_name);
   core::Status check_left_over(const Head& head);
   core::Status check_nothing_left();

@@ -88,7 +88,6 @@ Status Database::open_it() {
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
   if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) return open_plain(head);
   MEMLITH_TRY(open_store());
-  if (read_only_) MEMLITH_TRY(check_log_id(head, store_->log().log_id()));  // for writing it was checked before
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
   MEMLITH_TRY(show_magic());
   // In WAL mode who reads first takes a writer's lock, to make the index, and SQLite waits ten seconds for it and then speaks of its
@@ -199,8 +198,8 @@ Status Database::check_log(const Head& head) {
   MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
   if (!there && head.is(MEMLITH_SQLITE_MARKED)) {
     return fail(Errc::corrupt, Detail::open,
-                "{}: its newest commits are in the log {}, which is missing; the two belong together. Nothing was "
-                "changed",
+                "{}: its newest commits are in the log {}, which is missing, and without them the file need not be "
+                "whole; the two belong together. Put the log back, or restore both from a backup. Nothing was changed",
                 path_, volume_->path_of(log_name));
   }
   if (!there) return kOk;
@@ -210,18 +209,8 @@ Status Database::check_log(const Head& head) {
     MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));
     MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
     clean = log->closed_cleanly();
-    MEMLITH_TRY(check_log_id(head, log->log_id()));
   }
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
-}
-
-// Whether it is the log that the file's mark names.
-Status Database::check_log_id(const Head& head, std::uint64_t found) {
-  if (!head.is(MEMLITH_SQLITE_MARKED) || head.said.log_id == 0 || head.said.log_id == found) return kOk;
-  return fail(Errc::corrupt, Detail::open,
-              "{}: its newest commits are in another log than {} (expected log {:016x}, found {:016x}); put the right "
-              "one back. Nothing was changed",
-              path_, volume_->path_of(file_log_name(file_name_)), head.said.log_id, found);
 }
 
 // The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first
@@ -259,6 +248,7 @@ Status Database::open_store() {
   StoreOptions options = options_.store;
   options.kind = core::StoreKind::one_file;
   options.file_name = file_name_;
+  options.keeps_mark = true;
   options.create = !read_only_;
   options.read_only = read_only_;
   if (options.log_bytes == 0) options.log_bytes = options_.log_bytes;
@@ -368,9 +358,8 @@ Status Database::mark() {
   const Extent extent{kFile, 0, is_empty ? kMarkBytes : std::min(stored_, kChangedBytes)};
   if (!is_empty) MEMLITH_TRY(store_->read_home_into(kFile, 0, {bytes, extent.bytes}));
   memlith_sqlite_unmark(bytes, extent.bytes);  // an attempt before this one ran out of memory
-  const std::uint64_t log_id = store_->log().log_id();
   std::memcpy(bytes, kMark.data(), kMark.size());
-  std::memcpy(bytes + kMark.size(), &log_id, sizeof log_id);
+  std::memset(bytes + kMark.size(), 0, kMarkBytes - kMark.size());  // replay fills them in
   if (!MEMLITH_SABOTAGED(keep_counter)) bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
   stale_end_ = std::max(stale_end_, kMarkBytes);
   marked_ = true;  // if not at home, then perhaps in the log, from where closing would bring it there

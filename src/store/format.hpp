@@ -75,12 +75,19 @@ static_assert(sizeof(BlocksHeader) == 48 && std::has_unique_object_representatio
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
+// The first 8 bytes of a marked file; 8 that say its moment follow. docs/format.md, "The mark".
+inline constexpr std::uint64_t kFileMark = 0x0a4854494c4d454dU;  // "MEMLITH\n"
+inline constexpr std::uint64_t kFileMarkBytes = 16;
+inline constexpr std::uint64_t kUnmarkedRest =
+    0x00332074616d726fU;  // of SQLite's own bytes, in the place of the moment
+
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
-  std::uint32_t
-      physical_block_bytes;  // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
-  ObjectRecord file;         // one-file store: the file as of the tail of the log
+  // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
+  std::uint16_t physical_block_bytes;
+  std::uint16_t marked;  // 1: the file may begin with a mark, which replay keeps; else 0
+  ObjectRecord file;     // one-file store: the file as of the tail of the log
 };
 static_assert(sizeof(StoreHeader) == 40 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);

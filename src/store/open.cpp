@@ -48,7 +48,8 @@ std::string Store::home_name(ObjectId id) const {
 ClientBytes Store::client_bytes() const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(options_.kind);
-  header.physical_block_bytes = physical_block_bytes_;
+  header.physical_block_bytes = static_cast<std::uint16_t>(physical_block_bytes_);
+  header.marked = keeps_mark_ ? 1 : 0;
   header.file = home_file_record_;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
@@ -161,6 +162,15 @@ Status Store::open_or_create() {
       return fail(Errc::exists, Detail::open, "{}: there is a store already", path());
     }
     if (!there && !options_.create) {
+      MEMLITH_TRY(check_log_not_removed());
+      MEMLITH_TRY_ASSIGN(const bool file_there, one_file() ? volume_.exists(options_.file_name) : Result<bool>(false));
+      if (file_there) {
+        return fail(Errc::not_found, Detail::open,
+                    "{}: its log {} is missing. If the file was closed cleanly, or never opened by memlith, it is "
+                    "complete, and opening it with `create` makes a log. After a crash its newest commits are in that "
+                    "log alone, and `create` gives them up: put the log back",
+                    path(), volume_.path_of(log_name()));
+      }
       return fail(Errc::not_found, Detail::open,
                   "{}: there is no memlith store ({} is missing); create one, or check the path", path(),
                   volume_.path_of(log_name()));
@@ -208,6 +218,7 @@ Status Store::read_store_header() {
   physical_block_bytes_ = header.physical_block_bytes;
   // What is gathered may need a whole block for each byte.
   if (whole_blocks()) options_.replay_bytes_max = std::min(options_.replay_bytes_max, kGatheredWithBlocksMax);
+  keeps_mark_ = keeps_mark_ || header.marked == 1;
   return kOk;
 }
 
@@ -333,6 +344,7 @@ Status Store::check_before_create() {
   if (one_file()) {
     MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
     if (there && options_.exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", path());
+    MEMLITH_TRY(check_log_not_removed());
     // ORDER file-before-log: whoever made the file may have been killed before its name was durable. [crash/killed]
     if (there) return volume_.sync_folder("");
     auto made = volume_.open(options_.file_name, OpenMode::create, Caching::buffered);
@@ -351,6 +363,12 @@ Status Store::check_before_create() {
                 path(), name);
   }
   if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // somebody was faster
+  return check_log_not_removed();
+}
+
+// What its last opening left when it crashed says that there was a log, and nothing takes its place.
+Status Store::check_log_not_removed() {
+  if (one_file()) return check_no_mark();
   auto objects = volume_.list("objects");
   for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
     if (name == "0") continue;  // left by a creation that was interrupted
@@ -358,10 +376,11 @@ Status Store::check_before_create() {
     MEMLITH_TRY_ASSIGN(const bool made_meanwhile, volume_.exists(log_name()));
     if (made_meanwhile) return kOk;
     return fail(Errc::corrupt, Detail::open,
-                "{}: there are objects (\"objects/{}\") but no log; the log was removed, and with it the newest "
-                "commits. Nothing "
-                "was changed",
-                path(), name);
+                "{0}: there are regions (\"objects/{1}\") but no log; {2} was removed, and with it the newest commits "
+                "and "
+                "what tells whether the regions are whole. Put it back. To give the store up, remove the folder; what "
+                "checkpoints wrote of the regions is in {0}/objects. Nothing was changed",
+                path(), name, volume_.path_of(log_name()));
   }
   return kOk;
 }
@@ -401,7 +420,9 @@ Status Store::recover() {
     if (never_opened) MEMLITH_TRY(volume_.sync_folder(""));
   }
   MEMLITH_TRY(gather_blocks());
+  MEMLITH_TRY(read_moment());
   MEMLITH_TRY(gather_log());
+  MEMLITH_TRY(check_moment());
   // All that can be told without writing is told before anything is written: what is CORRUPT is left as it was found.
   MEMLITH_TRY(check_overlay());
   MEMLITH_TRY(load_directory());
@@ -410,10 +431,13 @@ Status Store::recover() {
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes only what is
   // in the log on the medium, or a power cut between two homes would keep a half of a commit. [lab/reopened]
   MEMLITH_TRY(log_->secure());
+  if (!overlay_.objects().empty()) MEMLITH_TRY(note_moment(log_->tail(), log_->recovered()));
   MEMLITH_TRY(write_home());
   unreachable_.clear();  // as check_homes() found it
   MEMLITH_TRY(settle_lengths());
   if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
+  // ORDER home-before-moment: as in checkpoint_locked().
+  MEMLITH_TRY(note_moment(log_->recovered(), log_->recovered()));
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
   MEMLITH_TRY(log_->start(log_->recovered(), client_bytes()));
   return remove_orphans();
@@ -427,7 +451,7 @@ Status Store::gather_log() {
   };
   // Frames behind a full overlay, which wait until a later one proves that what is in it is durable.
   std::vector<Waiting> waiting;
-  Lsn gathered_end;
+  LogPosition gathered = log_->tail();
   const std::uint64_t total = log_->mapped_bytes();
   std::uint64_t frames_bytes = 0;
   const auto gather_now = [&](const Frame& frame) -> Status {
@@ -435,7 +459,7 @@ Status Store::gather_log() {
         MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && read_only());
     if (!misses || counters_.replayed_frames > 0) MEMLITH_TRY(gather(frame));
     ++counters_.replayed_frames;
-    gathered_end = frame.after.lsn;
+    gathered = frame.after;
     return kOk;
   };
   const auto gather_waiting = [&]() -> Status {
@@ -446,17 +470,24 @@ Status Store::gather_log() {
     waiting.clear();
     return kOk;
   };
+  const LogPosition tail = log_->tail();
+  look_for_moment(tail, tail);
   MEMLITH_TRY(log_->recover([&](const Frame& frame) -> Status {
+    look_for_moment(tail, frame.after);
     frames_bytes += bytes_between(frame.lsn, frame.after.lsn);
     if (options_.progress) options_.progress(frames_bytes, total);
     if (read_only() || overlay_.bytes_held() <= options_.replay_bytes_max) return gather_now(frame);
-    const bool proven = frame.durable >= gathered_end || MEMLITH_MUTANT(unproven_pieces_written_home);
+    const bool proven = frame.durable >= gathered.lsn || MEMLITH_MUTANT(unproven_pieces_written_home);
     if (!proven) {
       waiting.push_back({frame, {frame.payload.begin(), frame.payload.end()}});
       return kOk;
     }
     MEMLITH_TRY_ASSIGN(const bool as_said, homes_are_as_said());
-    if (as_said) MEMLITH_TRY(write_home());
+    const bool of_the_moment = !moment_.has_value() || moment_found_;
+    if (as_said && of_the_moment) {
+      MEMLITH_TRY(note_moment(tail, gathered));
+      MEMLITH_TRY(write_home());
+    }
     MEMLITH_TRY(gather_waiting());
     return gather_now(frame);
   }));

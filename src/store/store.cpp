@@ -670,12 +670,18 @@ Status Store::checkpoint_locked() {
     if (!missed) MEMLITH_TRY(gather(*frame));
     work_.gathered = static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
                      static_cast<double>(bytes_between(from.lsn, to.lsn));
-    if (overlay_.bytes_held() > options_.replay_bytes_max) MEMLITH_TRY(write_home());
+    if (overlay_.bytes_held() > options_.replay_bytes_max) {
+      MEMLITH_TRY(note_moment(from, to));
+      MEMLITH_TRY(write_home());
+    }
   }
   MEMLITH_ASSERT(reader.position() == to);
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log_->trim(to, client_bytes()));
 #endif
+  // ORDER moment-before-home: a file that holds anything of these commits says so, or an older log would be replayed over them.
+  // [sqlite/moments]
+  MEMLITH_TRY(note_moment(from, to));
   MEMLITH_TRY(write_home());
   if (!unreachable_.empty()) {
     return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
@@ -683,6 +689,8 @@ Status Store::checkpoint_locked() {
   }
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/checkpoint]
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(flush_homes());
+  // ORDER home-before-moment, moment-before-tail: the log gives up only what the file says that it holds, and it does.
+  MEMLITH_TRY(note_moment(to, to));
   MEMLITH_TRY(log_->trim(to, client_bytes()));
   counters_.checkpoints.fetch_add(1, std::memory_order_relaxed);
   publish_stats();

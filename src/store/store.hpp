@@ -46,7 +46,8 @@ struct FlushWindow {
 
 struct StoreOptions {
   StoreKind kind = StoreKind::folder;
-  std::string file_name;  // one_file: the file, in the volume; its log is file_log_name()
+  std::string file_name;    // one_file: the file, in the volume; its log is file_log_name()
+  bool keeps_mark = false;  // one_file: where the file begins with kFileMark, replay writes its moment behind that
   bool create = false;
   bool exclusive = false;  // with create: fail where there is one
   bool read_only = false;
@@ -211,6 +212,7 @@ class Store {
   Status open_it();
   Status open_or_create();
   Status check_before_create();
+  Status check_log_not_removed();
   Status create_files();
   Status make_log(const std::string& fresh_name);
   Status lock_log(const std::string& name);
@@ -269,6 +271,13 @@ class Store {
   Status poison_on_failure(Status status);
   Status checkpoint_locked();
 
+  // moment.cpp
+  Status read_moment();
+  void look_for_moment(LogPosition tail, LogPosition at);
+  Status check_moment() const;
+  Status note_moment(LogPosition whole, LogPosition reach);
+  Status check_no_mark();
+
   // replay.cpp
   Status gather(const Frame& frame);
   Status write_home();
@@ -285,6 +294,9 @@ class Store {
   std::string made_log_;    // the name of the log that was made by opening; empty: it was there
   bool made_file_ = false;  // one_file: likewise
   bool was_clean_ = false;
+  bool keeps_mark_ = options_.keeps_mark;  // constant after open
+  std::optional<std::uint64_t> moment_;    // of the file as it was found; constant after open
+  bool moment_found_ = false;              // the log has it; likewise
   bool closed_ = false;
 
   Mutex homes_mutex_;

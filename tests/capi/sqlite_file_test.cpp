@@ -10,8 +10,8 @@ namespace {
 
 const std::string kMagic(MEMLITH_SQLITE_MAGIC, 16);
 const std::string kMark = MEMLITH_SQLITE_MARK;
-const std::string kLogId = "\x01\x02\x03\x04\x05\x06\x07\x08";
-constexpr std::uint64_t kLogIdValue = 0x0807060504030201;
+const std::string kMoment = "\x01\x02\x03\x04\x05\x06\x07\x08";
+constexpr std::uint64_t kMomentValue = 0x0807060504030201;
 
 memlith_sqlite_head look(const std::string& file) { return memlith_sqlite_look(file.data(), file.size()); }
 std::int32_t kind(const std::string& file) { return look(file).kind; }
@@ -40,13 +40,13 @@ TEST(SqliteFile, PlainAndItsJournal) {
 
 TEST(SqliteFile, TheMarkWholeAndInHalves) {
   for (const std::string& behind : {std::string(), std::string(4080, 'x')}) {
-    EXPECT_EQ(kind(kMark + kLogId + behind), MEMLITH_SQLITE_MARKED);
-    EXPECT_EQ(look(kMark + kLogId + behind).log_id, kLogIdValue);
+    EXPECT_EQ(kind(kMark + kMoment + behind), MEMLITH_SQLITE_MARKED);
+    EXPECT_EQ(look(kMark + kMoment + behind).moment, kMomentValue);
     // SQLite's bytes over the mark, or the other way round: of the halves one was written.
-    EXPECT_EQ(kind(kMagic.substr(0, 8) + kLogId + behind), MEMLITH_SQLITE_MARKED);
-    EXPECT_EQ(look(kMagic.substr(0, 8) + kLogId + behind).log_id, kLogIdValue);
+    EXPECT_EQ(kind(kMagic.substr(0, 8) + kMoment + behind), MEMLITH_SQLITE_MARKED);
+    EXPECT_EQ(look(kMagic.substr(0, 8) + kMoment + behind).moment, kMomentValue);
     EXPECT_EQ(kind(kMark + kMagic.substr(8) + behind), MEMLITH_SQLITE_MARKED);
-    EXPECT_EQ(look(kMark + kMagic.substr(8) + behind).log_id, 0u) << "cannot be told";
+    EXPECT_EQ(look(kMark + kMagic.substr(8) + behind).moment, 0u) << "cannot be told";
   }
 }
 
@@ -54,7 +54,7 @@ TEST(SqliteFile, UnderTheMark) {
   const std::string whole = database(1, 1).replace(24, 1, "\x01");
   for (const std::size_t bytes : {16u, 24u, 25u, 4096u}) {
     const std::string own = whole.substr(0, bytes);
-    std::string marked = kMark + kLogId + own.substr(16);
+    std::string marked = kMark + kMoment + own.substr(16);
     if (bytes > 24) marked[24] = '\x81';
     memlith_sqlite_unmark(marked.data(), marked.size());
     EXPECT_EQ(marked, own);

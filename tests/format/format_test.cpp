@@ -49,7 +49,8 @@ TEST(FormatDocument, MatchesTheStructs) {
          FIELD(BlocksHeader, content_bytes), FIELD(BlocksHeader, content_checksum), FIELD(BlocksHeader, checksum)}}},
       {"store header",
        {sizeof(StoreHeader),
-        {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, file)}}},
+        {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
+         FIELD(StoreHeader, file)}}},
   };
   EXPECT_EQ(tables().size(), structs.size() + 1) << "one is the SQLite plugin's: DiskJournal.MatchesTheDocument";
   for (const auto& [name, expected] : structs) expect_table(name, expected.first, expected.second);

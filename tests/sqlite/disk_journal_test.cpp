@@ -103,7 +103,8 @@ TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
     ASSERT_RUNS(db, "create table t(a); insert into t values(1)");
     std::filesystem::copy_file(folder_ / "first.db", folder_ / "app.db");
     std::filesystem::copy_file(folder_ / "first.db.memlith", folder_ / "app.db.memlith");
-    std::memcpy(&log_id, read_file(folder_ / "app.db").data() + 8, sizeof log_id);
+    std::memcpy(&log_id, read_file(folder_ / "app.db.memlith").data() + offsetof(core::Superblock, log_id),
+                sizeof log_id);
   }
   const auto refused = [&](const std::string& why) {
     for (const std::string mode : {"rw", "ro"}) {

@@ -183,7 +183,7 @@ TEST_F(Files, TheFileWithoutItsLogIsRefused) {
     fs::copy_file(folder_ / "other.db.memlith", crashed + ".memlith");
   }
   EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_CORRUPT);
-  EXPECT_TRUE(sqlite_log.told("are in another log")) << sqlite_log.last();
+  EXPECT_TRUE(sqlite_log.told("is not of the same moment as its log")) << sqlite_log.last();
   EXPECT_EQ(Db("file:" + crashed + "?mode=ro", "memlith").open_code(), SQLITE_CORRUPT);
   fs::copy_file(folder_ / "other.db.memlith", crashed + ".memlith", fs::copy_options::overwrite_existing);
   EXPECT_EQ(Db(crashed, "memlith").open_code(), SQLITE_CORRUPT);

@@ -33,15 +33,6 @@ Result<SqliteLook> look_at_sqlite(int descriptor, const std::string& path) {
   return look;
 }
 
-MaybeFailure check_log_id(const std::string& path, const memlith_sqlite_head& head, std::uint64_t found) {
-  if (head.kind != MEMLITH_SQLITE_MARKED || head.log_id == 0 || head.log_id == found) return {};
-  return tool_failure(MEMLITH_CORRUPT,
-                      fmt::format("{0}: the database's newest commits are in another log than {0}.memlith (expected "
-                                  "log {1:016x}, found {2:016x}); nothing was changed",
-                                  path, head.log_id, found),
-                      "The two files belong together: put back the log that the database was used with last.");
-}
-
 std::string undecided_journal_of(const std::string& path) { return path + ".memlith-journal"; }
 
 Result<bool> file_is_there(const std::string& path) {
@@ -69,9 +60,10 @@ MaybeFailure check_log_not_missed(const StorePath& path) {
   Result<SqliteLook> look = look_at_sqlite(path.path);
   if (!look.ok() || !look->is(MEMLITH_SQLITE_MARKED)) return {};
   return tool_failure(MEMLITH_CORRUPT,
-                      fmt::format("{0}: the database's newest commits are in its log {0}.memlith, which is missing",
+                      fmt::format("{0}: the database's newest commits are in its log {0}.memlith, which is missing, "
+                                  "and without them the file need not be whole",
                                   path.path),
-                      "The two files belong together: put the log back.");
+                      "The two files belong together: put the log back, or restore both from a backup.");
 }
 
 MaybeFailure check_sqlite_before_replay(const StorePath& path) {
@@ -95,7 +87,7 @@ MaybeFailure check_sqlite_before_replay(const StorePath& path) {
   Result<memlith_store_info> info = info_of(store->get());
   if (!info.ok()) return std::move(info.failure());
   if (look->is(MEMLITH_SQLITE_PLAIN) && info->was_clean == 0) return complete_by_itself(path.path);
-  return check_log_id(path.path, look->head, info->log_id);
+  return {};
 }
 
 }  // namespace memlith::tool

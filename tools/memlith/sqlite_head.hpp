@@ -20,9 +20,6 @@ struct SqliteLook {
 Result<SqliteLook> look_at_sqlite(const std::string& path);
 Result<SqliteLook> look_at_sqlite(int descriptor, const std::string& path);
 
-// Whether `found`, the identity of the log beside the file, is what the file's mark names.
-[[nodiscard]] MaybeFailure check_log_id(const std::string& path, const memlith_sqlite_head& head, std::uint64_t found);
-
 // The journal of a transaction over several databases that a crash left undecided. Errors: cannot be examined.
 std::string undecided_journal_of(const std::string& path);
 Result<bool> file_is_there(const std::string& path);

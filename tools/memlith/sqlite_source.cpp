@@ -157,9 +157,10 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
   if (!log_there.ok()) return std::move(log_there.failure());
   if (!*log_there) {
     return tool_failure(MEMLITH_CORRUPT,
-                        fmt::format("{0}: the database's newest commits are in the log {0}.memlith, which is missing",
+                        fmt::format("{0}: the database's newest commits are in the log {0}.memlith, which is missing, "
+                                    "and without them the file need not be whole",
                                     path),
-                        "The two files belong together: put the log back.");
+                        "The two files belong together: put the log back, or restore both from a backup.");
   }
   Result<StoreHandle> store = open_store_read_only({path, StoreKind::one_file, true});
   if (!store.ok()) return std::move(store.failure());
@@ -170,9 +171,6 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
   Result<SqliteLook> look = look_at_sqlite(source.file_.get(), path);
   if (!look.ok()) return std::move(look.failure());
   if (!look->is(MEMLITH_SQLITE_MARKED)) return std::optional<SqliteSource>();
-  Result<memlith_store_info> info = info_of(source.store_.get());
-  if (!info.ok()) return std::move(info.failure());
-  if (MaybeFailure failure = check_log_id(path, look->head, info->log_id)) return *failure;
   Result<bool> undecided = file_is_there(undecided_journal_of(path));
   if (!undecided.ok()) return std::move(undecided.failure());
   if (*undecided) {
