@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   } else {
     struct hello* hello = memlith_region_address(region); /* all zeros when the region is new */
     hello->runs++;                                        /* a plain store into plain memory */
-    if (memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL) != MEMLITH_OK) {
+    if (memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) != MEMLITH_OK) {
       status = failed("persist");
     } else {
       printf("run %llu\n", (unsigned long long)hello->runs); /* from here on no crash can take it back */

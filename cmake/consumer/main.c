@@ -24,7 +24,7 @@ static int add_one(const char* path, uint64_t* number) {
   } else {
     uint64_t* stored = memlith_region_address(region);
     *number = ++*stored;
-    if (memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL) != MEMLITH_OK) status = failed("persist");
+    if (memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) != MEMLITH_OK) status = failed("persist");
   }
   if (memlith_store_close(store) != MEMLITH_OK) status = failed("close");
   return status;

@@ -10,6 +10,10 @@
 
 #include "report.hpp"
 
+// All that an index owns lies in its arena, and so in the region.
+template <>
+struct memlith::is_persistable<demo::Index> : std::true_type {};
+
 namespace demo {
 namespace {
 

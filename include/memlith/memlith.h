@@ -335,9 +335,10 @@ MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, siz
 
 /* Whose stores a persist or a rollback is about. */
 enum {
-  MEMLITH_SCOPE_USUAL = 0,  /* THREAD for regions opened as FAULT or EXPLICIT, PROCESS for all others */
-  MEMLITH_SCOPE_THREAD = 1, /* of the calling thread. UNSUPPORTED for regions tracked by scan */
-  MEMLITH_SCOPE_PROCESS = 2 /* of every thread, those that ended too */
+  MEMLITH_SCOPE_PROCESS = 0, /* of every thread, threads that ended included. The default, whatever the tracker */
+  MEMLITH_SCOPE_THREAD = 1   /* of the calling thread alone. UNSUPPORTED for regions tracked by scan. FAULT knows threads by
+                                page: threads must not share a page between two persists, or a thread's persist can leave out
+                                a store of its own */
 };
 
 /* Makes the stores that were made, in that scope, to the regions since they were last persisted durable, all or nothing, in
@@ -352,6 +353,8 @@ enum {
  *         UNSUPPORTED - thread scope, and the tracker cannot tell whose stores they were; nothing changed.
  * Threads: a store that races with this call may land on either side, and if on the far side is in the next persist. What is
  * stored once the bytes were captured, while they are on their way to the disk, is not in it.
+ * Where threads change shared data under a lock, do not unlock and then persist: another thread can be in the middle of its change by
+ * then, and a crash brings that half back. Call memlith_persist_async with the lock held, unlock, and memlith_wait: docs/threads.md.
  * Source: MemSnap (ASPLOS 2024), uCheckpoints of a thread, across regions. */
 MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t count, uint32_t scope);
 

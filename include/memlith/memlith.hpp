@@ -3,16 +3,20 @@
 //
 //   auto store = memlith::Store::open("notes", {.create = true});
 //   auto region = store->region("main", {.create = true, .size = 1 << 20});
-//   auto* notes = *region->root<Notes>();      // constructed once, then found again
-//   notes->count++;                            // plain memory
+//   auto notes = region->root<Notes>();        // constructed once, then found again; an error if Notes has changed since
+//   if (!notes) ...                            // as each of the calls above and below: notes.error().message() says why
+//   (*notes)->count++;                         // plain memory
 //   if (!region->persist()) ...                // durable, all or nothing
 #pragma once
 
 #include <cassert>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -46,7 +50,16 @@ class Error {
   std::string message_;
 };
 
-// A value, or an Error. Asking for the value of a failed result is a bug of the caller.
+namespace detail {
+// A failed result was taken for a value: the program ends, in every build, and says what the failure was.
+[[noreturn]] inline void end_without_value(const Error& error) {
+  std::fprintf(stderr, "memlith: the value of a failed call was used: %s\n", error.message().c_str());
+  std::abort();
+}
+}  // namespace detail
+
+// A value, or an Error. Check ok() before using the value: using that of a failed result is a bug of the caller, and ends the
+// program with the error's sentence.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -55,11 +68,11 @@ class [[nodiscard]] Result {
   [[nodiscard]] bool ok() const { return content_.index() == 0; }
   explicit operator bool() const { return ok(); }
   T& operator*() {
-    assert(ok());
+    if (!ok()) detail::end_without_value(error());
     return *std::get_if<0>(&content_);
   }
   const T& operator*() const {
-    assert(ok());
+    if (!ok()) detail::end_without_value(error());
     return *std::get_if<0>(&content_);
   }
   T* operator->() { return &**this; }
@@ -104,12 +117,32 @@ enum class Tracker : std::uint32_t {
 // How the disk is read and written.
 enum class Io : std::uint32_t { automatic = MEMLITH_IO_AUTO, posix = MEMLITH_IO_POSIX, uring = MEMLITH_IO_URING };
 
-// Whose stores a persist or a rollback is about.
+// Whose stores a persist or a rollback is about: those of every thread, unless the calling thread's are asked for by name.
 enum class Scope : std::uint32_t {
-  usual = MEMLITH_SCOPE_USUAL,
-  thread = MEMLITH_SCOPE_THREAD,
   process = MEMLITH_SCOPE_PROCESS,
+  thread = MEMLITH_SCOPE_THREAD,
 };
+
+// Whether an object of type T may live in a region. Memory of a region is kept as bytes and comes back in another process, so T
+// must not own memory of the process (std::string, std::vector, std::unique_ptr), nor have virtual functions, whose table of pointers
+// to code lies elsewhere in each run. C++20 cannot list the members of a class; a class counts as such where it can neither be
+// copied as bytes nor forgotten without a destructor, which its members decide, however deeply they are nested. Plain pointers
+// pass, because pointers into the region stay valid: a region lies at the same address in every run. Pointers out of the region, to
+// functions, and std::string_view do not stay valid, and cannot be seen when they are members; they are up to you.
+//
+// A class of your own that keeps all that it owns inside the region (a container with an allocator that allocates there) passes
+// when you say so:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
+template <class T>
+struct is_persistable
+    : std::bool_constant<std::is_object_v<T> && !std::is_polymorphic_v<T> && std::is_trivially_destructible_v<T> &&
+                         (std::is_trivially_copyable_v<T> || std::is_trivially_copy_constructible_v<T>) &&
+                         !std::is_member_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>> {};
+template <class T>
+struct is_persistable<const T> : is_persistable<T> {};
+template <class T, std::size_t Count>
+struct is_persistable<T[Count]> : is_persistable<T> {};
+template <class T>
+inline constexpr bool is_persistable_v = is_persistable<T>::value;
 
 // What an asynchronous persist returns, to be waited for. Rises in the order of the persists.
 using Ticket = std::uint64_t;
@@ -141,14 +174,34 @@ struct RegionOptions {
   std::uint64_t address = 0;   // 0 = memlith chooses
 };
 
+namespace detail {
+template <class Mutex>
+Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* regions, std::uint64_t count,
+                                std::unique_lock<Mutex>& lock, Scope scope) {
+  if (!lock.owns_lock()) {
+    return Error(MEMLITH_INVALID, "persist(lock) needs the lock under which the change was made, and it is not held");
+  }
+  Ticket ticket = 0;
+  // ORDER capture-before-unlock: a change that another thread begins once the lock is free must not be captured half done; a crash
+  // would bring that half back. [capi/threads]
+  const std::int32_t code = memlith_persist_async(regions, count, static_cast<std::uint32_t>(scope), &ticket);
+  if (code != MEMLITH_OK) return Error(code);
+  lock.unlock();
+  return result_of(memlith_wait(store, ticket));
+}
+}  // namespace detail
+
 // A mapped region. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone
 // then, and all that may still be done with the object is to destroy it.
 class Region {
  public:
   Region(Region&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), store_open_(std::move(other.store_open_)) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        store_(other.store_),
+        store_open_(std::move(other.store_open_)) {}
   Region& operator=(Region&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(store_, other.store_);
     std::swap(store_open_, other.store_open_);
     return *this;
   }
@@ -158,19 +211,29 @@ class Region {
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
-  // Durable on ok, all or nothing. See memlith_persist.
-  Result<void> persist(Scope scope = Scope::usual) const {
+  // Durable on ok, all or nothing. See memlith_persist. Where threads share what they change, use the next one.
+  Result<void> persist(Scope scope = Scope::process) const {
     return detail::result_of(memlith_persist(&handle_, 1, static_cast<std::uint32_t>(scope)));
   }
+  // The persist for threads that change shared data under a lock. Captures what was stored while `lock` is held, so that no
+  // other thread's change can be half done in it; lets the lock go; returns when what it captured is durable. Other threads work
+  // while the disk does. docs/threads.md says why the order matters. Durable on ok, all or nothing, as persist().
+  // Errors of the capture (FULL, NO_SPACE, NO_MEMORY, UNSUPPORTED): nothing was captured, and the lock is still held, so the change
+  // can be taken back or split before another thread sees it. IO, POISONED: as memlith_persist; lock.owns_lock() says whether
+  // the lock was let go before the failure. INVALID: the lock is not held.
+  template <class Mutex>
+  Result<void> persist(std::unique_lock<Mutex>& lock, Scope scope = Scope::process) const {
+    return detail::persist_and_unlock(store_, &handle_, 1, lock, scope);
+  }
   // Captured on ok, durable when Store::wait() has returned. See memlith_persist_async.
-  Result<Ticket> persist_async(Scope scope = Scope::usual) const {
+  Result<Ticket> persist_async(Scope scope = Scope::process) const {
     Ticket ticket = 0;
     const std::int32_t code = memlith_persist_async(&handle_, 1, static_cast<std::uint32_t>(scope), &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
   }
   // Memory is as it was last persisted. See memlith_rollback.
-  Result<void> rollback(Scope scope = Scope::usual) const {
+  Result<void> rollback(Scope scope = Scope::process) const {
     return detail::result_of(memlith_rollback(&handle_, 1, static_cast<std::uint32_t>(scope)));
   }
   // Before a system call that writes into the region. See memlith_prepare.
@@ -203,11 +266,21 @@ class Region {
   // remember its size and `version`, and is constructed from `arguments` the first time, persisted with the next
   // persist like any store; later calls find it again. `version` is yours to raise when T's layout changes; a root of
   // another version or size is an error (INCOMPATIBLE), not a guess.
+  // T must be a type that may live in a region: see is_persistable.
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
-    static_assert(alignof(T) <= 64);
+    static_assert(is_persistable_v<T>,
+                  "memlith: an object of this type cannot be the root of a region. The type owns memory of the process "
+                  "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
+                  "pointer to code; none of these is there any more in the next run. Use plain data: numbers, arrays, "
+                  "and pointers into the region. If everything that the type owns lies in the region, say so by "
+                  "specialising memlith::is_persistable for it");
+    static_assert(alignof(T) <= 64, "memlith: a root is aligned to 64 bytes at most");
     if (size() < sizeof(RootHeader) + sizeof(T)) {
-      return Error(MEMLITH_INVALID, "the region is too small for its root object; create or grow it larger");
+      return Error(MEMLITH_INVALID, std::string("region \"") + info().name + "\" has " + std::to_string(size()) +
+                                        " bytes, too few for its root object, which needs " +
+                                        std::to_string(sizeof(RootHeader) + sizeof(T)) +
+                                        " with its header; create it larger, or let it grow");
     }
     auto* header = static_cast<RootHeader*>(address());
     auto* object = reinterpret_cast<T*>(header + 1);
@@ -221,10 +294,15 @@ class Region {
       return object;
     }
     if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
-      return Error(MEMLITH_INCOMPATIBLE, "the region's root object is of another type: found version " +
-                                             std::to_string(header->version) + " with " +
-                                             std::to_string(header->bytes) + " bytes, expected version " +
-                                             std::to_string(version) + " with " + std::to_string(sizeof(T)) + " bytes");
+      return Error(MEMLITH_INCOMPATIBLE,
+                   std::string("region \"") + info().name + "\": its root object is of another type: " +
+                       (header->magic == kRootMagic
+                            ? "found version " + std::to_string(header->version) + " with " +
+                                  std::to_string(header->bytes) + " bytes"
+                            : std::string("found bytes that are no root object")) +
+                       ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
+                       " bytes; use the type and the version that it was made with, and convert it to a root in a new "
+                       "region");
     }
     return object;
   }
@@ -235,8 +313,8 @@ class Region {
 
  private:
   friend class Store;
-  Region(memlith_region* handle, std::shared_ptr<const bool> store_open)
-      : handle_(handle), store_open_(std::move(store_open)) {}
+  Region(memlith_region* handle, memlith_store* store, std::shared_ptr<const bool> store_open)
+      : handle_(handle), store_(store), store_open_(std::move(store_open)) {}
 
   struct RootHeader {
     std::uint64_t magic;
@@ -249,6 +327,7 @@ class Region {
   static constexpr std::uint64_t kRootMagic = 0x00746f6f72676572;  // "regroot"
 
   memlith_region* handle_;
+  memlith_store* store_;
   std::shared_ptr<const bool> store_open_;
 };
 
@@ -282,21 +361,27 @@ class Store {
     memlith_region* region = nullptr;
     const std::int32_t code = memlith_region_open(handle_, name.c_str(), &plain, &region);
     if (code != MEMLITH_OK) return Error(code);
-    return Region(region, open_);
+    return Region(region, handle_, open_);
   }
   Result<void> remove(const std::string& name) const {
     return detail::result_of(memlith_region_remove(handle_, name.c_str()));
   }
 
   // All open regions, in one.
-  Result<void> persist(Scope scope = Scope::usual) const {
+  Result<void> persist(Scope scope = Scope::process) const {
     return detail::result_of(memlith_persist_all(handle_, static_cast<std::uint32_t>(scope)));
   }
   // Several regions, in one.
-  static Result<void> persist(std::initializer_list<const Region*> regions, Scope scope = Scope::usual) {
-    std::vector<memlith_region*> handles;
-    for (const Region* region : regions) handles.push_back(region->handle());
+  static Result<void> persist(std::initializer_list<const Region*> regions, Scope scope = Scope::process) {
+    const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::result_of(memlith_persist(handles.data(), handles.size(), static_cast<std::uint32_t>(scope)));
+  }
+  // Several regions of this store, in one, for threads that change them under a lock. See Region::persist(lock).
+  template <class Mutex>
+  Result<void> persist(std::initializer_list<const Region*> regions, std::unique_lock<Mutex>& lock,
+                       Scope scope = Scope::process) const {
+    const std::vector<memlith_region*> handles = handles_of(regions);
+    return detail::persist_and_unlock(handle_, handles.data(), handles.size(), lock, scope);
   }
   // Returns when everything up to the ticket is durable.
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }
@@ -329,6 +414,12 @@ class Store {
 
  private:
   explicit Store(memlith_store* handle) : handle_(handle), open_(std::make_shared<bool>(true)) {}
+
+  static std::vector<memlith_region*> handles_of(std::initializer_list<const Region*> regions) {
+    std::vector<memlith_region*> handles;
+    for (const Region* region : regions) handles.push_back(region->handle());
+    return handles;
+  }
 
   template <class Open>
   static Result<Store> open_with(Open open, const std::string& path, const StoreOptions& options) {

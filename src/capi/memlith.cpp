@@ -314,7 +314,7 @@ std::vector<Region*>& region_list() {
 }
 
 Status check_scope(std::uint32_t scope) {
-  if (scope <= MEMLITH_SCOPE_PROCESS) return kOk;
+  if (scope <= MEMLITH_SCOPE_THREAD) return kOk;
   return fail(Errc::invalid, Detail::argument, "there is no scope {}", scope);
 }
 

@@ -120,8 +120,6 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     if (region->tracker_->kind() == TrackerKind::scan) {
       MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
     }
-    // What a tracker chosen by size does must not depend on the size.
-    region->usual_is_thread_ = region->tracker_->knows_threads() && region->tracker_->kind() == options.tracker;
   }
   return region;
 }
@@ -222,7 +220,7 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
   if (MEMLITH_MUTANT(wrong_scope)) return kAllThreads;
-  if (scope == Scope::process || (scope == Scope::usual && !usual_is_thread_)) return kAllThreads;
+  if (scope == Scope::process) return kAllThreads;
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault or the explicit "

@@ -27,9 +27,8 @@ namespace memlith::core {
 
 // Whose stores a persist or a rollback is about.
 enum class Scope : std::uint32_t {
-  usual = 0,    // the thread's, where the region was opened with a tracker that tells threads apart; else the process's
+  process = 0,  // every thread's, those that ended included
   thread = 1,   // the calling thread's; unsupported where the tracker does not tell threads apart
-  process = 2,  // everybody's
 };
 
 struct RegionOptions {
@@ -71,7 +70,7 @@ class Region {
                                                  bool wait_for_room);
 
   // capture(), and waits until that is durable.
-  static Status persist(std::span<Region* const> regions, Scope scope = Scope::usual);
+  static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
 
   // Undoes what was stored since it was last captured. The size stays. On failure a region is as it was, unless reading home failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
@@ -112,7 +111,6 @@ class Region {
   bool reserved_ = false;  // the address space is ours
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
-  bool usual_is_thread_ = false;
 
   Mutex capture_mutex_;
   std::vector<Range> stored_;  // collected by the capture under way

@@ -48,9 +48,9 @@ TEST(CInterfaceAllocation, WarmPersistAllocatesNothing) {
     }
     return allocations - before;
   };
-  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 1, MEMLITH_SCOPE_USUAL); }), 0u) << "one region";
-  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 2, MEMLITH_SCOPE_USUAL); }), 0u) << "two regions";
-  EXPECT_EQ(allocated_by([&] { memlith_persist_all(store, MEMLITH_SCOPE_USUAL); }), 0u) << "all regions";
+  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 1, MEMLITH_SCOPE_PROCESS); }), 0u) << "one region";
+  EXPECT_EQ(allocated_by([&] { memlith_persist(regions, 2, MEMLITH_SCOPE_PROCESS); }), 0u) << "two regions";
+  EXPECT_EQ(allocated_by([&] { memlith_persist_all(store, MEMLITH_SCOPE_PROCESS); }), 0u) << "all regions";
   EXPECT_GT(allocations, 0u) << "the counter does not count";
   EXPECT_EQ(memlith_store_close(store), 0);
 }
@@ -115,11 +115,11 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
         std::thread([&] {
           memlith_region* region = open(name);
           store_to(region, 1, kFewPages);
-          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
+          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), 0);
           store_to(region, 2, pages);
           failed = failing_in(n, keeps, [&] { return call(region); });
           after(region);
-          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL), 0);
+          EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), 0);
           EXPECT_EQ(count_other_than(region, expected, pages), 0u) << "allocation " << n;
           EXPECT_EQ(memlith_region_close(region), 0);
         }).join();
@@ -139,14 +139,14 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
 // Each allocation of a persist fails in turn. The next persist has all that was stored.
 TEST_P(OutOfMemory, NoStoreIsForgotten) {
   EXPECT_GT(each_in_turn(
-                kPages, 2, [](memlith_region* region) { return memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL); },
+                kPages, 2, [](memlith_region* region) { return memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS); },
                 [](memlith_region*) {}),
             2u);
 }
 
 // The same for a rollback: tried once more, it puts everything back.
 TEST_P(OutOfMemory, ARollbackCanBeTriedAgain) {
-  const auto roll_back = [](memlith_region* region) { return memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL); };
+  const auto roll_back = [](memlith_region* region) { return memlith_rollback(&region, 1, MEMLITH_SCOPE_PROCESS); };
   each_in_turn(kFewPages, 1, roll_back, [&](memlith_region* region) { EXPECT_EQ(roll_back(region), 0); });
 }
 

@@ -46,7 +46,7 @@ class Amplification : public ::testing::TestWithParam<std::uint32_t> {
       base_[offset + i] = static_cast<unsigned char>(base_[offset + i] + 1 + i % 7);
     ASSERT_EQ(memlith_touch(region_, base_ + offset, bytes), MEMLITH_OK);  // no effect on fault
   }
-  void persist() { ASSERT_EQ(memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL), MEMLITH_OK); }
+  void persist() { ASSERT_EQ(memlith_persist(&region_, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK); }
 
  private:
   TempFolder folder_;

@@ -92,8 +92,8 @@ int capi_c_numbers(const char* folder) {
   /* The layout of the option and info structs: fields are appended, never moved. */
   EXPECT(offsetof(memlith_store_options, flags) == 8 && offsetof(memlith_store_options, io) == 12 &&
          offsetof(memlith_store_options, log_bytes) == 16);
-  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 96);
-  EXPECT(MEMLITH_SCOPE_USUAL == 0 && MEMLITH_SCOPE_THREAD == 1 && MEMLITH_SCOPE_PROCESS == 2);
+  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 104);
+  EXPECT(MEMLITH_SCOPE_PROCESS == 0 && MEMLITH_SCOPE_THREAD == 1);
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
@@ -114,7 +114,7 @@ int capi_c_life(const char* folder) {
   EXPECT(memlith_region_size(region) == 64 * 1024);
   EXPECT(numbers[0] == 0);
   numbers[0] = 42;
-  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS));
   numbers[1] = 43; /* never persisted */
   EXPECT_OK(memlith_store_close(store));
 
@@ -123,7 +123,7 @@ int capi_c_life(const char* folder) {
   EXPECT(memlith_region_address(region) == numbers);
   EXPECT(numbers[0] == 42 && numbers[1] == 0);
   numbers[1] = 44;
-  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_store_checkpoint(store));
   EXPECT_OK(memlith_region_close(region));
   EXPECT_OK(memlith_region_open(store, "main", NULL, &region));
@@ -149,10 +149,10 @@ int capi_c_null_arguments(const char* folder) {
   EXPECT_OK(memlith_store_close(NULL));
   EXPECT_OK(memlith_region_close(NULL));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_checkpoint(NULL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(NULL, MEMLITH_SCOPE_USUAL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(NULL, 1, MEMLITH_SCOPE_USUAL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&none, 1, MEMLITH_SCOPE_USUAL));
-  EXPECT_OK(memlith_persist(NULL, 0, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(NULL, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(NULL, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&none, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_OK(memlith_persist(NULL, 0, MEMLITH_SCOPE_PROCESS));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(NULL, "a", NULL, &region));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_grow(NULL, 4096));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_remove(NULL, "a"));
@@ -170,7 +170,7 @@ int capi_c_null_arguments(const char* folder) {
   EXPECT_OK(open_region(store, "a", &region));
   {
     memlith_region* const second_null[2] = {region, NULL};
-    EXPECT_CODE(MEMLITH_INVALID, memlith_persist(second_null, 2, MEMLITH_SCOPE_USUAL));
+    EXPECT_CODE(MEMLITH_INVALID, memlith_persist(second_null, 2, MEMLITH_SCOPE_PROCESS));
   }
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_get_info(region, NULL));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_region_at(store, 0, NULL));
@@ -337,7 +337,7 @@ int capi_c_regions(const char* folder) {
   EXPECT_OK(memlith_touch(b, bytes, 1));
   EXPECT_OK(memlith_touch(b, bytes + 20479, 1));
   memlith_region* const both[2] = {b, a};
-  EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_region_close(b));
   EXPECT_OK(memlith_store_region_at(store, 1, &info));
   EXPECT(strcmp(info.name, "second") == 0 && info.size == 20480 && info.tracker == 0);
@@ -405,11 +405,11 @@ int capi_c_persist_errors(const char* folder) {
   EXPECT_OK(open_region(second, "foreign", &foreign));
   memset(memlith_region_address(large), 1, 1024 * 1024);
   memset(memlith_region_address(small), 1, 1024);
-  EXPECT_CODE(MEMLITH_FULL, memlith_persist(&large, 1, MEMLITH_SCOPE_USUAL));
-  EXPECT_CODE(MEMLITH_FULL, memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
-  EXPECT_OK(memlith_persist(&small, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_FULL, memlith_persist(&large, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_FULL, memlith_persist_all(store, MEMLITH_SCOPE_PROCESS));
+  EXPECT_OK(memlith_persist(&small, 1, MEMLITH_SCOPE_PROCESS));
   memlith_region* const mixed[2] = {small, foreign};
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(mixed, 2, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(mixed, 2, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_store_close(second));
   EXPECT_OK(memlith_store_close(store));
   return 0;
@@ -436,8 +436,8 @@ int capi_c_store_modes(const char* folder) {
   EXPECT_OK(memlith_store_open(path_in(folder, "store"), &options, &second));
   EXPECT_OK(memlith_region_open(store, "a", NULL, &region));
   EXPECT(*(char*)memlith_region_address(region) == 0);
-  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
-  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
+  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_READ_ONLY, memlith_persist_all(store, MEMLITH_SCOPE_PROCESS));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_region_grow(region, 128 * 1024));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_region_remove(store, "a"));
   EXPECT_CODE(MEMLITH_READ_ONLY, memlith_store_checkpoint(store));
@@ -466,7 +466,7 @@ int capi_c_files(const char* folder) {
   EXPECT(memcmp(memlith_region_address(region), "dear diary", 10) == 0);
   EXPECT_OK(memlith_region_grow(region, 13));
   memcpy((char*)memlith_region_address(region) + 10, ", 1", 3);
-  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS));
   info.struct_size = sizeof info;
   EXPECT_OK(memlith_store_region_at(store, 0, &info));
   EXPECT(strcmp(info.name, "file") == 0 && info.size == 13);
@@ -538,7 +538,7 @@ int capi_c_info(const char* folder) {
   EXPECT(before.region_count == 1 && before.log_bytes >= 128 * 1024 && before.read_only == 0 && before.poisoned == 0);
   EXPECT(before.one_file == 0 && before.direct_io <= 1);
   *(char*)memlith_region_address(region) = 1;
-  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_store_get_info(store, &after));
   EXPECT(after.frames == before.frames + 1 && after.batches == before.batches + 1);
   EXPECT(after.captured_bytes == before.captured_bytes + 4096);
@@ -582,7 +582,7 @@ int capi_c_trackers(const char* folder) {
     char* const bytes = memlith_region_address(region);
     bytes[5] = 7;
     EXPECT_OK(memlith_touch(region, bytes + 5, 1));
-    EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL));
+    EXPECT_OK(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS));
     EXPECT_OK(memlith_region_close(region));
     EXPECT_OK(memlith_region_open(store, name, NULL, &region));
     EXPECT(bytes[5] == 7);
@@ -607,7 +607,7 @@ int capi_c_asynchronous(const char* folder) {
   uint64_t later = 0;
   EXPECT_OK(memlith_store_set_flush_window(store, 60000, 0));
   bytes[1] = 1;
-  EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_USUAL, &ticket));
+  EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_PROCESS, &ticket));
   bytes[2] = 2;
   EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_THREAD, &later));
   EXPECT(ticket > 0 && later > ticket);
@@ -615,15 +615,15 @@ int capi_c_asynchronous(const char* folder) {
   EXPECT_OK(memlith_wait(store, later));
   EXPECT(memlith_store_durable(store) >= later);
   EXPECT_OK(memlith_wait(store, ticket));
-  EXPECT_OK(memlith_persist_async(NULL, 0, MEMLITH_SCOPE_USUAL, &ticket));
+  EXPECT_OK(memlith_persist_async(NULL, 0, MEMLITH_SCOPE_PROCESS, &ticket));
   EXPECT_OK(memlith_wait(store, ticket));
   EXPECT_CODE(MEMLITH_INVALID, memlith_wait(store, later + (1u << 30)));
   EXPECT_CODE(MEMLITH_INVALID, memlith_wait(NULL, 0));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, MEMLITH_SCOPE_USUAL, NULL));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, 3, &ticket));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&region, 1, 3));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(store, 3));
-  EXPECT_CODE(MEMLITH_INVALID, memlith_rollback(&region, 1, 3));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, MEMLITH_SCOPE_PROCESS, NULL));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_async(&region, 1, 2, &ticket));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&region, 1, 2));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(store, 2));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_rollback(&region, 1, 2));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_flush_window(store, ~(uint64_t)0, 0));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_eventfd(NULL, -1));
   EXPECT_OK(memlith_store_set_eventfd(store, -1));
@@ -631,7 +631,7 @@ int capi_c_asynchronous(const char* folder) {
 
   bytes[2] = 7;
   bytes[9000] = 7;
-  EXPECT_OK(memlith_rollback(&region, 1, MEMLITH_SCOPE_USUAL));
+  EXPECT_OK(memlith_rollback(&region, 1, MEMLITH_SCOPE_PROCESS));
   EXPECT(bytes[1] == 1 && bytes[2] == 2 && bytes[9000] == 0);
   EXPECT_OK(memlith_prepare(region, bytes + 100, 10));
   EXPECT_CODE(MEMLITH_INVALID, memlith_prepare(region, bytes + 65536, 1));
@@ -651,7 +651,7 @@ int capi_c_asynchronous(const char* folder) {
     memlith_region* const both[2] = {region, scanned};
     bytes[3] = 3;
     EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_persist(both, 2, MEMLITH_SCOPE_THREAD));
-    EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_USUAL));
+    EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_PROCESS));
   }
   EXPECT(memlith_region_address(NULL) == NULL && memlith_region_size(NULL) == 0);
   EXPECT_OK(memlith_store_close(store));

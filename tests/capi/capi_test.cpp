@@ -56,7 +56,7 @@ TEST(CInterface, Progress) {
     if (memlith_region_open(store, "a", &wanted, &region) != 0) ::_exit(2);
     for (int i = 1; i <= 10; ++i) {
       static_cast<int*>(memlith_region_address(region))[i * 1024] = i;  // a page each
-      if (memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL) != 0) ::_exit(3);
+      if (memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) != 0) ::_exit(3);
     }
     ::_exit(0);  // no close
   }

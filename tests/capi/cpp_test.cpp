@@ -6,7 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "support/temp_folder.hpp"
 
@@ -31,6 +38,20 @@ struct Notes {
 struct LargerNotes : Notes {
   std::uint64_t more = 1;
 };
+
+// A class with a destructor that keeps what it owns in the region.
+struct OwnsInsideTheRegion {
+  ~OwnsInsideTheRegion() { number = 0; }
+  std::uint64_t number = 3;
+};
+}  // namespace
+}  // namespace memlith::test
+
+template <>
+struct memlith::is_persistable<memlith::test::OwnsInsideTheRegion> : std::true_type {};
+
+namespace memlith::test {
+namespace {
 
 class CppInterface : public ::testing::Test {
  protected:
@@ -86,7 +107,7 @@ TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
       auto* const words = static_cast<std::uint64_t*>(region.address());
       words[0] = 7;
       EXPECT_TRUE(fine(region.touch(words, 8)));
-      EXPECT_TRUE(fine(region.persist_async(Scope::usual)));
+      EXPECT_TRUE(fine(region.persist_async(Scope::process)));
       EXPECT_TRUE(fine(region.close()));
     }
     {
@@ -129,7 +150,7 @@ TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
   EXPECT_TRUE(fine(region.persist()));
   EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));
   *static_cast<std::uint64_t*>(region.address()) = 2;
-  EXPECT_TRUE(fine(region.persist_async(Scope::usual)));  // in memory, to be written by whoever leads next
+  EXPECT_TRUE(fine(region.persist_async(Scope::process)));  // in memory, to be written by whoever leads next
   const std::string log = read_file(folder_ / "store/log");
   const pid_t child = ::fork();
   if (child == 0) {
@@ -177,6 +198,61 @@ TEST_F(CppInterface, RootOfAnotherTypeIsRefused) {
   Region other = open(store, "other");
   static_cast<char*>(other.address())[0] = 'x';  // something that is no root
   EXPECT_TRUE(refused(other.root<Notes>(), MEMLITH_INCOMPATIBLE));
+}
+
+// What may be a root: bytes that mean the same in the next run.
+TEST_F(CppInterface, RootsAreOfTypesThatMayLiveInARegion) {
+  struct Plain {
+    std::uint64_t numbers[4];
+    std::pair<int, char> pair;
+    Plain* next;
+  };
+  struct WithConstructor {
+    explicit WithConstructor(int value) : number(value) {}
+    int number;
+  };
+  static_assert(is_persistable_v<std::uint64_t> && is_persistable_v<char[64]> && is_persistable_v<Plain> &&
+                is_persistable_v<WithConstructor> && is_persistable_v<std::atomic<std::uint64_t>> &&
+                is_persistable_v<std::array<Plain, 3>> && is_persistable_v<std::optional<int>> &&
+                is_persistable_v<std::tuple<int, char>> && is_persistable_v<Notes*>);
+  struct WithString {
+    std::string name;
+  };
+  struct Nested {
+    int number;
+    struct {
+      WithString inner[2];
+    } deep;
+  };
+  struct Virtual final {
+    virtual int number() const { return 1; }
+  };
+  struct HoldsVirtual {
+    Virtual object;
+  };
+  struct Destroyed {
+    ~Destroyed() {}
+  };
+  static_assert(!is_persistable_v<std::string> && !is_persistable_v<std::vector<int>> && !is_persistable_v<WithString> &&
+                !is_persistable_v<Nested> && !is_persistable_v<WithString[3]> && !is_persistable_v<Virtual> &&
+                !is_persistable_v<HoldsVirtual> && !is_persistable_v<Destroyed> &&
+                !is_persistable_v<std::unique_ptr<int>> && !is_persistable_v<std::map<int, int>> &&
+                !is_persistable_v<std::function<void()>> && !is_persistable_v<Notes&> && !is_persistable_v<void> &&
+                !is_persistable_v<void (*)()> && !is_persistable_v<int Notes::*>);
+  // One that says so itself.
+  Store store = open();
+  Region region = open(store);
+  auto own = region.root<OwnsInsideTheRegion>();
+  ASSERT_TRUE(fine(own));
+  EXPECT_EQ((*own)->number, 3u);
+}
+
+// Taking a failed result for a value ends the program with the sentence, in a build without assertions too.
+TEST_F(CppInterface, TheValueOfAFailureEndsTheProgramWithItsSentence) {
+  Store store = open();
+  Region region = open(store);
+  ASSERT_TRUE(fine(region.root<Notes>()));
+  EXPECT_DEATH((*region.root<LargerNotes>())->more = 2, "region \"main\": its root object is of another type");
 }
 
 // A region that outlives its store, closed or destroyed, is harmless.

@@ -90,8 +90,8 @@ class Memory {
     Lsn end;
   };
   using Patch = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint8_t>>;  // offset, bytes, fill
-  // Captures in the calling thread's scope what `patch` says it stored, and does not wait.
-  Capture capture(const std::string& name, const Patch& patch, Scope scope = Scope::usual) {
+  // Captures, in that scope, what `patch` says was stored in it, and does not wait.
+  Capture capture(const std::string& name, const Patch& patch, Scope scope = Scope::process) {
     const std::size_t commit = world_.started([name, patch](Content& content) {
       for (const auto& [offset, bytes, fill] : patch) {
         std::memset(content.objects[name].data() + offset, fill, bytes);
@@ -308,11 +308,11 @@ TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
   Memory::Capture theirs;
   other([&] {
     memory.store("a", 4096 + 100, 10, 2);
-    theirs = memory.capture("a", {{4096 + 100, 10, 2}});
+    theirs = memory.capture("a", {{4096 + 100, 10, 2}}, Scope::thread);
     memory.store("a", 8192, 10, 3);  // by a thread that ends without persisting it
   });
   memory.wait(theirs);
-  const auto mine = memory.capture("a", {{100, 10, 1}});
+  const auto mine = memory.capture("a", {{100, 10, 1}}, Scope::thread);
   memory.wait(mine);
   memory.store("a", 101, 1, 4);
   other([&] {

@@ -152,7 +152,7 @@ class LiveStream {
     if (what < 3) commit_asynchronously(store, report);
     if (what == 3) roll_back(report);  // rarely: where home has to be read, it waits for a checkpoint
     if (what == 4) commit_of_this_thread(report);
-    commit_once(MEMLITH_SCOPE_USUAL, report);
+    commit_once(MEMLITH_SCOPE_PROCESS, report);
   }
 
   // The store was closed in good order, and waited for all.
@@ -212,7 +212,7 @@ class LiveStream {
     std::vector<std::uint64_t> tickets(1 + random_.below(5));
     for (std::uint64_t& ticket : tickets) {
       store_next(report);
-      const std::int32_t code = memlith_persist_async(handles_.data(), handles_.size(), MEMLITH_SCOPE_USUAL, &ticket);
+      const std::int32_t code = memlith_persist_async(handles_.data(), handles_.size(), MEMLITH_SCOPE_PROCESS, &ticket);
       if (code != MEMLITH_OK) report_failure(report, name() + "persist asynchronously", Error(code));
       ++commit_;
     }

@@ -81,7 +81,7 @@ inline std::uint64_t get(const core::Region& region, std::uint64_t offset) {
   std::memcpy(&value, region.address() + offset, sizeof value);
   return value;
 }
-inline core::Status persist(core::Region& region, core::Scope scope = core::Scope::usual) {
+inline core::Status persist(core::Region& region, core::Scope scope = core::Scope::process) {
   core::Region* const one = &region;
   return core::Region::persist({&one, 1}, scope);
 }

@@ -115,8 +115,8 @@ std::vector<Step> page_copies(Random& random) {
 std::vector<Step> scopes(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto soon = [](std::vector<std::string> names) {
-    return Step{fmt::format("persist {} without waiting", fmt::join(names, " and ")),
-                [=](Run& run) { run.persist_soon(names); }};
+    return Step{fmt::format("persist {} of this thread without waiting", fmt::join(names, " and ")),
+                [=](Run& run) { run.persist_soon(names, Scope::thread); }};
   };
   const Step wait{"wait for those", [](Run& run) { run.wait(); }};
   const auto by_another = [](std::string name, std::uint64_t offset, std::uint64_t bytes) {
@@ -126,6 +126,7 @@ std::vector<Step> scopes(Random& random) {
   const auto rollback = [](std::vector<std::string> names) {
     return Step{fmt::format("roll {} back", fmt::join(names, " and ")), [=](Run& run) { run.rollback(names); }};
   };
+  const Step own{"persist a, this thread's stores", [](Run& run) { run.persist({"a"}, Scope::thread); }};
   const Step everybody{"persist a and b, everybody's stores",
                        [](Run& run) { run.persist({"a", "b"}, Scope::process); }};
   return {open(),
@@ -133,7 +134,7 @@ std::vector<Step> scopes(Random& random) {
           map("b", 4096),
           store("a", 100, 300),
           by_another("a", 1000, 200 + shift),
-          persist({"a"}),
+          own,
           soon({"a", "b"}),
           store("b", 50, 700),
           soon({"b"}),

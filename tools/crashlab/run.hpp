@@ -107,8 +107,8 @@ class Run {
   void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
   void grow(const std::string& name, std::uint64_t size);
   void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
-  void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::usual);
-  void persist_soon(const std::vector<std::string>& names);
+  void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::process);
+  void persist_soon(const std::vector<std::string>& names, core::Scope scope);
   void wait();  // for all of those
   void rollback(const std::vector<std::string>& names);
   // Another thread, with nothing of its own, persists while the I/O of the first one is under way.

@@ -216,7 +216,7 @@ void Run::grow(const std::string& name, std::uint64_t size) {
 
 void Run::persist(const std::vector<std::string>& names, Scope scope) { persist_or_capture(names, scope, true); }
 
-void Run::persist_soon(const std::vector<std::string>& names) { persist_or_capture(names, Scope::usual, false); }
+void Run::persist_soon(const std::vector<std::string>& names, Scope scope) { persist_or_capture(names, scope, false); }
 
 void Run::wait() {
   if (soon_.empty() || store_ == nullptr) return;

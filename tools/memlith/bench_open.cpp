@@ -55,7 +55,7 @@ MaybeFailure make_store(const BenchOpenArguments& arguments, const std::string& 
   *first = kFirstByte;
   code = memlith_touch(region, first, 1);
   if (code != MEMLITH_OK) return library_failure(code, "touching the region");
-  code = memlith_persist(&region, 1, MEMLITH_SCOPE_USUAL);
+  code = memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS);
   if (code != MEMLITH_OK) return library_failure(code, "persisting the region");
   return close_store(std::move(*store));
 }

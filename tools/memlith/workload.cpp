@@ -66,7 +66,7 @@ MaybeFailure Workload::fill() {
     std::int32_t code = MEMLITH_OK;
     if (shape_.tracker == MEMLITH_TRACKER_EXPLICIT) code = memlith_touch(region_, base_ + begin, end - begin);
     if (code != MEMLITH_OK) return library_failure(code, "touching the region");
-    code = memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
+    code = memlith_persist(&region_, 1, MEMLITH_SCOPE_PROCESS);
     if (code != MEMLITH_OK) return library_failure(code, "filling the region");
   }
   return {};
@@ -111,8 +111,8 @@ std::int32_t Workload::touch() const {
 }
 
 std::int32_t Workload::persist() {
-  if (shape_.asynchronous) return memlith_persist_async(&region_, 1, MEMLITH_SCOPE_USUAL, &ticket_);
-  return memlith_persist(&region_, 1, MEMLITH_SCOPE_USUAL);
+  if (shape_.asynchronous) return memlith_persist_async(&region_, 1, MEMLITH_SCOPE_PROCESS, &ticket_);
+  return memlith_persist(&region_, 1, MEMLITH_SCOPE_PROCESS);
 }
 
 MaybeFailure Workload::round(std::uint64_t& elapsed_ns) {
@@ -137,7 +137,7 @@ MaybeFailure Workload::capture() {
   choose();
   store();
   if (const std::int32_t code = touch(); code != MEMLITH_OK) return library_failure(code, "touching the region");
-  const std::int32_t code = memlith_persist_async(&region_, 1, MEMLITH_SCOPE_USUAL, &ticket_);
+  const std::int32_t code = memlith_persist_async(&region_, 1, MEMLITH_SCOPE_PROCESS, &ticket_);
   return code == MEMLITH_OK ? MaybeFailure{} : library_failure(code, "capturing the region");
 }
 

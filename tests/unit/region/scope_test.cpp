@@ -22,11 +22,13 @@ using namespace core;
 
 constexpr std::uint64_t kSize = 64 * kPageBytes;
 
-Result<Lsn> capture(Region& region, Scope scope = Scope::usual) {
+// The narrowest scope that the region's tracker can tell.
+Scope own(const Region& region) { return region.tracker()->knows_threads() ? Scope::thread : Scope::process; }
+Result<Lsn> capture(Region& region) {
   Region* const one = &region;
-  return Region::capture({&one, 1}, scope, false);
+  return Region::capture({&one, 1}, own(region), false);
 }
-Status rollback(Region& region, Scope scope = Scope::usual) {
+Status rollback(Region& region, Scope scope) {
   Region* const one = &region;
   return Region::rollback({&one, 1}, scope);
 }
@@ -59,6 +61,20 @@ TEST_P(Scopes, ThreadAndProcess) {
   Region& last = world_.open("a");
   EXPECT_EQ(get(last, 0), 3u);
   EXPECT_EQ(get(last, kPageBytes), 4u);
+}
+
+// The scope is an explicit choice, whatever tracker was named: a persist that names no scope takes every
+// thread's stores. (Two threads store to one page here, which `fault` counts as the page of the first thread.)
+TEST_P(Scopes, TheDefaultIsTheProcess) {
+  Region& region = world_.open("a", kSize);
+  Region* const one = &region;
+  std::thread([&] { put(region, 0, 1); }).join();
+  put(region, 8, 2);
+  ASSERT_OK(Region::persist({&one, 1}));
+  world_.crash();
+  Region& again = world_.open("a");
+  EXPECT_EQ(get(again, 0), 1u);
+  EXPECT_EQ(get(again, 8), 2u);
 }
 
 // An asynchronous persist becomes durable by itself; a ticket that is durable is waited for in no time.
@@ -120,12 +136,12 @@ TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
   Region& region = world_.open("a", kSize);
   put(region, 0, 1);
   put(region, 5 * kPageBytes, 1);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   for (int round = 0; round < 3; ++round) {
     put(region, 0, 2);
     put(region, 8, 2);
     put(region, 7 * kPageBytes, 2);
-    ASSERT_OK(rollback(region));
+    ASSERT_OK(rollback(region, own(region)));
     EXPECT_EQ(get(region, 0), 1u);
     EXPECT_EQ(get(region, 8), 0u);
     EXPECT_EQ(get(region, 7 * kPageBytes), 0u);
@@ -135,7 +151,7 @@ TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
   ASSERT_OK(persist(region, Scope::process));
   EXPECT_EQ(world_.frames(), frames) << "something was left to persist";
   put(region, 8, 3);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 0), 1u);
   EXPECT_EQ(get(world_["a"], 8), 3u);
@@ -188,13 +204,13 @@ TEST_P(Scopes, RollbackOfAThread) {
 TEST_P(Scopes, ReleasedMemoryComesBack) {
   Region& region = world_.open("a", kSize);
   for (std::uint64_t page = 0; page < 32; ++page) put(region, page * kPageBytes, page + 1);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   put(region, 3 * kPageBytes + 8, 99);
   ASSERT_OK(region.release_clean());
   for (std::uint64_t page = 0; page < 32; ++page) ASSERT_EQ(get(region, page * kPageBytes), page + 1);
   EXPECT_EQ(get(region, 3 * kPageBytes + 8), 99u);
   put(region, 9 * kPageBytes, 98);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   world_.crash();
   Region& again = world_.open("a");
   EXPECT_EQ(get(again, 3 * kPageBytes + 8), 99u);
@@ -206,18 +222,18 @@ TEST_P(Scopes, ReleasedMemoryComesBack) {
 TEST_P(Scopes, WhatDoesNotFitStays) {
   Region& region = world_.open("a", 4 * kMiB);
   put(region, 8, 1);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   for (std::uint64_t page = 0; page < 1024; ++page) {
     for (std::uint64_t word = 0; word < 512; ++word) put(region, page * kPageBytes + 8 * word, 7);
   }
-  ASSERT_EQ(persist(region, Scope::usual).category, Errc::full) << last_error_text();
+  ASSERT_EQ(persist(region, own(region)).category, Errc::full) << last_error_text();
   EXPECT_EQ(get(region, 8), 7u);
-  ASSERT_EQ(persist(region, Scope::usual).category, Errc::full) << last_error_text();
-  ASSERT_OK(rollback(region));
+  ASSERT_EQ(persist(region, own(region)).category, Errc::full) << last_error_text();
+  ASSERT_OK(rollback(region, own(region)));
   EXPECT_EQ(get(region, 8), 1u);
   EXPECT_EQ(get(region, 16), 0u);
   put(region, 16, 2);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 8), 1u);
   EXPECT_EQ(get(world_["a"], 16), 2u);
@@ -290,7 +306,7 @@ TEST_P(Scopes, AForkedChildLeavesTheStoreAlone) {
   EXPECT_TRUE(world_.store().read_home(theirs.id).ok()) << last_error_text();
   EXPECT_TRUE(must(world_.volume().exists("objects/" + std::to_string(theirs.id.value)))) << "the child removed it";
   EXPECT_EQ(get(region, 16), 0u);
-  ASSERT_OK(persist(region, Scope::usual));
+  ASSERT_OK(persist(region, own(region)));
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 8), 2u);
   EXPECT_EQ(get(world_["a"], 16), 0u);
@@ -307,7 +323,7 @@ TEST_P(Scopes, ManyThreadsPersistTheirOwn) {
       for (std::uint64_t i = 1; i <= 50; ++i) {
         put(region, t * 4 * kPageBytes, i);
         put(region, (t * 4 + 2) * kPageBytes + 8, i);
-        EXPECT_OK(persist(region, i % 5 == 0 ? Scope::usual : Scope::thread));
+        EXPECT_OK(persist(region, Scope::thread));
       }
       put(region, t * 4 * kPageBytes, 999);  // not persisted
     });
