@@ -12,7 +12,7 @@
 namespace memlith::test {
 namespace {
 
-constexpr std::uint64_t kDescriptorsEach = 6;
+constexpr std::uint64_t kDescriptorsEach = 4;
 constexpr std::uint64_t kThreadsOfAll = 7;  // store/background.hpp
 constexpr std::uint64_t kBytesEach = 1024 * 1024;
 
@@ -29,9 +29,9 @@ TEST(ManyDatabases, AHundredCostLittleEach) {
   const std::uint64_t bytes = resident_bytes();
   std::vector<Db> all;
   for (std::uint64_t i = 0; i < kCount; ++i) {
-    Db& db = all.emplace_back("file:" + (folder / (std::to_string(i) + ".db")), "memlith");
+    Db& db = all.emplace_back("file:" + (folder / (std::to_string(i) + ".db")) + "?log_mib=1", "memlith");
     ASSERT_RUNS(db, "create table t(a integer primary key, v); insert into t values(1, zeroblob(2000))");
-    for (int round = 0; round < 10; ++round) ASSERT_RUNS(db, "update t set v = randomblob(2000)");
+    for (int round = 0; round < 3; ++round) ASSERT_RUNS(db, "update t set v = randomblob(2000)");
   }
   const double each = static_cast<double>(kCount);
   std::printf("each of %.0f databases: %.2f descriptors, %.2f threads, %.0f KiB resident\n", each,
@@ -44,7 +44,7 @@ TEST(ManyDatabases, AHundredCostLittleEach) {
   EXPECT_LE(resident_bytes(), bytes + kBytesEach * kCount);
 #endif
   all.clear();
-  EXPECT_EQ(thread_count(), threads);
+  EXPECT_EQ(thread_count_down_to(threads), threads);
   EXPECT_EQ(descriptor_count(), descriptors);
 }
 

@@ -1,6 +1,8 @@
 // What this process holds by now: memory, descriptors, threads.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +22,11 @@ inline std::uint64_t of_this_process(const std::string& name) {
 inline std::uint64_t resident_bytes() { return of_this_process("VmRSS") * 1024; }
 inline std::uint64_t anonymous_bytes() { return of_this_process("RssAnon") * 1024; }
 inline std::uint64_t thread_count() { return of_this_process("Threads"); }
+// The same, when threads that were joined have left the kernel's count as well, which they do a moment later.
+inline std::uint64_t thread_count_down_to(std::uint64_t wanted) {
+  for (int i = 0; i < 10'000 && thread_count() > wanted; ++i) ::usleep(1000);
+  return thread_count();
+}
 
 inline std::uint64_t descriptor_count() {
   std::uint64_t count = 0;

@@ -67,13 +67,13 @@ TEST(Background, ManyStoresShareAHandfulOfThreads) {
       EXPECT_OK(store->close());
       store = nullptr;
     }
-    EXPECT_EQ(thread_count(), before) << "threads are left after the last store was closed";
+    EXPECT_EQ(thread_count_down_to(before), before) << "threads are left after the last store was closed";
     stores.push_back(must(Store::open(*volumes[0], with_threads())));  // and come back
     ASSERT_OK(commit_soon(*stores.back(), objects[0], 8000, 13));
     const Lsn end = stores.back()->log().head();
     while (stores.back()->log().durable_lsn() < end) std::this_thread::yield();
   }
-  EXPECT_EQ(thread_count(), before) << "a store that is dropped leaves threads";
+  EXPECT_EQ(thread_count_down_to(before), before) << "a store that is dropped leaves threads";
 }
 
 // Disks that stand still, as many as there are threads for checkpoints and more: another store's full log makes room all the same.
@@ -154,7 +154,7 @@ TEST(Background, AChildHasItsOwn) {
     while ((*opened)->log().durable_lsn() < (*opened)->log().head()) std::this_thread::yield();
     if (!(*opened)->close().ok()) ::_exit(4);
     *opened = nullptr;
-    ::_exit(thread_count() == 1 ? 0 : 5);
+    ::_exit(thread_count_down_to(1) == 1 ? 0 : 5);
   }
   for (int i = 0; i < 40; ++i) ASSERT_OK(commit_soon(*store, object, 8000, i));
   int status = 0;
