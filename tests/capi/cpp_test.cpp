@@ -252,7 +252,7 @@ TEST_F(CppInterface, TheValueOfAFailureEndsTheProgramWithItsSentence) {
   Store store = open();
   Region region = open(store);
   ASSERT_TRUE(fine(region.root<Notes>()));
-  EXPECT_DEATH((*region.root<LargerNotes>())->more = 2, "region \"main\": its root object is of another type");
+  EXPECT_DEATH((*region.root<LargerNotes>())->more = 2, "its root object is of another type");
 }
 
 // A region that outlives its store, closed or destroyed, is harmless.

@@ -1,5 +1,6 @@
 // docs/guarantees.md, "Memory": a region of twice the memory that a control group allows can be filled, persisted, read and
 // reopened.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -198,6 +199,7 @@ TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
   const TempFolder folder;
   const std::string home = folder / "store/objects/1";
   constexpr std::uint64_t kBudget = 256 * 1024;
+  int removed = -1;
   {
     StoreOptions options;
     options.create = true;
@@ -210,7 +212,8 @@ TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
     words[0] = 1;
     ASSERT_TRUE(region->persist(Scope::process).ok());
     EXPECT_EQ(store->info().memory_error, 0);
-    std::filesystem::rename(home, folder / "away");  // mapped as before; a checkpoint does not find it
+    removed = ::open(home.c_str(), O_RDONLY | O_CLOEXEC);
+    std::filesystem::remove(home);  // mapped as before; a checkpoint finds that it is removed
     for (std::uint64_t i = 0; i < kBudget / sizeof *words; ++i) words[i] = i + 2;
     const auto persisted = region->persist(Scope::process);
     EXPECT_TRUE(persisted.ok()) << persisted.error().message();
@@ -219,7 +222,9 @@ TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
     words[0] = 9;
     EXPECT_FALSE(region->persist(Scope::process).ok());
   }
-  std::filesystem::rename(folder / "away", home);
+  ASSERT_GE(removed, 0);
+  std::filesystem::copy_file("/proc/self/fd/" + std::to_string(removed), home);
+  ::close(removed);
   auto store = Store::open(folder / "store", {});
   ASSERT_TRUE(store.ok()) << store.error().message();
   auto region = store->region("a", {.tracker = GetParam()});

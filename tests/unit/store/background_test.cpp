@@ -161,6 +161,7 @@ TEST(Background, AChildHasItsOwn) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_OK(store->sync(store->log().head()));
   EXPECT_EQ(content_of(*store, object)[7999], std::byte{39});
   EXPECT_OK(store->close());
 }
