@@ -261,7 +261,7 @@ Status Database::open_store() {
   }
   stored_ = store_->find("file")->size_bytes;
   last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
-  MEMLITH_TRY_ASSIGN(const int descriptor, store_->home_descriptor(kFile, !read_only_));
+  MEMLITH_TRY_ASSIGN(const int descriptor, store_->home_descriptor(kFile));
   image_ = std::make_unique<Image>(descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
   if (!read_only_) return kOk;

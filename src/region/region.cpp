@@ -132,9 +132,13 @@ Region::~Region() {
 Status Region::map(const ObjectInfo& info) {
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
-  // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
+  if (!store_.read_only()) {
+    committed_lsn_ = store_.committed_lsn(object_);
+    // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
+    if (!MEMLITH_MUTANT(region_mapped_out_of_date)) MEMLITH_TRY(store_.bring_home(Lsn{committed_lsn_->load()}));
+  }
   if (end > 0) {
-    MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_, !MEMLITH_MUTANT(region_mapped_out_of_date)));
+    MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_));
   }
   MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
@@ -190,7 +194,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const std::lock_guard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);
-  MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_, false));
+  MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_));
   MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
   if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
   mapped_bytes_ = end;
@@ -378,6 +382,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       for (Region* region : regions) {
         region->size_changed_ = false;
         region->last_lsn_ = end;
+        region->committed_lsn_->store(end.value);
       }
       store.finished(end);
     } else if (store.log().poisoned()) {

@@ -104,7 +104,8 @@ class Region {
   ObjectId object_;
   std::string name_;
   std::byte* base_;
-  int home_descriptor_ = -1;  // the store's; open for as long as the region is
+  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;  // the store's, who opens the region next asks for it
+  int home_descriptor_ = -1;                              // the store's; open for as long as the region is
   std::uint64_t size_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;

@@ -87,7 +87,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
   if (one_file()) {
     MEMLITH_TRY(reserve_home(kFile, size_bytes));
     ObjectRecord record{kFile.value, 1, size_bytes, address, reserve_bytes};
-    std::vector<Entry> entries{{info, 0}};
+    std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
     const Extent extent{kDirectory, 0, sizeof record};
     MEMLITH_TRY(commit_directory({&extent, 1}, std::as_bytes(std::span(&record, 1))));
     const std::lock_guard lock(directory_mutex_);

@@ -203,13 +203,16 @@ Result<bool> Store::file_has_its_name() {
 
 Status Store::remove_log() { return volume_.remove_own(log_name(), *log_device_); }
 
-Result<int> Store::home_descriptor(ObjectId id, bool up_to_date) {
-  if (up_to_date && !read_only()) {
-    MEMLITH_TRY(sync(log_->head()));  // a checkpoint takes what is durable
-    MEMLITH_TRY(checkpoint());
-  }
+Result<int> Store::home_descriptor(ObjectId id) {
   MEMLITH_TRY_ASSIGN(Device* const device, home(id));
   return device->mapping_descriptor();
+}
+
+std::shared_ptr<Atomic<std::uint64_t>> Store::committed_lsn(ObjectId id) {
+  const std::lock_guard lock(directory_mutex_);
+  const Entry* const entry = find_entry(id);
+  MEMLITH_ASSERT(entry != nullptr);
+  return entry->committed_lsn;
 }
 
 Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
@@ -428,6 +431,28 @@ Status Store::checkpoint() {
   return status;
 }
 
+Status Store::bring_home(Lsn end) {
+  MEMLITH_TRY(check_process());
+  if (log_->poisoned()) return begin_commit({}, {}).status();  // says why
+  if (home_lsn() >= end) return kOk;
+  MEMLITH_TRY(sync(end));  // a checkpoint takes what is durable
+  const std::lock_guard checkpoint_lock(checkpoint_mutex_);
+  if (home_lsn() >= end) return kOk;
+  const auto bringing = [this](bool now) {
+    const std::lock_guard lock(wake_mutex_);
+    bringing_home_ = now;
+  };
+  bringing(true);
+  const Lsn head = log_->head();
+  const std::uint64_t capacity = log_->capacity_bytes();
+  const std::uint64_t used = std::min(capacity, bytes_between(log_->tail().lsn, head));
+  pacing_.emplace(CheckpointPace(capacity - used), head, SteadyClock::now(), true);
+  const Status status = checkpoint_unless_poisoned();
+  pacing_.reset();
+  bringing(false);
+  return status;
+}
+
 Status Store::checkpoint_unless_poisoned() {
   // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
   // write home: from now on homes are left alone.
@@ -608,13 +633,10 @@ std::optional<Workers::Time> Store::checkpoint_step() {
 Status Store::make_room() {
   {
     const std::lock_guard lock(wake_mutex_);
-    log_full_ = checkpointing_;
-    if (!checkpointing_) {
-      checkpointing_ = true;
-    } else {
-      wake_.notify_one();
-      return kOk;
-    }
+    log_full_ = checkpointing_ || bringing_home_;
+    if (log_full_) wake_.notify_one();
+    if (checkpointing_) return kOk;
+    checkpointing_ = true;
   }
   return checkpoint_for_all(true);
 }

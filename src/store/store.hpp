@@ -165,9 +165,14 @@ class Store {
   // Everything before it is home.
   [[nodiscard]] Lsn home_lsn() const { return log_->tail().lsn; }
 
-  // A descriptor to map an object's home from, with everything committed up to now written home (read-only stores: with
-  // the overlay still to be laid over it).
-  Result<int> home_descriptor(ObjectId id, bool up_to_date);
+  // A descriptor to map an object's home from. It has what was brought home (read-only stores: the overlay is still to be laid over it).
+  Result<int> home_descriptor(ObjectId id);
+  // The LSN behind the newest commit to the object since the store was opened, for those who commit to it to note. What the store found
+  // when it was opened is home already.
+  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn(ObjectId id);
+  // Returns when everything before `end` is home. It makes a checkpoint only if something is not, and lets the commits of others
+  // go first.
+  Status bring_home(Lsn end);
   [[nodiscard]] const Overlay& overlay() const { return overlay_; }
 
   [[nodiscard]] bool read_only() const { return options_.read_only; }
@@ -201,6 +206,7 @@ class Store {
   struct Entry {
     ObjectInfo info;
     std::uint64_t slot = 0;  // in the directory
+    std::shared_ptr<Atomic<std::uint64_t>> committed_lsn = std::make_shared<Atomic<std::uint64_t>>(0);
   };
 
   Store(Volume& volume, StoreOptions options) : volume_(volume), options_(std::move(options)) {}
@@ -330,8 +336,9 @@ class Store {
     CheckpointPace pace;
     Lsn head_at_begin;
     SteadyClock::time_point begin;
+    bool caller_waits = false;  // pauses only for commits that there are
   };
-  std::optional<Pacing> pacing_;  // empty: somebody waits for it
+  std::optional<Pacing> pacing_;  // empty: somebody waits for it, and commits may wait, too
 
   // Where the log stood when a checkpoint was asked for last; under checkpoint_mutex_.
   struct Woken {
@@ -346,6 +353,7 @@ class Store {
   ConditionVariable wake_;      // of a checkpoint that pauses
   bool checkpointing_ = false;  // a job, or a commit that found the log full, makes room
   bool log_full_ = false;       // a commit waits for that
+  bool bringing_home_ = false;  // bring_home() has a checkpoint under way
   bool stopping_ = false;
   std::uint32_t hurrying_ = 0;                // callers of checkpoint()
   Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it asks for a checkpoint

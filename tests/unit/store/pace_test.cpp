@@ -166,6 +166,24 @@ TEST_F(PacedStore, CountsPagesNotBytes) {
   for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
 }
 
+// Bringing home what a region needs to be opened is no hurry either. What is home already is left alone.
+TEST_F(PacedStore, BringsHomeInSmallSteps) {
+  const Lsn tail = store_->home_lsn();
+  const Bytes content = filled(kPageBytes, 7);
+  for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
+    ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
+  }
+  ASSERT_OK(store_->bring_home(tail));
+  EXPECT_EQ(store_->home_lsn(), tail);
+  EXPECT_TRUE(steps().empty());
+  const Lsn head = store_->log().head();
+  ASSERT_OK(store_->bring_home(head));
+  EXPECT_GE(store_->home_lsn(), head);
+  const std::vector<std::uint64_t> seen = steps();
+  EXPECT_GE(seen.size(), kLogBytes / 4 / CheckpointPace::kStepBytes - 1);
+  for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
+}
+
 // Whoever waits for a checkpoint waits for no pauses.
 TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
   std::atomic<bool> asking{false};

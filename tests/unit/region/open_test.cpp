@@ -1,0 +1,66 @@
+// docs/guarantees.md, "memlith_region_open": opening a region disturbs no commit of another region, and shows what was persisted.
+#include <gtest/gtest.h>
+
+#include "device/sim.hpp"
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr std::uint64_t kSize = 64 * kKiB;
+
+class OpeningARegion : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::uint64_t checkpoints() { return world_.store().counters().checkpoints.load(); }
+
+  RegionWorld world_{TrackerKind::touched, tiny_options()};
+};
+
+// A new region, one that nobody committed to since the store was opened, and one whose commits are home: none needs a checkpoint, whatever
+// the log has of other regions.
+TEST_F(OpeningARegion, MakesNoCheckpointForOtherRegions) {
+  put(world_.open("old", kSize), 8, 5);
+  ASSERT_OK(persist(world_["old"]));
+  world_.crash();
+  put(world_.open("busy", kSize), 8, 1);
+  ASSERT_OK(persist(world_["busy"]));
+  const std::uint64_t before = checkpoints();
+  world_.open("new", kSize);
+  EXPECT_EQ(get(world_.open("old"), 8), 5u);
+  world_.close("new");
+  world_.open("new");
+  EXPECT_EQ(checkpoints(), before);
+
+  put(world_["old"], 16, 6);
+  ASSERT_OK(persist(world_["old"]));
+  world_.close("old");
+  ASSERT_OK(world_.store().checkpoint());
+  put(world_["busy"], 8, 2);
+  ASSERT_OK(persist(world_["busy"]));
+  EXPECT_EQ(get(world_.open("old"), 16), 6u);
+  EXPECT_EQ(checkpoints(), before + 1) << "the one that was asked for";
+}
+
+// A region whose newest bytes are in the log only, or not even flushed, is opened with them.
+TEST_F(OpeningARegion, ShowsWhatIsInTheLogOnly) {
+  put(world_.open("a", kSize), 8, 1);
+  ASSERT_OK(persist(world_["a"]));
+  world_.close("a");
+  EXPECT_EQ(get(world_.open("a"), 8), 1u);
+  put(world_["a"], 8, 2);
+  Region* const one = &world_["a"];
+  ASSERT_OK(Region::capture({&one, 1}, Scope::process, false));
+  world_.close("a");
+  EXPECT_EQ(get(world_.open("a"), 8), 2u);
+  ASSERT_OK(world_["a"].grow(2 * kSize));
+  put(world_["a"], kSize + 8, 3);
+  ASSERT_OK(persist(world_["a"]));
+  world_.close("a");
+  EXPECT_EQ(get(world_.open("a"), kSize + 8), 3u);
+  EXPECT_EQ(world_["a"].size(), 2 * kSize);
+}
+
+}  // namespace
+}  // namespace memlith::test
