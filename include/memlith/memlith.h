@@ -145,6 +145,8 @@ MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_opt
  * replayed into that one (CORRUPT only where it is gone or too short). A file that says itself whether it needs its log is for
  * the caller to look at first: SQLite's with memlith/sqlite_file.h.
  * Its length changes only with a persist. With CREATE a missing file is made, empty.
+ * A file with holes gets disk space for all of them when it is opened for writing, so that no commit lacks space later. Where the disk is
+ * too full for that, opening fails with NO_SPACE, and the file's content is unchanged.
  * Errors: as memlith_store_open. */
 MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store);
 

@@ -118,6 +118,13 @@ class Device {
     return do_reserve(bytes);
   }
 
+  // Gives the file's holes space. Neither content nor length changes, on failure either. A full disk (no_space) does not latch. Not
+  // durable: a crash may bring holes back, and who opens the file next fills them anew.
+  Status fill_holes() {
+    MEMLITH_TRY(check_latch());
+    return do_fill_holes();
+  }
+
   // Sets the exact length. Durable after the next flush.
   Status truncate(std::uint64_t bytes) {
     MEMLITH_TRY(check_latch());
@@ -151,6 +158,7 @@ class Device {
   virtual Status do_write(std::uint64_t offset, std::span<const iovec> pieces) = 0;
   virtual Status do_flush() = 0;
   virtual Status do_reserve(std::uint64_t bytes) = 0;
+  virtual Status do_fill_holes() = 0;
   virtual Status do_truncate(std::uint64_t bytes) = 0;
 
   DeviceCaps caps_;

@@ -296,6 +296,35 @@ class PosixDevice : public Device {
     return reserve_by_writing(present, bytes);
   }
 
+  // Space that is set aside already, and never written, reads as a hole too: to set it aside once more costs little.
+  Status do_fill_holes() override {
+    struct stat found{};
+    if (::fstat(fd(), &found) != 0) return fail_errno(errno, Detail::resize, "{}: cannot be looked at", path_);
+    const off_t hole = ::lseek(fd(), 0, SEEK_HOLE);
+    if (hole < 0 || hole >= found.st_size) return kOk;  // none, or a file system that does not tell
+    const auto size = static_cast<std::uint64_t>(found.st_size);
+    const std::uint64_t held = std::min(size, static_cast<std::uint64_t>(found.st_blocks) * 512);
+    const auto full = [&](int error) {
+      return fail_errno(error, Detail::resize,
+                        "{}: the file has holes, and the disk no room for them: they need about {} bytes. Make room, "
+                        "and open it again. The file's content was not changed",
+                        path_, size - held);
+    };
+    // A file system that gives up half-way may keep what it had found by then, and leave the disk full: it is asked first.
+    struct statvfs disk{};
+    if (::fstatvfs(fd(), &disk) == 0) {
+      const std::uint64_t room = (::geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize;
+      if (disk.f_blocks > 0 && size - held > room) return full(ENOSPC);
+    }
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), FALLOC_FL_KEEP_SIZE, 0, found.st_size);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return kOk;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return full(errno);
+    return fill_by_writing(static_cast<std::uint64_t>(hole), size, full);
+  }
+
   Status do_truncate(std::uint64_t bytes) override {
     if (::ftruncate(fd(), static_cast<off_t>(bytes)) != 0) {
       return fail_errno(errno, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
@@ -304,6 +333,28 @@ class PosixDevice : public Device {
   }
 
  private:
+  // For file systems without fallocate. What is written is what was read: some have called holes what had bytes.
+  template <class Full>
+  Status fill_by_writing(std::uint64_t hole, std::uint64_t size, const Full& full) {
+    MEMLITH_TRY_ASSIGN(AlignedBuffer bytes, AlignedBuffer::allocate(64 * kKiB));
+    while (hole < size) {
+      const off_t data = ::lseek(fd(), static_cast<off_t>(hole), SEEK_DATA);
+      const std::uint64_t end = data < 0 ? size : std::min(size, static_cast<std::uint64_t>(data));
+      for (std::uint64_t offset = hole; offset < end;) {
+        const iovec piece{bytes.data(), std::min<std::uint64_t>(bytes.size(), end - offset)};
+        MEMLITH_TRY(do_read(offset, {bytes.data(), piece.iov_len}));
+        const Status written = do_write(offset, {&piece, 1});
+        if (written.category == Errc::no_space) return full(written.os_errno);
+        MEMLITH_TRY(written);
+        offset += piece.iov_len;
+      }
+      const off_t next = end < size ? ::lseek(fd(), static_cast<off_t>(end), SEEK_HOLE) : -1;
+      if (next < 0) return kOk;
+      hole = static_cast<std::uint64_t>(next);
+    }
+    return kOk;
+  }
+
   // For file systems without fallocate: zeros, written.
   Status reserve_by_writing(std::uint64_t present, std::uint64_t bytes) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(1 * kMiB));

@@ -297,6 +297,7 @@ struct SimVolume::File {
   SimBytes content;  // copied before the first write when an image shares it
   std::shared_ptr<std::vector<std::byte>> own;
   SimBytes flushed;
+  bool sparse = false;  // has holes
   int holders = 0;      // of locks: -1 exclusive, else the number of readers
   int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
 
@@ -496,6 +497,16 @@ class SimDevice final : public Device {
   }
 
   Status do_reserve(std::uint64_t bytes) override { return resize(bytes, SimOp::reserve); }
+  Status do_fill_holes() override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (!file_->sparse) return kOk;
+    if (volume_.faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::resize, "{}: the file has holes, and the disk no room for them", path_);
+    }
+    file_->sparse = false;
+    return kOk;
+  }
   Status do_truncate(std::uint64_t bytes) override { return resize(bytes, SimOp::truncate); }
 
  private:
@@ -590,6 +601,19 @@ std::string SimVolume::path_of(std::string_view name) const { return "sim:" + st
 std::size_t SimVolume::operations() const {
   const std::lock_guard lock(mutex_);
   return trace_.records.size();
+}
+
+void SimVolume::make_sparse(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  MEMLITH_ASSERT(found != names_.end());
+  found->second->sparse = true;
+}
+
+bool SimVolume::sparse(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  return found != names_.end() && found->second->sparse;
 }
 
 SimImage SimVolume::image() const {

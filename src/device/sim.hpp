@@ -156,7 +156,7 @@ struct SimFaults {
     fail_flush,   // EIO; everything unflushed is lost at once, as Linux may do, and reads say so
     fail_read,    // EIO
     flip_bit,     // one bit of what a read returns
-    no_space,     // reserve, create and make_folder say ENOSPC
+    no_space,     // reserve, create, make_folder, and fill_holes where there are some, say ENOSPC
     fail_resize,  // EIO
     fail_folder,  // sync_folder says EIO
     fail_name,    // rename and remove say EIO
@@ -216,6 +216,9 @@ class SimVolume final : public Volume {
   [[nodiscard]] std::size_t operations() const;  // recorded so far
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }
+  // The file has holes from now on, until a device fills them: a chance for no_space.
+  void make_sparse(std::string_view name);
+  [[nodiscard]] bool sparse(std::string_view name) const;
 
   // What transfers of a direct device are multiples of.
   std::uint32_t direct_block_bytes = static_cast<std::uint32_t>(kSimSectorBytes);

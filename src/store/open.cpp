@@ -429,6 +429,7 @@ Status Store::recover() {
   MEMLITH_TRY(load_directory());
   MEMLITH_TRY(check_homes());
   if (read_only()) return kOk;
+  MEMLITH_TRY(fill_holes());
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes only what is
   // in the log on the medium, or a power cut between two homes would keep a half of a commit. [lab/reopened]
   MEMLITH_TRY(log_->secure());
@@ -690,6 +691,18 @@ Status Store::check_homes() {
   }
   unreachable_.clear();
   return kOk;
+}
+
+// A user's file, or a copy of a home, may be sparse. A checkpoint that found no space for a hole would poison the store.
+// ORDER space-before-commits: every page of a home has its space before a commit may change it. [fault/environment]
+Status Store::fill_holes() {
+  for (const Entry& entry : entries_) {
+    MEMLITH_TRY_ASSIGN(Device* const device, home(entry.info.id));
+    MEMLITH_TRY(device->fill_holes());
+  }
+  if (one_file()) return kOk;
+  MEMLITH_TRY_ASSIGN(Device* const directory, home(kDirectory));
+  return directory->fill_holes();
 }
 
 // Homes that no entry names: of a creation that was interrupted, or a removal that was.

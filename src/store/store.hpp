@@ -242,6 +242,7 @@ class Store {
   Status settle_lengths();
   Status settle_file_length();
   Status check_homes();
+  Status fill_holes();
   Status remove_orphans();
   [[nodiscard]] ClientBytes client_bytes() const;
   LogFormat log_format(std::uint32_t block_bytes) const;

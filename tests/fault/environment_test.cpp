@@ -218,19 +218,97 @@ TEST_F(Environment, FullTmpfs) {
 }
 
 // A full ext4; and an ext2, which has no fallocate.
-class FullExt : public Environment, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Of, FullExt, ::testing::Values("ext4", "ext2"), [](const auto& each) { return each.param; });
-TEST_P(FullExt, LosesNothing) {
-  EXPECT_IN_CHILD([&]() -> std::string {
-    if (auto reason = own_mounts(); !reason.empty()) return reason;
+class FullExt : public Environment, public ::testing::WithParamInterface<const char*> {
+ protected:
+  // "", or why not.
+  std::string mount_ext(const std::string& mount) {
     const std::string image = folder_ / "image";
-    const std::string mount = folder_ / "disk";
     std::filesystem::create_directory(mount);
     write_file(image, std::string(24 << 20, '\0'));
     const std::string command = "(mkfs." + std::string(GetParam()) + " -q -F -m 0 " + image + " && mount -o loop " +
                                 image + " " + mount + ") >/dev/null 2>&1";
     if (std::system(command.c_str()) != 0) return "skip: cannot mount an " + std::string(GetParam()) + " image";
+    return "";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, FullExt, ::testing::Values("ext4", "ext2"), [](const auto& each) { return each.param; });
+TEST_P(FullExt, LosesNothing) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    const std::string mount = folder_ / "disk";
+    if (auto reason = mount_ext(mount); !reason.empty()) return reason;
     const std::string wrong = live_on_a_full_disk(mount);
+    (void)::umount(mount.c_str());
+    return wrong;
+  });
+}
+
+// A user's file with holes gets their space when it is opened. On a full disk that is NO_SPACE, and not a store that the next checkpoint
+// poisons.
+std::string open_sparse_files(const std::string& path) {
+  const std::string name = path + "/data";
+  const auto volume = make_posix_volume(path);
+  StoreOptions options = opening(true);
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  constexpr std::uint64_t kBytes = 4 * kMiB;
+  write_file(name, "begin");
+  if (::truncate(name.c_str(), kBytes) != 0) return "truncate";
+
+  // Room for the log, and not for the holes.
+  struct statvfs disk{};
+  if (::statvfs(path.c_str(), &disk) != 0) return "statvfs";
+  const int filler = ::open((path + "/filler").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  const std::string chunk(4096, 'f');
+  for (std::uint64_t left = disk.f_bfree * disk.f_frsize; left > 2 * kMiB; left -= chunk.size()) {
+    if (::write(filler, chunk.data(), chunk.size()) < 0) return "write";
+  }
+  ::fsync(filler);
+  struct stat before{};
+  struct stat after{};
+  if (::stat(name.c_str(), &before) != 0) return "stat";
+  std::string wrong = unless_error("open on a full disk", Store::open(*volume, options), Errc::no_space, name);
+  if (::stat(name.c_str(), &after) != 0) return "stat";
+  if (after.st_size != kBytes || after.st_blocks != before.st_blocks) wrong += "the file has changed\n";
+  if (::access((name + ".memlith").c_str(), F_OK) == 0) wrong += "a log was left\n";
+  ::ftruncate(filler, 0);
+
+  auto store = Store::open(*volume, options);
+  if (!store.ok()) return wrong + unless_ok("open with room", store);
+  auto region = Region::open(**store, "file", {});
+  if (!region.ok()) return wrong + unless_ok("region", region);
+  ::lseek(filler, 0, SEEK_SET);
+  while (::write(filler, chunk.data(), chunk.size()) > 0) continue;
+  ::fsync(filler);
+  for (std::uint64_t group = 0; group < kBytes && wrong.empty(); group += 8 * kPageBytes) {
+    for (std::uint64_t page = 0; page < 8; ++page) put(**region, group + page * kPageBytes + 8, group + page);
+    wrong += unless_ok("persist", persist(**region));
+    wrong += unless_ok("checkpoint", (*store)->checkpoint());
+  }
+  if ((*store)->log().poisoned()) wrong += "poisoned by a hole\n";
+  region->reset();
+  wrong += unless_ok("close", (*store)->close());
+  ::close(filler);
+  ::unlink((path + "/filler").c_str());
+  ::unlink((name + ".memlith").c_str());
+  *store = nullptr;
+  if (read_file(name).substr(0, 5) != "begin") wrong += "the content has changed\n";
+  return wrong;
+}
+
+TEST_F(Environment, SparseFileOnFullTmpfs) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=12m") != 0) return "skip: cannot mount a tmpfs";
+    return open_sparse_files(folder_.path());
+  });
+}
+TEST_P(FullExt, HasNoRoomForHoles) {
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (auto reason = own_mounts(); !reason.empty()) return reason;
+    const std::string mount = folder_ / "disk";
+    if (auto reason = mount_ext(mount); !reason.empty()) return reason;
+    const std::string wrong = open_sparse_files(mount);
     (void)::umount(mount.c_str());
     return wrong;
   });

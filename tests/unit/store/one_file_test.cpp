@@ -47,6 +47,32 @@ TEST_F(OneFileStore, AdoptsAFile) {
   EXPECT_EQ(file(), std::string(10'000, 'u') + "v");
 }
 
+// A sparse file gets space for its holes before anything else. Where there is none, opening fails and changes nothing, and there is no
+// commit yet that could be lost for it.
+TEST(SparseFile, NeedsItsSpaceWhenItIsOpened) {
+  SimVolume volume;
+  StoreOptions options = tiny_options();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  ASSERT_OK(must(volume.open("data", OpenMode::create, Caching::buffered))->reserve(8192));
+  volume.make_sparse("data");
+  // Every chance for no_space, from the log's own up to the holes'.
+  std::uint64_t refused = 0;
+  for (std::uint64_t nth = 0;; ++nth) {
+    volume.faults().clear();
+    volume.faults().plan(SimFaults::Kind::no_space, nth, true);
+    const auto store = Store::open(volume, options);
+    if (store.ok()) break;
+    EXPECT_ERROR(Errc::no_space, store);
+    EXPECT_TRUE(volume.sparse("data"));
+    EXPECT_EQ(must(volume.exists("data.memlith")), false);
+    ++refused;
+    ASSERT_LT(nth, 100u);
+  }
+  EXPECT_FALSE(volume.sparse("data"));
+  EXPECT_GE(refused, 2u) << "the log's and the holes'";
+}
+
 // A missing file is made, empty, when asked to create, and not otherwise.
 TEST_F(OneFileStore, MakesAMissingFile) {
   StoreOptions plain = options();
