@@ -116,7 +116,8 @@ typedef struct memlith_store_options {
   uint64_t memory_max_bytes;  /* regions may keep about so much memory of what was stored to them; when persists have
                                  captured half of it, the one that notices gives the memory of clean pages back, after a
                                  checkpoint; how that went is memlith_store_info.memory_error. 0 = no limit. Not for
-                                 explicit regions: see memlith_region_release */
+                                 explicit regions: see memlith_region_release. Threads that store to scan regions
+                                 must not block SIGSEGV then: the same place says why */
   /* Called by an opening that made the store, from its thread, with a sentence that the caller should know and that is no
    * error: that the store lies where a power loss takes it (tmpfs). May be null. */
   void (*notice)(void* context, const char* sentence);
@@ -257,7 +258,9 @@ enum {
   MEMLITH_TRACKER_EXPLICIT = 2, /* memlith_touch() says so; what is not touched is not persisted. Bytes; by thread */
   MEMLITH_TRACKER_FAULT = 3 /* protect pages, catch SIGSEGV and SIGBUS, keep each page as it was: bytes, by comparing;
                                    by thread (of two that store to one page, the first). A system call that writes into the
-                                   region can fail with EFAULT: see memlith_prepare */
+                                   region can fail with EFAULT: see memlith_prepare. A thread that stores to the region must
+                                   not block SIGSEGV or SIGBUS: the kernel ends the process at its store. A thread that
+                                   reads signals from a signalfd blocks all but these two */
 };
 
 enum {
@@ -326,7 +329,8 @@ MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint6
 /* Gives back the memory of the region's clean pages, after writing home what was persisted; they are read again when used.
  * Other threads may go on storing, except to EXPLICIT regions: there no store may lack its touch meanwhile, or it is lost.
  * Scan regions are read-only for a moment; stores wait, but a system call that writes into the region can fail with EFAULT. Scan regions
- * whose memory the program has locked (mlock) keep it.
+ * whose memory the program has locked (mlock) keep it. A thread that stores to a scan region during a release waits in memlith's
+ * SIGSEGV handler: if that thread blocks SIGSEGV, the kernel ends the process. FAULT regions demand this always.
  * Errors: IO, POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_region_release(memlith_region* region);
 
@@ -338,7 +342,8 @@ MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, siz
 /* Whose stores a persist or a rollback is about. */
 enum {
   MEMLITH_SCOPE_PROCESS = 0, /* of every thread, threads that ended included. The default, whatever the tracker */
-  MEMLITH_SCOPE_THREAD = 1   /* of the calling thread alone. UNSUPPORTED for regions tracked by scan. FAULT knows threads by
+  MEMLITH_SCOPE_THREAD =
+      1 /* of the calling thread alone. UNSUPPORTED for regions tracked by scan. FAULT knows threads by
                                 page: threads must not share a page between two persists, or a thread's persist can leave out
                                 a store of its own */
 };

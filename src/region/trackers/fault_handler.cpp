@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 #include "base/process.hpp"
 #include "region/trackers/userfaultfd.hpp"
@@ -22,8 +23,13 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::size_t kRegionsMax = 256;
-FaultRegion g_regions[kRegionsMax];
+// The handler walks the table without a lock: entries never move, and a group of them that was linked stays for ever.
+struct FaultRegionGroup {
+  static constexpr std::size_t kRegions = 256;
+  FaultRegion regions[kRegions];
+  std::atomic<FaultRegionGroup*> next{nullptr};  // release in claim_fault_region(), acquire in the handler
+};
+FaultRegionGroup g_regions;
 struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
 std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: it was called already
@@ -145,28 +151,30 @@ bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::ui
 
 // False: it is no store to a region, or one that the kernel does not let through.
 bool let_store(int signal, std::uintptr_t address) {
-  for (FaultRegion& region : g_regions) {
-    if (!lies_in(region, address)) continue;
-    acquire(region);
-    if (!lies_in(region, address)) {  // the entry was another region's before
+  for (FaultRegionGroup* group = &g_regions; group != nullptr; group = group->next.load(std::memory_order_acquire)) {
+    for (FaultRegion& region : group->regions) {
+      if (!lies_in(region, address)) continue;
+      acquire(region);
+      if (!lies_in(region, address)) {  // the entry was another region's before
+        release(region);
+        continue;
+      }
+      const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
+      bool made = false;
+      if (region.pages == nullptr) {
+        // What a release could not make writable again may be, by now.
+        made = signal == SIGSEGV && (region.shut ? ::mprotect(reinterpret_cast<void*>(round_down(address, kPageBytes)),
+                                                              kPageBytes, PROT_READ | PROT_WRITE) == 0
+                                                 : !struck_twice(region, address));
+      } else if (signal == SIGBUS && !region.pages->adopted(page)) {
+        made = !struck_twice(region, address);
+      } else {
+        made = take_page(region, page, this_thread_number());
+        t_last_strike = {};
+      }
       release(region);
-      continue;
+      return made;
     }
-    const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
-    bool made = false;
-    if (region.pages == nullptr) {
-      // What a release could not make writable again may be, by now.
-      made = signal == SIGSEGV && (region.shut ? ::mprotect(reinterpret_cast<void*>(round_down(address, kPageBytes)),
-                                                            kPageBytes, PROT_READ | PROT_WRITE) == 0
-                                               : !struck_twice(region, address));
-    } else if (signal == SIGBUS && !region.pages->adopted(page)) {
-      made = !struck_twice(region, address);
-    } else {
-      made = take_page(region, page, this_thread_number());
-      t_last_strike = {};
-    }
-    release(region);
-    return made;
   }
   return false;
 }
@@ -325,21 +333,38 @@ FaultHold::~FaultHold() {
   block_signals(signals_);
 }
 
+namespace {
+// One at a time. Null: no memory.
+FaultRegion* free_entry() {
+  for (FaultRegionGroup* group = &g_regions;;) {
+    for (FaultRegion& region : group->regions) {
+      if (region.end.load(std::memory_order_relaxed) == 0) return &region;
+    }
+    FaultRegionGroup* next = group->next.load(std::memory_order_relaxed);
+    if (next == nullptr) {
+      next = new (std::nothrow) FaultRegionGroup;
+      if (next == nullptr) return nullptr;
+      // ORDER entries-before-link: a handler that sees the group sees its entries empty. [unit/region]
+      group->next.store(next, std::memory_order_release);
+    }
+    group = next;
+  }
+}
+}  // namespace
+
 Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, FaultPages* pages) {
   MEMLITH_TRY(install_handler());
   static std::mutex claiming;
   const std::lock_guard lock(claiming);
-  for (FaultRegion& region : g_regions) {
-    if (region.end.load(std::memory_order_relaxed) != 0) continue;
-    const FaultHold hold(region);  // somebody may be looking at what it was before
-    const auto begin = reinterpret_cast<std::uintptr_t>(base);
-    region.pages = pages;
-    region.shut = false;
-    region.begin.store(begin, std::memory_order_relaxed);
-    region.end.store(begin + bytes, std::memory_order_release);
-    return &region;
-  }
-  return fail(Errc::unsupported, Detail::tracker, "at most {} regions can be tracked by faults at a time", kRegionsMax);
+  FaultRegion* const region = free_entry();
+  if (region == nullptr) return fail(Errc::no_memory, Detail::tracker, "no memory to track one more region by faults");
+  const FaultHold hold(*region);  // somebody may be looking at what it was before
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  region->pages = pages;
+  region->shut = false;
+  region->begin.store(begin, std::memory_order_relaxed);
+  region->end.store(begin + bytes, std::memory_order_release);
+  return region;
 }
 
 void release_fault_region(FaultRegion* region) {

@@ -62,5 +62,37 @@ TEST_F(OpeningARegion, ShowsWhatIsInTheLogOnly) {
   EXPECT_EQ(world_["a"].size(), 2 * kSize);
 }
 
+// More regions than the handler's table began with: stores to each of them are served, and persisted.
+TEST(OpeningRegions, TrackedByFaultsHasNoLimit) {
+  constexpr std::uint64_t kRegions = 600;
+  SimVolume volume;
+  StoreOptions options = tiny_options();
+  options.create = true;
+  const std::unique_ptr<Store> store = must(Store::open(volume, options));
+  std::vector<std::unique_ptr<Region>> regions;
+  for (std::uint64_t i = 0; i < kRegions; ++i) {
+    RegionOptions wanted;
+    wanted.create = true;
+    wanted.tracker = TrackerKind::fault;
+    wanted.size_bytes = kPageBytes;
+    wanted.reserve_bytes = kPageBytes;
+    regions.push_back(must(Region::open(*store, "r" + std::to_string(i), wanted)));
+  }
+  for (std::uint64_t i = 0; i < kRegions; ++i) put(*regions[i], 8, i + 1);
+  std::vector<Region*> all;
+  for (const auto& region : regions) all.push_back(region.get());
+  ASSERT_OK(Region::persist(all));
+  for (std::uint64_t i = 0; i < kRegions; ++i) put(*regions[i], 16, i + 1);
+  ASSERT_OK(Region::rollback(all, Scope::process));
+  regions.clear();
+  for (std::uint64_t i = 0; i < kRegions; ++i) {
+    RegionOptions wanted;
+    wanted.tracker = TrackerKind::fault;
+    const auto region = must(Region::open(*store, "r" + std::to_string(i), wanted));
+    EXPECT_EQ(get(*region, 8), i + 1);
+    EXPECT_EQ(get(*region, 16), 0u);
+  }
+}
+
 }  // namespace
 }  // namespace memlith::test
