@@ -39,13 +39,13 @@ Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end, const
 }
 
 // Bytes from the medium on their way to becoming a Superblock.
-enum class Verdict : std::uint8_t { valid, foreign, torn, later_version, nonsense };
+enum class Verdict : std::uint8_t { valid, foreign, torn, other_version, nonsense };
 
 Verdict judge(const Superblock& copy) {
   if (copy.magic != kSuperblockMagic) return Verdict::foreign;
   const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
   if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
-  if (copy.version != kFormatVersion) return Verdict::later_version;
+  if (copy.version != kFormatVersion) return Verdict::other_version;
   const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
                     copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
                     copy.slot_count_made >= 2 && copy.slot_count >= copy.slot_count_made &&
@@ -56,15 +56,27 @@ Verdict judge(const Superblock& copy) {
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
-const char* describe(Verdict verdict) {
+// What is wrong with one copy: what was expected in it, and what was found.
+std::string describe(Verdict verdict, const Superblock& copy) {
   switch (verdict) {
-    case Verdict::valid: return "valid";
-    case Verdict::foreign: return "it does not begin with memlith's magic number";
-    case Verdict::torn: return "its checksum is wrong";
-    case Verdict::later_version: return "it is of another version";
+    case Verdict::valid: return "it is valid";
+    case Verdict::foreign:
+      return fmt::format("expected memlith's magic number {:#018x}, found {:#018x}", kSuperblockMagic, copy.magic);
+    case Verdict::torn:
+      return fmt::format("its checksum is wrong (expected {:#018x}, found {:#018x})",
+                         header_checksum(copy, kSuperblockSeed), copy.checksum);
+    case Verdict::other_version: return "it is of another version";
     case Verdict::nonsense: return "its checksum is right but its fields make no sense";
   }
   return "?";
+}
+
+// The advice for a log of a version that this memlith does not read.
+const char* advice_for_version(std::uint32_t version) {
+  if (version > kFormatVersion) return "Use a later memlith";
+  if (version == 0)
+    return "No memlith has written version 0: check what made this file, or restore the store from a backup";
+  return "Use the earlier memlith that wrote it";
 }
 
 }  // namespace
@@ -122,21 +134,19 @@ Status Log::read_superblock() {
   for (int i = 0; i < 2; ++i) {
     std::memcpy(&copies[i], block.data() + static_cast<std::uint64_t>(i) * kSuperblockStrideBytes, sizeof(Superblock));
     verdicts[i] = judge(copies[i]);
-    if (verdicts[i] == Verdict::later_version) {
+    if (verdicts[i] == Verdict::other_version) {
       return fail(Errc::incompatible, Detail::version,
-                  "{}: written in format version {}; this memlith reads version {}. Use a later memlith",
-                  device_.path(), copies[i].version, kFormatVersion);
+                  "{}: written in format version {}; this memlith reads version {}. {}", device_.path(),
+                  copies[i].version, kFormatVersion, advice_for_version(copies[i].version));
     }
   }
   const bool valid[2] = {verdicts[0] == Verdict::valid, verdicts[1] == Verdict::valid};
   if (!valid[0] && !valid[1]) {
     const bool foreign = verdicts[0] == Verdict::foreign && verdicts[1] == Verdict::foreign;
     return fail(foreign ? Errc::incompatible : Errc::corrupt, Detail::superblock,
-                "{}: neither copy of the superblock is usable: at offset 0 {} (expected magic {:#018x}, found "
-                "{:#018x}), "
-                "at offset {} {} (found {:#018x}){}",
-                device_.path(), describe(verdicts[0]), kSuperblockMagic, copies[0].magic, kSuperblockStrideBytes,
-                describe(verdicts[1]), copies[1].magic, foreign ? "; this is not a memlith log" : "");
+                "{}: neither copy of the superblock is usable: at offset 0, {}; at offset {}, {}{}", device_.path(),
+                describe(verdicts[0], copies[0]), kSuperblockStrideBytes, describe(verdicts[1], copies[1]),
+                foreign ? "; this is not a memlith log" : "");
   }
   const int newest = valid[0] && (!valid[1] || copies[0].sequence > copies[1].sequence) ? 0 : 1;
   if (valid[0] && valid[1] && copies[0].log_id != copies[1].log_id) {

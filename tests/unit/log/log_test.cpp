@@ -233,6 +233,37 @@ TEST(Log, SurvivesTheLossOfOneSuperblock) {
   LogWorld world;
   world.crash([](std::vector<std::byte>& disk) { disk[40] = disk[4096 + 40] = std::byte{0xee}; });
   EXPECT_EQ(world.open().category, Errc::corrupt);
+  // The magic number is there, so the sentence is about the checksums: what was expected, and what was found.
+  const std::string text(last_error_text());
+  EXPECT_NE(text.find("at offset 0, its checksum is wrong (expected 0x"), std::string::npos) << text;
+  EXPECT_NE(text.find("at offset 4096, its checksum is wrong (expected 0x"), std::string::npos) << text;
+  EXPECT_EQ(text.find("magic"), std::string::npos) << text;
+}
+
+// A superblock of another version, whole: the sentence says which memlith reads it, where there is one.
+TEST(Log, OtherVersionsAreRefusedByName) {
+  const auto open_as = [](std::uint32_t version) {
+    LogWorld world;
+    world.crash([version](std::vector<std::byte>& disk) {
+      for (const std::uint64_t at : {std::uint64_t{0}, kSuperblockStrideBytes}) {
+        Superblock block;
+        std::memcpy(&block, disk.data() + at, sizeof block);
+        block.magic = kSuperblockMagic;  // one of the copies may never have been written
+        block.version = version;
+        block.checksum = header_checksum(block, kSuperblockSeed);
+        std::memcpy(disk.data() + at, &block, sizeof block);
+      }
+    });
+    const Status status = world.open();
+    EXPECT_EQ(status.category, Errc::incompatible);
+    EXPECT_EQ(status.detail, Detail::version);
+    return std::string(last_error_text());
+  };
+  const std::string later = open_as(kFormatVersion + 1);
+  EXPECT_NE(later.find("Use a later memlith"), std::string::npos) << later;
+  const std::string none = open_as(0);
+  EXPECT_NE(none.find("No memlith has written version 0"), std::string::npos) << none;
+  EXPECT_EQ(none.find("later"), std::string::npos) << none;
 }
 
 // Whichever copy rots away, the one left is not the mark of an earlier clean close: what was committed since is found.
