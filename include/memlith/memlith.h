@@ -46,7 +46,7 @@ enum {
   MEMLITH_BUSY = 4,         /* another process, or this one, has it open; the message says who */
   MEMLITH_IO = 5,           /* a read, write or flush failed; after a write or flush the store is poisoned */
   MEMLITH_CORRUPT = 6,      /* bytes on the medium are not what was written; the message says where */
-  MEMLITH_INCOMPATIBLE = 7, /* a later format, or not a memlith file */
+  MEMLITH_INCOMPATIBLE = 7, /* another format version, or not a memlith file */
   MEMLITH_FULL = 8,         /* the transaction is larger than the log may grow; nothing changed, split it */
   MEMLITH_NO_SPACE = 9,     /* the file system is full */
   MEMLITH_POISONED = 10,    /* an earlier write or flush failed; close and reopen */
@@ -61,6 +61,11 @@ enum {
 
 /* The category of a code: one of the numbers above. */
 static inline int32_t memlith_category(int32_t code) { return code & 0xff; }
+
+/* What a code concerns. With MEMLITH_INCOMPATIBLE, MEMLITH_DETAIL_VERSION says that the store was written in a format version
+ * that this library does not read, which is no damage; the other numbers are for the sentence. */
+enum { MEMLITH_DETAIL_VERSION = 15 };
+static inline int32_t memlith_detail(int32_t code) { return code >> 8 & 0xff; }
 
 /* Copies the sentence that goes with the last failure in this thread, cut to `bytes` and always ended with a zero.
  * Returns the length of the whole sentence. Effect on data: none. */
@@ -308,7 +313,7 @@ typedef struct memlith_region_info {
   uint64_t max_size;
   uint32_t tracker; /* MEMLITH_TRACKER_*; 0 while not open */
   uint32_t reserved;
-  char tracker_detail[120]; /* how it works here and, where that was not the first choice, why */
+  char tracker_detail[512]; /* how it works here and, where that was not the first choice, why */
 } memlith_region_info;
 
 MEMLITH_API int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* info);

@@ -35,6 +35,7 @@ struct memlith_store {
 namespace {
 
 static_assert(MEMLITH_TOO_MANY_FILES == static_cast<int>(Errc::too_many_files), "categories are Errc's numbers");
+static_assert(MEMLITH_DETAIL_VERSION == static_cast<int>(Detail::version), "details are Detail's numbers");
 static_assert(MEMLITH_POISONED == static_cast<int>(Errc::poisoned));
 static_assert(MEMLITH_TRACKER_FAULT == static_cast<int>(TrackerKind::fault));
 static_assert(MEMLITH_SCOPE_PROCESS == static_cast<int>(Scope::process));

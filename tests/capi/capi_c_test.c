@@ -99,7 +99,7 @@ int capi_c_numbers(const char* folder) {
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
          offsetof(memlith_store_info, log_id) == 136 && offsetof(memlith_store_info, io) == 144 &&
          sizeof(memlith_store_info) == 152);
-  EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 360);
+  EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 752);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 72);
   return 0;
 }
