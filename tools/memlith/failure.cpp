@@ -31,7 +31,9 @@ constexpr Advice kAdvice[] = {
     {MEMLITH_POISONED, "Look for the disk in the kernel's messages (dmesg), then open the store again."},
     {MEMLITH_PERMISSION, "Run as the user who owns it, or change its permissions."},
     {MEMLITH_READ_ONLY, "Mount the file system for writing, or change the permissions."},
-    {MEMLITH_ADDRESS_TAKEN, "Run again without what took the region's addresses, such as a preloaded library."},
+    {MEMLITH_ADDRESS_TAKEN,
+     "A copy of a store has its original's addresses: close the original first, or open the copy in another process. "
+     "Otherwise run again without what took the addresses, such as a preloaded library."},
     {MEMLITH_UNSUPPORTED, "Choose another tracker, another file system, or a later kernel."},
 };
 
@@ -64,7 +66,12 @@ std::string last_sentence() {
 
 }  // namespace
 
+bool is_other_version(std::int32_t code) {
+  return memlith_category(code) == MEMLITH_INCOMPATIBLE && memlith_detail(code) == MEMLITH_DETAIL_VERSION;
+}
+
 std::string_view advice_for(std::int32_t code) {
+  if (is_other_version(code)) return {};  // the sentence says which memlith to use
   const auto* const found = std::find_if(std::begin(kAdvice), std::end(kAdvice), [code](const Advice& advice) {
     return advice.category == memlith_category(code);
   });

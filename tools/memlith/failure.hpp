@@ -15,6 +15,7 @@ namespace memlith::tool {
 
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitDamaged = 2;        // `verify` only: the store is there, and it is not sound
+inline constexpr int kExitOtherVersion = 3;   // `verify` only: another memlith wrote it, and this one cannot judge it
 inline constexpr int kExitInterrupted = 130;  // what shells expect after SIGINT
 
 struct Failure {
@@ -38,6 +39,9 @@ using MaybeFailure = std::optional<Failure>;
 
 // The user asked us to stop.
 [[nodiscard]] Failure interrupted_failure();
+
+// The store is of a format version that this memlith does not read.
+[[nodiscard]] bool is_other_version(std::int32_t code);
 
 // What to do about a failure of this category; empty where there is nothing general to say.
 [[nodiscard]] std::string_view advice_for(std::int32_t code);

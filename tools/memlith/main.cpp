@@ -1,12 +1,14 @@
 // The memlith command line: what may be typed, and exit codes.
 //
-// 0: done. 1: failed, or typed wrong. 2: `verify` found damage. 130: stopped by a signal. The tool uses only the public
-// C interface, so whatever it can do a program of yours can do too.
+// 0: done. 1: failed, or typed wrong. 2: `verify` found damage. 3: `verify` found a store of another format version.
+// 130: stopped by a signal. The tool uses only the public C interface, so whatever it can do a program of yours can do too.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,10 +56,15 @@ void add_io(CLI::App* command, std::string& io) {
       ->capture_default_str();
 }
 
+// Before a command or behind it, `--json` means the same.
+void add_json(CLI::App* command, CommandLine& line) {
+  command->add_flag_callback("--json", [&line] { line.format = Format::json; }, "One JSON object a line");
+}
+
 template <class Arguments>
 void add_command(CLI::App* command, CommandLine& line, Arguments& arguments,
                  MaybeFailure (*function)(const Arguments&)) {
-  command->add_flag_callback("--json", [&line] { line.format = Format::json; }, "One JSON object a line");
+  add_json(command, line);
   command->callback([&line, &arguments, function] {
     line.run = [&line, &arguments, function] {
       arguments.format = line.format;
@@ -104,6 +111,7 @@ void add_sqlite_copy(CLI::App* sqlite, CommandLine& line, const char* name, cons
 void add_sqlite(CLI::App& app, CommandLine& line) {
   CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases out of memlith and into it");
   sqlite->require_subcommand(1);
+  add_json(sqlite, line);
   add_sqlite_copy(sqlite, line, "export",
                   "Copy the last committed state of a database, clean or crashed, to an ordinary file; changes nothing "
                   "of the database",
@@ -264,14 +272,19 @@ MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
 void describe(CLI::App& app, CommandLine& line) {
   app.set_version_flag("--version", fmt::format("memlith {}", memlith_version()));
   app.require_subcommand(1);
+  add_json(&app, line);
   add_store_command(app, line, "info", "Show what a store holds; changes nothing", run_info);
-  add_store_command(app, line, "verify", "Check every structure of a store; changes nothing. Exit code 2: damaged",
+  add_store_command(app, line, "verify",
+                    "Check every structure of a store; changes nothing. Exit codes: 0, sound; 1, not examined; 2, "
+                    "damaged; "
+                    "3, written in another format version, which this memlith does not read",
                     run_verify);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
   add_sqlite(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure memlith on this machine");
   bench->require_subcommand(1);
+  add_json(bench, line);
   add_bench_persist(bench, line);
   add_bench_tail(bench, line);
   add_bench_recovery(bench, line);
@@ -281,17 +294,45 @@ void describe(CLI::App& app, CommandLine& line) {
   help->callback([&app, &line] { line.run = [&app, &line] { return print_help(app, line.help_words); }; });
 }
 
+// `--watch 5`: to the parser the number is the store, and the store is one word too many.
+MaybeFailure check_watch(std::span<char* const> arguments) {
+  if (std::none_of(arguments.begin(), arguments.end(), [](std::string_view each) { return each == "stat"; })) return {};
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view word = arguments[i];
+    std::string value;
+    if (word.starts_with("--watch=")) {
+      value = word.substr(word.find('=') + 1);
+    } else if (word == "--watch" && i + 1 < arguments.size()) {
+      value = arguments[i + 1];
+      double seconds = 0;
+      struct stat ignored{};
+      const bool is_store = ::stat(value.c_str(), &ignored) == 0;
+      if (is_store || !CLI::detail::lexical_cast(value, seconds)) continue;
+    } else {
+      continue;
+    }
+    return tool_failure(MEMLITH_INVALID, fmt::format("--watch takes no number, and {} was given", value),
+                        "The seconds between two lines are --interval's: memlith stat --watch --interval SECONDS "
+                        "STORE");
+  }
+  return {};
+}
+
 int run_command_line(int argument_count, char** arguments) {
   CLI::App app{"memlith: plain memory that survives crashes", "memlith"};
   CommandLine line;
   describe(app, line);
+  // Parsing may stop before it comes to this.
+  const bool json = std::any_of(arguments, arguments + argument_count,
+                                [](const char* argument) { return std::string_view(argument) == "--json"; });
+  const std::span<char* const> words(arguments, static_cast<std::size_t>(argument_count));
+  if (const MaybeFailure failure = check_watch(words)) {
+    return report_failure(*failure, json ? Format::json : Format::text);
+  }
   try {
     app.parse(argument_count, arguments);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return show(app, error);
-    // Parsing stopped somewhere; what was asked for may lie behind that.
-    const bool json = std::any_of(arguments, arguments + argument_count,
-                                  [](const char* argument) { return std::string_view(argument) == "--json"; });
     const Failure failure =
         tool_failure(MEMLITH_INVALID, parse_problem(app, error),
                      "memlith help says what may be typed; memlith help COMMAND says it of one command.");

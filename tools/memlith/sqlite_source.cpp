@@ -20,6 +20,11 @@ namespace {
 constexpr int kLooksMax = 8;  // so often it may change hands between looking at it and holding it
 constexpr std::uint64_t kHeaderBytes = 100;
 
+Failure no_database(const std::string& path) {
+  return tool_failure(MEMLITH_NOT_FOUND, fmt::format("there is no database at {}", path),
+                      "Check the path: name the file of a SQLite database.");
+}
+
 Failure not_to_be_copied(const std::string& path, const SqliteLook& look) {
   if (look.is(MEMLITH_SQLITE_EMPTY)) {
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is empty", path),
@@ -72,6 +77,7 @@ MaybeFailure check_sqlite_left_over(const std::string& path) {
 
 Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
   Result<StorePath> named = resolve_store_path(path);
+  if (!named.ok() && memlith_category(named.failure().code) == MEMLITH_NOT_FOUND) return no_database(path);
   if (!named.ok()) return std::move(named.failure());
   if (named->kind == StoreKind::folder) {
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is a folder", path), "Name the database file.");

@@ -1,6 +1,6 @@
 // memlith verify STORE: checks every structure on disk and changes nothing.
 //
-// Exit code 0: sound. 2: damaged, which a caller's script must tell from 1: could not be examined.
+// Exit code 0: sound. 2: damaged. 3: of another format version, which says nothing about damage. 1: could not be examined.
 #include <fmt/format.h>
 
 #include "commands.hpp"
@@ -14,6 +14,7 @@ namespace {
 Failure verify_failure(Failure failure) {
   const std::int32_t category = memlith_category(failure.code);
   if (category == MEMLITH_CORRUPT || category == MEMLITH_INCOMPATIBLE) failure.exit_code = kExitDamaged;
+  if (is_other_version(failure.code)) failure.exit_code = kExitOtherVersion;
   return failure;
 }
 
