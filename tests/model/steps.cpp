@@ -1,0 +1,527 @@
+// The steps of the model test: each does one thing to the world and to the model beside it.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "model/world.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kMaxBytes = 1 << 20;
+
+// What this thread stored to counts as this thread's, whoever stored there before.
+void own(ModelRegion& region, std::uint64_t offset, std::uint64_t bytes) {
+  std::erase_if(region.by_others,
+                [&](const Range& range) { return range.offset >= offset && range.offset < offset + bytes; });
+}
+
+std::uint64_t rounded(const ModelStore& store, std::uint64_t bytes) {
+  return store.one_file ? bytes : (bytes + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+const std::vector<World::Step>& World::steps() {
+  static const std::vector<Step> all = {
+      {"open a store", 40, &World::open_store},
+      {"open a store wrongly", 10, &World::open_store_wrongly},
+      {"close a store", 12, &World::close_store},
+      {"look at a store", 120, &World::look_at_store},
+      {"look at a store from outside", 12, &World::look_from_outside},
+      {"rename a store", 6, &World::rename_store},
+      {"change the current folder", 12, &World::change_folder},
+      {"open a store in a second process", 1, &World::second_process},
+      {"fork", 1, &World::fork_child},
+      {"open a region", 60, &World::open_region},
+      {"open a region wrongly", 12, &World::open_region_wrongly},
+      {"close a region", 12, &World::close_region},
+      {"remove a region", 4, &World::remove_region},
+      {"grow a region", 10, &World::grow_region},
+      {"store bytes", 600, &World::store_bytes},
+      {"store bytes in another thread", 8, &World::store_by_thread},
+      {"read from a pipe into a region", 20, &World::read_into_region},
+      {"persist", 120, &World::persist},
+      {"persist asynchronously", 80, &World::persist_soon},
+      {"persist this thread's stores", 40, &World::persist_thread},
+      {"roll back", 12, &World::roll_back},
+      {"release memory", 4, &World::release},
+      {"checkpoint", 6, &World::checkpoint},
+      {"look at a region", 200, &World::look_at_region},
+      {"misuse", 60, &World::misuse},
+  };
+  return all;
+}
+
+// ---- stores ----------------------------------------------------------------------------------------------------
+
+void World::open_store() {
+  ModelStore& store = any_store();
+  if (store.handle != nullptr) return;
+  const bool read_only = store.exists && random_.one_in(5);
+  if (!store.exists) {
+    memlith_store* none = nullptr;
+    if (random_.one_in(3)) expect(open(store, 0, &none), MEMLITH_NOT_FOUND, "opening a store that is not there");
+  }
+  expect(open(store, read_only ? MEMLITH_OPEN_READ_ONLY : MEMLITH_OPEN_CREATE, &store.handle), MEMLITH_OK,
+         "opening a store");
+  if (store.handle == nullptr) return;
+  store.exists = true;
+  store.read_only = read_only;
+  if (!read_only && random_.one_in(2)) {
+    if (store.event < 0) store.event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    expect(MEMLITH_CALL(memlith_store_set_eventfd, store.handle, store.event), MEMLITH_OK, "set_eventfd");
+  }
+}
+
+void World::open_store_wrongly() {
+  ModelStore& store = any_store();
+  memlith_store* none = nullptr;
+  if (store.handle != nullptr) {
+    if (store.read_only) return;
+    expect(open(store, MEMLITH_OPEN_CREATE, &none), MEMLITH_BUSY, "opening a store twice");
+    expect(open(store, MEMLITH_OPEN_READ_ONLY, &none), MEMLITH_BUSY, "opening a store twice, read-only");
+  } else if (store.exists) {
+    expect(open(store, MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE, &none), MEMLITH_EXISTS,
+           "creating a store that is there");
+  } else {
+    expect(open(store, MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY, &none), MEMLITH_INVALID,
+           "creating a store read-only");
+  }
+  EXPECT_EQ(none, nullptr) << story();
+}
+
+void World::close_store() {
+  if (ModelStore* const store = open_one(false)) close(*store);
+}
+
+void World::look_at_store() {
+  ModelStore* const store = open_one(false);
+  if (store == nullptr) return;
+  memlith_store_info info{};
+  info.struct_size = sizeof info;
+  expect(MEMLITH_CALL(memlith_store_get_info, store->handle, &info), MEMLITH_OK, "get_info");
+  EXPECT_EQ(info.read_only, store->read_only ? 1u : 0u) << story();
+  EXPECT_EQ(info.poisoned, 0u) << story();
+  EXPECT_EQ(info.one_file, store->one_file ? 1u : 0u) << story();
+  EXPECT_EQ(info.memory_error, 0) << story();
+  EXPECT_TRUE(store->one_file || info.region_count == store->regions.size()) << story();
+  const std::uint64_t durable = MEMLITH_CALL(memlith_store_durable, store->handle);
+  EXPECT_TRUE(store->read_only || durable >= info.durable_lsn) << story();
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  const std::int32_t code = MEMLITH_CALL(memlith_store_get_stats, store->handle, &stats);
+  expect(code, store->read_only ? MEMLITH_READ_ONLY : MEMLITH_OK, "get_stats");
+  memlith_region_info region{};
+  region.struct_size = sizeof region;
+  if (!store->one_file) {
+    for (std::uint64_t i = 0; i < store->regions.size(); ++i) {
+      expect(MEMLITH_CALL(memlith_store_region_at, store->handle, i, &region), MEMLITH_OK, "region_at");
+      EXPECT_EQ(store->regions.count(region.name), 1u) << region.name << "\n" << story();
+    }
+    expect(MEMLITH_CALL(memlith_store_region_at, store->handle, store->regions.size(), &region), MEMLITH_NOT_FOUND,
+           "region_at behind the last");
+  }
+  std::array<char, 200> text{};
+  expect(MEMLITH_CALL(memlith_tracker_describe, static_cast<std::uint32_t>(random_.below(4)), text.data(), text.size()),
+         MEMLITH_OK, "tracker_describe");
+  EXPECT_NE(text[0], 0) << story();
+}
+
+void World::look_from_outside() {
+  ModelStore& store = any_store();
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  const std::string path = path_to(store);
+  const std::int32_t code = MEMLITH_CALL(memlith_stat, path.c_str(), &stats);
+  if (store.handle != nullptr && !store.read_only) {
+    expect(code, MEMLITH_OK, "stat of an open store");
+    EXPECT_EQ(stats.alive, 1u) << story();
+    EXPECT_EQ(stats.process, static_cast<std::uint64_t>(::getpid())) << story();
+  } else {
+    expect(code, MEMLITH_NOT_FOUND, "stat of a store that nobody has open for writing");
+  }
+  EXPECT_STREQ(MEMLITH_CALL(memlith_version), "0.1.0");
+}
+
+// A store goes on working where its descriptors point; new names are found by the next opening only.
+void World::rename_store() {
+  ModelStore& store = any_store();
+  if (!store.exists || store.one_file) return;
+  const std::string other = folder_ + "/renamed" + std::to_string(++names_);
+  std::filesystem::rename(store.path, other);
+  store.path = other;
+}
+
+void World::change_folder() {
+  standing_ = folders_[random_.below(folders_.size())];
+  EXPECT_EQ(::chdir(standing_.c_str()), 0);
+}
+
+// ---- processes -------------------------------------------------------------------------------------------------
+
+namespace {
+// What a forked child does; it ends with the number of the first check that failed, or 0.
+template <class Body>
+int in_child(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(120);
+    ::_exit(body());
+  }
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+}  // namespace
+
+void World::second_process() {
+  ModelStore& store = any_store();
+  if (!store.exists) return;
+  const bool held = store.handle != nullptr;
+  const int result = in_child([&] {
+    memlith_store* other = nullptr;
+    const std::int32_t code = open(store, MEMLITH_OPEN_READ_ONLY, &other);
+    if (held && !store.read_only) return memlith_category(code) == MEMLITH_BUSY ? 0 : 1;
+    if (code != MEMLITH_OK) return 2;
+    for (const auto& [name, region] : store.regions) {
+      memlith_region* view = nullptr;
+      memlith_region_options given{};
+      given.struct_size = sizeof given;
+      const std::int32_t opened = memlith_region_open(other, name.c_str(), &given, &view);
+      // A region that the parent has mapped lies at the same address here, which is taken.
+      if (region.handle != nullptr && memlith_category(opened) == MEMLITH_ADDRESS_TAKEN) continue;
+      if (opened != MEMLITH_OK) return 3;
+      if (memlith_region_size(view) != region.captured.size()) return 4;
+      if (std::memcmp(memlith_region_address(view), region.captured.data(), region.captured.size()) != 0) return 5;
+    }
+    return memlith_store_close(other) == MEMLITH_OK ? 0 : 6;
+  });
+  EXPECT_EQ(result, 0) << story();
+}
+
+// A child has a copy of the memory; every call on the parent's handles that would touch the store is refused.
+void World::fork_child() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  ModelRegion* const region = open_region_of(*store);
+  const int result = in_child([&] {
+    if (memlith_category(memlith_store_checkpoint(store->handle)) != MEMLITH_INVALID) return 1;
+    if (region == nullptr) return 0;
+    const void* const memory = memlith_region_address(region->handle);
+    if (std::memcmp(memory, region->now.data(), region->now.size()) != 0) return 2;
+    if (memlith_category(memlith_persist(&region->handle, 1, MEMLITH_SCOPE_PROCESS)) != MEMLITH_INVALID) return 3;
+    std::uint64_t ticket = 0;
+    if (memlith_category(memlith_persist_async(&region->handle, 1, MEMLITH_SCOPE_PROCESS, &ticket)) != MEMLITH_INVALID)
+      return 4;
+    return 0;
+  });
+  EXPECT_EQ(result, 0) << story();
+}
+
+// ---- regions ---------------------------------------------------------------------------------------------------
+
+void World::open_region() {
+  ModelStore* const store = open_one(false);
+  if (store == nullptr) return;
+  const std::string name = store->one_file ? "file" : std::string(1, static_cast<char>('a' + random_.below(4)));
+  const auto found = store->regions.find(name);
+  if (found != store->regions.end() && found->second.handle != nullptr) return;
+  const bool is_new = found == store->regions.end();
+  if (is_new && store->read_only) return;
+  memlith_region_options given{};
+  given.struct_size = sizeof given;
+  given.flags = MEMLITH_REGION_CREATE;
+  given.tracker = static_cast<std::uint32_t>(random_.below(4));
+  given.size = 1 + random_.below(random_.one_in(3) ? 200'000 : 20'000);
+  given.max_size = kMaxBytes;
+  ModelRegion region;
+  if (!is_new) {
+    region = found->second;
+    given.flags = random_.one_in(2) ? MEMLITH_REGION_CREATE : 0;
+    if (store->read_only) given.flags = 0;
+  }
+  region.tracker = given.tracker;
+  const std::int32_t code = MEMLITH_CALL(memlith_region_open, store->handle, name.c_str(), &given, &region.handle);
+  // Stores that never were open together may have been given the same addresses.
+  if (!is_new && memlith_category(code) == MEMLITH_ADDRESS_TAKEN) return;
+  expect(code, MEMLITH_OK, "opening a region");
+  if (region.handle == nullptr) return;
+  if (is_new) {
+    region.captured.assign(rounded(*store, given.size), 0);
+    region.now = region.captured;
+  }
+  compare(*store, name, region);
+  store->regions[name] = std::move(region);
+}
+
+void World::open_region_wrongly() {
+  ModelStore* const store = open_one(false);
+  if (store == nullptr) return;
+  memlith_region* none = nullptr;
+  memlith_region_options given{};
+  given.struct_size = sizeof given;
+  expect(MEMLITH_CALL(memlith_region_open, store->handle, "nobody", &given, &none), MEMLITH_NOT_FOUND,
+         "opening a region that is not there");
+  if (store->one_file) return;
+  given.flags = MEMLITH_REGION_CREATE;
+  given.size = 2 * kPage;
+  if (store->read_only) {
+    expect(MEMLITH_CALL(memlith_region_open, store->handle, "nobody", &given, &none), MEMLITH_READ_ONLY,
+           "creating in a read-only store");
+  } else {
+    given.max_size = kPage;
+    expect(MEMLITH_CALL(memlith_region_open, store->handle, "nobody", &given, &none), MEMLITH_INVALID,
+           "a limit below the size");
+    expect(MEMLITH_CALL(memlith_region_open, store->handle, "", &given, &none), MEMLITH_INVALID,
+           "a region without a name");
+  }
+  std::string name;
+  if (open_region_of(*store, &name) != nullptr) {
+    given.max_size = kMaxBytes;
+    expect(MEMLITH_CALL(memlith_region_open, store->handle, name.c_str(), &given, &none), MEMLITH_BUSY,
+           "opening a region twice");
+  }
+}
+
+void World::close_region() {
+  ModelStore* const store = open_one(false);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  expect(MEMLITH_CALL(memlith_region_close, region->handle), MEMLITH_OK, "closing a region");
+  region->handle = nullptr;
+  region->now = region->captured;
+  region->by_others.clear();
+}
+
+void World::remove_region() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr || store->one_file) return;
+  expect(MEMLITH_CALL(memlith_region_remove, store->handle, "nobody"), MEMLITH_NOT_FOUND,
+         "removing a region that is not there");
+  if (store->regions.empty()) return;
+  const auto chosen =
+      std::next(store->regions.begin(), static_cast<std::ptrdiff_t>(random_.below(store->regions.size())));
+  const bool open = chosen->second.handle != nullptr;
+  expect(MEMLITH_CALL(memlith_region_remove, store->handle, chosen->first.c_str()), open ? MEMLITH_BUSY : MEMLITH_OK,
+         "removing a region");
+  if (!open) store->regions.erase(chosen);
+}
+
+void World::grow_region() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  const std::uint64_t wanted = region->now.size() + random_.below(30'000);
+  if (rounded(*store, wanted) > kMaxBytes) return;
+  expect(MEMLITH_CALL(memlith_region_grow, region->handle, wanted), MEMLITH_OK, "growing a region");
+  region->now.resize(rounded(*store, wanted), 0);
+  expect(MEMLITH_CALL(memlith_region_grow, region->handle, kMaxBytes * 4096), MEMLITH_INVALID,
+         "growing beyond max_size");
+}
+
+void World::store_bytes() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  for (std::uint64_t i = random_.below(4); i < 5; ++i) {
+    const std::uint64_t bytes =
+        1 + random_.below(std::min<std::uint64_t>(region->now.size(), random_.one_in(20) ? 9000 : 40));
+    const std::uint64_t offset = random_.below(region->now.size() - bytes + 1);
+    const auto value = static_cast<unsigned char>(random_.below(256));
+    std::memset(memory + offset, value, bytes);
+    std::fill_n(region->now.begin() + static_cast<std::ptrdiff_t>(offset), bytes, value);
+    own(*region, offset, bytes);
+    expect(MEMLITH_CALL(memlith_touch, region->handle, memory + offset, bytes), MEMLITH_OK, "touch");
+  }
+}
+
+// What another thread stored counts with process scope, and not with this thread's.
+void World::store_by_thread() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr || region->tracker != MEMLITH_TRACKER_EXPLICIT) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  const Range range{random_.below(region->now.size()), 1};
+  const auto value = static_cast<unsigned char>(random_.below(256));
+  // Bytes that this thread stored to as well would be in its persist, too.
+  const bool own = region->now[range.offset] != region->captured[std::min(range.offset, region->captured.size() - 1)];
+  if (own || range.offset >= region->captured.size()) return;
+  std::int32_t code = MEMLITH_OK;
+  std::thread([&] {
+    memory[range.offset] = value;
+    code = memlith_touch(region->handle, memory + range.offset, 1);
+  }).join();
+  ++calls()["memlith_touch"];
+  expect(code, MEMLITH_OK, "touch by another thread");
+  region->now[range.offset] = value;
+  region->by_others.push_back(range);
+}
+
+void World::read_into_region() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  std::array<unsigned char, 3000> bytes{};
+  const std::uint64_t count = std::min<std::uint64_t>(region->now.size(), 1 + random_.below(bytes.size()));
+  const std::uint64_t offset = random_.below(region->now.size() - count + 1);
+  for (std::uint64_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(random_.below(256));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  EXPECT_EQ(::write(ends[1], bytes.data(), count), static_cast<ssize_t>(count));
+  expect(MEMLITH_CALL(memlith_prepare, region->handle, memory + offset, count), MEMLITH_OK, "prepare");
+  EXPECT_EQ(::read(ends[0], memory + offset, count), static_cast<ssize_t>(count)) << story();
+  expect(MEMLITH_CALL(memlith_touch, region->handle, memory + offset, count), MEMLITH_OK, "touch");
+  std::copy_n(bytes.begin(), count, region->now.begin() + static_cast<std::ptrdiff_t>(offset));
+  own(*region, offset, count);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// ---- persist ---------------------------------------------------------------------------------------------------
+
+void World::persist() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  if (random_.one_in(4)) {
+    expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist_all");
+    for (auto& [name, region] : store->regions) {
+      if (region.handle != nullptr) captured_all(region);
+    }
+    return;
+  }
+  std::vector<memlith_region*> handles;
+  const auto chosen = choose_regions(*store, handles);
+  if (chosen.empty()) return;
+  expect(MEMLITH_CALL(memlith_persist, handles.data(), handles.size(), MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist");
+  for (ModelRegion* const region : chosen) captured_all(*region);
+}
+
+void World::persist_soon() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  if (random_.one_in(6)) {
+    expect(MEMLITH_CALL(memlith_store_set_flush_window, store->handle, random_.below(2), random_.below(3) * 4096),
+           MEMLITH_OK, "set_flush_window");
+  }
+  std::vector<memlith_region*> handles;
+  const auto chosen = choose_regions(*store, handles);
+  if (chosen.empty()) return;
+  std::uint64_t ticket = 0;
+  const std::uint64_t before = MEMLITH_CALL(memlith_store_durable, store->handle);
+  expect(MEMLITH_CALL(memlith_persist_async, handles.data(), handles.size(), MEMLITH_SCOPE_PROCESS, &ticket),
+         MEMLITH_OK, "persist_async");
+  for (ModelRegion* const region : chosen) captured_all(*region);
+  if (random_.one_in(3)) return;
+  expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
+  const std::uint64_t durable = MEMLITH_CALL(memlith_store_durable, store->handle);
+  EXPECT_GE(durable, ticket) << story();
+  EXPECT_GE(durable, before) << story();
+}
+
+void World::persist_thread() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  memlith_region_info info{};
+  info.struct_size = sizeof info;
+  expect(MEMLITH_CALL(memlith_region_get_info, region->handle, &info), MEMLITH_OK, "region_get_info");
+  const std::int32_t code = MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_THREAD);
+  if (info.tracker == MEMLITH_TRACKER_SCAN) {
+    expect(code, MEMLITH_UNSUPPORTED, "thread scope with scan");
+    return;
+  }
+  expect(code, MEMLITH_OK, "persist of a thread");
+  const std::vector<unsigned char> older = region->captured;
+  const std::vector<Range> by_others = region->by_others;
+  captured_all(*region);
+  region->by_others = by_others;
+  for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
+}
+
+void World::roll_back() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  std::vector<memlith_region*> handles;
+  const auto chosen = choose_regions(*store, handles);
+  if (chosen.empty()) return;
+  expect(MEMLITH_CALL(memlith_rollback, handles.data(), handles.size(), MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "rollback");
+  for (ModelRegion* const region : chosen) {
+    const std::uint64_t size = region->now.size();  // a growth stays
+    region->now = region->captured;
+    region->now.resize(size, 0);
+    region->by_others.clear();
+    compare_part(*region);
+  }
+}
+
+void World::release() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  expect(MEMLITH_CALL(memlith_region_release, region->handle), MEMLITH_OK, "release");
+  compare_part(*region);
+}
+
+void World::checkpoint() {
+  ModelStore* const store = open_one(false);
+  if (store == nullptr) return;
+  expect(MEMLITH_CALL(memlith_store_checkpoint, store->handle), store->read_only ? MEMLITH_READ_ONLY : MEMLITH_OK,
+         "checkpoint");
+}
+
+void World::look_at_region() {
+  ModelStore* const store = open_one(false);
+  std::string name;
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store, &name);
+  if (region == nullptr) return;
+  memlith_region_info info{};
+  info.struct_size = sizeof info;
+  expect(MEMLITH_CALL(memlith_region_get_info, region->handle, &info), MEMLITH_OK, "region_get_info");
+  EXPECT_EQ(info.name, name) << story();
+  EXPECT_EQ(info.size, region->now.size()) << story();
+  EXPECT_EQ(reinterpret_cast<void*>(info.address), MEMLITH_CALL(memlith_region_address, region->handle)) << story();
+  EXPECT_EQ(MEMLITH_CALL(memlith_region_size, region->handle), region->now.size()) << story();
+  compare_part(*region);
+}
+
+// Calls that are refused and change nothing.
+void World::misuse() {
+  ModelStore* const store = open_one(false);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  expect(MEMLITH_CALL(memlith_persist, &region->handle, 1, 77), MEMLITH_INVALID, "a scope that there is not");
+  // The sentence is the last failure's, whole or cut, and its length is told.
+  std::array<char, 16> cut{};
+  EXPECT_GT(MEMLITH_CALL(memlith_last_error, cut.data(), cut.size()), cut.size()) << story();
+  EXPECT_EQ(std::strlen(cut.data()), cut.size() - 1) << story();
+  EXPECT_STREQ(MEMLITH_CALL(memlith_category_name, MEMLITH_OK), "ok");
+  if (store->read_only) {
+    expect(MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_READ_ONLY,
+           "persist, read-only");
+    expect(MEMLITH_CALL(memlith_region_grow, region->handle, kMaxBytes), MEMLITH_READ_ONLY, "grow, read-only");
+    return;
+  }
+  expect(MEMLITH_CALL(memlith_touch, region->handle, memory + region->now.size(), 1), MEMLITH_INVALID, "touch outside");
+  expect(MEMLITH_CALL(memlith_prepare, region->handle, memory - 1, 2), MEMLITH_INVALID, "prepare outside");
+  expect(MEMLITH_CALL(memlith_wait, store->handle, ~std::uint64_t{0}), MEMLITH_INVALID, "a ticket that nobody gave");
+  if (region->now.size() > 1) {
+    expect(MEMLITH_CALL(memlith_region_grow, region->handle, region->now.size() / 2 > kPage ? 1 : 0), MEMLITH_INVALID,
+           "shrinking");
+  }
+}
+
+}  // namespace memlith::test
