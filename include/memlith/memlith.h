@@ -392,6 +392,48 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
  * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
 MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
 
+/* ---- snapshots ------------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_snapshot memlith_snapshot;
+
+/* Makes a read-only view of `count` regions of one store, all of them as one and the same durable persist left them: the last one that
+ * was acknowledged before the call, or a later one. The view never changes. Any thread may read the view, and so may every process that
+ * is forked after this call returned. The view owns its memory, so the view outlives the regions and the store.
+ * A forked child that needs a consistent state must read a snapshot: the child's inherited memory of a region changes while the parent
+ * runs (docs/guarantees.md, "fork").
+ * The call runs a checkpoint, then copies the data files into memory. The copy takes as much memory as the regions have pages that are
+ * not all zeros, and one descriptor for each region until memlith_snapshot_close. Other threads may store and persist meanwhile; their
+ * persists wait only where the log fills up before the copy is complete. A region may be named twice. Stores that were not persisted are
+ * not in the snapshot. Durability: none.
+ * Errors: INVALID (no region, regions of two stores, a forked child), NO_MEMORY, TOO_MANY_FILES, and IO where a data file cannot be
+ *         read: no snapshot was made, and the store is as before. IO, POISONED and NO_SPACE of the checkpoint: as for
+ *         memlith_store_checkpoint. */
+MEMLITH_API int32_t memlith_region_snapshot(memlith_region* const* regions, uint64_t count,
+                                            memlith_snapshot** snapshot);
+
+/* Where the view of region number `index` lies, in the order of memlith_region_snapshot: an address that the kernel chose, the same in
+ * forked children. Pointers that are stored in the region lead into the region itself, not into the view; see
+ * memlith_snapshot_place. Null where there is no such number or the region had no bytes. Touches no store. Constant. */
+MEMLITH_API const void* memlith_snapshot_address(const memlith_snapshot* snapshot, uint64_t index);
+
+/* How many bytes the region had in that persist. 0 where there is no such number. Touches no store. Constant. */
+MEMLITH_API uint64_t memlith_snapshot_size(const memlith_snapshot* snapshot, uint64_t index);
+
+/* The persist that the view shows: every ticket up to this number is in the view, and no later one. Constant. */
+MEMLITH_API uint64_t memlith_snapshot_lsn(const memlith_snapshot* snapshot);
+
+/* For a forked child: lays the views over the regions' own addresses in this process, so that pointers that are stored in the regions
+ * lead into the snapshot. The parent is not disturbed. memlith_snapshot_address stays as it was. A region that has grown since keeps
+ * its inherited memory behind the size of the snapshot. A store to the placed view ends the process, or stays in memory of the
+ * child's own; it reaches neither store nor snapshot. No other thread of the child may use the regions during the call.
+ * Allocates nothing and takes no lock, so a child of a program with threads may call this function directly after fork(2).
+ * Errors: INVALID (this process made the snapshot), ADDRESS_TAKEN (the parent closed the region before the fork, and something else
+ *         lies there now), NO_MEMORY. After an error, some of the views may be placed. */
+MEMLITH_API int32_t memlith_snapshot_place(memlith_snapshot* snapshot);
+
+/* Gives the view's memory and descriptors back, in this process. What memlith_snapshot_place placed stays. Null is ignored. */
+MEMLITH_API void memlith_snapshot_close(memlith_snapshot* snapshot);
+
 /* ---- looking at a store from outside --------------------------------------------------------------------------- */
 
 typedef struct memlith_report {

@@ -191,6 +191,40 @@ Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* reg
 }
 }  // namespace detail
 
+// A read-only view of regions as one durable persist left them. Move-only; outlives the regions and the store, and a forked child may
+// use the view. See memlith_region_snapshot.
+class Snapshot {
+ public:
+  Snapshot(Snapshot&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Snapshot& operator=(Snapshot&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Snapshot() { memlith_snapshot_close(handle_); }
+
+  // Of region number `index`, in the order in which the regions were given.
+  [[nodiscard]] const void* address(std::uint64_t index = 0) const { return memlith_snapshot_address(handle_, index); }
+  [[nodiscard]] std::uint64_t size(std::uint64_t index = 0) const { return memlith_snapshot_size(handle_, index); }
+  // Every ticket up to this one is in the view, and no later one.
+  [[nodiscard]] Ticket lsn() const { return memlith_snapshot_lsn(handle_); }
+  // In a forked child: over the regions' own addresses, so that pointers in them work. See memlith_snapshot_place.
+  Result<void> place() { return detail::result_of(memlith_snapshot_place(handle_)); }
+  [[nodiscard]] memlith_snapshot* handle() const { return handle_; }
+
+ private:
+  friend class Region;
+  friend class Store;
+  explicit Snapshot(memlith_snapshot* handle) : handle_(handle) {}
+  static Result<Snapshot> of(memlith_region* const* regions, std::uint64_t count) {
+    memlith_snapshot* snapshot = nullptr;
+    const std::int32_t code = memlith_region_snapshot(regions, count, &snapshot);
+    if (code != MEMLITH_OK) return Error(code);
+    return Snapshot(snapshot);
+  }
+
+  memlith_snapshot* handle_;
+};
+
 // A mapped region. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone
 // then, and all that may still be done with the object is to destroy it.
 class Region {
@@ -236,6 +270,8 @@ class Region {
   Result<void> rollback(Scope scope = Scope::process) const {
     return detail::result_of(memlith_rollback(&handle_, 1, static_cast<std::uint32_t>(scope)));
   }
+  // A view of the region's last durable state that never changes. See memlith_region_snapshot.
+  [[nodiscard]] Result<Snapshot> snapshot() const { return Snapshot::of(&handle_, 1); }
   // Before a system call that writes into the region. See memlith_prepare.
   Result<void> prepare(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_prepare(handle_, address, bytes));
@@ -296,10 +332,9 @@ class Region {
     if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
       return Error(MEMLITH_INCOMPATIBLE,
                    std::string("region \"") + info().name + "\": its root object is of another type: " +
-                       (header->magic == kRootMagic
-                            ? "found version " + std::to_string(header->version) + " with " +
-                                  std::to_string(header->bytes) + " bytes"
-                            : std::string("found bytes that are no root object")) +
+                       (header->magic == kRootMagic ? "found version " + std::to_string(header->version) + " with " +
+                                                          std::to_string(header->bytes) + " bytes"
+                                                    : std::string("found bytes that are no root object")) +
                        ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
                        " bytes; use the type and the version that it was made with, and convert it to a root in a new "
                        "region");
@@ -382,6 +417,11 @@ class Store {
                        Scope scope = Scope::process) const {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::persist_and_unlock(handle_, handles.data(), handles.size(), lock, scope);
+  }
+  // Several regions, as one and the same persist left them.
+  static Result<Snapshot> snapshot(std::initializer_list<const Region*> regions) {
+    const std::vector<memlith_region*> handles = handles_of(regions);
+    return Snapshot::of(handles.data(), handles.size());
   }
   // Returns when everything up to the ticket is durable.
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }

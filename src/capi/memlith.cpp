@@ -14,6 +14,7 @@
 #include "device/posix.hpp"
 #include "region/per_thread.hpp"
 #include "region/region.hpp"
+#include "region/snapshot.hpp"
 
 using namespace memlith::core;
 
@@ -30,6 +31,10 @@ struct memlith_store {
   std::uint64_t incarnation = 0;  // constant after opening
   std::uint64_t memory_max_bytes = 0;
   std::atomic<std::int32_t> memory_error{0};  // how giving memory back went
+};
+
+struct memlith_snapshot {
+  std::unique_ptr<Snapshot> snapshot;
 };
 
 namespace {
@@ -672,6 +677,40 @@ int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_
     return kOk;
   });
 }
+
+// ---- snapshots -------------------------------------------------------------------------------------------------
+
+int32_t memlith_region_snapshot(memlith_region* const* regions, uint64_t count, memlith_snapshot** snapshot) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(snapshot, "snapshot"));
+    MEMLITH_TRY_ASSIGN(const std::span<Region* const> all, regions_of(regions, count, MEMLITH_SCOPE_PROCESS));
+    auto handle = std::make_unique<memlith_snapshot>();
+    MEMLITH_TRY_ASSIGN(handle->snapshot, Snapshot::make(all));
+    *snapshot = handle.release();
+    return kOk;
+  });
+}
+
+const void* memlith_snapshot_address(const memlith_snapshot* snapshot, uint64_t index) {
+  return snapshot == nullptr ? nullptr : snapshot->snapshot->address(index);
+}
+
+uint64_t memlith_snapshot_size(const memlith_snapshot* snapshot, uint64_t index) {
+  return snapshot == nullptr ? 0 : snapshot->snapshot->size(index);
+}
+
+uint64_t memlith_snapshot_lsn(const memlith_snapshot* snapshot) {
+  return snapshot == nullptr ? 0 : snapshot->snapshot->lsn().value;
+}
+
+int32_t memlith_snapshot_place(memlith_snapshot* snapshot) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(snapshot, "snapshot"));
+    return snapshot->snapshot->place();
+  });
+}
+
+void memlith_snapshot_close(memlith_snapshot* snapshot) { delete snapshot; }
 
 // ---- from outside ----------------------------------------------------------------------------------------------
 

@@ -1,11 +1,17 @@
 #include "device/device.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/buffer.hpp"
 #include "base/mutant.hpp"
+#include "base/units.hpp"
 #include "device/volume.hpp"
 
 namespace memlith::core {
@@ -67,6 +73,58 @@ class SerialQueue final : public IoQueue {
 };
 
 }  // namespace
+
+// ---- copies -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool all_zeros(std::span<const std::byte> bytes) {
+  return bytes.empty() ||
+         (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
+}  // namespace
+
+Status write_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) {
+      return fail_errno(done < 0 && errno != ENOSPC ? errno : ENOMEM, Detail::mapping,
+                        "no memory for a copy of {} bytes", bytes.size());
+    }
+    offset += static_cast<std::uint64_t>(done);
+    bytes = bytes.subspan(static_cast<std::uint64_t>(done));
+  }
+  return kOk;
+}
+
+Result<Descriptor> Device::copy_to_memory(std::uint64_t bytes) {
+  MEMLITH_ASSERT(!direct());
+  Descriptor copy(above_standard(::memfd_create("memlith-copy", MFD_CLOEXEC)));
+  if (copy.get() < 0) return fail_errno(errno, Detail::mapping, "{}: cannot make a copy in memory", path_);
+  if (::ftruncate(copy.get(), static_cast<off_t>(bytes)) != 0) {
+    return fail_errno(errno, Detail::mapping, "{}: cannot make a copy of {} bytes in memory", path_, bytes);
+  }
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer buffer, AlignedBuffer::allocate(1 * kMiB));
+  for (std::uint64_t offset = 0; offset < bytes;) {
+    offset = std::max(offset, round_down(skip_hole(offset), kPageBytes));
+    if (offset >= bytes) break;
+    const std::span<std::byte> piece = buffer.span().first(std::min(buffer.size(), bytes - offset));
+    MEMLITH_TRY(read(offset, piece));
+    // Runs of pages that are not all zeros.
+    for (std::uint64_t begin = 0; begin < piece.size();) {
+      std::uint64_t end = begin;
+      while (end < piece.size() && !all_zeros(piece.subspan(end, std::min(kPageBytes, piece.size() - end)))) {
+        end = std::min(end + kPageBytes, piece.size());
+      }
+      if (end > begin) MEMLITH_TRY(write_to_memory(copy.get(), offset + begin, piece.subspan(begin, end - begin)));
+      begin = end + kPageBytes;
+    }
+    offset += piece.size();
+  }
+  return copy;
+}
 
 // ---- names ------------------------------------------------------------------------------------------------------
 

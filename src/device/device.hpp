@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.hpp"
 #include "base/mutant.hpp"
 #include "base/status.hpp"
 #include "base/sync.hpp"
@@ -65,6 +66,9 @@ struct FileIdentity {
 
 // What a read says that found the end of the file.
 Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got);
+
+// Writes into a file that lies in memory, where a full disk is a lack of memory.
+Status write_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes);
 
 class Device {
  public:
@@ -138,6 +142,15 @@ class Device {
   // For queues: around a write that bypasses the page cache. Whether it does; if not, nothing has begun.
   virtual bool begin_direct_write() { return false; }
   virtual void end_direct_write() {}
+
+  // From `offset` on, which lies before the end of the file: the first byte that may be other than zero, or the size of the file where
+  // there is none. What lies between is a hole. A device that does not know of holes says `offset`.
+  virtual std::uint64_t skip_hole(std::uint64_t offset) { return offset; }
+
+  // A copy in memory of the first `bytes` bytes, which the file has, and which nobody writes meanwhile; it changes no more, whatever
+  // is written to the device. Holes and pages of zeros take no memory. Only on buffered devices. Errors: no_memory, too_many_files,
+  // and those of reads; none of them latches.
+  Result<Descriptor> copy_to_memory(std::uint64_t bytes);
 
   // At most `depth` transfers at once. Falls back to one at a time where the system has nothing better.
   virtual std::unique_ptr<IoQueue> make_queue(std::uint32_t depth);

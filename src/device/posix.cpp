@@ -33,23 +33,6 @@ namespace {
 
 // ---- helpers ---------------------------------------------------------------------------------------------------
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 FileIdentity identity_in(const struct stat& info) { return {info.st_dev, info.st_ino}; }
 
 Status match_permissions(int file, const std::string& path, int other, const std::string& other_path) {
@@ -167,6 +150,14 @@ class PosixDevice : public Device {
   Result<int> mapping_descriptor() override {
     MEMLITH_ASSERT(!direct());
     return fd();
+  }
+
+  std::uint64_t skip_hole(std::uint64_t offset) override {
+    const off_t data = ::lseek(fd(), static_cast<off_t>(offset), SEEK_DATA);
+    if (data >= 0) return static_cast<std::uint64_t>(data);
+    struct stat info{};
+    if (errno == ENXIO && ::fstat(fd(), &info) == 0) return static_cast<std::uint64_t>(info.st_size);
+    return offset;
   }
 
   [[nodiscard]] int descriptor() const { return fd(); }

@@ -126,6 +126,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
 
 Region::~Region() {
   tracker_ = nullptr;
+  lies_->store(false);
   if (reserved_) release_addresses(reinterpret_cast<std::uintptr_t>(base_), reserve_bytes_);
 }
 

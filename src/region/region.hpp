@@ -11,6 +11,7 @@
 // from home, after everything in the log was written there.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -75,6 +76,9 @@ class Region {
   // Undoes what was stored since it was last captured. The size stays. On failure a region is as it was, unless reading home failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
 
+  // Whether its addresses are the region's still; outlives it.
+  [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
+
   // Gives the memory of clean pages back, after writing everything home.
   Status release_clean();
 
@@ -110,6 +114,7 @@ class Region {
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;
   bool reserved_ = false;  // the address space is ours
+  std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
 

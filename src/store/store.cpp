@@ -55,9 +55,9 @@ bool Store::in_forked_child() const { return process_mark_ != 0 && process_mark_
 Status Store::check_process() const {
   if (!in_forked_child()) return kOk;
   return fail(Errc::invalid, Detail::open,
-              "{}: this process was forked from the one that opened the store (process {}); it may read its copy of "
-              "the "
-              "memory, and nothing else",
+              "{}: this process was forked from the one that opened the store (process {}); it may use snapshots that "
+              "were made before the fork, and the memory that it inherited, which changes with the parent's "
+              "checkpoints",
               path(), process_);
 }
 
@@ -416,19 +416,9 @@ std::optional<Workers::Time> Store::flush_step() {
 Status Store::checkpoint() {
   MEMLITH_TRY(check_process());
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
-  {
-    const std::lock_guard lock(wake_mutex_);
-    ++hurrying_;
-  }
-  wake_.notify_one();
-  Status status = kOk;
-  {
-    const std::lock_guard lock(checkpoint_mutex_);
-    status = checkpoint_unless_poisoned();
-  }
-  const std::lock_guard lock(wake_mutex_);
-  --hurrying_;
-  return status;
+  const Haste haste(*this);
+  const std::lock_guard lock(checkpoint_mutex_);
+  return checkpoint_unless_poisoned();
 }
 
 Status Store::bring_home(Lsn end) {

@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "device/volume.hpp"
@@ -95,6 +96,16 @@ struct SizeChange {
   std::uint64_t size_bytes = 0;
 };
 
+// One for each object asked for, in that order.
+struct HomeCopies {
+  struct Copy {
+    Descriptor memory;  // a file of at least size_bytes
+    std::uint64_t size_bytes = 0;
+  };
+  Lsn lsn;  // they hold everything before it
+  std::vector<Copy> copies;
+};
+
 struct StoreCounters {
   std::atomic<std::uint64_t> captured_bytes{0};
   std::atomic<std::uint64_t> captured_pages{0};
@@ -159,6 +170,11 @@ class Store {
 
   // Writes everything that is durable home, as fast as that goes; so does a checkpoint in the background from then on.
   Status checkpoint();
+  // Copies of homes, all of them as one and the same durable commit left them, at or after the last that was durable before the
+  // call. They lie in memory, change no more, and outlive the store. Others go on committing meanwhile, for as long as the log has
+  // room. Errors: those of checkpoint(), which alone can poison; no_memory, too_many_files, and io where a home cannot be read.
+  Result<HomeCopies> copy_homes(std::span<const ObjectId> objects);
+
   // One-file stores: the file becomes as long as the last checkpoint has it, durably, which undoes growth that no commit made
   // part of the object. Nobody may look at those bytes any more.
   Status cut_home_to_size();
@@ -207,6 +223,27 @@ class Store {
     ObjectInfo info;
     std::uint64_t slot = 0;  // in the directory
     std::shared_ptr<Atomic<std::uint64_t>> committed_lsn = std::make_shared<Atomic<std::uint64_t>>(0);
+  };
+
+  // While there is one, a checkpoint makes haste: somebody waits for it.
+  class Haste {
+   public:
+    explicit Haste(Store& store) : store_(store) {
+      {
+        const std::lock_guard lock(store_.wake_mutex_);
+        ++store_.hurrying_;
+      }
+      store_.wake_.notify_one();
+    }
+    ~Haste() {
+      const std::lock_guard lock(store_.wake_mutex_);
+      --store_.hurrying_;
+    }
+    Haste(const Haste&) = delete;
+    Haste& operator=(const Haste&) = delete;
+
+   private:
+    Store& store_;
   };
 
   Store(Volume& volume, StoreOptions options) : volume_(volume), options_(std::move(options)) {}
@@ -284,6 +321,10 @@ class Store {
   Status check_moment() const;
   Status note_moment(LogPosition whole, LogPosition reach);
   Status check_no_mark();
+
+  // copies.cpp
+  Result<std::uint64_t> size_at_home(ObjectId id);
+  Status lay_overlay_over(ObjectId id, const HomeCopies::Copy& copy);
 
   // replay.cpp
   Status gather(const Frame& frame);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "region/region.hpp"
+#include "region/snapshot.hpp"
 #include "support/crash_world.hpp"
 
 namespace memlith::test {
@@ -110,6 +111,32 @@ class Memory {
   void rollback(const std::string& name, Scope scope) {
     Region* const region = regions_.at(name).get();
     ASSERT_TRUE(Region::rollback({&region, 1}, scope).ok()) << last_error_text();
+  }
+  // A snapshot of regions whose memory was persisted to the last byte, and what they hold.
+  struct Seen {
+    std::unique_ptr<Snapshot> snapshot;
+    std::vector<std::vector<std::byte>> wanted;
+  };
+  Seen snapshot(const std::vector<std::string>& names) {
+    Seen seen;
+    std::vector<Region*> regions;
+    for (const std::string& name : names) {
+      Region* const region = regions_.at(name).get();
+      regions.push_back(region);
+      seen.wanted.emplace_back(region->address(), region->address() + region->size());
+    }
+    auto made = Snapshot::make(regions);
+    EXPECT_TRUE(made.ok()) << last_error_text();
+    if (made.ok()) seen.snapshot = std::move(*made);
+    check(seen);
+    return seen;
+  }
+  static void check(const Seen& seen) {
+    ASSERT_NE(seen.snapshot, nullptr);
+    for (std::size_t i = 0; i < seen.wanted.size(); ++i) {
+      ASSERT_EQ(seen.snapshot->size(i), seen.wanted[i].size());
+      EXPECT_EQ(std::memcmp(seen.snapshot->address(i), seen.wanted[i].data(), seen.wanted[i].size()), 0) << i;
+    }
   }
   void release(const std::string& name) { ASSERT_TRUE(regions_.at(name)->release_clean().ok()) << last_error_text(); }
   [[nodiscard]] std::uint8_t byte(const std::string& name, std::uint64_t offset) const {
@@ -259,6 +286,43 @@ TEST_P(RegionCrash, AsynchronousPersistsAreAPrefix) {
   memory.store("a", 8001, 1, 5);
   memory.capture("a", {{8001, 1, 5}});
   memory.close();  // makes that durable too
+  world.explore(sampled(), seed_);
+}
+
+// [crash/snapshot] Snapshots between persists, checkpoints and growth change nothing of what a crash leaves; and each goes on showing
+// the persist that it was made of, also when its store was left as a crash would.
+TEST_P(RegionCrash, SnapshotsChangeNothing) {
+  CrashWorld world(options_for_pages());
+  Memory memory(world, GetParam());
+  memory.open_store();
+  memory.open("a", 8192);
+  memory.open("b", 4096);
+  const auto empty = memory.snapshot({"b", "a"});
+  memory.store("a", 100, 50, 1);
+  memory.store("b", 4000, 90, 2);
+  memory.persist({"a", "b"});
+  const auto first = memory.snapshot({"a", "b"});
+  memory.store("a", 4090, 20, 3);
+  memory.persist({"a"});
+  ASSERT_TRUE(memory.underlying().checkpoint().ok());
+  memory.check(first);
+  memory.grow("a", 16384);
+  memory.store("a", 9000, 700, 4);
+  memory.persist({"a", "b"});
+  const auto second = memory.snapshot({"a", "b", "a"});
+  memory.store("a", 120, 9000, 5);
+  memory.persist({"a"});
+  memory.abandon();
+  memory.open_store();
+  memory.open("a", 0);
+  memory.store("a", 130, 5, 6);
+  memory.persist({"a"});
+  const auto third = memory.snapshot({"a"});
+  memory.close();
+  memory.check(empty);
+  memory.check(first);
+  memory.check(second);
+  memory.check(third);
   world.explore(sampled(), seed_);
 }
 

@@ -1,0 +1,54 @@
+// A snapshot: a read-only view of regions as one durable commit left them. Floor: region.
+//
+// A region's mapping is private, but a page that this process has not stored to is the page cache's, also in a forked child: a
+// checkpoint of the parent changes it there. A snapshot is mapped from copies that nobody writes.
+//
+// It touches no store once it is made, so a forked child may use it, and it outlives the store. Threads: any number may read;
+// place() and the destructor are for one at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+class Snapshot {
+ public:
+  // Of one store. Errors: those of Store::copy_homes(), and no_memory.
+  static Result<std::unique_ptr<Snapshot>> make(std::span<Region* const> regions);
+  ~Snapshot();
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+  // Region number `index` of those that it was made of; null where there is no such number, or the region had no bytes.
+  [[nodiscard]] const std::byte* address(std::uint64_t index) const;
+  [[nodiscard]] std::uint64_t size(std::uint64_t index) const;
+  [[nodiscard]] Lsn lsn() const { return lsn_; }
+
+  // In a forked child: lays the views over the regions' own addresses, so that pointers in them lead into the snapshot. What is
+  // stored there afterwards is the child's own and reaches neither store nor snapshot. Allocates nothing and takes no lock.
+  // Errors: invalid (not in a forked child); address_taken (the region was closed before the fork, and something else lies there).
+  Status place();
+
+ private:
+  struct View {
+    Descriptor memory;
+    std::byte* base = nullptr;
+    std::uint64_t size_bytes = 0;
+    std::byte* region_base = nullptr;
+    std::shared_ptr<const std::atomic<bool>> region_lies;
+    bool placed = false;
+  };
+  Snapshot() = default;
+
+  std::vector<View> views_;
+  Lsn lsn_;
+  std::uint64_t process_mark_ = 0;  // of the process that made it
+};
+
+}  // namespace memlith::core
