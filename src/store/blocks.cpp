@@ -3,6 +3,9 @@
 // A checkpoint writes parts of blocks home. If a power cut may spoil the whole physical block around a sector in flight, the rest of
 // the block would be lost, because the log has only the parts. So the blocks are written to a file beside the log first, whole.
 // Recovery lays them below the log's commits: both together are the block, whatever is at home.
+//
+// Opening for writing makes the file anew, and gives the file its name. From then on the store writes the file in place, through the
+// open descriptor: the name may lead elsewhere, and the right to make files may have been given up.
 #include <cstring>
 #include <map>
 
@@ -17,14 +20,17 @@ std::string Store::blocks_name() const { return one_file() ? log_name() + "-bloc
 // Before homes are written: all of each block of which the overlay has a part.
 Status Store::keep_blocks() {
   if (!whole_blocks() || MEMLITH_MUTANT(blocks_not_kept)) return kOk;
-  // ORDER homes-before-blocks: homes that were written under the older blocks need them until they are flushed. [lab/blocks]
+  // ORDER homes-before-blocks: homes that were written under the older blocks need them until they are flushed. Once they are, no home
+  // is half written, and the older blocks may be written over: a file of blocks that is torn does not count (the header has the checksum
+  // of the content), and need not. [lab/blocks]
   MEMLITH_TRY(flush_homes());
   std::vector<std::byte> content(sizeof(BlocksHeader));
   for (const ObjectId object : overlay_.objects()) {
     if (one_file() && object == kDirectory) continue;
-    MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(home_name(object)));
-    if (!there) continue;
-    MEMLITH_TRY_ASSIGN(Device* const device, home(object));
+    MEMLITH_TRY_ASSIGN(Device* const device, home_if_there(object));
+    if (device == nullptr) continue;
+    MEMLITH_TRY_ASSIGN(const bool removed, device->removed());
+    if (removed) continue;
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
     std::map<std::uint64_t, std::vector<std::byte>> blocks;  // by offset
     const auto each_block = [&](const auto& act) {
@@ -68,21 +74,49 @@ Status Store::keep_blocks() {
   header.checksum = header_checksum(header, log_->log_id());
   std::memcpy(content.data(), &header, sizeof header);
 
-  const std::string fresh = blocks_name() + ".new";
-  {
-    // One that is there already is written over, and not removed: or a power cut might undo the removal, but not the renaming.
-    MEMLITH_TRY_ASSIGN(const bool left_over, volume_.exists(fresh));
-    MEMLITH_TRY_ASSIGN(const auto device,
-                       volume_.open(fresh, left_over ? OpenMode::read_write : OpenMode::create, Caching::buffered));
-    MEMLITH_TRY(device->truncate(0));
-    if (one_file()) MEMLITH_TRY(match_permissions(*device));
-    MEMLITH_TRY(device->reserve(content.size()));
-    MEMLITH_TRY(device->write(0, content));
-    MEMLITH_TRY(device->flush());
-  }
-  MEMLITH_TRY(volume_.rename(fresh, blocks_name()));
+  MEMLITH_TRY(make_blocks());
+  MEMLITH_TRY(blocks_->reserve(content.size()));
+  MEMLITH_TRY(blocks_->write(0, content));
   // ORDER blocks-before-home: a part of a block goes home when the whole block is on the medium. [lab/blocks]
+  MEMLITH_TRY(blocks_->flush());
+  return put_blocks_in_place();
+}
+
+// The file has no blocks yet, and not its name: recovery needs the one that a crash left until the new one is whole.
+Status Store::make_blocks() {
+  if (blocks_ != nullptr) return kOk;
+  const std::string fresh = blocks_name() + ".new";
+  // One that is there already is written over, and not removed: or a power cut might undo the removal, but not the renaming.
+  MEMLITH_TRY_ASSIGN(const bool left_over, volume_.exists(fresh));
+  MEMLITH_TRY_ASSIGN(auto device,
+                     volume_.open(fresh, left_over ? OpenMode::read_write : OpenMode::create, Caching::buffered));
+  MEMLITH_TRY(device->truncate(0));
+  if (one_file()) MEMLITH_TRY(match_permissions(*device));
+  blocks_ = std::move(device);
+  return kOk;
+}
+
+// ORDER blocks-before-name: the homes that a crash left half written need the older blocks until the newer ones are flushed, or until
+// those homes are. [lab/blocks]
+Status Store::put_blocks_in_place() {
+  if (blocks_in_place_) return kOk;
+  MEMLITH_TRY(volume_.rename(blocks_name() + ".new", blocks_name()));
+  blocks_in_place_ = true;
   return volume_.sync_folder("");
+}
+
+// At the end of recovery, whose homes are flushed: from here on no name is needed.
+Status Store::settle_blocks() {
+  if (!whole_blocks()) return kOk;
+  MEMLITH_TRY(make_blocks());
+  return put_blocks_in_place();
+}
+
+// Removes no file but the store's own.
+void Store::drop_blocks() {
+  if (blocks_ == nullptr) return;
+  (void)volume_.remove_own(blocks_in_place_ ? blocks_name() : blocks_name() + ".new", *blocks_);
+  blocks_ = nullptr;
 }
 
 // Lays the blocks that were kept for what lies behind the tail into the empty overlay.
@@ -92,17 +126,18 @@ Status Store::gather_blocks() {
   if (!there) return kOk;
   MEMLITH_TRY_ASSIGN(const auto device, volume_.open(blocks_name(), OpenMode::read_only, Caching::buffered));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
-  std::vector<std::byte> content(size);
-  MEMLITH_TRY(device->read(0, content));
   BlocksHeader header;
   if (size < sizeof header) return kOk;
-  std::memcpy(&header, content.data(), sizeof header);
-  auto rest = std::span<const std::byte>(content).subspan(sizeof header);
+  MEMLITH_TRY(device->read(0, std::as_writable_bytes(std::span(&header, 1))));
   const std::uint64_t log_id = log_->log_id();
   const bool counts = header.magic == kBlocksMagic && header.log_id == log_id &&
                       header.checksum == header_checksum(header, log_id) && header.tail_lsn == log_->tail().lsn.value &&
-                      header.content_bytes == rest.size() && header.content_checksum == checksum(rest, log_id);
+                      header.content_bytes <= size - sizeof header;
   if (!counts) return kOk;  // of an earlier checkpoint, or not finished: no home was written under it
+  std::vector<std::byte> content(header.content_bytes);  // behind it lies what is left of longer ones
+  MEMLITH_TRY(device->read(sizeof header, content));
+  auto rest = std::span<const std::byte>(content);
+  if (header.content_checksum != checksum(rest, log_id)) return kOk;  // likewise
   while (rest.size() >= sizeof(ExtentRecord)) {
     ExtentRecord record;
     std::memcpy(&record, rest.data(), sizeof record);

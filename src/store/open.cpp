@@ -134,6 +134,7 @@ void Store::undo_creation() {
   KeptFailure told;
   told.keep(kOk);  // the sentence of the failure
   drop_stats();
+  if (!made_log_.empty() || !blocks_in_place_) drop_blocks();
   Status status = kOk;
   if (!made_log_.empty()) {
     // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.
@@ -438,6 +439,7 @@ Status Store::recover() {
   unreachable_.clear();  // as check_homes() found it
   MEMLITH_TRY(settle_lengths());
   if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(flush_homes());
+  MEMLITH_TRY(settle_blocks());
   // ORDER home-before-moment: as in checkpoint_locked().
   MEMLITH_TRY(note_moment(log_->recovered(), log_->recovered()));
   // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]

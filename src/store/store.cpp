@@ -89,8 +89,7 @@ Status Store::finish() {
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   MEMLITH_TRY(log_->close(client_bytes()));
-  if (whole_blocks())
-    (void)volume_.remove(blocks_name());  // a clean log needs none, and no later tail is where theirs was
+  drop_blocks();  // a clean log needs none, and no later tail is where theirs was
   drop_stats();
   return kOk;
 }

@@ -269,6 +269,10 @@ class Store {
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes_ != 0; }
   [[nodiscard]] std::string blocks_name() const;
   Status keep_blocks();
+  Status make_blocks();
+  Status put_blocks_in_place();
+  Status settle_blocks();
+  void drop_blocks();
   Status gather_blocks();
   Result<bool> homes_are_as_said();
   Status check_overlay();
@@ -366,6 +370,8 @@ class Store {
   static constexpr std::uint64_t kBlockBytes = 4096;
   std::uint32_t physical_block_bytes_ = 0;                    // as in the store's header; constant after open
   std::set<std::pair<ObjectId, std::uint64_t>> kept_blocks_;  // that recovery found, by offset
+  std::unique_ptr<Device> blocks_;                            // the file of blocks; null: none was made yet
+  bool blocks_in_place_ = false;                              // the file has the name that recovery looks for
   std::uint64_t home_bytes_unflushed_ = 0;                    // of their pages, under checkpoint_mutex_
   // How far the checkpoint under way is, as parts of its work; under checkpoint_mutex_, as is pacing_.
   struct Work {

@@ -36,13 +36,14 @@ struct Opened {
   void check(const std::string& what, std::int32_t code) {
     if (code != 0) wrong += failure(what, code);
   }
-  Opened(const std::string& path, Kind kind, const char* name = "a") {
+  Opened(const std::string& path, Kind kind, const char* name = "a", std::uint32_t physical_block_bytes = 0) {
     memlith_store_options options{};
     options.struct_size = sizeof options;
     options.flags = MEMLITH_OPEN_CREATE;
     options.manual_checkpoint = 1;
     options.log_bytes = 1 << 20;
     options.log_max_bytes = 64 << 20;
+    options.physical_block_bytes = physical_block_bytes;
     const auto opening = kind == Kind::folder ? memlith_store_open : memlith_file_open;
     check("open " + path, opening(path.c_str(), &options, &store));
     if (store != nullptr) region = open_region(kind == Kind::folder ? name : "file");
@@ -228,6 +229,45 @@ TEST(MovedFile, IsRenamedAndAnotherTakesItsPlace) {
   EXPECT_EQ(unless_holds(folder / "f", Kind::one_file, "file", 21), "");
 }
 
+// The same for stores that keep whole physical blocks in a file beside the log.
+TEST_P(Moved, AStoreForLargePhysicalBlocksIsRenamedAndAnotherTakesItsPlace) {
+  const std::string place = folder_ / "place";
+  const std::string away = folder_ / "away";
+  const std::string blocks = in_folder() ? "/blocks" : ".memlith-blocks";
+  SecondProcess other([&](const SecondProcess::Side& test) -> std::string {
+    if (!test.wait()) return "the test ended";
+    Opened opened(place, GetParam(), "a", 4096);
+    if (!opened.wrong.empty()) return opened.wrong;
+    opened.persist(opened.region, 20);
+    opened.checkpoint();
+    test.tell();
+    if (!test.wait()) return "the test ended";
+    opened.persist(opened.region, 21);
+    opened.checkpoint();
+    return opened.close();
+  });
+  Opened opened(place, GetParam(), "a", 4096);
+  ASSERT_EQ(opened.wrong, "");
+  opened.persist(opened.region, 1);
+  fs::rename(place, away);
+  if (!in_folder()) {
+    fs::rename(place + ".memlith", away + ".memlith");
+    fs::rename(place + blocks, away + blocks);
+  }
+  ASSERT_TRUE(other.step());
+  const std::string of_the_other = read_file(place + blocks);
+  opened.persist(opened.region, 10);
+  opened.checkpoint();
+  EXPECT_EQ(read_file(place + blocks), of_the_other);
+  EXPECT_NE(read_file(away + blocks), "");
+  opened.persist(opened.region, 11);
+  EXPECT_EQ(opened.close(), "");
+  EXPECT_TRUE(fs::exists(place + blocks)) << "the file of blocks belongs to the other process";
+  EXPECT_TRUE(other.finish());
+  EXPECT_EQ(unless_holds(away, GetParam(), "a", 11), "");
+  EXPECT_EQ(unless_holds(place, GetParam(), "a", 21), "");
+}
+
 // A file behind a link is that file from the opening on, wherever the link leads later.
 TEST(MovedFile, TheLinkToItLeadsElsewhere) {
   const TempFolder folder;
@@ -248,13 +288,14 @@ TEST(MovedFile, TheLinkToItLeadsElsewhere) {
 
 // A server opens its store as root, in a folder that nobody else may enter, and gives up root. Commits, checkpoints and the growth of
 // the log and of regions go on; a new region needs the right that was given up, so it fails, and nothing else does.
-TEST_P(Moved, TheServerGivesUpRoot) {
-  const std::string closed = folder_ / "closed";
+void give_up_root(const TempFolder& folder, Kind kind, std::uint32_t physical_block_bytes) {
+  const bool in_folder = kind == Kind::folder;
+  const std::string closed = folder / "closed";
   fs::create_directory(closed);
   ASSERT_EQ(::chmod(closed.c_str(), 0700), 0);
   EXPECT_IN_CHILD([&]() -> std::string {
     if (::geteuid() != 0) return "skip: only root can give up root";
-    Opened opened(closed + "/s", GetParam());
+    Opened opened(closed + "/s", kind, "a", physical_block_bytes);
     if (!opened.wrong.empty()) return opened.wrong;
     opened.persist(opened.region, 1);
     constexpr id_t kNobody = 65534;
@@ -265,7 +306,7 @@ TEST_P(Moved, TheServerGivesUpRoot) {
     opened.checkpoint();
     opened.persist(opened.region, 2);
     opened.checkpoint();
-    if (in_folder()) {
+    if (in_folder) {
       (void)opened.open_region("b", MEMLITH_PERMISSION);
       opened.persist(opened.region, 3);
       opened.checkpoint();
@@ -283,9 +324,11 @@ TEST_P(Moved, TheServerGivesUpRoot) {
     return opened.close();
   });
   if (::geteuid() == 0) {
-    EXPECT_EQ(unless_holds(closed + "/s", GetParam(), in_folder() ? "a" : "file", 5), "");
+    EXPECT_EQ(unless_holds(closed + "/s", kind, in_folder ? "a" : "file", 5), "");
   }
 }
+TEST_P(Moved, TheServerGivesUpRoot) { give_up_root(folder_, GetParam(), 0); }
+TEST_P(Moved, TheServerOfAStoreForLargePhysicalBlocksGivesUpRoot) { give_up_root(folder_, GetParam(), 4096); }
 
 }  // namespace
 }  // namespace memlith::test
