@@ -58,6 +58,7 @@ const std::vector<World::Step>& World::steps() {
       {"release memory", 4, &World::release},
       {"checkpoint", 6, &World::checkpoint},
       {"look at a region", 200, &World::look_at_region},
+      {"take a snapshot", 3, &World::look_at_snapshot},
       {"misuse", 60, &World::misuse},
   };
   return all;
@@ -495,6 +496,47 @@ void World::look_at_region() {
   EXPECT_EQ(reinterpret_cast<void*>(info.address), MEMLITH_CALL(memlith_region_address, region->handle)) << story();
   EXPECT_EQ(MEMLITH_CALL(memlith_region_size, region->handle), region->now.size()) << story();
   compare_part(*region);
+}
+
+// A snapshot shows what is durable, and goes on showing it when that changes; a forked child sees the same.
+void World::look_at_snapshot() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist_all");
+  for (auto& [name, region] : store->regions) {
+    if (region.handle != nullptr) captured_all(region);
+  }
+  std::vector<memlith_region*> handles;
+  const auto chosen = choose_regions(*store, handles);
+  if (chosen.empty()) return;
+  memlith_snapshot* snapshot = nullptr;
+  expect(MEMLITH_CALL(memlith_region_snapshot, handles.data(), handles.size(), &snapshot), MEMLITH_OK, "snapshot");
+  if (snapshot == nullptr) return;
+  EXPECT_LE(MEMLITH_CALL(memlith_snapshot_lsn, snapshot), MEMLITH_CALL(memlith_store_durable, store->handle))
+      << story();
+  store_bytes();
+  expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist_all");
+  const auto shows = [&] {
+    for (std::uint64_t i = 0; i < chosen.size(); ++i) {
+      const std::vector<unsigned char>& wanted = chosen[i]->captured;
+      if (memlith_snapshot_size(snapshot, i) != wanted.size()) return 1;
+      if (std::memcmp(memlith_snapshot_address(snapshot, i), wanted.data(), wanted.size()) != 0) return 2;
+    }
+    return 0;
+  };
+  expect(MEMLITH_CALL(memlith_store_checkpoint, store->handle), MEMLITH_OK, "checkpoint");
+  calls()["memlith_snapshot_size"] += chosen.size();
+  calls()["memlith_snapshot_address"] += chosen.size();
+  EXPECT_EQ(shows(), 0) << story();
+  if (random_.one_in(8)) {
+    EXPECT_EQ(in_child(shows), 0) << story();
+  }
+  expect(MEMLITH_CALL(memlith_snapshot_place, snapshot), MEMLITH_INVALID, "placing a snapshot where it was made");
+  MEMLITH_CALL(memlith_snapshot_close, snapshot);
+  // What was stored meanwhile is in the persist behind it, and in no snapshot.
+  for (auto& [name, region] : store->regions) {
+    if (region.handle != nullptr) captured_all(region);
+  }
 }
 
 // Calls that are refused and change nothing.

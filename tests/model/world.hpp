@@ -112,6 +112,7 @@ class World {
   void release();
   void checkpoint();
   void look_at_region();
+  void look_at_snapshot();
   void misuse();
 
   // world.cpp
