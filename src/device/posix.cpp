@@ -17,7 +17,6 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <mutex>
 #include <shared_mutex>
 
@@ -118,7 +117,7 @@ std::uint32_t direct_block_bytes(int fd, bool writable) {
 
 class PosixDevice : public Device {
  public:
-  PosixDevice(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps, std::string path, bool direct)
+  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
       : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)) {
     struct stat info{};
     counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
@@ -178,7 +177,7 @@ class PosixDevice : public Device {
   }
 
  protected:
-  [[nodiscard]] int fd() const { return descriptor_->get(); }
+  [[nodiscard]] int fd() const { return descriptor_.get(); }
 
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
     std::uint64_t done = 0;
@@ -360,10 +359,10 @@ class PosixDevice : public Device {
     return status;
   }
 
-  std::shared_ptr<const Descriptor> descriptor_;  // a lock may share it
-  std::shared_mutex direct_mutex_;                // shared while a call writes past the page cache
-  std::atomic<std::uint32_t> queued_writes_{0};   // by queues, past the page cache; raised under direct_mutex_
-  bool counts_names_ = false;                     // some file systems say of every file that it has no name
+  Descriptor descriptor_;
+  std::shared_mutex direct_mutex_;               // shared while a call writes past the page cache
+  std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
+  bool counts_names_ = false;                    // some file systems say of every file that it has no name
 };
 
 // ---- UringDevice -----------------------------------------------------------------------------------------------
@@ -372,7 +371,7 @@ class PosixDevice : public Device {
 // that takes longer than the call.
 class UringDevice final : public PosixDevice {
  public:
-  UringDevice(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps, std::string path, bool direct)
+  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
       : PosixDevice(std::move(descriptor), caps, std::move(path), direct), calls_(fd()) {}
 
  protected:
@@ -389,18 +388,14 @@ class UringDevice final : public PosixDevice {
 
 class PosixLock final : public VolumeLock {
  public:
-  using Open = std::function<Result<std::unique_ptr<Device>>(std::string_view name, Caching caching)>;
-  PosixLock(std::shared_ptr<const Descriptor> descriptor, Open open)
-      : descriptor_(std::move(descriptor)), open_(std::move(open)), process_(::getpid()) {}
+  explicit PosixLock(Descriptor descriptor) : descriptor_(std::move(descriptor)), process_(::getpid()) {}
   // A forked child shares the lock: it outlives our descriptor if we do not drop it, and must not be dropped by the child.
   ~PosixLock() override {
-    if (process_ == ::getpid()) (void)::flock(descriptor_->get(), LOCK_UN);
+    if (process_ == ::getpid()) (void)::flock(descriptor_.get(), LOCK_UN);
   }
-  Result<std::unique_ptr<Device>> open(std::string_view name, Caching caching) override { return open_(name, caching); }
 
  private:
-  std::shared_ptr<const Descriptor> descriptor_;
-  Open open_;
+  Descriptor descriptor_;
   pid_t process_;
 };
 
@@ -447,22 +442,17 @@ class PosixVolume final : public Volume {
     // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
     int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
-    auto descriptor = std::make_shared<const Descriptor>(open_in_folder(name, flags));
-    if (descriptor->get() < 0) {
+    Descriptor descriptor(open_in_folder(name, flags));
+    if (descriptor.get() < 0) {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
-    MEMLITH_TRY(check_ordinary(descriptor->get(), path));
-    return make_device(std::move(descriptor), path, mode != OpenMode::read_only, caching);
-  }
-
-  Result<std::unique_ptr<Device>> make_device(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
-                                              bool writable, Caching caching) {
+    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     // Without NONBLOCK, which is not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a
     // ring's fail for ever with EAGAIN then.
-    (void)::fcntl(descriptor->get(), F_SETFL, 0);
+    (void)::fcntl(descriptor.get(), F_SETFL, 0);
     DeviceCaps caps;
-    const bool direct = caching == Caching::direct && make_direct(descriptor->get(), writable, caps);
-    caps.forgets = is_memory(descriptor->get());
+    const bool direct = caching == Caching::direct && make_direct(descriptor.get(), mode, caps);
+    caps.forgets = is_memory(descriptor.get());
     caps.io = io_;
     if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {
@@ -600,17 +590,12 @@ class PosixVolume final : public Volume {
 
   Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
     const std::string path = path_of(name);
-    // For writing, so that the file can be opened by the lock. Where that is refused, it can be locked all the same.
-    const int flags = O_CLOEXEC | O_NONBLOCK;
-    int fd = open_in_folder(name, flags | (exclusive ? O_RDWR : O_RDONLY));
-    const int refused = fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS) ? errno : 0;
-    if (refused != 0) fd = open_in_folder(name, flags | O_RDONLY);
-    auto descriptor = std::make_shared<const Descriptor>(fd);
-    if (descriptor->get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
-    MEMLITH_TRY(check_ordinary(descriptor->get(), path));
+    Descriptor descriptor(open_in_folder(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
+    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
     int result = 0;
     do {
-      result = ::flock(descriptor->get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+      result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
     } while (result != 0 && errno == EINTR);
     if (result != 0 && errno == EWOULDBLOCK) {
       return fail(Errc::busy, Detail::lock, "{}: cannot lock it: somebody else has", path);
@@ -619,20 +604,13 @@ class PosixVolume final : public Volume {
     // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
     struct stat locked{};
     struct stat named{};
-    if (::fstat(descriptor->get(), &locked) != 0 || look(name, named) != 0) {
+    if (::fstat(descriptor.get(), &locked) != 0 || look(name, named) != 0) {
       return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
     }
     if (identity_in(locked) != identity_in(named)) {
       return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
     }
-    PosixLock::Open open = [this, descriptor, refused, exclusive](std::string_view as, Caching caching) {
-      const std::string shown = path_of(as);
-      if (exclusive && refused != 0) {
-        return Result<std::unique_ptr<Device>>(fail_errno(refused, Detail::open, "{}: cannot open it", shown));
-      }
-      return make_device(descriptor, shown, exclusive, caching);
-    };
-    return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor), std::move(open)));
+    return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor)));
   }
 
  private:
@@ -698,9 +676,9 @@ class PosixVolume final : public Volume {
   }
 
   // The same descriptor, so that nothing is looked up again; leaves everything as it is where the file system refuses.
-  static bool make_direct(int fd, bool writable, DeviceCaps& caps) {
+  static bool make_direct(int fd, OpenMode mode, DeviceCaps& caps) {
     if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
-    const std::uint32_t block = direct_block_bytes(fd, writable);
+    const std::uint32_t block = direct_block_bytes(fd, mode != OpenMode::read_only);
     if (block == 0) {
       (void)::fcntl(fd, F_SETFL, 0);
       return false;

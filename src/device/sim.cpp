@@ -649,15 +649,11 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
     if (found == names_.end()) return fail_errno(ENOENT, Detail::open, "{}: cannot open it", path_of(name));
     file = found->second;
   }
-  return make_device(std::move(file), caching, path_of(name), mode != OpenMode::read_only);
-}
-
-std::unique_ptr<Device> SimVolume::make_device(std::shared_ptr<File> file, Caching caching, std::string path,
-                                               bool writable) {
   DeviceCaps caps;
   const bool direct = caching == Caching::direct;
   caps.block_bytes = direct ? direct_block_bytes : 1;
-  return std::make_unique<SimDevice>(*this, std::move(file), caps, std::move(path), direct, writable);
+  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct,
+                                                             mode != OpenMode::read_only));
 }
 
 Result<bool> SimVolume::exists(std::string_view name) {
@@ -762,14 +758,11 @@ Status SimVolume::sync_folder(std::string_view name) {
 namespace {
 class SimLock final : public VolumeLock {
  public:
-  using Open = std::function<std::unique_ptr<Device>(std::string_view name, Caching caching)>;
-  SimLock(std::function<void()> release, Open open) : release_(std::move(release)), open_(std::move(open)) {}
+  explicit SimLock(std::function<void()> release) : release_(std::move(release)) {}
   ~SimLock() override { release_(); }
-  Result<std::unique_ptr<Device>> open(std::string_view name, Caching caching) override { return open_(name, caching); }
 
  private:
   std::function<void()> release_;
-  Open open_;
 };
 }  // namespace
 
@@ -786,10 +779,7 @@ Result<std::unique_ptr<VolumeLock>> SimVolume::lock(std::string_view name, bool 
     const std::lock_guard relock(mutex_);
     file->holders = exclusive ? 0 : file->holders - 1;
   };
-  SimLock::Open open = [this, file = found->second, exclusive](std::string_view as, Caching caching) {
-    return make_device(file, caching, path_of(as), exclusive);
-  };
-  return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release), std::move(open)));
+  return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
 }
 
 }  // namespace memlith::core

@@ -236,7 +236,6 @@ class SimVolume final : public Volume {
   struct File;
   struct State;
   void record(SimRecord&& record);
-  std::unique_ptr<Device> make_device(std::shared_ptr<File> file, Caching caching, std::string path, bool writable);
 
   mutable std::mutex mutex_;
   [[nodiscard]] bool is_folder(std::string_view name) const;

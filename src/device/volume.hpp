@@ -25,9 +25,6 @@ enum class Caching : std::uint8_t { direct, buffered };                // direct
 class VolumeLock {
  public:
   virtual ~VolumeLock() = default;
-  // The file that is locked, for writing if the lock is exclusive; `name` is for messages. Takes no descriptor beside the lock's, and
-  // may outlive the lock.
-  virtual Result<std::unique_ptr<Device>> open(std::string_view name, Caching caching) = 0;
 };
 
 // A small file that other processes may look at while its maker changes it. For what nobody has to rely on: it is never flushed,

@@ -179,7 +179,8 @@ Status Store::open_or_create() {
     const Status status = there ? lock_log(log_name()) : create_files();
     if (!status.ok() && (status.category != Errc::not_found || attempt == kOpenTries)) return status;
   }
-  MEMLITH_TRY_ASSIGN(log_device_, lock_->open(log_name(), log_caching()));
+  const OpenMode mode = read_only() ? OpenMode::read_only : OpenMode::read_write;
+  MEMLITH_TRY_ASSIGN(log_device_, volume_.open(log_name(), mode, log_caching()));
 
   LogOptions log_options = options_.log;
   log_options.bytes_max =
@@ -238,8 +239,6 @@ Status Store::lock_file() {
   }
   MEMLITH_TRY(lock.status());
   file_lock_ = std::move(*lock);
-  const std::lock_guard homes_lock(homes_mutex_);
-  MEMLITH_TRY_ASSIGN(homes_[kFile], file_lock_->open(options_.file_name, Caching::buffered));
   return kOk;
 }
 
