@@ -15,7 +15,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "model/world.hpp"
 #include "support/sanitizers.hpp"
@@ -71,9 +70,14 @@ std::uint64_t seed() {
 std::vector<std::string> declared() {
   std::vector<std::string> names;
   const std::string header = read_file(MEMLITH_HEADER);
-  const std::regex declaration(R"(MEMLITH_API [^;(]*?(memlith_\w+)\()");
-  for (std::sregex_iterator it(header.begin(), header.end(), declaration), end; it != end; ++it)
-    names.push_back((*it)[1]);
+  const std::string mark = "MEMLITH_API ";
+  for (std::size_t at = header.find(mark); at != std::string::npos; at = header.find(mark, at + 1)) {
+    const std::size_t open = header.find('(', at);
+    const std::size_t name = header.rfind("memlith_", open);
+    if (open != std::string::npos && name != std::string::npos && name > at) {
+      names.push_back(header.substr(name, open - name));
+    }
+  }
   return names;
 }
 
