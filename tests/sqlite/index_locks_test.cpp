@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/random.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 #include "words.hpp"
 
@@ -64,6 +65,7 @@ class IndexLocks : public ::testing::Test {
 };
 
 TEST_F(IndexLocks, ASharedOneDoesNotBecomeExclusive) {
+  if (kSanitized) GTEST_SKIP() << "SQLite's unix VFS keeps memory of locks that are misused, which counts as a leak";
   both_map(0);
   ASSERT_EQ(both_lock(0, 3, 1, SQLITE_SHM_LOCK | SQLITE_SHM_SHARED), SQLITE_OK);
   EXPECT_EQ(both_lock(0, 3, 1, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE), SQLITE_BUSY);
@@ -87,6 +89,7 @@ TEST_F(IndexLocks, ThereAreNoneWithoutTheIndex) {
 
 // Requests of any kind; unlocked is what the connection holds, as SQLite does it.
 TEST_F(IndexLocks, AnyRequests) {
+  if (kSanitized) GTEST_SKIP() << "SQLite's unix VFS keeps memory of locks that are misused, which counts as a leak";
   const char* const given = std::getenv("MEMLITH_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   std::printf("replay with MEMLITH_SEED=%llu\n", static_cast<unsigned long long>(seed));

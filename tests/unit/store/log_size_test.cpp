@@ -70,14 +70,14 @@ TEST_P(LogSize, IsSmallForAStoreThatCommitsLittle) {
 TEST_P(LogSize, GrowsAtOnceWhileItIsFilledQuickly) {
   open();
   commit_bytes(24 * kMiB);
-  const std::uint64_t grown = store_->log().capacity_bytes();
+  const std::uint64_t grown = store_->log().capacity_bytes();  // and may be growing still
   EXPECT_GE(grown, 8 * kMiB);
   EXPECT_LE(grown, 128 * kMiB);
   const Bytes before = content_of(*store_, object_);
   store_ = nullptr;
   EXPECT_GE(std::filesystem::file_size(log()), 8 * kMiB) << "crashed";
   open();
-  EXPECT_EQ(store_->log().capacity_bytes(), grown);
+  EXPECT_GE(store_->log().capacity_bytes(), grown);
   EXPECT_TRUE(content_of(*store_, object_) == before);
   ASSERT_OK(store_->close());
   expect_log(kSmallLogBytes, "closed");
