@@ -51,6 +51,7 @@
   X(unproven_frames_believed, log, "recovery believes frames that only the page cache may have")                  \
   X(frames_moved_in_place, log, "a recovery writes frames again over themselves")                                 \
   X(moved_frames_claimed_early, log, "a slot claims the frames moved to it before they are flushed")              \
+  X(moved_frames_not_ended, log, "what stood behind the frames in the slot they move to stays there")              \
   X(frames_moved_under_old_tail, log, "frames are moved to slots that only an unflushed tail calls free")         \
   X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
   X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \

@@ -417,7 +417,9 @@ class SimDevice final : public Device {
                   offset, content.size());
     }
     if (!target.empty()) std::memcpy(target.data(), content.data() + offset, target.size());
-    if (!target.empty() && volume_.faults_.strikes(SimFaults::Kind::flip_bit)) {
+    SimFaults& faults = volume_.faults_;
+    const bool may_flip = !target.empty() && (!faults.flips_in || faults.flips_in(path_));
+    if (may_flip && faults.strikes(SimFaults::Kind::flip_bit)) {
       target[target.size() / 2] ^= std::byte{0x10};
     }
     return kOk;

@@ -180,6 +180,9 @@ struct SimFaults {
   // everything as it was, unflushed, and a forgotten one brought some of it to the medium.
   bool done_nevertheless = false;
 
+  // The files, by path, whose reads flip_bit counts and spoils; all files unless it is set.
+  std::function<bool(std::string_view path)> flips_in;
+
  private:
   struct Plan {
     bool active = false;

@@ -406,7 +406,7 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
   return targets;
 }
 
-// What of the segment is live, to the same places in another slot.
+// The live bytes of the segment go to the same places in another slot, and a block of zeros follows the newest frame.
 Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer) {
   const std::uint64_t begin = segment * geometry_.segment_bytes();
   const std::uint64_t from = std::max(begin, tail_.lsn.value) - begin;
@@ -419,7 +419,11 @@ Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const Aligne
     MEMLITH_TRY(device_.write(target + at, piece));
     at += piece.size();
   }
-  return kOk;
+  if (until == geometry_.segment_bytes() || MEMLITH_MUTANT(moved_frames_not_ended)) return kOk;
+  // ORDER end-before-claim: an earlier recovery may have been cut off while it copied more frames to this slot than survived the
+  // crash. Without the zeros these frames would follow the moved ones, and come back. [lab/recovery-again]
+  std::memset(buffer.data(), 0, geometry_.block_bytes);
+  return device_.write(target + until, buffer.span().first(geometry_.block_bytes));
 }
 
 Status Log::start(LogPosition tail, const ClientBytes& client) {

@@ -113,10 +113,12 @@ Status Store::settle_blocks() {
 }
 
 // Removes no file but the store's own.
-void Store::drop_blocks() {
-  if (blocks_ == nullptr) return;
-  (void)volume_.remove_own(blocks_in_place_ ? blocks_name() : blocks_name() + ".new", *blocks_);
+Status Store::drop_blocks() {
+  if (blocks_ == nullptr) return kOk;
+  const Status removed = volume_.remove_own(blocks_in_place_ ? blocks_name() : blocks_name() + ".new", *blocks_);
   blocks_ = nullptr;
+  // A process that gave up the right to remove the file leaves it there: the log says that it is of no use.
+  return removed.category == Errc::permission ? kOk : removed;
 }
 
 // Lays the blocks that were kept for what lies behind the tail into the empty overlay.

@@ -134,7 +134,7 @@ void Store::undo_creation() {
   KeptFailure told;
   told.keep(kOk);  // the sentence of the failure
   drop_stats();
-  if (!made_log_.empty() || !blocks_in_place_) drop_blocks();
+  if (!made_log_.empty() || !blocks_in_place_) (void)drop_blocks();
   Status status = kOk;
   if (!made_log_.empty()) {
     // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.

@@ -89,9 +89,9 @@ Status Store::finish() {
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   MEMLITH_TRY(log_->close(client_bytes()));
-  drop_blocks();  // a clean log needs none, and no later tail is where theirs was
+  const Status dropped = drop_blocks();  // a clean log needs none, and no later tail is where theirs was
   drop_stats();
-  return kOk;
+  return dropped;
 }
 
 // They tell of an open store. Whoever has the lock may take their file away; no harm if it stays.

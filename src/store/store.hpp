@@ -272,7 +272,7 @@ class Store {
   Status make_blocks();
   Status put_blocks_in_place();
   Status settle_blocks();
-  void drop_blocks();
+  Status drop_blocks();
   Status gather_blocks();
   Result<bool> homes_are_as_said();
   Status check_overlay();

@@ -157,6 +157,9 @@ class Run {
   std::vector<std::string> broken_;
 };
 
+// From here on, flipped bits strike only what carries checksums.
+void flip_no_homes(core::SimVolume& volume, const core::StoreOptions& options);
+
 // What one recovery found.
 struct Recovered {
   bool ok = false;

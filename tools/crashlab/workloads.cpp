@@ -368,6 +368,51 @@ std::vector<Step> two_claims(Random& random) {
           into(6)};
 }
 
+// A flush of the newest commit failed, and the medium does not have it. A recovery found it in the page cache, began to copy the
+// segment to another slot, and was cut off by a power cut before that slot claimed the segment. So the copy has more than the original.
+const SimImage& cut_recovery_image() {
+  static const SimImage image = [] {
+    Run run(small_store(), {}, {});
+    run.open();
+    run.create("a", 8192);
+    run.fill_log_into(4, "a");  // every slot has held a segment
+    run.checkpoint();
+    run.commit({{"a", 0, 90}});
+    run.commit({{"a", 40, 90}});
+    SimImage result = run.volume.image();
+    run.commit({{"a", 80, 90}});
+    const SimImage copied = run.volume.image();
+    const std::vector<std::byte>& source = *copied.files.at("log");
+    std::vector<std::byte> log = *result.files.at("log");
+    const std::uint64_t slot_bytes = small_store().slot_bytes;
+    const auto segment_in = [&](std::uint64_t slot) {
+      SlotHeader header;
+      std::memcpy(&header, source.data() + kSlotsOffset + slot * slot_bytes, sizeof header);
+      return header.segment;
+    };
+    std::uint64_t live = 0;
+    for (std::uint64_t slot = 0; slot < 4; ++slot) live = segment_in(slot) > segment_in(live) ? slot : live;
+    for (std::uint64_t slot = 0; slot < 4; ++slot) {
+      if (slot == live) continue;
+      std::memcpy(log.data() + kSlotsOffset + slot * slot_bytes + 512,
+                  source.data() + kSlotsOffset + live * slot_bytes + 512, slot_bytes - 512);
+    }
+    result.files["log"] = std::make_shared<const std::vector<std::byte>>(std::move(log));
+    return result;
+  }();
+  return image;
+}
+SimImage cut_recovery() { return cut_recovery_image(); }
+Content cut_recovery_content() {
+  SimVolume volume(cut_recovery_image());
+  return recover(volume, small_store()).content;
+}
+
+// What the copy has more must not come back.
+std::vector<Step> recovery_again(Random& random) {
+  return {open(), commit({{"a", random.below(300), 1 + random.below(600)}}), abandon(), open()};
+}
+
 // A poisoned store leaves its homes alone.
 std::vector<Step> poisoned(Random& random) {
   return {open(),
@@ -590,6 +635,12 @@ constexpr Workload kWorkloads[] = {
      .steps = reopened_inside,
      .turns = Turns::fixed,
      .with_call_faults = false},
+    {.name = "recovery-again",
+     .sentence = "a recovery behind one that was cut off while it copied unproven frames to another slot",
+     .options = small_store,
+     .steps = recovery_again,
+     .start = cut_recovery,
+     .before = cut_recovery_content},
     {.name = "file-reopened",
      .sentence = "an ordinary file that becomes longer and shorter, reopened behind every commit",
      .options = file,
