@@ -45,8 +45,8 @@ std::unique_ptr<Run> Explorer::run_workload() {
   set_identity(kIdentity);
   auto run = std::make_unique<Run>(options_, workload_.start != nullptr ? workload_.start() : SimImage{},
                                    workload_.before != nullptr ? workload_.before() : Content{});
+  flip_no_homes(run->volume, options_);
   if (base_.fault.has_value()) {
-    flip_no_homes(run->volume, options_);
     run->volume.faults().plan(kind_of(*base_.fault), base_.nth, is_for_ever(*base_.fault));
     run->volume.faults().done_nevertheless = base_.nth % 2 == 1;
   }
