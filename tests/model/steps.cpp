@@ -20,10 +20,16 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMaxBytes = 1 << 20;
 
-// What this thread stored to counts as this thread's, whoever stored there before.
+// What this thread touched counts as this thread's, whoever stored there before.
 void own(ModelRegion& region, std::uint64_t offset, std::uint64_t bytes) {
+  region.own.push_back({offset, bytes});
   std::erase_if(region.by_others,
                 [&](const Range& range) { return range.offset >= offset && range.offset < offset + bytes; });
+}
+bool owns(const ModelRegion& region, std::uint64_t offset) {
+  return std::any_of(region.own.begin(), region.own.end(), [offset](const Range& range) {
+    return offset >= range.offset && offset < range.offset + range.bytes;
+  });
 }
 
 std::uint64_t rounded(const ModelStore& store, std::uint64_t bytes) {
@@ -48,6 +54,7 @@ const std::vector<World::Step>& World::steps() {
       {"close a region", 12, &World::close_region},
       {"remove a region", 4, &World::remove_region},
       {"grow a region", 10, &World::grow_region},
+      {"fill the disk", 6, &World::fill_disk},
       {"store bytes", 600, &World::store_bytes},
       {"store bytes in another thread", 8, &World::store_by_thread},
       {"read from a pipe into a region", 20, &World::read_into_region},
@@ -200,8 +207,8 @@ void World::second_process() {
       memlith_region_options given{};
       given.struct_size = sizeof given;
       const std::int32_t opened = memlith_region_open(other, name.c_str(), &given, &view);
-      // A region that the parent has mapped lies at the same address here, which is taken.
-      if (region.handle != nullptr && memlith_category(opened) == MEMLITH_ADDRESS_TAKEN) continue;
+      // The child has the parent's mappings: this region's, or one of another store that was given the same addresses.
+      if (memlith_category(opened) == MEMLITH_ADDRESS_TAKEN) continue;
       if (opened != MEMLITH_OK) return 3;
       if (memlith_region_size(view) != region.captured.size()) return 4;
       if (std::memcmp(memlith_region_address(view), region.captured.data(), region.captured.size()) != 0) return 5;
@@ -303,6 +310,7 @@ void World::close_region() {
   region->handle = nullptr;
   region->now = region->captured;
   region->by_others.clear();
+  region->own.clear();
 }
 
 void World::remove_region() {
@@ -331,6 +339,39 @@ void World::grow_region() {
          "growing beyond max_size");
 }
 
+// On a full disk a growth, a new region and a new store are refused, and nothing has changed.
+void World::fill_disk() {
+  ModelStore& store = any_store();
+  if (!store.exists) {
+    memlith_store* none = nullptr;
+    const FullDisk full;
+    expect(open(store, MEMLITH_OPEN_CREATE, &none), MEMLITH_NO_SPACE, "creating a store on a full disk");
+    EXPECT_TRUE(full.refused()) << story();
+    return;
+  }
+  if (store.handle == nullptr || store.read_only) return;
+  if (!store.one_file && store.regions.count("n") == 0) {
+    memlith_region* none = nullptr;
+    memlith_region_options given{};
+    given.struct_size = sizeof given;
+    given.flags = MEMLITH_REGION_CREATE;
+    given.size = kPage;
+    given.max_size = kMaxBytes;
+    const FullDisk full;
+    expect(MEMLITH_CALL(memlith_region_open, store.handle, "n", &given, &none), MEMLITH_NO_SPACE,
+           "creating a region on a full disk");
+    EXPECT_TRUE(full.refused()) << story();
+  }
+  ModelRegion* const region = open_region_of(store);
+  if (region == nullptr || rounded(store, region->now.size() + kPage) > kMaxBytes) return;
+  const FullDisk full;
+  const std::int32_t code = MEMLITH_CALL(memlith_region_grow, region->handle, region->now.size() + kPage);
+  // There is room already where the region was longer before, and that was never persisted.
+  expect(code, full.refused() ? MEMLITH_NO_SPACE : MEMLITH_OK, "growing a region on a full disk");
+  if (code == MEMLITH_OK) region->now.resize(rounded(store, region->now.size() + kPage), 0);
+  EXPECT_EQ(MEMLITH_CALL(memlith_region_size, region->handle), region->now.size()) << story();
+}
+
 void World::store_bytes() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
@@ -357,8 +398,7 @@ void World::store_by_thread() {
   const Range range{random_.below(region->now.size()), 1};
   const auto value = static_cast<unsigned char>(random_.below(256));
   // Bytes that this thread stored to as well would be in its persist, too.
-  const bool own = region->now[range.offset] != region->captured[std::min(range.offset, region->captured.size() - 1)];
-  if (own || range.offset >= region->captured.size()) return;
+  if (range.offset >= region->captured.size() || owns(*region, range.offset)) return;
   std::int32_t code = MEMLITH_OK;
   std::thread([&] {
     memory[range.offset] = value;
@@ -464,6 +504,7 @@ void World::roll_back() {
     region->now = region->captured;
     region->now.resize(size, 0);
     region->by_others.clear();
+    region->own.clear();
     compare_part(*region);
   }
 }

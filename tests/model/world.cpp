@@ -23,7 +23,8 @@ constexpr int kFolderStores = 3;
 constexpr int kFileStores = 2;
 }  // namespace
 
-World::World(std::string folder, std::uint64_t seed) : folder_(std::move(folder)), seed_(seed), random_(seed) {
+World::World(std::string folder, std::uint64_t run_seed, std::uint64_t seed)
+    : folder_(std::move(folder)), run_seed_(run_seed), seed_(seed), random_(seed) {
   for (std::size_t i = 0; i < folders_.size(); ++i) {
     folders_[i] = folder_ + "/place" + std::to_string(i);
     std::filesystem::create_directories(folders_[i]);
@@ -54,7 +55,8 @@ void World::note(const std::string& what) {
 }
 
 std::string World::story() const {
-  std::string text = "seed " + std::to_string(seed_) + " (MEMLITH_SEED repeats it); the last steps:\n";
+  std::string text = "world " + std::to_string(seed_) + " of MEMLITH_SEED=" + std::to_string(run_seed_) +
+                     ", which repeats the run; the last steps:\n";
   for (const std::string& line : last_) text += "  " + line + "\n";
   return text;
 }
@@ -140,6 +142,7 @@ void World::forget_handles(ModelStore& store) {
     region.handle = nullptr;
     region.now = region.captured;
     region.by_others.clear();
+    region.own.clear();
   }
 }
 
@@ -181,6 +184,7 @@ void World::compare_part(const ModelRegion& region) {
 void World::captured_all(ModelRegion& region) {
   region.captured = region.now;
   region.by_others.clear();
+  region.own.clear();
 }
 
 void World::step() {

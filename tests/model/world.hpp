@@ -33,6 +33,16 @@ inline std::uint64_t call_count() {
 void fail_transfer(std::int64_t which);
 bool transfer_failed();  // since then
 
+// While one is there, no file gets more room: the disk is full.
+class FullDisk {
+ public:
+  FullDisk();
+  ~FullDisk();
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  [[nodiscard]] bool refused() const;  // a file asked for room
+};
+
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -53,6 +63,7 @@ struct ModelRegion {
   std::vector<unsigned char> now;
   std::vector<unsigned char> captured;
   std::vector<Range> by_others;  // stored to by other threads, not captured since
+  std::vector<Range> own;        // touched by this thread, not captured since
   std::uint32_t tracker = 0;     // as asked for
   memlith_region* handle = nullptr;
 };
@@ -69,7 +80,8 @@ struct ModelStore {
 
 class World {
  public:
-  World(std::string folder, std::uint64_t seed);
+  // `seed` draws the steps; the run of `run_seed` is what repeats them.
+  World(std::string folder, std::uint64_t run_seed, std::uint64_t seed);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -102,6 +114,7 @@ class World {
   void close_region();
   void remove_region();
   void grow_region();
+  void fill_disk();
   void store_bytes();
   void store_by_thread();
   void read_into_region();
@@ -133,6 +146,7 @@ class World {
   void expect(std::int32_t code, std::int32_t category, const char* what);
 
   std::string folder_;
+  std::uint64_t run_seed_;
   std::uint64_t seed_;
   Random random_;
   std::array<std::string, 3> folders_;  // where the program may stand
