@@ -7,10 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "region/address.hpp"
 #include "support/region_words.hpp"
+#include "support/sanitizers.hpp"
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT 21
@@ -107,6 +110,21 @@ TEST_P(RegionTest, StoresDoNotMix) {
   EXPECT_OK(persist(b));
   other.crash();
   EXPECT_EQ(get(other.open("b"), 0), 2u);
+}
+
+// Regions of stores that were made apart hardly ever lie at the same addresses, so that the stores can be open in one process.
+TEST(RegionAddress, StoresMadeApartCanBeOpenTogether) {
+  if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer leaves programs a narrow range of addresses";
+  constexpr std::uint64_t kCount = 100;
+  std::vector<std::uint64_t> addresses;
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    addresses.push_back(must(choose_addresses(kGiB, {})));
+    release_addresses(addresses.back(), kGiB);
+  }
+  std::sort(addresses.begin(), addresses.end());
+  int overlaps = 0;
+  for (std::uint64_t i = 1; i < kCount; ++i) overlaps += addresses[i] - addresses[i - 1] < kGiB ? 1 : 0;
+  EXPECT_LT(overlaps, 6) << "of " << kCount << " addresses";  // 0.2 are expected
 }
 
 // The address is the same after reopening, so pointers into the region work.
