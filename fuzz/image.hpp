@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 
 namespace memlith::fuzz {
 

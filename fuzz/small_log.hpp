@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "log/log.hpp"
 
 namespace memlith::fuzz {

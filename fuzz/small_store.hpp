@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 
 namespace memlith::fuzz {

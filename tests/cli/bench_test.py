@@ -2,7 +2,7 @@
 """The benchmarks of the command `memlith`, with the least that they do (docs/performance.md): each side was measured as often
 as the others, what is printed has the documented shape, and nothing stays behind. What they measure is nobody's business here.
 
-Usage: bench_test.py MEMLITH FOLDER_OF_THE_SCRIPTS
+Usage: bench_test.py MEMLITH FOLDER_OF_BENCH
 """
 import json
 import os
@@ -18,7 +18,7 @@ import unittest.mock
 
 MEMLITH = sys.argv[1]
 SCRIPTS = pathlib.Path(sys.argv[2])
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(SCRIPTS / "kit"))
 import machine  # noqa: E402
 
 SMALL = ["--region-mib", "1", "--log-mib", "1"]
@@ -169,7 +169,7 @@ class Peers(Bench):
         lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "2", *SMALL, "--record", str(record))
         self.assertEqual(record.read_text(encoding="utf-8").splitlines(), lines)
         for python, has_matplotlib in pythons():
-            done = subprocess.run([python, SCRIPTS / "plot_peers.py", record, picture], capture_output=True, text=True, check=False)
+            done = subprocess.run([python, SCRIPTS / "peers/plot.py", record, picture], capture_output=True, text=True, check=False)
             if has_matplotlib:
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
@@ -236,7 +236,9 @@ class Dev(Bench):
             program.parent.mkdir(exist_ok=True)
             program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             program.chmod(0o755)
-        shutil.copy(SCRIPTS.parents[1] / "dev", self.folder)
+        shutil.copy(SCRIPTS.parent / "dev", self.folder)
+        (self.folder / "bench").mkdir()
+        shutil.copy(SCRIPTS / "run.py", self.folder / "bench")
         (self.folder / "build/release/bin").mkdir(parents=True)
         (self.folder / "build/release/bin/memlith").symlink_to(MEMLITH)
         environment = dict(os.environ, PATH=f"{self.folder / 'programs'}:{os.environ['PATH']}")
@@ -262,7 +264,7 @@ class Recovery(Bench):
 class All(Bench):
     def test_every_section_has_its_tables(self):
         out, record = self.folder / "figures.md", self.folder / "peers.jsonl"
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "bench_all.py", "--memlith", MEMLITH, "--dir", self.folder, "--out", out,
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir", self.folder, "--out", out,
                                "--record", record, "--quick"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
         sections = out.read_text(encoding="utf-8").split("\n## ")
@@ -291,7 +293,7 @@ class All(Bench):
         broken.write_text(f'#!/bin/sh\ncase $2 in recovery) exec "{MEMLITH}" "$@";; --*|"") exec "{MEMLITH}" "$@";; esac\n'
                           'echo "memlith: it does not work" >&2; exit 1\n', encoding="utf-8")
         broken.chmod(0o755)
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "bench_all.py", "--memlith", broken, "--dir", self.folder, "--out", out,
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", broken, "--dir", self.folder, "--out", out,
                                "--quick"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         text = out.read_text(encoding="utf-8")

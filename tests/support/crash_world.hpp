@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 
 namespace memlith::test {

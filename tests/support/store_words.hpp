@@ -8,7 +8,7 @@
 
 #include "base/random.hpp"
 #include "device/posix.hpp"
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 #include "support/expect.hpp"
 #include "support/temp_folder.hpp"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "io_names.hpp"
-#include "store_path.hpp"
-#include "trackers.hpp"
+#include "kit/io_names.hpp"
+#include "kit/store_path.hpp"
+#include "kit/trackers.hpp"
 
 namespace memlith::tool {
 

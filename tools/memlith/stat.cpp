@@ -11,12 +11,12 @@
 #include <string>
 #include <thread>
 
-#include "clock.hpp"
+#include "kit/clock.hpp"
 #include "commands.hpp"
-#include "interrupt.hpp"
+#include "kit/interrupt.hpp"
 #include "memlith/memlith.h"
-#include "stats.hpp"
-#include "store_path.hpp"
+#include "kit/stats.hpp"
+#include "kit/store_path.hpp"
 
 namespace memlith::tool {
 

@@ -1,7 +1,7 @@
 // docs/testing.md, "the simulated disk": it keeps exactly the promises of device.hpp and no others, or everything that is
 // proved on it is proved of nothing. Flushed bytes survive every cut, unflushed ones any subset of cuts, names need a
 // sync_folder, and faults that are planned fire and are counted.
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

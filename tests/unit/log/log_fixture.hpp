@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "log/log.hpp"
 
 namespace memlith::test {

@@ -1,7 +1,7 @@
 // docs/guarantees.md, "memlith_region_open": opening a region disturbs no commit of another region, and shows what was persisted.
 #include <gtest/gtest.h>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "support/region_words.hpp"
 
 namespace memlith::test {

@@ -4,7 +4,7 @@
 #include <future>
 #include <thread>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "region/region.hpp"
 #include "support/expect.hpp"
 

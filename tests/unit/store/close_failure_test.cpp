@@ -1,7 +1,7 @@
 // What a close that fails says.
 #include <gtest/gtest.h>
 
-#include "device/sim.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 #include "support/expect.hpp"
 

@@ -1,0 +1,102 @@
+// The work that is measured on memlith's side: random pages of a region change, and one call makes that durable.
+//
+// One Workload belongs to one thread and one region. Choosing pages, and the bytes that go into them, is never part
+// of a measured time; what is besides the call to memlith_persist() is what its Scope says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "failure.hpp"
+#include "memlith/memlith.h"
+#include "random.hpp"
+
+namespace memlith::tool {
+
+inline constexpr std::uint64_t kPageBytes = 4096;
+
+// What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
+// stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
+enum class Scope : std::uint8_t { usual, stores, touch, persist };
+
+// What Scope::usual stands for with this tracker; any other scope is itself.
+[[nodiscard]] Scope resolve_scope(Scope scope, std::uint32_t tracker);
+[[nodiscard]] const char* name_of(Scope scope);
+
+// What a round changes: `bytes_per_page` bytes, at most a page, in each of `pages` distinct pages.
+struct RoundShape {
+  std::uint64_t pages = 1;
+  std::uint64_t bytes_per_page = kPageBytes;
+  std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
+  Scope scope = Scope::touch;  // not `usual`
+  bool same_pages = false;     // the first round's pages and places in them, in every round
+  bool asynchronous = false;   // persist_async, and the waiting is not timed
+  [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
+};
+
+// The times of a round's steps, one behind the other. Those that a round does not have are 0.
+struct RoundParts {
+  std::uint64_t stores_ns = 0;
+  std::uint64_t touch_ns = 0;
+  std::uint64_t call_ns = 0;  // memlith_persist, or memlith_persist_async
+  std::uint64_t wait_ns = 0;  // memlith_wait behind the latter
+};
+
+// Distinct pages of so many, every set of them equally likely.
+class RandomPages {
+ public:
+  explicit RandomPages(std::uint64_t pages);
+  // `count` of them; valid until the next call.
+  std::span<const std::uint32_t> choose(Random& random, std::uint64_t count);
+  [[nodiscard]] std::uint64_t size() const { return order_.size(); }
+
+ private:
+  std::vector<std::uint32_t> order_;  // every page once; its start is shuffled anew each time
+};
+
+class Workload {
+ public:
+  // Precondition: the region has at least shape.pages pages.
+  // `store` is where the region belongs.
+  Workload(memlith_store* store, memlith_region* region, const RoundShape& shape, std::uint64_t seed);
+
+  // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
+  [[nodiscard]] MaybeFailure fill();
+
+  // From now on a round changes so many; at most as many as at the beginning.
+  void set_pages(std::uint64_t pages);
+
+  // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.
+  [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
+  // Stores and captures, and waits for nothing: something is on its way then.
+  [[nodiscard]] MaybeFailure capture();
+  // One round step by step; `asynchronous` whatever the shape says.
+  [[nodiscard]] MaybeFailure round_in_parts(bool asynchronous, RoundParts& parts);
+
+ private:
+  struct Change {
+    std::byte* target;
+    const std::byte* source;
+  };
+  void choose();
+  [[nodiscard]] const std::byte* content();
+  void store() const;
+  [[nodiscard]] std::int32_t touch() const;
+
+  [[nodiscard]] std::int32_t persist();
+
+  memlith_store* store_;
+  memlith_region* region_;
+  std::uint64_t ticket_ = 0;
+  std::byte* base_;
+  RoundShape shape_;
+  Random random_;
+  std::vector<std::byte> source_;  // random content that changes are cut from, each time elsewhere
+  RandomPages pages_;
+  std::vector<Change> changes_;
+  bool chosen_ = false;  // there was a round
+};
+
+}  // namespace memlith::tool

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks: what `./dev bench` calls once the programs are built.
+
+    run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
+    run.py --bin FOLDER NAME [ARGS...]  runs it
+
+NAME is `all`, `sqlite`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is
+all there is on standard output, so that --json can be piped.
+
+`persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with mkfs.xfs). --plot FILE.png
+draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out FILE.md).
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PLOT_PACKAGES = ["python3-matplotlib"]
+# What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing outlives the command.
+MOUNT_AND_RUN = """
+image=$1 target=$2
+shift 2
+if mount -o loop "$image" "$target"; then
+  losetup --direct-io=on "$(findmnt -no SOURCE "$target")" 2>/dev/null # or it goes through the page cache, and the tool says so
+  set -- "$@" --fsync-dir "$target"
+else
+  echo "no XFS beside it: its image could not be mounted" >&2
+fi
+rm -f "$image"
+"$@"
+"""
+
+
+class Misused(Exception):
+    """What was typed makes no sense; the message says what does."""
+
+
+def say(text):
+    print(text, file=sys.stderr)
+
+
+def on_xfs(parent, mib, command):
+    """Runs the command with `--fsync-dir FOLDER`, an XFS of so many MiB on a loop device; without root or mkfs.xfs, as it is."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.xfs", "losetup", "unshare"))):
+        say("no XFS beside it: that takes root, mkfs.xfs (package xfsprogs), losetup and unshare")
+        return subprocess.run(command, check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="memlith-bench-xfs.", dir=parent) as folder:
+        image, target = pathlib.Path(folder, "xfs.img"), pathlib.Path(folder, "xfs")
+        target.mkdir()
+        # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
+        made = subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync", "status=none"], check=False)
+        if made.returncode != 0 or subprocess.run(["mkfs.xfs", "-q", "-f", image], check=False).returncode != 0:
+            say("no XFS beside it: its image could not be made")
+            return subprocess.run(command, check=False).returncode
+        return subprocess.run(["unshare", "--mount", "--propagation", "private", "bash", "-c", MOUNT_AND_RUN, "on_xfs", image, target,
+                               *command], check=False).returncode
+
+
+def plotting_python():
+    """A Python that has matplotlib: Debian's package is for the system's own, which need not come first."""
+    for python in ("python3", "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import matplotlib"], capture_output=True, check=False).returncode == 0:
+            return python
+    return "python3"
+
+
+def draw(record, picture):
+    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/peers/plot.py", record, picture], check=False).returncode
+    if status == 0:
+        say(f"drawn: {picture}; the figures: {record}")
+    return status
+
+
+class Options(argparse.ArgumentParser):
+    """Takes the options that are ours and leaves all others to the program."""
+
+    def __init__(self, *names):
+        super().__init__(add_help=False, allow_abbrev=False, exit_on_error=False)
+        for name in names:
+            self.add_argument(f"--{name}")
+
+    def split(self, words):
+        try:
+            return self.parse_known_args(words)
+        except argparse.ArgumentError as error:
+            raise Misused(f"{error}; ./dev bench NAME --help says what it takes") from error
+
+
+def folder_of(given):
+    folder = pathlib.Path(given or ROOT / "build/bench")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def run_engine(programs, words):
+    """`memlith bench NAME`, in a folder of ours."""
+    place = [] if not words or "--dir" in words or any(word.startswith("--dir=") for word in words) else ["--dir", folder_of(None)]
+    command = [programs / "memlith", "bench", *words] if words else [programs / "memlith", "bench", "--help"]
+    return subprocess.run([*command, *place], check=False).returncode
+
+
+def run_persist(programs, words):
+    """`memlith bench persist`; with --peers or --plot, with an XFS beside it, and drawn."""
+    options, rest = Options("plot", "dir", "record", "region-mib").split(words)
+    if "--help" in words or not (options.plot or "--peers" in words):
+        return run_engine(programs, ["persist", *words])
+    folder = folder_of(options.dir)
+    record = options.record or (options.plot and str(pathlib.Path(options.plot).with_suffix(".jsonl")))
+    command = [programs / "memlith", "bench", "persist", *(["--peers"] if "--peers" not in rest else []), *rest, "--dir", folder]
+    command += ["--record", record] if record else []
+    command += ["--region-mib", options.region_mib] if options.region_mib else []
+    if any(word.split("=")[0] == "--fsync-dir" for word in rest):
+        status = subprocess.run(command, check=False).returncode
+    else:
+        status = on_xfs(folder, 512 + int(options.region_mib or 64), command)
+    return draw(record, options.plot) if status == 0 and options.plot else status
+
+
+def run_all(programs, words):
+    """Every benchmark of the engine once, as one section of Markdown."""
+    options, rest = Options("plot", "dir", "out").split(words)
+    folder = folder_of(options.dir)
+    out, record = options.out or folder / "performance.md", folder / "peers.jsonl"
+    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith", programs / "memlith", "--dir", folder,
+                                  "--out", out, "--record", record, *rest])
+    say(f"the figures: {out}")
+    return (draw(record, options.plot) or status) if options.plot else status
+
+
+def run_sqlite(programs, words):
+    """`memlith-sqlite-bench NAME`, or all of them as Markdown."""
+    program = programs / "memlith-sqlite-bench"
+    if words[:1] != ["all"]:
+        named = words and not words[0].startswith("-") and not any(word.split("=")[0] == "--dir" for word in words)
+        return subprocess.run([program, *words, *(["--dir", folder_of(None)] if named else [])], check=False).returncode
+    options, rest = Options("dir", "out").split(words[1:])
+    folder = folder_of(options.dir)
+    out = options.out or folder / "sqlite.md"
+    status = subprocess.run([plotting_python(), "-B", ROOT / "plugins/sqlite/bench/report.py", "--bench", program, "--dir", folder, "--out", out,
+                             *rest], check=False).returncode
+    if status == 0:
+        say(f"the figures: {out}")
+    return status
+
+
+# Each subject: the build targets, and what runs it. A new one gets a line here.
+SUBJECTS = {"all": ("bin/memlith", run_all), "persist": ("bin/memlith", run_persist), "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
+
+
+def plan(words):
+    name = words[0] if words else ""
+    plots = [number for number, word in enumerate(words) if word.split("=")[0] == "--plot"]
+    for number in plots:
+        value = words[number].partition("=")[2] or (words[number + 1] if number + 1 < len(words) else "")
+        if not value or value.startswith("-"):
+            raise Misused("--plot takes the name of the picture: --plot FILE.png")
+    print(SUBJECTS.get(name, ("bin/memlith", None))[0])
+    print(*PLOT_PACKAGES if plots else [])
+
+
+def main(words):
+    try:
+        if words[:1] == ["--plan"]:
+            plan(words[1:])
+            return 0
+        if words[:1] != ["--bin"] or len(words) < 2:
+            raise Misused(__doc__)
+        programs, words = pathlib.Path(words[1]), words[2:]
+        if words and words[0] in SUBJECTS:
+            return SUBJECTS[words[0]][1](programs, words[1:])
+        return run_engine(programs, words)
+    except Misused as misused:
+        say(f"dev: {misused}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,20 @@
+// The locks that every SQLite honours, on the bytes where SQLite itself has them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kit/failure.hpp"
+
+namespace memlith::tool {
+
+enum class SqliteLock : std::uint8_t {
+  shared,     // nobody changes the file, unless it is in WAL mode
+  exclusive,  // nobody has it open for more than a moment; the descriptor is open for writing
+};
+
+// Of the open file description: it goes when the descriptor is closed. Does not wait. BUSY: names the process that is in the
+// way, as far as the kernel or the holder's note in the log tells.
+[[nodiscard]] MaybeFailure lock_sqlite(int descriptor, const std::string& path, SqliteLock lock);
+
+}  // namespace memlith::tool

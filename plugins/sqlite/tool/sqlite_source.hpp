@@ -1,0 +1,67 @@
+// A SQLite database to copy from, held so that nobody changes it meanwhile: an ordinary file, or one whose newest commits are in
+// memlith's log. Not a byte of it is changed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kit/descriptor.hpp"
+#include "kit/failure.hpp"
+#include "kit/raw_device.hpp"
+#include "sqlite_head.hpp"
+#include "kit/store_path.hpp"
+
+namespace memlith::tool {
+
+class SqliteSource {
+ public:
+  enum class Kinds : std::uint8_t { any, ordinary };
+
+  // Held until the object goes. Errors: BUSY, naming the holder; no database; journals beside it that SQLite or memlith has to
+  // look at first; CORRUPT: log missing or another's, and whatever opening a store finds.
+  static Result<SqliteSource> open(const std::string& path, Kinds kinds);
+
+  [[nodiscard]] const std::string& path() const { return path_; }  // without symbolic links
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }     // of the committed database; 0: it is empty
+  [[nodiscard]] mode_t mode() const { return mode_; }
+  [[nodiscard]] bool is_file(dev_t device, ino_t number) const { return device_ == device && number_ == number; }
+
+  // `count` bytes, up to kStepBytes, within bytes(); good until the next call. In memory at multiples of 4096 where `offset` is.
+  // What memlith's mark changes may be as it is under the mark.
+  static constexpr std::uint64_t kStepBytes = kMiB;
+  Result<std::span<const std::byte>> read(std::uint64_t offset, std::uint64_t count);
+  // The first `count` bytes, within bytes(), as they are without the mark.
+  Result<std::vector<std::byte>> beginning(std::uint64_t count);
+
+  // Whether the first page's header fits the length.
+  [[nodiscard]] MaybeFailure check_header();
+
+ private:
+  SqliteSource() = default;
+  // Nothing: it is not any more what it was when it was looked at.
+  static Result<std::optional<SqliteSource>> open_ordinary(const std::string& path, const SqliteLook& seen);
+  static Result<std::optional<SqliteSource>> open_marked(const std::string& path);
+  [[nodiscard]] MaybeFailure remember_file();
+  [[nodiscard]] MaybeFailure map_region();
+
+  std::string path_;
+  std::uint64_t bytes_ = 0;
+  mode_t mode_ = 0;
+  dev_t device_ = 0;
+  ino_t number_ = 0;
+  Descriptor file_;
+  std::optional<HugeBuffer> buffer_;  // ordinary
+  StoreHandle store_;                 // marked
+  const std::byte* memory_ = nullptr;
+};
+
+// Fails where plain SQLite left changes beside `path` that it would bring into whatever database has that name.
+[[nodiscard]] MaybeFailure check_sqlite_left_over(const std::string& path);
+
+}  // namespace memlith::tool

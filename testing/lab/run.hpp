@@ -1,0 +1,184 @@
+// One life of a workload on a recording disk: the words that workloads are written in. Each word does something to the
+// store, tells the history what it is about to change and what was acknowledged, and holds what the engine answers against
+// the promises: no error without a cause, no success over a failed call, nothing acknowledged once poisoned.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/sim.hpp"
+#include "history.hpp"
+#include "region/region.hpp"
+#include "scheduler.hpp"
+#include "store/store.hpp"
+
+namespace memlith::lab {
+
+// Of the regions that workloads make.
+inline constexpr std::uint64_t kAddress = 0x550000000000;
+inline constexpr std::uint64_t kReserve = 1 * core::kMiB;
+
+struct Write {
+  std::string object;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+class Run;
+
+// One step of a workload. Steps that make no sense (a commit to an object that is not there) do nothing, so that any of
+// them may be left out when a failure is made smaller.
+struct Step {
+  std::string text;
+  std::function<void(Run&)> act;
+  // What a program does about this step after a crash in its middle; without it, the step itself.
+  std::function<void(Run&)> again = nullptr;
+};
+
+// A small seeded number that random_identity() returns from now on; 0 gives the real one back.
+void set_identity(std::uint64_t identity);
+
+// Leaves out of what is written what differs from run to run.
+void make_repeatable(core::SimVolume& volume);
+
+class Run {
+ public:
+  Run(core::StoreOptions options, core::SimImage start, Content before);
+  ~Run();
+
+  // Does the steps [from, until), those in `wanted` only if it is not empty.
+  void perform(const std::vector<Step>& steps, const std::vector<std::size_t>& wanted, std::size_t from,
+               std::size_t until, bool again);
+  // Which step was under way when `operations` were done.
+  [[nodiscard]] std::size_t step_at(std::size_t operations) const;
+  [[nodiscard]] const std::vector<std::pair<std::size_t, std::size_t>>& step_marks() const { return step_marks_; }
+
+  core::SimVolume volume;
+  History history;
+  // Of the workloads with threads that meet; set for as long as the run is under way.
+  Scheduler* scheduler = nullptr;
+  // Other bytes than a step writes the first time.
+  std::uint64_t other_bytes = 0;
+  [[nodiscard]] const core::StoreOptions& options() const { return options_; }
+  [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }  // promises, in words
+  // A bit flipped in what opening the store read: it may rightly have lost the last commit.
+  [[nodiscard]] bool flip_in_open() const { return flip_in_open_; }
+
+  // ---- store
+  void open();
+  void close();
+  void abandon();  // walks away, as kill -9 would
+  void create(const std::string& name, std::uint64_t size);
+  void remove(const std::string& name);
+  // One commit; with `size`, the first write's object has that size from then on. Only a one-file store's may become smaller.
+  void commit(const std::vector<Write>& writes, std::uint64_t size = 0);
+  // The same for a file, whatever its size is by now; what it grows by is written whole, because bytes from before it shrank may
+  // still be there.
+  void resize_file(std::uint64_t size, const Write& write);
+  // Commits until the log has gone into that segment.
+  void fill_log_into(std::uint64_t segment, const std::string& object);
+  // Several commits in one batch, of which `until` are waited for (all unless said).
+  void batch(const std::vector<std::vector<Write>>& commits, std::size_t until = ~std::size_t{0});
+  void checkpoint();
+  // A checkpoint of one home whose superblock is reported as failed, but written. More of them follow.
+  void checkpoints_that_fail();
+  // A commit that does not fit the log at its limit: it must fail and leave no trace.
+  void commit_too_large(const std::string& object, std::uint64_t bytes);
+
+  // ---- things in the middle of a commit's I/O, always at the same operation
+  // A checkpoint between the write and the flush of the commit.
+  void commit_with_checkpoint_inside(const Write& write);
+  // The same, and what the checkpoint flushes last is in the page cache only.
+  void commit_with_forgotten_trim_inside(const Write& write);
+  // A second batch is written and flushed before the first is written; a third thread waits for the second's commit.
+  void two_batches_crosswise(const Write& first, const Write& second);
+  // Threads side by side, at the scheduler's will.
+  void threads(const std::vector<std::string>& objects, std::size_t commits_each);
+
+  // ---- regions
+  void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
+  void unmap(const std::string& name);
+  void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+  void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
+  void grow(const std::string& name, std::uint64_t size);
+  void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
+  void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::process);
+  void persist_soon(const std::vector<std::string>& names, core::Scope scope);
+  void wait();  // for all of those
+  void rollback(const std::vector<std::string>& names);
+  // Another thread, with nothing of its own, persists while the I/O of the first one is under way.
+  void persist_joined_by_another(const std::string& name);
+
+ private:
+  struct Memory {
+    std::unique_ptr<core::Region> region;
+    std::vector<std::byte> expected;                           // what it must hold
+    std::vector<std::byte> captured;                           // what a persist took last
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> own;  // stored to by this thread since
+  };
+
+  [[nodiscard]] std::size_t now() const { return volume.operations(); }
+  void broken(std::string what);
+  // Judges what a call returned. True when it was ok.
+  bool passed(core::Status status, std::string_view what, std::uint64_t fired_before);
+  void settle(std::size_t commit, bool ok);
+  void now_poisoned();
+  [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
+  [[nodiscard]] std::uint64_t fill_of(std::size_t part) const;
+  void store_bytes(const std::string& name, std::uint64_t offset, const std::vector<std::byte>& content);
+  [[nodiscard]] std::optional<core::ObjectInfo> find(const std::string& name) const;
+  [[nodiscard]] std::vector<Write> possible(const std::vector<Write>& writes, std::uint64_t size) const;
+  core::Result<core::Lsn> append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size,
+                                 std::size_t commit = kNever);
+  [[nodiscard]] std::string log_name() const;
+  void drop_regions();
+  [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
+  void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
+
+  core::StoreOptions options_;
+  std::unique_ptr<core::Store> store_;
+  std::map<std::string, Memory> regions_;
+  std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once
+  std::vector<std::pair<std::size_t, core::Lsn>> soon_;           // captured, not waited for
+  std::optional<std::size_t> creation_;
+  bool created_ = false;
+  bool poisoned_ = false;
+  std::size_t poisoned_since_ = 0;  // so many commits had begun by then
+  bool flip_in_open_ = false;
+  std::uint64_t groups_ = 0;
+  std::size_t step_ = 0;
+  std::size_t part_ = 0;                                         // of the step
+  std::vector<std::pair<std::size_t, std::size_t>> step_marks_;  // (operations done when it began, step)
+  std::vector<std::string> broken_;
+};
+
+// From here on, flipped bits strike only what carries checksums.
+void flip_no_homes(core::SimVolume& volume, const core::StoreOptions& options);
+
+// What one recovery found.
+struct Recovered {
+  bool ok = false;
+  Fingerprint found = 0;
+  Content content;
+  bool was_clean = false;
+  std::uint64_t replayed = 0;
+  std::uint64_t reads_of_open = 0;
+  core::Status status;
+  std::string error;
+};
+// Opens the store on the volume as it is and reads what it holds.
+Recovered recover(core::SimVolume& volume, const core::StoreOptions& options, bool read_only = false);
+// What is wrong with what one sees who opens it read-only, or nothing: the same must be there, and nothing written.
+std::string look_wrong(const core::SimImage& image, const core::StoreOptions& options, const Recovered& recovered);
+
+std::string text_of_commit(const std::vector<Write>& writes, std::uint64_t size);
+Change change_of_commit(std::vector<Write> writes, std::uint64_t fill, std::uint64_t size);
+// The bytes that a commit writes.
+std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write);
+
+}  // namespace memlith::lab

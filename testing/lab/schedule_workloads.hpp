@@ -1,0 +1,107 @@
+// The small cases that are run under the scheduler, and the words they are written in. To add one: write a row of the table in
+// schedule_workloads.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/sim.hpp"
+#include "history.hpp"
+#include "run.hpp"
+#include "scheduler.hpp"
+#include "store/store.hpp"
+
+namespace memlith::lab {
+
+// A volume whose every call is a place to switch threads.
+class SwitchingVolume final : public core::Volume {
+ public:
+  SwitchingVolume(core::Volume& volume, Scheduler& scheduler) : volume_(volume), scheduler_(scheduler) {}
+  core::Result<std::unique_ptr<core::Device>> open(std::string_view name, core::OpenMode mode,
+                                                   core::Caching caching) override;
+  core::Result<bool> exists(std::string_view name) override;
+  core::Result<std::optional<core::FileIdentity>> identity_of(std::string_view name) override;
+  core::Result<std::vector<std::string>> list(std::string_view folder) override;
+  core::Status make_folder(std::string_view name) override;
+  core::Status rename(std::string_view from, std::string_view to) override;
+  core::Status remove(std::string_view name) override;
+  core::Status sync_folder(std::string_view name) override;
+  core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
+  core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override;
+  [[nodiscard]] std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
+
+ private:
+  core::Volume& volume_;
+  Scheduler& scheduler_;
+};
+
+// One run of a case: the disk, the store, and what was promised.
+class Session {
+ public:
+  Session(Scheduler& scheduler, core::StoreOptions options, core::SimImage start, Content before);
+
+  core::SimVolume volume;
+  History history;
+  Scheduler& scheduler;
+  std::unique_ptr<core::Store> store;
+  std::size_t decided_from = 0;  // operations done when the deciding began
+  [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }
+  [[nodiscard]] const core::StoreOptions& options() const { return options_; }
+
+  void open();
+  // Closes; with it everything captured before is acknowledged.
+  void close();
+  void checkpoint();
+  // A commit, and the wait for it.
+  void commit(const std::string& object, std::uint64_t offset, std::uint64_t bytes);
+  // A commit that a thread of the store makes durable; wait() is for those of the calling thread.
+  struct Captured {
+    std::size_t commit = 0;
+    core::Lsn end;
+    bool ok = false;
+  };
+  Captured commit_soon(const std::string& object, std::uint64_t offset, std::uint64_t bytes);
+  // Until the store says that it is durable, without helping.
+  void await_durable(const Captured& captured);
+  // The store is not there yet, and whoever opens it first creates it.
+  void expect_creation();
+  // No failure but a lack of memory was planned.
+  void expect_unpoisoned();
+  // Opens the store, commits, closes it; somebody else who has it open is no error.
+  void use_alone(const std::string& object, core::Volume& through);
+
+  // Threads beside each other, from here on at the scheduler's will; returns when all have ended.
+  void side_by_side(std::vector<std::function<void()>> acts);
+
+ private:
+  [[nodiscard]] std::size_t now() const { return volume.operations(); }
+  void broken(std::string what);
+  Captured append(core::Store& store, const std::string& object, std::uint64_t offset, std::uint64_t bytes, bool sync);
+  void acknowledge(core::Store& store, const Captured& captured, core::Status status);
+
+  core::StoreOptions options_;
+  std::vector<std::string> broken_;
+  std::vector<std::size_t> captured_;  // and not acknowledged yet
+  std::uint64_t fill_ = 0;
+  std::size_t creation_ = kNever;
+};
+
+struct ScheduleWorkload {
+  std::string_view name;
+  std::string_view sentence;
+  core::StoreOptions (*options)();
+  void (*act)(Session& session);
+  std::size_t preemptions = 2;  // what the tests try
+  bool fresh = false;           // begins on an empty disk, without a store
+};
+
+std::span<const ScheduleWorkload> schedule_workloads();
+const ScheduleWorkload* find_schedule_workload(std::string_view name);
+// A session of the workload: on a disk with a store of three objects, made once. The log writes at most so many batches at a time.
+std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, std::uint32_t in_flight_max,
+                                      Scheduler& scheduler);
+
+}  // namespace memlith::lab

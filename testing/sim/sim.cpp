@@ -1,0 +1,787 @@
+#include "sim/sim.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/checksum.hpp"
+#include "base/random.hpp"
+
+namespace memlith::core {
+
+// ---- images and traces -----------------------------------------------------------------------------------------
+
+std::uint64_t SimImage::hash() const {
+  std::uint64_t value = 0;
+  for (const auto& [name, bytes] : files) {
+    value = checksum(std::as_bytes(std::span(name)), value + 1);
+    value = checksum(*bytes, value);
+  }
+  return value;
+}
+
+std::string_view name_of(SimOp op) {
+  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve",     "truncate",     "create",
+                                                    "rename", "remove", "sync_folder", "failed_flush", "make_folder"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::string SimTrace::describe(std::size_t count) const {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(count, records.size()); ++i) {
+    const SimRecord& r = records[i];
+    text += fmt::format("  {:4} {} file {} {}{} offset {} bytes {}\n", i, name_of(r.op), r.file, r.name,
+                        r.to.empty() ? "" : " -> " + r.to, r.offset, r.data.empty() ? r.bytes : r.data.size());
+  }
+  return text;
+}
+
+SimTrace SimTrace::continued(std::size_t count, const SimTrace& next) const {
+  SimTrace result;
+  result.start = start;
+  result.records.assign(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(count));
+  // The files of the second program by the numbers that they have in this trace.
+  std::map<std::string, std::uint32_t, std::less<>> names;
+  std::uint32_t files = 0;
+  for (const auto& [name, bytes] : start.files) names[name] = files++;
+  for (const SimRecord& record : result.records) {
+    if (record.op == SimOp::create) names[record.name] = files++;
+    if (record.op == SimOp::remove) names.erase(record.name);
+    if (record.op != SimOp::rename) continue;
+    const std::uint32_t file = names.at(record.name);
+    names.erase(record.name);
+    names[record.to] = file;
+  }
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [name, bytes] : next.start.files) numbers.push_back(names.at(name));
+  for (SimRecord record : next.records) {
+    if (record.op == SimOp::create) numbers.push_back(files++);
+    if (record.op != SimOp::sync_folder && record.op != SimOp::make_folder) record.file = numbers.at(record.file);
+    result.records.push_back(std::move(record));
+  }
+  return result;
+}
+
+// ---- SimMedium -------------------------------------------------------------------------------------------------
+
+SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
+  for (const auto& [name, bytes] : trace.start.files) {
+    names_[name] = static_cast<std::uint32_t>(files_.size());
+    files_.push_back({bytes});
+    latest_names_.push_back(name);
+  }
+}
+
+namespace {
+std::string_view folder_of(std::string_view name) {
+  const auto slash = name.rfind('/');
+  return slash == std::string_view::npos ? std::string_view{} : name.substr(0, slash);
+}
+}  // namespace
+
+void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
+                      std::vector<std::vector<std::byte>*>& contents) {
+  const SimRecord& record = trace.records[item.record];
+  switch (item.op) {
+    case SimOp::create: names[record.name] = item.file; break;
+    case SimOp::remove: names.erase(record.name); break;
+    case SimOp::rename:
+      if (const auto found = names.find(record.name); found != names.end()) {
+        const std::uint32_t file = found->second;
+        names.erase(found);
+        names[record.to] = file;
+      }
+      break;
+    case SimOp::reserve:
+      if (contents[item.file]->size() < record.bytes) contents[item.file]->resize(record.bytes);
+      break;
+    case SimOp::truncate: contents[item.file]->resize(record.bytes); break;
+    case SimOp::write: {
+      // A write that itself extends the file brings its own growth.
+      auto& content = *contents[item.file];
+      const std::uint64_t offset = record.offset + item.skip;
+      if (content.size() < offset + item.bytes) content.resize(offset + item.bytes);
+      std::memcpy(content.data() + offset, record.data.data() + item.skip, item.bytes);
+      break;
+    }
+    case SimOp::flush:
+    case SimOp::failed_flush:
+    case SimOp::sync_folder:
+    case SimOp::make_folder: break;
+  }
+}
+
+void SimMedium::step() {
+  MEMLITH_ASSERT(position_ < trace_.records.size());
+  const std::size_t index = position_++;
+  const SimRecord& record = trace_.records[index];
+  switch (record.op) {
+    case SimOp::write:
+      for (std::uint64_t skip = 0; skip < record.data.size();) {
+        const std::uint64_t here = record.offset + skip;
+        const std::uint64_t bytes =
+            std::min<std::uint64_t>(record.data.size() - skip, kSimSectorBytes - here % kSimSectorBytes);
+        pending_.push_back({record.op, record.file, index, skip, bytes});
+        skip += bytes;
+      }
+      break;
+    case SimOp::create:
+      MEMLITH_ASSERT(record.file == files_.size());
+      files_.push_back({std::make_shared<std::vector<std::byte>>()});
+      latest_names_.push_back(record.name);
+      pending_.push_back({record.op, record.file, index, 0, 0});
+      break;
+    case SimOp::rename: latest_names_[record.file] = record.to; [[fallthrough]];
+    case SimOp::reserve:
+    case SimOp::make_folder:
+    case SimOp::truncate: pending_.push_back({record.op, record.file, index, 0, 0}); break;
+    case SimOp::remove:
+      latest_names_[record.file].clear();
+      pending_.push_back({record.op, record.file, index, 0, 0});
+      break;
+    case SimOp::failed_flush:
+      if (record.bytes != static_cast<std::uint64_t>(FailedFlush::unflushed)) forget(record);
+      break;
+    case SimOp::flush:
+    case SimOp::sync_folder: {
+      const bool names = record.op == SimOp::sync_folder;
+      std::vector<Item> rest;
+      std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+      std::shared_ptr<std::vector<std::byte>> changed;
+      for (const Item& item : pending_) {
+        const SimRecord& source = trace_.records[item.record];
+        const bool covered = names ? is_name_change(item.op) && folder_of(source.name) == record.name
+                                   : !is_name_change(item.op) && item.file == record.file;
+        if (!covered) {
+          rest.push_back(item);
+          continue;
+        }
+        if (!names && changed == nullptr) {
+          changed = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
+          contents[item.file] = changed.get();
+        }
+        apply(trace_, item, names_, contents);
+      }
+      if (changed != nullptr) files_[record.file].durable = std::move(changed);
+      pending_ = std::move(rest);
+      break;
+    }
+  }
+}
+
+// What the failed flush was for leaves the list of what may still reach the medium.
+void SimMedium::forget(const SimRecord& failed) {
+  const auto how = static_cast<FailedFlush>(failed.bytes);
+  auto content = std::make_shared<std::vector<std::byte>>(*files_[failed.file].durable);
+  std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+  contents[failed.file] = content.get();
+  bool growth_lost = false;
+  std::uint64_t number = 0;
+  std::erase_if(pending_, [&](const Item& item) {
+    if (item.file != failed.file || is_name_change(item.op)) return false;
+    Random coin(failed.offset * 1000 + number++);
+    const bool kept = how == FailedFlush::half_forgotten && coin.one_in(2);
+    if (!kept && item.op != SimOp::write) growth_lost = true;
+    const std::uint64_t end = trace_.records[item.record].offset + item.skip + item.bytes;
+    if (kept && !(item.op == SimOp::write && growth_lost && end > content->size())) {
+      apply(trace_, item, names_, contents);
+    }
+    return true;
+  });
+  files_[failed.file].durable = std::move(content);
+  if (how != FailedFlush::dropped) forgot_ = true;
+}
+
+SimImage SimMedium::cached() const {
+  if (!forgot_) return cut([](std::size_t) { return true; });
+  return SimVolume(trace_, position_).image();
+}
+
+SimImage SimMedium::cut(const std::function<bool(std::size_t)>& keep) const {
+  std::vector<SimChoice> choices(pending_.size());
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i].fate = keep(i) ? SimFate::kept : SimFate::lost;
+  return cut(choices, 0);
+}
+
+SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbage_seed) const {
+  MEMLITH_ASSERT(choices.size() == pending_.size());
+  auto names = names_;
+  std::vector<std::shared_ptr<std::vector<std::byte>>> changed(files_.size());
+  std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+  std::vector<bool> growth_lost(files_.size(), false);
+  std::vector<std::string> folders_lost;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> torn_blocks;
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    const Item& item = pending_[i];
+    const SimFate fate = choices[i].fate;
+    const bool resizes = item.op == SimOp::reserve || item.op == SimOp::truncate;
+    if (fate == SimFate::lost) {
+      if (resizes) growth_lost[item.file] = true;
+      if (item.op == SimOp::make_folder) folders_lost.push_back(trace_.records[item.record].name + "/");
+      continue;
+    }
+    const SimRecord& record = trace_.records[item.record];
+    const std::uint64_t place = record.offset + item.skip;
+    if (item.op == SimOp::write && growth_lost[item.file]) {
+      const auto& content = contents[item.file] != nullptr ? *contents[item.file] : *files_[item.file].durable;
+      if (place + item.bytes > content.size()) continue;
+    }
+    if (!is_name_change(item.op) && contents[item.file] == nullptr) {
+      changed[item.file] = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
+      contents[item.file] = changed[item.file].get();
+    }
+    if (fate != SimFate::elsewhere) apply(trace_, item, names, contents);
+    if (item.op != SimOp::write) continue;
+    auto& content = *contents[item.file];
+    if (fate == SimFate::torn_block) torn_blocks.emplace_back(item.file, place);
+    if (fate == SimFate::garbage) {
+      Random random(garbage_seed + item.record * 4096 + item.skip);
+      for (std::uint64_t at = 0; at < item.bytes; ++at) content[place + at] = static_cast<std::byte>(random.next());
+    }
+    if ((fate == SimFate::elsewhere || fate == SimFate::elsewhere_too) && choices[i].offset < content.size()) {
+      const std::uint64_t bytes = std::min<std::uint64_t>(item.bytes, content.size() - choices[i].offset);
+      std::memcpy(content.data() + choices[i].offset, record.data.data() + item.skip, bytes);
+    }
+  }
+  for (const auto& [file, place] : torn_blocks) {
+    auto& content = *contents[file];
+    const std::uint64_t begin = place / kSimPhysicalBlockBytes * kSimPhysicalBlockBytes;
+    Random random(garbage_seed + file * 4096 + begin);
+    for (std::uint64_t at = begin; at < std::min<std::uint64_t>(content.size(), begin + kSimPhysicalBlockBytes); ++at) {
+      content[at] = static_cast<std::byte>(random.next());
+    }
+  }
+  SimImage image;
+  for (const auto& [name, file] : names) {
+    const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
+    if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;
+    image.files[name] = changed[file] != nullptr ? SimBytes(changed[file]) : files_[file].durable;
+  }
+  return image;
+}
+
+// ---- SimFaults -------------------------------------------------------------------------------------------------
+
+void SimFaults::plan(Kind kind, std::uint64_t nth, bool for_ever) {
+  const auto index = static_cast<std::size_t>(kind);
+  plans_[index] = {true, seen_[index] + nth, for_ever};
+  ++planned_;
+}
+
+bool SimFaults::strikes(Kind kind) {
+  const auto index = static_cast<std::size_t>(kind);
+  const std::uint64_t now = seen_[index]++;
+  Plan& plan = plans_[index];
+  if (!plan.active || now < plan.nth) return false;
+  if (now > plan.nth && !plan.for_ever) return false;
+  ++fired_[index];
+  return true;
+}
+
+std::uint64_t SimFaults::fired() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : fired_) sum += each;
+  return sum;
+}
+
+void SimFaults::clear() { plans_ = {}; }
+
+// ---- SimVolume -------------------------------------------------------------------------------------------------
+
+struct SimVolume::File {
+  std::uint32_t number = 0;
+  SimBytes content;  // copied before the first write when an image shares it
+  std::shared_ptr<std::vector<std::byte>> own;
+  SimBytes flushed;
+  bool sparse = false;  // has holes
+  int holders = 0;      // of locks: -1 exclusive, else the number of readers
+  int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
+
+  ~File() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *content; }
+  std::vector<std::byte>& mutable_bytes() {
+    if (own == nullptr || own.use_count() > 2) {  // ours and `content`
+      own = std::make_shared<std::vector<std::byte>>(*content);
+      content = own;
+    }
+    return *own;
+  }
+  void mirror(std::uint64_t offset, std::uint64_t count) const {
+    if (descriptor < 0) return;
+    MEMLITH_ASSERT(::pwrite(descriptor, content->data() + offset, count, static_cast<off_t>(offset)) ==
+                   static_cast<ssize_t>(count));
+  }
+  void mirror_size() const {
+    if (descriptor >= 0) MEMLITH_ASSERT(::ftruncate(descriptor, static_cast<off_t>(content->size())) == 0);
+  }
+};
+
+// Transfers that are done as late as they may be.
+class SimQueue final : public IoQueue {
+ public:
+  SimQueue(Device& device, std::uint32_t depth) : device_(device), transfers_(depth) {}
+  // What nobody waited for never happens.
+  ~SimQueue() override = default;
+  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
+    MEMLITH_TRY(wait(slot));
+    std::fill(target.begin(), target.end(), std::byte{0xa5});
+    transfers_[slot] = {Transfer::Kind::read, offset, target};
+    return kOk;
+  }
+  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
+    MEMLITH_TRY(wait(slot));
+    MEMLITH_TRY(device_.check_latch());
+    transfers_[slot] = {Transfer::Kind::write, offset, {const_cast<std::byte*>(source.data()), source.size()}};
+    return kOk;
+  }
+  Status wait(std::uint32_t slot) override {
+    const Transfer transfer = std::exchange(transfers_[slot], {});
+    switch (transfer.kind) {
+      case Transfer::Kind::none: break;
+      case Transfer::Kind::read: return device_.read(transfer.offset, transfer.memory);
+      case Transfer::Kind::write: return device_.write(transfer.offset, transfer.memory);
+    }
+    return kOk;
+  }
+  Status wait_all() override {
+    Status first = kOk;
+    for (auto slot = static_cast<std::uint32_t>(transfers_.size()); slot-- > 0;) {
+      if (const Status status = wait(slot); first.ok()) first = status;
+    }
+    return first;
+  }
+
+ private:
+  struct Transfer {
+    enum class Kind : std::uint8_t { none, read, write } kind = Kind::none;
+    std::uint64_t offset = 0;
+    std::span<std::byte> memory;
+  };
+  Device& device_;
+  std::vector<Transfer> transfers_;
+};
+
+class SimDevice final : public Device {
+ public:
+  SimDevice(SimVolume& volume, std::shared_ptr<SimVolume::File> file, DeviceCaps caps, std::string path, bool direct,
+            bool writable)
+      : Device(caps, std::move(path), direct), volume_(volume), file_(std::move(file)), writable_(writable) {}
+
+  Result<std::uint64_t> size() override {
+    const std::lock_guard lock(volume_.mutex_);
+    return static_cast<std::uint64_t>(file_->bytes().size());
+  }
+
+  Result<FileIdentity> identity() override { return FileIdentity{0, file_->number}; }
+  Result<bool> removed() override {
+    const std::lock_guard lock(volume_.mutex_);
+    return std::none_of(volume_.names_.begin(), volume_.names_.end(),
+                        [this](const auto& each) { return each.second == file_; });
+  }
+  Status match_permissions(Device&) override { return kOk; }
+
+  Result<int> mapping_descriptor() override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(!direct());
+    if (file_->descriptor < 0) {
+      file_->descriptor = ::memfd_create("memlith-sim", MFD_CLOEXEC);
+      if (file_->descriptor < 0) return fail_errno(errno, Detail::mapping, "{}: no memory to map", path_);
+      file_->mirror_size();
+      if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+    }
+    return file_->descriptor;
+  }
+
+  std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override { return std::make_unique<SimQueue>(*this, depth); }
+
+ protected:
+  Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
+    const std::lock_guard lock(volume_.mutex_);
+    check_alignment(offset, target.size());
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_read)) {
+      return fail_errno(EIO, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+    }
+    if (volume_.faults_.strikes(SimFaults::Kind::no_memory)) {
+      return fail_errno(ENOMEM, Detail::read, "{}: cannot read {} bytes at offset {}", path_, target.size(), offset);
+    }
+    const auto& content = file_->bytes();
+    if (offset > content.size() || target.size() > content.size() - offset) {
+      return fail(Errc::corrupt, Detail::read,
+                  "{}: wanted {} bytes at offset {}, but the file has {}; it was cut short", path_, target.size(),
+                  offset, content.size());
+    }
+    if (!target.empty()) std::memcpy(target.data(), content.data() + offset, target.size());
+    SimFaults& faults = volume_.faults_;
+    const bool may_flip = !target.empty() && (!faults.flips_in || faults.flips_in(path_));
+    if (may_flip && faults.strikes(SimFaults::Kind::flip_bit)) {
+      target[target.size() / 2] ^= std::byte{0x10};
+    }
+    return kOk;
+  }
+
+  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    if (volume_.before_transfer) volume_.before_transfer();
+    const Status status = write_now(offset, pieces);
+    if (volume_.after_write) volume_.after_write();
+    return status;
+  }
+
+  Status write_now(std::uint64_t offset, std::span<const iovec> pieces) {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    SimRecord record;
+    record.op = SimOp::write;
+    record.file = file_->number;
+    record.offset = offset;
+    for (const iovec& piece : pieces) {
+      const auto* base = static_cast<const std::byte*>(piece.iov_base);
+      record.data.insert(record.data.end(), base, base + piece.iov_len);
+    }
+    check_alignment(offset, record.data.size());
+    if (record.data.empty()) return kOk;
+    if (volume_.edit_write) volume_.edit_write(path_, offset, record.data);
+    const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_write);
+    const bool full = volume_.faults_.strikes(SimFaults::Kind::full_write);
+    if ((failed || full) && !volume_.faults_.done_nevertheless) return failed_write(offset, full ? ENOSPC : EIO);
+    const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
+    if (cut_short || full) record.data.resize(record.data.size() / 2);
+    auto& content = file_->mutable_bytes();
+    if (content.size() < offset + record.data.size()) {
+      content.resize(offset + record.data.size());
+      file_->mirror_size();
+    }
+    std::memcpy(content.data() + offset, record.data.data(), record.data.size());
+    file_->mirror(offset, record.data.size());
+    volume_.record(std::move(record));
+    return cut_short || failed || full ? failed_write(offset, full ? ENOSPC : EIO) : kOk;
+  }
+
+  Status do_flush() override {
+    if (volume_.before_transfer) volume_.before_transfer();
+    const std::lock_guard lock(volume_.mutex_);
+    if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
+      if (!volume_.faults_.done_nevertheless) {
+        file_->content = file_->flushed;
+        file_->own = nullptr;
+        file_->mirror_size();
+        if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
+      }
+      SimRecord record;
+      record.op = SimOp::failed_flush;
+      record.file = file_->number;
+      record.bytes =
+          static_cast<std::uint64_t>(volume_.faults_.done_nevertheless ? FailedFlush::unflushed : FailedFlush::dropped);
+      volume_.record(std::move(record));
+      return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
+    }
+    if (volume_.faults_.strikes(SimFaults::Kind::forget_flush)) {
+      SimRecord record;
+      record.op = SimOp::failed_flush;
+      record.file = file_->number;
+      record.offset = volume_.faults_.seen(SimFaults::Kind::forget_flush);  // what the halves are drawn from
+      record.bytes = static_cast<std::uint64_t>(volume_.faults_.done_nevertheless ? FailedFlush::half_forgotten
+                                                                                  : FailedFlush::forgotten);
+      volume_.record(std::move(record));
+      return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
+    }
+    file_->flushed = file_->content;
+    SimRecord record;
+    record.op = SimOp::flush;
+    record.file = file_->number;
+    volume_.record(std::move(record));
+    return kOk;
+  }
+
+  Status do_reserve(std::uint64_t bytes) override { return resize(bytes, SimOp::reserve); }
+  Status do_fill_holes() override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (!file_->sparse) return kOk;
+    if (volume_.faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::resize, "{}: the file has holes, and the disk no room for them", path_);
+    }
+    file_->sparse = false;
+    return kOk;
+  }
+  Status do_truncate(std::uint64_t bytes) override { return resize(bytes, SimOp::truncate); }
+
+ private:
+  Status failed_write(std::uint64_t offset, int error) {
+    return fail_errno(error, Detail::write, "{}: write at offset {} failed", path_, offset);
+  }
+
+  Status resize(std::uint64_t bytes, SimOp op) {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (op == SimOp::reserve && bytes <= file_->bytes().size()) return kOk;
+    if (bytes > file_->bytes().size() && volume_.faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+    }
+    const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_resize);
+    if (failed && !volume_.faults_.done_nevertheless) return failed_resize(bytes);
+    file_->mutable_bytes().resize(bytes);
+    file_->mirror_size();
+    SimRecord record;
+    record.op = op;
+    record.file = file_->number;
+    record.bytes = bytes;
+    volume_.record(std::move(record));
+    return failed ? failed_resize(bytes) : kOk;
+  }
+  Status failed_resize(std::uint64_t bytes) {
+    return fail_errno(EIO, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
+  }
+
+  void check_alignment(std::uint64_t offset, std::uint64_t bytes) const {
+    MEMLITH_ASSERT(offset % caps_.block_bytes == 0 && bytes % caps_.block_bytes == 0);
+  }
+
+  SimVolume& volume_;
+  std::shared_ptr<SimVolume::File> file_;
+  bool writable_;
+};
+
+SimVolume::SimVolume(SimImage image, bool record) : recording_(record) {
+  for (const auto& [name, bytes] : image.files) {
+    auto file = std::make_shared<File>();
+    file->number = next_file_++;
+    file->content = bytes;
+    file->flushed = bytes;
+    names_[name] = std::move(file);
+  }
+  if (record) trace_.start = std::move(image);
+}
+
+SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace.start, true) {
+  std::vector<std::shared_ptr<File>> files;
+  for (const auto& [name, file] : names_) files.push_back(file);
+  trace_.records.assign(trace.records.begin(), trace.records.begin() + static_cast<std::ptrdiff_t>(count));
+  for (const SimRecord& record : trace_.records) {
+    switch (record.op) {
+      case SimOp::write: {
+        auto& content = files[record.file]->mutable_bytes();
+        content.resize(std::max<std::size_t>(content.size(), record.offset + record.data.size()));
+        std::memcpy(content.data() + record.offset, record.data.data(), record.data.size());
+        break;
+      }
+      case SimOp::flush: files[record.file]->flushed = files[record.file]->content; break;
+      case SimOp::failed_flush:
+        if (record.bytes != static_cast<std::uint64_t>(FailedFlush::dropped)) break;
+        files[record.file]->content = files[record.file]->flushed;
+        files[record.file]->own = nullptr;
+        break;
+      case SimOp::reserve:
+      case SimOp::truncate: files[record.file]->mutable_bytes().resize(record.bytes); break;
+      case SimOp::create:
+        MEMLITH_ASSERT(record.file == files.size());
+        files.push_back(std::make_shared<File>());
+        files.back()->number = next_file_++;
+        files.back()->content = files.back()->flushed = std::make_shared<std::vector<std::byte>>();
+        names_[record.name] = files.back();
+        break;
+      case SimOp::rename:
+        names_[record.to] = names_.at(record.name);
+        names_.erase(record.name);
+        break;
+      case SimOp::remove: names_.erase(record.name); break;
+      case SimOp::make_folder: folders_.insert(record.name); break;
+      case SimOp::sync_folder: break;
+    }
+  }
+}
+
+SimVolume::~SimVolume() = default;
+
+std::string SimVolume::path_of(std::string_view name) const { return "sim:" + std::string(name); }
+
+std::size_t SimVolume::operations() const {
+  const std::lock_guard lock(mutex_);
+  return trace_.records.size();
+}
+
+void SimVolume::make_sparse(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  MEMLITH_ASSERT(found != names_.end());
+  found->second->sparse = true;
+}
+
+bool SimVolume::sparse(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  return found != names_.end() && found->second->sparse;
+}
+
+SimImage SimVolume::image() const {
+  const std::lock_guard lock(mutex_);
+  SimImage image;
+  for (const auto& [name, file] : names_) image.files[name] = file->content;
+  return image;
+}
+
+void SimVolume::record(SimRecord&& record) {
+  if (recording_) trace_.records.push_back(std::move(record));
+}
+
+Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode mode, Caching caching) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  std::shared_ptr<File> file;
+  if (mode == OpenMode::create) {
+    if (found != names_.end()) return fail_errno(EEXIST, Detail::open, "{}: cannot create it", path_of(name));
+    if (faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::open, "{}: cannot create it", path_of(name));
+    }
+    file = std::make_shared<File>();
+    file->number = next_file_++;
+    file->content = file->flushed = std::make_shared<std::vector<std::byte>>();
+    names_[std::string(name)] = file;
+    SimRecord entry;
+    entry.op = SimOp::create;
+    entry.file = file->number;
+    entry.name = std::string(name);
+    record(std::move(entry));
+  } else {
+    if (found == names_.end()) return fail_errno(ENOENT, Detail::open, "{}: cannot open it", path_of(name));
+    file = found->second;
+  }
+  DeviceCaps caps;
+  const bool direct = caching == Caching::direct;
+  caps.block_bytes = direct ? direct_block_bytes : 1;
+  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct,
+                                                             mode != OpenMode::read_only));
+}
+
+Result<bool> SimVolume::exists(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  return name.empty() || names_.contains(name) || is_folder(name);
+}
+
+Result<std::optional<FileIdentity>> SimVolume::identity_of(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return std::optional<FileIdentity>();
+  return std::optional(FileIdentity{0, found->second->number});
+}
+
+bool SimVolume::is_folder(std::string_view name) const {
+  if (folders_.contains(name)) return true;
+  const std::string prefix = std::string(name) + "/";
+  const auto first = names_.lower_bound(prefix);
+  return first != names_.end() && first->first.starts_with(prefix);
+}
+
+Result<std::vector<std::string>> SimVolume::list(std::string_view folder) {
+  const std::lock_guard lock(mutex_);
+  const std::string prefix = folder.empty() ? "" : std::string(folder) + "/";
+  std::set<std::string> result;
+  const auto add = [&](std::string_view name) {
+    if (!name.starts_with(prefix)) return;
+    const std::string_view rest = name.substr(prefix.size());
+    result.emplace(rest.substr(0, rest.find('/')));
+  };
+  for (const auto& [name, file] : names_) add(name);
+  for (const std::string& name : folders_) add(name);
+  return std::vector<std::string>(result.begin(), result.end());
+}
+
+// Durable on ok, whoever made it.
+Status SimVolume::make_folder(std::string_view name) {
+  if (name.empty()) return kOk;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_folder(name)) {
+      if (faults_.strikes(SimFaults::Kind::no_space)) {
+        return fail_errno(ENOSPC, Detail::open, "{}: cannot create it", path_of(name));
+      }
+      folders_.emplace(name);
+      SimRecord entry;
+      entry.op = SimOp::make_folder;
+      entry.name = std::string(name);
+      record(std::move(entry));
+    }
+  }
+  return sync_folder(folder_of(name));
+}
+
+Status SimVolume::rename(std::string_view from, std::string_view to) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(from);
+  if (found == names_.end()) return fail_errno(ENOENT, Detail::write, "{}: cannot be renamed", path_of(from));
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_name);
+  const auto error = [&] { return fail_errno(EIO, Detail::write, "{}: cannot be renamed", path_of(from)); };
+  if (failed && !faults_.done_nevertheless) return error();
+  auto file = found->second;
+  names_.erase(found);
+  SimRecord entry;
+  entry.op = SimOp::rename;
+  entry.file = file->number;
+  entry.name = std::string(from);
+  entry.to = std::string(to);
+  names_[std::string(to)] = std::move(file);
+  record(std::move(entry));
+  return failed ? error() : kOk;
+}
+
+Status SimVolume::remove(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return kOk;
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_name);
+  const auto error = [&] { return fail_errno(EIO, Detail::write, "{}: cannot be removed", path_of(name)); };
+  if (failed && !faults_.done_nevertheless) return error();
+  SimRecord entry;
+  entry.op = SimOp::remove;
+  entry.file = found->second->number;
+  entry.name = std::string(name);
+  names_.erase(found);
+  record(std::move(entry));
+  return failed ? error() : kOk;
+}
+
+Status SimVolume::sync_folder(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const bool failed = faults_.strikes(SimFaults::Kind::fail_folder);
+  const auto error = [&] { return fail_errno(EIO, Detail::flush, "{}: flush failed", path_of(name)); };
+  if (failed && !faults_.done_nevertheless) return error();
+  SimRecord entry;
+  entry.op = SimOp::sync_folder;
+  entry.name = std::string(name);
+  record(std::move(entry));
+  return failed ? error() : kOk;
+}
+
+namespace {
+class SimLock final : public VolumeLock {
+ public:
+  explicit SimLock(std::function<void()> release) : release_(std::move(release)) {}
+  ~SimLock() override { release_(); }
+
+ private:
+  std::function<void()> release_;
+};
+}  // namespace
+
+Result<std::unique_ptr<VolumeLock>> SimVolume::lock(std::string_view name, bool exclusive) {
+  const std::lock_guard lock(mutex_);
+  const auto found = names_.find(name);
+  if (found == names_.end()) return fail_errno(ENOENT, Detail::lock, "{}: cannot open it to lock it", path_of(name));
+  int& holders = found->second->holders;
+  if (holders < 0 || (exclusive && holders > 0)) {
+    return fail(Errc::busy, Detail::lock, "{}: cannot lock it: it is held", path_of(name));
+  }
+  holders = exclusive ? -1 : holders + 1;
+  auto release = [this, file = found->second, exclusive] {
+    const std::lock_guard relock(mutex_);
+    file->holders = exclusive ? 0 : file->holders - 1;
+  };
+  return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
+}
+
+}  // namespace memlith::core
