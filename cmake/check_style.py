@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 LINES_MAX = 800
-CODE_FOLDERS = ["src", "include", "plugins", "tools", "examples", "tests", "bench"]
+CODE_FOLDERS = ["src", "include", "testing", "plugins", "tools", "examples", "tests", "bench"]
 CODE_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc", ".py", ".sh"}
 URL = re.compile(r"\bhttps?://\S+")
 # An absolute path: no path goes on in front of it, but a compiler's -I or -L may stand there.
