@@ -5,142 +5,15 @@
 #include <algorithm>
 
 #include "steps.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
 using namespace core;
 
-StoreOptions small_store() {
-  StoreOptions options;
-  options.create = true;
-  options.manual_checkpoint = true;
-  options.slot_bytes = 4096;
-  options.log_bytes = 4 * 4096;
-  options.log_max_bytes = 16 * 4096;
-  options.log.batch_bytes = 4096;
-  options.log.stream_chunk_bytes = 4096;
-  options.log.window_bytes = 4096;
-  options.log.pipeline_bytes_min = 0;  // batches overlap, however small
-  options.flusher_looks = 1;
-  options.log.turns_awake = 1;
-  return options;
-}
-
 namespace {
 
-// ---- stores small enough that their crash states can be enumerated ----------------------------------------------
-
-StoreOptions full_log() {
-  StoreOptions options = small_store();
-  options.log_max_bytes = options.log_bytes;  // it cannot grow
-  return options;
-}
-
-StoreOptions background() {
-  StoreOptions options = small_store();
-  options.manual_checkpoint = false;
-  options.log.pipeline_bytes_min = LogOptions{}.pipeline_bytes_min;
-  return options;
-}
-
-StoreOptions busy() {
-  StoreOptions options = background();
-  options.log_busy_bytes = options.log_max_bytes;
-  return options;
-}
-
-StoreOptions two_slots() {
-  StoreOptions options = small_store();
-  options.slot_bytes = 16384;
-  options.log_bytes = 2 * 16384;
-  options.log_max_bytes = 3 * 16384;
-  return options;
-}
-
-StoreOptions wide_slots() {
-  StoreOptions options = small_store();
-  options.slot_bytes = 16384;
-  options.log_bytes = 4 * 16384;
-  options.log_max_bytes = 8 * 16384;
-  options.log.batch_bytes = 16384;
-  options.log.stream_chunk_bytes = 8192;
-  return options;
-}
-
-StoreOptions roomy() {
-  StoreOptions options = small_store();
-  options.log_bytes = options.log_max_bytes = 64 * 4096;
-  return options;
-}
-
-// What is large goes by pieces: recovery writes home past the page cache and while frames are still to come, a checkpoint flushes
-// homes in between.
-StoreOptions in_pieces() {
-  StoreOptions options = small_store();
-  options.direct_replay_bytes_min = 0;
-  options.home_flush_bytes = 2 * kPageBytes;
-  options.replay_bytes_max = 6000;
-  options.log.recovery_window_bytes = 4096;
-  return options;
-}
-
-StoreOptions file_in_pieces() {
-  StoreOptions options = in_pieces();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
-
-StoreOptions file() {
-  StoreOptions options = small_store();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
-
-StoreOptions torn_blocks() {
-  StoreOptions options = wide_slots();
-  options.physical_block_bytes = kSimPhysicalBlockBytes;
-  return options;
-}
-
-StoreOptions torn_blocks_in_pieces() {
-  StoreOptions options = torn_blocks();
-  options.home_flush_bytes = 2 * kPageBytes;
-  options.replay_bytes_max = 6000;
-  return options;
-}
-
-StoreOptions file_torn_blocks() {
-  StoreOptions options = torn_blocks();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
-
-StoreOptions file_wide_slots() {
-  StoreOptions options = wide_slots();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
-
-// An ordinary file that was there before, of a length that is no multiple of anything.
-std::vector<std::byte> file_bytes() {
-  std::vector<std::byte> bytes(5003);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
-  return bytes;
-}
-SimImage file_image() {
-  SimImage image;
-  image.files["data"] = std::make_shared<const std::vector<std::byte>>(file_bytes());
-  return image;
-}
-Content file_content() {
-  Content content;
-  content.objects["file"] = file_bytes();
-  return content;
-}
+using namespace stores;
 
 // ---- store workloads -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,28 @@
+// The stores that workloads run on: small enough that their crash states can be enumerated.
+#pragma once
+
+#include "history.hpp"
+#include "sim/sim.hpp"
+#include "store/store.hpp"
+
+namespace memlith::lab::stores {
+
+core::StoreOptions full_log();
+core::StoreOptions background();
+core::StoreOptions busy();
+core::StoreOptions two_slots();
+core::StoreOptions wide_slots();
+core::StoreOptions roomy();
+core::StoreOptions in_pieces();
+core::StoreOptions file_in_pieces();
+core::StoreOptions file();
+core::StoreOptions torn_blocks();
+core::StoreOptions torn_blocks_in_pieces();
+core::StoreOptions file_torn_blocks();
+core::StoreOptions file_wide_slots();
+
+// An ordinary file that was there before, and what a user sees of it.
+core::SimImage file_image();
+Content file_content();
+
+}  // namespace memlith::lab::stores
