@@ -1,6 +1,7 @@
 // Threads, locks, and what they wait for, under names of our own. Floor: base.
 //
-// Everywhere but in the crash laboratory these are the types of the standard library and nothing else. The laboratory's own
+// Everywhere but in the crash laboratory these are the types of the standard library, and mutexes and what locks them carry the
+// annotations of base/thread_annotations.hpp. The laboratory's own
 // copy of the engine (MEMLITH_MUTANTS) has types that do the same until a Controller takes charge of the calling thread: then
 // one thread runs at a time, and at each of these calls the controller says which one goes on, so that every interleaving of
 // a small case can be tried, and tried again (docs/testing.md, "schedules").
@@ -12,12 +13,25 @@
 #include <mutex>
 #include <thread>
 
+#include "base/thread_annotations.hpp"
+
 #ifndef MEMLITH_MUTANTS
 
 namespace memlith::core {
 
-using Mutex = std::mutex;
-using ConditionVariable = std::condition_variable;
+class MEMLITH_CAPABILITY("mutex") Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  void lock() MEMLITH_ACQUIRE() { real_.lock(); }
+  void unlock() MEMLITH_RELEASE() { real_.unlock(); }
+
+ private:
+  friend class ConditionVariable;
+  std::mutex real_;
+};
+
 using Thread = std::thread;
 template <class T>
 using Atomic = std::atomic<T>;
@@ -81,17 +95,18 @@ class WaitList {
   std::vector<bool*> waiting_;
 };
 
-class Mutex {
+class MEMLITH_CAPABILITY("mutex") Mutex {
  public:
   Mutex() = default;
   Mutex(const Mutex&) = delete;
-  void lock() {
+  Mutex& operator=(const Mutex&) = delete;
+  void lock() MEMLITH_ACQUIRE() {
     if (controller == nullptr) return real_.lock();
     controller->point("lock", this);
     if (held_) controller->block("wait for the lock", this, false, [this] { return !held_; });
     held_ = true;
   }
-  void unlock() {
+  void unlock() MEMLITH_RELEASE() {
     if (controller == nullptr) return real_.unlock();
     held_ = false;
     controller->point("unlock", this);
@@ -101,46 +116,6 @@ class Mutex {
   friend class ConditionVariable;
   std::mutex real_;
   bool held_ = false;
-};
-
-class ConditionVariable {
- public:
-  void wait(std::unique_lock<Mutex>& lock) {
-    if (controller == nullptr) return real_.wait(lock);
-    (void)wait_controlled(lock, false);
-  }
-  template <class Predicate>
-  void wait(std::unique_lock<Mutex>& lock, Predicate predicate) {
-    while (!predicate()) wait(lock);
-  }
-  template <class Rep, class Period, class Predicate>
-  bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> time, Predicate predicate) {
-    if (controller == nullptr) return real_.wait_for(lock, time, predicate);
-    while (!predicate()) {
-      if (!wait_controlled(lock, true)) return predicate();
-    }
-    return true;
-  }
-  void notify_one() {
-    if (controller == nullptr) return real_.notify_one();
-    waiting_.wake_one();
-  }
-  void notify_all() {
-    if (controller == nullptr) return real_.notify_all();
-    waiting_.wake_all();
-  }
-
- private:
-  // Somebody who does not hold the lock may come between the question whether to wait and the waiting.
-  bool wait_controlled(std::unique_lock<Mutex>& lock, bool timed) {
-    controller->point("wait", this);
-    lock.mutex()->held_ = false;
-    const bool woken = waiting_.wait("wait to be notified", timed);
-    lock.mutex()->lock();
-    return woken;
-  }
-  std::condition_variable_any real_;
-  WaitList waiting_;
 };
 
 class Thread {
@@ -248,3 +223,117 @@ inline void yield_thread() {
 }  // namespace memlith::core
 
 #endif
+
+namespace memlith::core {
+
+// Holds the mutex for as long as it lives.
+class MEMLITH_SCOPED_CAPABILITY LockGuard {
+ public:
+  explicit LockGuard(Mutex& mutex) MEMLITH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~LockGuard() MEMLITH_RELEASE() { mutex_.unlock(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+// The same, and it may unlock the mutex and lock it again meanwhile.
+class MEMLITH_SCOPED_CAPABILITY UniqueLock {
+ public:
+  explicit UniqueLock(Mutex& mutex) MEMLITH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~UniqueLock() MEMLITH_RELEASE() {
+    if (held_) mutex_.unlock();
+  }
+  UniqueLock(const UniqueLock&) = delete;
+  UniqueLock& operator=(const UniqueLock&) = delete;
+  void lock() MEMLITH_ACQUIRE() {
+    mutex_.lock();
+    held_ = true;
+  }
+  void unlock() MEMLITH_RELEASE() {
+    held_ = false;
+    mutex_.unlock();
+  }
+
+ private:
+  Mutex& mutex_;
+  bool held_ = true;
+};
+
+// A wait unlocks the mutex, and has locked it again when it returns. A predicate is called with the mutex locked, and says so:
+// [this]() MEMLITH_REQUIRES(mutex_) { ... }. It is called here alone, where the analysis cannot know which mutex that is.
+#ifndef MEMLITH_MUTANTS
+
+class ConditionVariable {
+ public:
+  template <class Predicate>
+  void wait(Mutex& mutex, Predicate predicate) MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    std::unique_lock<std::mutex> real(mutex.real_, std::adopt_lock);
+    real_.wait(real, predicate);
+    real.release();
+  }
+  // False: the time is over, and the predicate does not hold.
+  template <class Rep, class Period, class Predicate>
+  bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> time, Predicate predicate)
+      MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    std::unique_lock<std::mutex> real(mutex.real_, std::adopt_lock);
+    const bool holds = real_.wait_for(real, time, predicate);
+    real.release();
+    return holds;
+  }
+  void notify_one() { real_.notify_one(); }
+  void notify_all() { real_.notify_all(); }
+
+ private:
+  std::condition_variable real_;
+};
+
+#else
+
+class ConditionVariable {
+ public:
+  template <class Predicate>
+  void wait(Mutex& mutex, Predicate predicate) MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    while (!predicate()) {
+      if (controller == nullptr) {
+        real_.wait(mutex);
+      } else {
+        (void)wait_controlled(mutex, false);
+      }
+    }
+  }
+  template <class Rep, class Period, class Predicate>
+  bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> time, Predicate predicate)
+      MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    if (controller == nullptr) return real_.wait_for(mutex, time, predicate);
+    while (!predicate()) {
+      if (!wait_controlled(mutex, true)) return predicate();
+    }
+    return true;
+  }
+  void notify_one() {
+    if (controller == nullptr) return real_.notify_one();
+    waiting_.wake_one();
+  }
+  void notify_all() {
+    if (controller == nullptr) return real_.notify_all();
+    waiting_.wake_all();
+  }
+
+ private:
+  // Somebody who does not hold the lock may come between the question whether to wait and the waiting.
+  bool wait_controlled(Mutex& mutex, bool timed) MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    controller->point("wait", this);
+    mutex.held_ = false;
+    const bool woken = waiting_.wait("wait to be notified", timed);
+    mutex.lock();
+    return woken;
+  }
+  std::condition_variable_any real_;
+  WaitList waiting_;
+};
+
+#endif
+
+}  // namespace memlith::core

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 #include <utility>
 
 #include "base/assert.hpp"
@@ -14,7 +13,7 @@ Workers::~Workers() {
   if (MEMLITH_MUTANT(stop_told_outside_lock)) {
     ending_ = true;
   } else {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     MEMLITH_ASSERT(waiting_ == 0);
     ending_ = true;
   }
@@ -23,7 +22,7 @@ Workers::~Workers() {
 }
 
 bool Workers::want(Job& job, Time due) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   if (job.withdrawn_) return true;
   if (job.state_ == Job::State::running) {
     job.wanted_next_ = std::min(due, job.wanted_next_.value_or(due));
@@ -53,13 +52,13 @@ bool Workers::want(Job& job, Time due) {
 }
 
 void Workers::withdraw(Job& job) {
-  Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   job.withdrawn_ = true;
   if (job.state_ == Job::State::waiting) {
     remove(job);
     job.state_ = Job::State::idle;
   }
-  done_.wait(lock, [&job] { return job.state_ != Job::State::running; });
+  done_.wait(mutex_, [&job] { return job.state_ != Job::State::running; });
 }
 
 void Workers::enqueue(Job& job, Time due) {
@@ -89,7 +88,7 @@ bool Workers::start_thread() {
 }
 
 void Workers::work() {
-  Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   while (!ending_) {
     Job* const next = first_;
     const auto now = SteadyClock::now();
@@ -97,25 +96,26 @@ void Workers::work() {
       crowded_.store(false, std::memory_order_relaxed);
       ++idle_;
       if (next == nullptr) {
-        wake_.wait(lock, [this] { return ending_ || waiting_ > 0; });
+        wake_.wait(mutex_, [this]() MEMLITH_REQUIRES(mutex_) { return ending_ || waiting_ > 0; });
       } else {
         // Woken for a job that is due before this one; or this one was withdrawn.
-        wake_.wait_for(lock, next->due_ - now,
-                       [this, due = next->due_] { return ending_ || first_ == nullptr || first_->due_ != due; });
+        wake_.wait_for(mutex_, next->due_ - now, [this, due = next->due_]() MEMLITH_REQUIRES(mutex_) {
+          return ending_ || first_ == nullptr || first_->due_ != due;
+        });
       }
       --idle_;
       continue;
     }
     remove(*next);
     next->state_ = Job::State::running;
-    run(lock, *next);
+    run(*next);
   }
 }
 
-void Workers::run(Lock& lock, Job& job) {
-  lock.unlock();
+void Workers::run(Job& job) {
+  mutex_.unlock();
   std::optional<Time> again = job.act_();
-  lock.lock();
+  mutex_.lock();
   const std::optional<Time> wanted = std::exchange(job.wanted_next_, std::nullopt);
   if (wanted.has_value()) again = std::min(*wanted, again.value_or(*wanted));
   job.state_ = Job::State::idle;

@@ -53,22 +53,21 @@ class Workers {
   [[nodiscard]] bool crowded() const { return crowded_.load(std::memory_order_relaxed); }
 
  private:
-  using Lock = std::unique_lock<Mutex>;
   void work();
-  void run(Lock& lock, Job& job);
-  void enqueue(Job& job, Time due);
-  void remove(Job& job);
-  bool start_thread();
+  void run(Job& job) MEMLITH_REQUIRES(mutex_);
+  void enqueue(Job& job, Time due) MEMLITH_REQUIRES(mutex_);
+  void remove(Job& job) MEMLITH_REQUIRES(mutex_);
+  bool start_thread() MEMLITH_REQUIRES(mutex_);
 
   const std::size_t threads_max_;
   Mutex mutex_;
-  ConditionVariable wake_;  // of threads without work
-  ConditionVariable done_;  // a job that was withdrawn has ended
-  Job* first_ = nullptr;    // of the jobs that wait, in the order in which they are due
-  std::size_t waiting_ = 0;
-  std::vector<Thread> threads_;
-  std::size_t idle_ = 0;  // threads without work
-  bool ending_ = false;
+  ConditionVariable wake_;                           // of threads without work
+  ConditionVariable done_;                           // a job that was withdrawn has ended
+  Job* first_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // of the jobs that wait, in the order in which they are due
+  std::size_t waiting_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::vector<Thread> threads_ MEMLITH_GUARDED_BY(mutex_);
+  std::size_t idle_ MEMLITH_GUARDED_BY(mutex_) = 0;  // threads without work
+  bool ending_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::atomic<bool> crowded_{false};  // advisory
 };
 

@@ -213,8 +213,8 @@ Status Store::give_way(ObjectId object) {
   if (!MEMLITH_MUTANT(checkpoint_forgets_home)) written_homes_.push_back(object);  // there may be more of it
   if (!pacing_.has_value()) return kOk;
   if (pacing_->caller_waits && log_->head() == pacing_->head_at_begin) return kOk;  // nobody commits
-  std::unique_lock lock(wake_mutex_);
-  const bool hurry = wake_.wait_for(lock, pacing_->pace.pause(SteadyClock::now() - pacing_->begin),
+  const LockGuard lock(wake_mutex_);
+  const bool hurry = wake_.wait_for(wake_mutex_, pacing_->pace.pause(SteadyClock::now() - pacing_->begin),
                                     [this] { return log_full_ || hurrying_ > 0 || stopping_ || others_wait(); });
   if (hurry) pacing_.reset();
   return kOk;

@@ -385,7 +385,7 @@ void Store::set_flush_window(FlushWindow window) {
 // The window of a commit begins when the job hears of it, with nothing else waiting; at the latest at its next look.
 // A failed flush has poisoned the log, which tells everybody; there is nothing left to do then.
 std::optional<Workers::Time> Store::flush_step() {
-  std::unique_lock lock(flush_mutex_);
+  UniqueLock lock(flush_mutex_);
   const auto wanted = [this] { return flush_stopping_ || flush_target_ > log_->durable_lsn(); };
   while (!flush_stopping_ && !log_->poisoned()) {
     flush_now_ = false;
@@ -396,7 +396,7 @@ std::optional<Workers::Time> Store::flush_step() {
     // Not done yet: nobody has to wake a thread for the next one, which takes longer than all the rest of an asynchronous persist.
     for (std::uint32_t look = 0; look < options_.flusher_looks && !wanted(); ++look) {
       if (background_->flushes.crowded()) break;
-      flush_wake_.wait_for(lock, kLookEvery, wanted);
+      flush_wake_.wait_for(flush_mutex_, kLookEvery, wanted);
     }
     if (!wanted()) {
       flush_queued_ = false;
@@ -551,8 +551,8 @@ bool Store::grow_log() {
     const std::uint64_t bytes = (load.slots + done) * load.slot_bytes;
     grown_bytes_ += std::min(step * load.slot_bytes, bytes - std::min(bytes, load.given_bytes));
     pace.move(static_cast<double>(done) / static_cast<double>(wanted), bytes_between(woken_.head, log_->head()));
-    std::unique_lock lock(wake_mutex_);
-    (void)wake_.wait_for(lock, pace.pause(SteadyClock::now() - woken_.time),
+    const LockGuard lock(wake_mutex_);
+    (void)wake_.wait_for(wake_mutex_, pace.pause(SteadyClock::now() - woken_.time),
                          [this] { return log_full_ || hurrying_ > 0 || stopping_ || others_wait(); });
     if (hurrying_ > 0 || stopping_) break;
   }
