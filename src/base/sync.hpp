@@ -25,6 +25,7 @@ class MEMLITH_CAPABILITY("mutex") Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
   void lock() MEMLITH_ACQUIRE() { real_.lock(); }
+  bool try_lock() MEMLITH_TRY_ACQUIRE(true) { return real_.try_lock(); }
   void unlock() MEMLITH_RELEASE() { real_.unlock(); }
 
  private:
@@ -105,6 +106,11 @@ class MEMLITH_CAPABILITY("mutex") Mutex {
     controller->point("lock", this);
     if (held_) controller->block("wait for the lock", this, false, [this] { return !held_; });
     held_ = true;
+  }
+  bool try_lock() MEMLITH_TRY_ACQUIRE(true) {
+    if (controller == nullptr) return real_.try_lock();
+    controller->point("try to lock", this);
+    return !std::exchange(held_, true);
   }
   void unlock() MEMLITH_RELEASE() {
     if (controller == nullptr) return real_.unlock();
@@ -230,6 +236,7 @@ namespace memlith::core {
 class MEMLITH_SCOPED_CAPABILITY LockGuard {
  public:
   explicit LockGuard(Mutex& mutex) MEMLITH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  LockGuard(Mutex& mutex, std::adopt_lock_t) MEMLITH_REQUIRES(mutex) : mutex_(mutex) {}  // locked by try_lock()
   ~LockGuard() MEMLITH_RELEASE() { mutex_.unlock(); }
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;

@@ -25,6 +25,8 @@
 
 // On a function: it locks or unlocks the mutexes; without any it means the object itself.
 #define MEMLITH_ACQUIRE(...) MEMLITH_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define MEMLITH_TRY_ACQUIRE(...) \
+  MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))  // and then it returns the first argument
 #define MEMLITH_RELEASE(...) MEMLITH_ANNOTATION(release_capability(__VA_ARGS__))
 
 // On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A comment says why.

@@ -5,7 +5,6 @@
 // believes it only as far as its magic number and version, and every number may be a moment old.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,26 +12,12 @@
 #include <string>
 
 #include "base/buffer.hpp"
+#include "base/latency_histogram.hpp"
 #include "base/status.hpp"
+#include "base/sync.hpp"
 #include "device/volume.hpp"
 
 namespace memlith::core {
-
-// Times by 16 steps to each power of two: a percentile is at most 6 % off.
-class LatencyHistogram {
- public:
-  void add(std::uint64_t ns) { counts_[index_of(ns)].fetch_add(1, std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t count() const;
-  // The time that `share` of all take at most; 0 where there are none.
-  [[nodiscard]] std::uint64_t percentile_ns(double share) const;
-
- private:
-  static constexpr std::size_t kSteps = 16;
-  static constexpr std::size_t kCount = 40 * kSteps;
-  static std::size_t index_of(std::uint64_t ns);
-  static std::uint64_t upper_bound_of(std::size_t index);
-  std::array<std::atomic<std::uint64_t>, kCount> counts_;
-};
 
 using Counter = std::atomic<std::uint64_t>;
 
@@ -59,6 +44,21 @@ struct StatsPage {
   Counter poisoned;
   LatencyHistogram persists;  // from the call until it is durable
   LatencyHistogram captures;  // asynchronous persists, from the call until it returns
+};
+
+// Times one call that persists, from when it was made.
+class PersistTimer {
+ public:
+  // The call waited, and its commit is durable.
+  void note_persist(StatsPage& page) const { page.persists.add(elapsed_ns()); }
+  // The call did not wait.
+  void note_capture(StatsPage& page) const { page.captures.add(elapsed_ns()); }
+
+ private:
+  [[nodiscard]] std::uint64_t elapsed_ns() const {
+    return static_cast<std::uint64_t>((SteadyClock::now() - begin_).count());
+  }
+  const SteadyClock::time_point begin_ = SteadyClock::now();
 };
 
 // The page of the store that this object's owner has open.

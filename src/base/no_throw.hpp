@@ -1,0 +1,31 @@
+// Exceptions as errors. Floor: base.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "base/status.hpp"
+
+namespace memlith::core {
+
+// Runs `body`, which returns a Status. What it throws is a Status as well: running out of memory in a container, or of threads, is an
+// error like any other.
+template <class Body>
+Status no_throw(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::no_memory, Detail::none, "out of memory");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {  // a file system's, say
+      return fail_errno(error.code().value(), Detail::none, "{}", error.what());
+    }
+    return fail(Errc::no_memory, Detail::thread,
+                "cannot start a thread; end some, or raise the limits of this process");
+  } catch (const std::exception& error) {
+    return fail(Errc::io, Detail::none, "unexpected: {}", error.what());
+  }
+}
+
+}  // namespace memlith::core
