@@ -4,11 +4,9 @@
 #include <pthread.h>
 
 #include <cstdint>
-#include <exception>
-#include <new>
-#include <system_error>
+#include <utility>
 
-#include "base/status.hpp"
+#include "base/no_throw.hpp"
 
 namespace memlith::core {
 
@@ -30,25 +28,12 @@ class UncancelledHere {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// Every entry point runs inside this: nothing unwinds into C, and running out of memory in a container, or of threads, is an error
-// like any other.
+// Every entry point runs inside this: nothing unwinds into C.
 template <class Body>
 std::int32_t guarded(Body&& body) noexcept {
   const UncancelledHere uncancelled;
-  try {
-    const Status status = body();
-    return status.ok() ? 0 : code_of(status);
-  } catch (const std::bad_alloc&) {
-    return code_of(fail(Errc::no_memory, Detail::none, "out of memory"));
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) {  // a file system's, say
-      return code_of(fail_errno(error.code().value(), Detail::none, "{}", error.what()));
-    }
-    return code_of(fail(Errc::no_memory, Detail::thread,
-                        "cannot start a thread; end some, or raise the limits of this process"));
-  } catch (const std::exception& error) {
-    return code_of(fail(Errc::io, Detail::none, "unexpected: {}", error.what()));
-  }
+  const Status status = no_throw(std::forward<Body>(body));
+  return status.ok() ? 0 : code_of(status);
 }
 
 }  // namespace memlith::core

@@ -1,0 +1,156 @@
+// Regions: opening, closing, growing, telling of stores; include/memlith/memlith.h. Floor: capi.
+#include <string>
+#include <vector>
+
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+
+using namespace memlith::core;
+
+static_assert(MEMLITH_TRACKER_FAULT == static_cast<int>(TrackerKind::fault));
+static_assert(MEMLITH_TRACKER_EXPLICIT == static_cast<int>(TrackerKind::touched));
+
+namespace {
+
+memlith_region_info region_info(const ObjectInfo& object) {
+  memlith_region_info info{};
+  copy_text(info.name, object.name);
+  info.address = object.address;
+  info.size = object.size_bytes;
+  info.max_size = object.reserve_bytes;
+  return info;
+}
+
+void add_tracker(const Region& region, memlith_region_info& info) {
+  info.address = reinterpret_cast<std::uintptr_t>(region.address());
+  info.size = region.size();
+  const Tracker* const tracker = region.tracker();
+  info.tracker = tracker != nullptr ? static_cast<std::uint32_t>(tracker->kind()) : 0;
+  copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
+}
+
+Result<RegionOptions> region_options(const memlith_region_options& given) {
+  if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
+      given.tracker > MEMLITH_TRACKER_FAULT) {
+    return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
+  }
+  RegionOptions options;
+  options.create = (given.flags & MEMLITH_REGION_CREATE) != 0;
+  options.exclusive = (given.flags & MEMLITH_REGION_EXCLUSIVE) != 0;
+  options.tracker = static_cast<TrackerKind>(given.tracker);
+  options.size_bytes = given.size;
+  options.reserve_bytes = given.max_size;
+  options.address = given.address;
+  return options;
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
+                            memlith_region** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(result, "region"));
+    memlith_region_options given;
+    MEMLITH_TRY(read_options(options, given));
+    MEMLITH_TRY_ASSIGN(const RegionOptions inner, region_options(given));
+    MEMLITH_TRY_ASSIGN(OpenRegion* const region, session_of(store).open_region(name, inner));
+    *result = handle_of(region);
+    return kOk;
+  });
+}
+
+int32_t memlith_region_close(memlith_region* region) {
+  if (region == nullptr) return 0;
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    OpenRegion& open = open_region_of(region);
+    open.session.close_region(open);
+    return kOk;
+  });
+}
+
+void* memlith_region_address(const memlith_region* region) {
+  return region == nullptr ? nullptr : region_of(region).address();
+}
+
+uint64_t memlith_region_size(const memlith_region* region) { return region == nullptr ? 0 : region_of(region).size(); }
+
+int32_t memlith_region_grow(memlith_region* region, uint64_t size) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region_of(region).grow(size);
+  });
+}
+
+int32_t memlith_region_remove(memlith_store* store, const char* name) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(need(name, "name"));
+    return session_of(store).remove_region(name);
+  });
+}
+
+int32_t memlith_region_get_info(memlith_region* region, memlith_region_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    memlith_region_info info{};
+    const Region& open = region_of(region);
+    copy_text(info.name, open.name());
+    info.max_size = open.reserve();
+    add_tracker(open, info);
+    return write_info(target, info);
+  });
+}
+
+int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    Session& session = session_of(store);
+    const std::vector<ObjectInfo> objects = session.store().objects();
+    if (index >= objects.size()) {
+      return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}",
+                  session.store().path(), objects.size(), index);
+    }
+    memlith_region_info info = region_info(objects[index]);
+    session.look_at_region(objects[index].id, [&info](const Region& open) { add_tracker(open, info); });
+    return write_info(target, info);
+  });
+}
+
+int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region_of(region).touch(address, bytes);
+  });
+}
+
+int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region_of(region).prepare(address, bytes);
+  });
+}
+
+int32_t memlith_region_release(memlith_region* region) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region_of(region).release_clean();
+  });
+}
+
+int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
+  return guarded([&]() -> Status {
+    if (tracker > MEMLITH_TRACKER_FAULT)
+      return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
+    const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
+    if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");
+    copy_text(std::span(buffer, bytes), text);
+    return kOk;
+  });
+}
+
+}  // extern "C"

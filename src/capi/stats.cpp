@@ -1,0 +1,73 @@
+// Counters of stores, of this process and of others; include/memlith/memlith.h. Floor: capi.
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+
+using namespace memlith::core;
+
+namespace {
+
+memlith_stats stats_of(const StatsPage& page, bool alive) {
+  const auto value = [](const Counter& counter) { return counter.load(std::memory_order_relaxed); };
+  memlith_stats stats{};
+  stats.process = page.process;
+  stats.opened_ns = page.opened_ns;
+  stats.persists = page.persists.count();
+  stats.persist_p50_ns = page.persists.percentile_ns(0.5);
+  stats.persist_p99_ns = page.persists.percentile_ns(0.99);
+  stats.persist_p999_ns = page.persists.percentile_ns(0.999);
+  stats.persist_max_ns = page.persists.percentile_ns(1);
+  stats.captures = page.captures.count();
+  stats.capture_p50_ns = page.captures.percentile_ns(0.5);
+  stats.capture_p99_ns = page.captures.percentile_ns(0.99);
+  stats.capture_p999_ns = page.captures.percentile_ns(0.999);
+  stats.capture_max_ns = page.captures.percentile_ns(1);
+  stats.frames = value(page.frames);
+  stats.batches = value(page.batches);
+  stats.captured_bytes = value(page.captured_bytes);
+  stats.captured_pages = value(page.captured_pages);
+  stats.last_captured_pages = value(page.last_captured_pages);
+  stats.logged_bytes = value(page.logged_bytes);
+  stats.log_bytes = value(page.log_bytes);
+  stats.log_used_bytes = value(page.log_used_bytes);
+  stats.durable_lsn = value(page.durable_lsn);
+  stats.checkpoints = value(page.checkpoints);
+  stats.home_bytes = value(page.home_bytes);
+  stats.checkpoint_done_bytes = value(page.checkpoint_done_bytes);
+  stats.checkpoint_total_bytes = value(page.checkpoint_total_bytes);
+  stats.poisoned = value(page.poisoned);
+  stats.alive = alive ? 1 : 0;
+  return stats;
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    Store& inner = session_of(store).store();
+    const StatsPage* const page = inner.stats();
+    if (page == nullptr) return fail(Errc::read_only, Detail::open, "a store that is only read has no statistics");
+    inner.publish_stats();
+    memlith_stats stats = stats_of(*page, true);
+    return write_info(target, stats);
+  });
+}
+
+int32_t memlith_stat(const char* path, memlith_stats* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(path, "path"));
+    const StoreKind kind = kind_at(path);
+    MEMLITH_TRY_ASSIGN(const Place place, place_of_store(path, kind));
+    const auto seen = SeenStats::look(*place.volume, Store::stats_name(kind, place.file_name));
+    if (!seen.ok() && seen.error().category == Errc::not_found) {
+      return fail(Errc::not_found, Detail::open, "{}: nobody has a store open for writing there", path);
+    }
+    MEMLITH_TRY(seen.status());
+    memlith_stats stats = stats_of(**seen, seen->held());
+    return write_info(target, stats);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,186 @@
+// Stores: opening, closing, flush windows, checkpoints, what they say of themselves; include/memlith/memlith.h. Floor: capi.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+
+using namespace memlith::core;
+
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(50);
+
+Result<FlushWindow> flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
+  constexpr std::uint64_t kIntervalMsMax = 24ull * 60 * 60 * 1000;
+  if (interval_ms > kIntervalMsMax) {
+    return fail(Errc::invalid, Detail::argument, "a flush interval of {} ms; at most a day", interval_ms);
+  }
+  FlushWindow window;
+  window.interval_ms = interval_ms;
+  if (bytes != 0) window.bytes = bytes;
+  return window;
+}
+
+StoreOptions store_options(const memlith_store_options& given, StoreKind kind, FlushWindow window) {
+  StoreOptions options;
+  options.kind = kind;
+  options.flush_window = window;
+  options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
+  options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
+  options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
+  options.manual_checkpoint = given.manual_checkpoint != 0;
+  options.log_bytes = given.log_bytes;
+  options.log_max_bytes = given.log_max_bytes;
+  options.physical_block_bytes = given.physical_block_bytes;
+  if (given.in_flight_max != 0) options.log.in_flight_max = given.in_flight_max;
+  if (given.progress != nullptr) {
+    options.progress = [progress = given.progress, context = given.progress_context,
+                        last = std::chrono::steady_clock::time_point{}](std::uint64_t done,
+                                                                        std::uint64_t total) mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < kProgressInterval) return;
+      last = now;
+      progress(context, done, total);
+    };
+  }
+  return options;
+}
+
+Status check_store_options(const memlith_store_options& given) {
+  constexpr std::uint32_t kKnown =
+      MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE | MEMLITH_OPEN_BUFFERED;
+  if ((given.flags & ~kKnown) != 0)
+    return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
+  if (given.io > MEMLITH_IO_URING)
+    return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
+  if (given.in_flight_max > 3) {
+    return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default",
+                given.in_flight_max);
+  }
+  constexpr std::uint64_t kLogBytesLeast = 128 * kKiB;
+  constexpr std::uint64_t kLogBytesMost = 1ull << 40;
+  for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {
+    if (bytes != 0 && (bytes < kLogBytesLeast || bytes > kLogBytesMost)) {
+      return fail(Errc::invalid, Detail::argument, "a log of {} bytes; it can have {} to {}, or 0 for the default",
+                  bytes, kLogBytesLeast, kLogBytesMost);
+    }
+  }
+  if (given.log_max_bytes != 0 && given.log_max_bytes < given.log_bytes) {
+    return fail(Errc::invalid, Detail::argument, "log_max_bytes {} is below log_bytes {}", given.log_max_bytes,
+                given.log_bytes);
+  }
+  return kOk;
+}
+
+// A store that is new, in memory: whoever makes it should know.
+void tell_if_forgetful(const Session& session, const memlith_store_options& given) {
+  const Store& store = session.store();
+  const bool made = !store.read_only() && session.incarnation() == 1;
+  if (!made || given.notice == nullptr || !store.log().device().caps().forgets) return;
+  const std::string sentence = store.path() +
+                               ": this store lies on a file system in memory (tmpfs): it survives a crash of the "
+                               "program, and is lost with the power or at a restart";
+  given.notice(given.notice_context, sentence.c_str());
+}
+
+std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_options* options,
+                        memlith_store** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(result, "store"));
+    memlith_store_options given;
+    MEMLITH_TRY(read_options(options, given));
+    MEMLITH_TRY(check_store_options(given));
+    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
+    MEMLITH_TRY(need(path, "path"));
+    MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
+                       Session::open(std::move(place), store_options(given, kind, window), given.memory_max_bytes));
+    tell_if_forgetful(*session, given);
+    *result = handle_of(session.release());
+    return kOk;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store) {
+  return open_entry(path, StoreKind::folder, options, store);
+}
+
+int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store) {
+  return open_entry(path, StoreKind::one_file, options, store);
+}
+
+int32_t memlith_store_close(memlith_store* store) {
+  if (store == nullptr) return 0;
+  return guarded([&] { return Session::close(std::unique_ptr<Session>(&session_of(store))); });
+}
+
+int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(interval_ms, bytes));
+    session_of(store).store().set_flush_window(window);
+    return kOk;
+  });
+}
+
+uint64_t memlith_store_durable(const memlith_store* store) {
+  return store == nullptr ? 0 : session_of(store).store().log().durable_lsn().value;
+}
+
+int32_t memlith_store_set_eventfd(memlith_store* store, int fd) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    session_of(store).store().set_durable_eventfd(fd);
+    return kOk;
+  });
+}
+
+int32_t memlith_store_checkpoint(memlith_store* store) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    return session_of(store).store().checkpoint();
+  });
+}
+
+int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    const Session& session = session_of(store);
+    const Store& inner = session.store();
+    const Log& log = inner.log();
+    memlith_store_info info{};
+    info.region_count = inner.objects().size();
+    info.log_bytes = log.capacity_bytes();
+    info.log_used_bytes = log.used_bytes();
+    info.durable_lsn = log.durable().lsn.value;
+    info.frames = log.counters().frames.load(std::memory_order_relaxed);
+    info.batches = log.counters().batches.load(std::memory_order_relaxed);
+    info.logged_bytes = log.counters().bytes.load(std::memory_order_relaxed);
+    info.captured_bytes = inner.counters().captured_bytes.load(std::memory_order_relaxed);
+    info.checkpoints = inner.counters().checkpoints.load(std::memory_order_relaxed);
+    info.home_bytes = inner.counters().home_bytes.load(std::memory_order_relaxed);
+    info.replayed_frames = inner.counters().replayed_frames;
+    info.replayed_bytes = inner.counters().replayed_bytes;
+    info.read_only = inner.read_only() ? 1 : 0;
+    info.poisoned = log.poisoned() ? 1 : 0;
+    info.one_file = inner.one_file() ? 1 : 0;
+    info.direct_io = log.device().direct() ? 1 : 0;
+    info.was_clean = inner.was_clean() ? 1 : 0;
+    info.memory_error = code_of(session.memory_status());
+    info.incarnation = session.incarnation();
+    info.log_id = log.log_id();
+    info.forgets = log.device().caps().forgets ? 1 : 0;
+    info.io = static_cast<std::uint32_t>(log.device().caps().io);
+    return write_info(target, info);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,160 @@
+#include "region/session.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include "base/no_throw.hpp"
+#include "region/per_thread.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+bool releases_any_time(const Region& region) {
+  return region.tracker() != nullptr && region.tracker()->releases_any_time();
+}
+
+}  // namespace
+
+// ---- open and close --------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options, std::uint64_t memory_max_bytes) {
+  options.file_name = std::move(place.file_name);
+  auto session = std::unique_ptr<Session>(new Session(std::move(place), memory_max_bytes));
+  MEMLITH_TRY_ASSIGN(session->store_, Store::open(*session->volume_, std::move(options)));
+  session->incarnation_ = session->store_->log().superblock().incarnation;  // nobody else has the store yet
+  return session;
+}
+
+Status Session::close(std::unique_ptr<Session> session) {
+  // The threads stayed with the parent, and taking down what they wait in would wait for them for ever.
+  if (session->store_->in_forked_child()) return session.release()->store_->close();
+  session->regions_.clear();
+  return session->store_->close();
+}
+
+// ---- the regions that are open ---------------------------------------------------------------------------------
+
+OpenRegion* Session::find_open(ObjectId object) {
+  for (const auto& each : regions_) {
+    if (each->region->object() == object) return each.get();
+  }
+  return nullptr;
+}
+
+Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOptions& options) {
+  const std::lock_guard lock(regions_mutex_);
+  if (const auto info = store_->find(name); info.has_value() && find_open(info->id) != nullptr) {
+    return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
+  }
+  MEMLITH_TRY_ASSIGN(std::unique_ptr<Region> region, Region::open(*store_, name, options));
+  regions_.push_back(std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region)}));
+  return regions_.back().get();
+}
+
+void Session::close_region(OpenRegion& region) {
+  const std::lock_guard lock(regions_mutex_);
+  std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
+}
+
+Status Session::remove_region(std::string_view name) {
+  const std::lock_guard lock(regions_mutex_);
+  const auto info = store_->find(name);
+  if (!info.has_value()) {
+    return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"", store_->path(), name);
+  }
+  if (store_->read_only()) {
+    return fail(Errc::read_only, Detail::object, "{}: the store was opened read-only", store_->path());
+  }
+  if (find_open(info->id) != nullptr) {
+    return fail(Errc::busy, Detail::object, "region \"{}\" is open; close it first", name);
+  }
+  return store_->remove(info->id);
+}
+
+void Session::look_at_region(ObjectId object, const std::function<void(const Region&)>& look) {
+  const std::lock_guard lock(regions_mutex_);
+  if (const OpenRegion* const open = find_open(object)) look(*open->region);
+}
+
+std::vector<Region*>& empty_region_list() {
+  struct List {
+    std::vector<Region*> regions;
+  };
+  std::vector<Region*>& list = of_this_thread<List>().regions;
+  list.clear();
+  return list;
+}
+
+// ---- persist ---------------------------------------------------------------------------------------------------
+
+Status Session::persist(std::span<Region* const> regions, Scope scope) {
+  if (regions.empty()) return kOk;
+  const PersistTimer timer;
+  MEMLITH_TRY(Region::persist(regions, scope));
+  timer.note_persist(*store_->stats());
+  keep_to_memory();
+  return kOk;
+}
+
+Result<Lsn> Session::persist_async(std::span<Region* const> regions, Scope scope) {
+  if (regions.empty()) return Lsn{};
+  const PersistTimer timer;
+  MEMLITH_TRY_ASSIGN(const Lsn end, Region::capture(regions, scope, false));
+  store_->flush_soon(end);
+  timer.note_capture(*store_->stats());
+  keep_to_memory();
+  return end;
+}
+
+Status Session::persist_all(Scope scope) {
+  std::vector<Region*>& all = empty_region_list();
+  {
+    const std::lock_guard lock(regions_mutex_);
+    for (const auto& each : regions_) all.push_back(each->region.get());
+  }
+  if (!all.empty()) return persist(all, scope);
+  // Nothing to capture; a store that can persist nothing any more says so all the same.
+  return store_->log().poisoned() ? store_->begin_commit({}, {}).status() : kOk;
+}
+
+Status Session::wait(Lsn lsn) {
+  if (store_->read_only() || lsn > store_->log().head()) {
+    return fail(Errc::invalid, Detail::argument, "there is no ticket {} in this store", lsn.value);
+  }
+  return store_->sync(lsn);
+}
+
+Status Session::rollback(std::span<Region* const> regions, Scope scope) {
+  MEMLITH_TRY(Region::rollback(regions, scope));
+  if (!regions.empty()) keep_to_memory();
+  return kOk;
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------
+
+// One region that cannot be released does not keep the others; the first failure is told.
+Status Session::release_regions() {
+  Status first = kOk;
+  for (const auto& each : regions_) {
+    if (!releases_any_time(*each->region)) continue;
+    const Status status = each->region->release_clean();
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void Session::keep_to_memory() {
+  if (!memory_budget_.limited()) return;
+  // Who releases, opens or closes a region has it; the next persist looks again.
+  const std::unique_lock lock(regions_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  std::uint64_t copied_bytes = 0;
+  for (const auto& each : regions_) {
+    if (releases_any_time(*each->region)) copied_bytes += each->region->tracker()->pages_taken() * kPageBytes;
+  }
+  if (!memory_budget_.used_up(copied_bytes)) return;
+  memory_status_.store(no_throw([this] { return release_regions(); }), std::memory_order_relaxed);
+}
+
+}  // namespace memlith::core
