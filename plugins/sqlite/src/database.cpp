@@ -5,9 +5,9 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
+#include "base/memory_budget.hpp"
 #include "difference.hpp"
 
 namespace memlith::sqlite {
@@ -230,7 +230,7 @@ Status Database::check_commits() {
 }
 
 Status Database::commit_pieces(std::uint64_t new_size) {
-  const auto begin_time = std::chrono::steady_clock::now();
+  const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
   // [sqlite/crash]
@@ -238,9 +238,8 @@ Status Database::commit_pieces(std::uint64_t new_size) {
   const bool wait = durability() == Durability::full;
   MEMLITH_TRY(commit_frame(pieces_, stored_size(new_size), wait));
   committed_.store(new_size, std::memory_order_relaxed);
-  const auto took = std::chrono::steady_clock::now() - begin_time;
   if (core::StatsPage* const page = store_->stats(); page != nullptr) {
-    (wait ? page->persists : page->captures).add(static_cast<std::uint64_t>(took.count()));
+    wait ? timer.note_persist(*page) : timer.note_capture(*page);
   }
   return kOk;
 }
@@ -345,7 +344,7 @@ Status Database::persist() {
 }
 
 Status Database::keep_to_memory() {
-  if (options_.memory_max_bytes == 0 || captured_bytes_ < options_.memory_max_bytes / 2) return kOk;
+  if (!core::MemoryBudget(options_.memory_max_bytes).used_up(captured_bytes_)) return kOk;
   captured_bytes_ = 0;
   MEMLITH_TRY(persist());
   MEMLITH_TRY(store_->checkpoint());

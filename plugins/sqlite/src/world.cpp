@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "device/posix.hpp"
-
 namespace memlith::sqlite {
 
 using core::Detail;
@@ -83,15 +81,7 @@ class RealLock final : public HostLock {
 
 class RealWorld final : public World {
  public:
-  Result<Place> place_of(const std::string& path) override {
-    const std::filesystem::path whole(path);
-    std::string name = whole.filename().string();
-    if (name.empty() || name == "." || name == "..") {
-      return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
-    }
-    const std::string folder = whole.parent_path().string();
-    return Place{core::make_posix_volume(folder.empty() ? "." : folder), std::move(name)};
-  }
+  Result<Place> place_of(const std::string& path) override { return core::place_of_name(path); }
 
   Result<std::string> identity_of(const std::string& path) override {
     struct stat info{};

@@ -7,6 +7,7 @@
 
 #include "base/status.hpp"
 #include "device/volume.hpp"
+#include "store/place.hpp"
 
 namespace memlith::sqlite {
 
@@ -23,10 +24,7 @@ class HostLock {
   [[nodiscard]] virtual bool removed() const = 0;
 };
 
-struct Place {
-  std::unique_ptr<core::Volume> volume;
-  std::string file_name;  // in it
-};
+using core::Place;
 
 class World {
  public:
