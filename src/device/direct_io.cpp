@@ -1,0 +1,66 @@
+#include "device/direct_io.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/buffer.hpp"
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+// What a log is read and written in, beside blocks: both superblocks, and a large commit.
+constexpr std::uint64_t kSuperblocksBytes = 8 * kKiB;
+constexpr std::uint64_t kLargeBytes = 1 * kMiB;
+
+bool refused(ssize_t done) { return done < 0 && errno == EINVAL; }
+
+// Whether the file system takes direct transfers in these blocks. The file is empty, and is left so.
+bool takes_writes(int fd, std::byte* memory, std::uint32_t block) {
+  bool taken = !refused(::pwrite(fd, memory, block, 0));
+  for (const std::uint64_t bytes : {kSuperblocksBytes, kLargeBytes}) {
+    taken = taken && !refused(::pwrite(fd, memory, bytes, block)) && !refused(::pread(fd, memory, bytes, block));
+  }
+  return ::ftruncate(fd, 0) == 0 && taken;
+}
+
+bool takes_reads(int fd, std::byte* memory, std::uint32_t block) {
+  // Behind the end some kernels answer before they look at the alignment: in an empty file only the larger one is sure.
+  const ssize_t got = ::pread(fd, memory, block, 0);
+  return (got > 0 || (got == 0 && block == kPageBytes)) && !refused(::pread(fd, memory, kSuperblocksBytes, 0));
+}
+
+}  // namespace
+
+// Asks by transferring, because some file systems accept the flag and then refuse transfers: by writing where the file is empty, else
+// by reading. What neither finds the device finds later.
+std::uint32_t direct_block_bytes(int fd, bool writable) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return 0;
+  const bool by_writing = writable && info.st_size == 0;
+  std::uint32_t least = 512;
+#ifdef STATX_DIOALIGN
+  struct statx extended{};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) == 0 && (extended.stx_mask & STATX_DIOALIGN) != 0) {
+    const std::uint32_t block = extended.stx_dio_offset_align;
+    if (!is_power_of_two(block) || block > kPageBytes || extended.stx_dio_mem_align > kPageBytes) return 0;
+    least = std::max(block, least);
+    if (!by_writing) return least;
+  }
+#endif
+  auto buffer = AlignedBuffer::allocate(by_writing ? kLargeBytes : kSuperblocksBytes);
+  if (!buffer.ok()) return 0;
+  std::memset(buffer->data(), 0, buffer->size());
+  for (std::uint32_t block = least; block <= kPageBytes; block *= 8) {
+    if (by_writing ? takes_writes(fd, buffer->data(), block) : takes_reads(fd, buffer->data(), block)) return block;
+  }
+  return 0;
+}
+
+}  // namespace memlith::core

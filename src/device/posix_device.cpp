@@ -1,0 +1,318 @@
+// Transfers by pwritev + fdatasync, past the page cache where the file is opened so; io_uring where several transfers are in flight, or
+// for all of them. Sections: PosixDevice, UringDevice.
+#include "device/posix_device.hpp"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+
+#include "base/buffer.hpp"
+#include "base/units.hpp"
+#include "device/uring.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+// ---- PosixDevice -----------------------------------------------------------------------------------------------
+
+class PosixDevice : public Device {
+ public:
+  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
+      : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)) {
+    struct stat info{};
+    counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
+  }
+
+  Result<std::uint64_t> size() override {
+    struct stat info{};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot tell its size", path_);
+    return static_cast<std::uint64_t>(info.st_size);
+  }
+
+  Result<FileIdentity> identity() override {
+    struct stat info{};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    return identity_in(info);
+  }
+
+  Result<bool> removed() override {
+    struct stat info{};
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    return info.st_nlink == 0 && counts_names_;
+  }
+
+  Status match_permissions(Device& file) override { return core::match_permissions(file, fd(), path_); }
+
+  Result<int> mapping_descriptor() override {
+    MEMLITH_ASSERT(!direct());
+    return fd();
+  }
+
+  std::uint64_t skip_hole(std::uint64_t offset) override {
+    const off_t data = ::lseek(fd(), static_cast<off_t>(offset), SEEK_DATA);
+    if (data >= 0) return static_cast<std::uint64_t>(data);
+    struct stat info{};
+    if (errno == ENXIO && ::fstat(fd(), &info) == 0) return static_cast<std::uint64_t>(info.st_size);
+    return offset;
+  }
+
+  [[nodiscard]] int descriptor() const { return fd(); }
+
+  bool begin_direct_write() override {
+    const std::shared_lock lock(direct_mutex_);
+    if (!direct()) return false;
+    queued_writes_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  void end_direct_write() override { queued_writes_.fetch_sub(1, std::memory_order_relaxed); }
+
+  std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
+    if (caps_.io != IoBackend::posix) {
+      if (auto queue = make_uring_queue(*this, fd(), depth)) return queue;
+    }
+    return Device::make_queue(depth);
+  }
+
+ protected:
+  [[nodiscard]] int fd() const { return descriptor_.get(); }
+
+  Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
+    std::uint64_t done = 0;
+    while (done < target.size()) {
+      const bool was_direct = direct();
+      const ssize_t got = read_some(target.subspan(done), offset + done);
+      if (got < 0) {
+        if (errno == EINTR || (errno == EINVAL && was_direct && leave_direct())) continue;
+        return fail_errno(errno, Detail::read, "{}: cannot read {} bytes at offset {}{}", path_, target.size(), offset,
+                          advice(errno));
+      }
+      if (got == 0) return cut_short(path_, offset, target.size(), done);
+      done += static_cast<std::uint64_t>(got);
+    }
+    return kOk;
+  }
+
+  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    // The kernel takes everything in one call nearly always; the rest of this is for when it does not.
+    std::uint64_t skip = 0;
+    while (!pieces.empty()) {
+      if (pieces.front().iov_len == skip) {
+        pieces = pieces.subspan(1);
+        skip = 0;
+        continue;
+      }
+      const bool was_direct = direct();
+      ssize_t done = 0;
+      if (skip == 0) {
+        done = write_once(pieces.first(std::min<std::size_t>(pieces.size(), IOV_MAX)), offset);
+      } else {
+        const iovec rest{static_cast<std::byte*>(pieces.front().iov_base) + skip, pieces.front().iov_len - skip};
+        done = write_once({&rest, 1}, offset);
+      }
+      if (done < 0 && (errno == EINTR || (errno == EINVAL && was_direct && leave_direct()))) continue;
+      if (done <= 0) {
+        const int error = done == 0 ? EIO : errno;
+        return fail_errno(error, Detail::write, "{}: write at offset {} failed{}", path_, offset, advice(error));
+      }
+      offset += static_cast<std::uint64_t>(done);
+      auto left = static_cast<std::uint64_t>(done);
+      while (left > 0) {
+        const std::uint64_t here = pieces.front().iov_len - skip;
+        if (left < here) {
+          skip += left;
+          break;
+        }
+        left -= here;
+        skip = 0;
+        pieces = pieces.subspan(1);
+      }
+    }
+    return kOk;
+  }
+
+  // Some file systems take O_DIRECT when a file is opened, and small transfers, and refuse others. From the first refusal on the file is
+  // transferred through the page cache; nothing was written by what was refused. False where that cannot be.
+  //
+  // No direct write is under way then: one to a neighbouring sector might reach the medium behind the page cache, which writes the whole
+  // page back later, with that sector as it was before.
+  bool leave_direct() {
+    const std::unique_lock lock(direct_mutex_);
+    if (!direct()) return true;
+    if (queued_writes_.load(std::memory_order_relaxed) != 0 || ::fcntl(fd(), F_SETFL, 0) != 0) {
+      errno = EINVAL;
+      return false;
+    }
+    direct_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+  ssize_t write_once(std::span<const iovec> pieces, std::uint64_t offset) {
+    std::shared_lock lock(direct_mutex_, std::defer_lock);
+    if (direct()) lock.lock();
+    return write_some(pieces, offset);
+  }
+  [[nodiscard]] const char* advice(int error) const {
+    return error == EINVAL && direct() ? " with direct I/O (O_DIRECT), which MEMLITH_OPEN_BUFFERED does without" : "";
+  }
+
+  // As pread(2) and pwritev(2), which may do a part.
+  virtual ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) {
+    return ::pread(fd(), target.data(), target.size(), static_cast<off_t>(offset));
+  }
+  virtual ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) {
+    return ::pwritev(fd(), pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset));
+  }
+
+  Status do_flush() override {
+    if (::fdatasync(fd()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path_);
+    return kOk;
+  }
+
+  Status do_reserve(std::uint64_t bytes) override {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t present, size());
+    if (bytes <= present) return kOk;
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), 0, static_cast<off_t>(present), static_cast<off_t>(bytes - present));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return kOk;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+      const Status status = fail_errno(errno, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
+      (void)::ftruncate(fd(), static_cast<off_t>(present));  // some file systems keep what they had found by then
+      return status;
+    }
+    return reserve_by_writing(present, bytes);
+  }
+
+  // Space that is set aside already, and never written, reads as a hole too: to set it aside once more costs little.
+  Status do_fill_holes() override {
+    struct stat found{};
+    if (::fstat(fd(), &found) != 0) return fail_errno(errno, Detail::resize, "{}: cannot be looked at", path_);
+    const off_t hole = ::lseek(fd(), 0, SEEK_HOLE);
+    if (hole < 0 || hole >= found.st_size) return kOk;  // none, or a file system that does not tell
+    const auto size = static_cast<std::uint64_t>(found.st_size);
+    const std::uint64_t held = std::min(size, static_cast<std::uint64_t>(found.st_blocks) * 512);
+    const auto full = [&](int error) {
+      return fail_errno(error, Detail::resize,
+                        "{}: the file has holes, and the disk no room for them: they need about {} bytes. Make room, "
+                        "and open it again. The file's content was not changed",
+                        path_, size - held);
+    };
+    // A file system that gives up half-way may keep what it had found by then, and leave the disk full: it is asked first.
+    struct statvfs disk{};
+    if (::fstatvfs(fd(), &disk) == 0) {
+      const std::uint64_t room = (::geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize;
+      if (disk.f_blocks > 0 && size - held > room) return full(ENOSPC);
+    }
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), FALLOC_FL_KEEP_SIZE, 0, found.st_size);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return kOk;
+    if (errno != EOPNOTSUPP && errno != ENOSYS) return full(errno);
+    return fill_by_writing(static_cast<std::uint64_t>(hole), size, full);
+  }
+
+  Status do_truncate(std::uint64_t bytes) override {
+    if (::ftruncate(fd(), static_cast<off_t>(bytes)) != 0) {
+      return fail_errno(errno, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);
+    }
+    return kOk;
+  }
+
+ private:
+  // For file systems without fallocate. What is written is what was read: some have called holes what had bytes.
+  template <class Full>
+  Status fill_by_writing(std::uint64_t hole, std::uint64_t size, const Full& full) {
+    MEMLITH_TRY_ASSIGN(AlignedBuffer bytes, AlignedBuffer::allocate(64 * kKiB));
+    while (hole < size) {
+      const off_t data = ::lseek(fd(), static_cast<off_t>(hole), SEEK_DATA);
+      const std::uint64_t end = data < 0 ? size : std::min(size, static_cast<std::uint64_t>(data));
+      for (std::uint64_t offset = hole; offset < end;) {
+        const iovec piece{bytes.data(), std::min<std::uint64_t>(bytes.size(), end - offset)};
+        MEMLITH_TRY(do_read(offset, {bytes.data(), piece.iov_len}));
+        const Status written = do_write(offset, {&piece, 1});
+        if (written.category == Errc::no_space) return full(written.os_errno);
+        MEMLITH_TRY(written);
+        offset += piece.iov_len;
+      }
+      const off_t next = end < size ? ::lseek(fd(), static_cast<off_t>(end), SEEK_HOLE) : -1;
+      if (next < 0) return kOk;
+      hole = static_cast<std::uint64_t>(next);
+    }
+    return kOk;
+  }
+
+  // For file systems without fallocate: zeros, written.
+  Status reserve_by_writing(std::uint64_t present, std::uint64_t bytes) {
+    MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(1 * kMiB));
+    std::memset(zeros.data(), 0, zeros.size());
+    Status status = kOk;
+    for (std::uint64_t offset = present; status.ok() && offset < bytes;) {
+      const iovec piece{zeros.data(), std::min(zeros.size(), bytes - offset)};
+      status = do_write(offset, {&piece, 1});
+      offset += piece.iov_len;
+    }
+    if (!status.ok()) (void)::ftruncate(fd(), static_cast<off_t>(present));
+    return status;
+  }
+
+  Descriptor descriptor_;
+  std::shared_mutex direct_mutex_;               // shared while a call writes past the page cache
+  std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
+  bool counts_names_ = false;                    // some file systems say of every file that it has no name
+};
+
+// ---- UringDevice -----------------------------------------------------------------------------------------------
+
+// Reads and writes through io_uring. Flushes stay fdatasync: the kernel hands a flush in a ring to a thread of its own, and waking
+// that takes longer than the call.
+class UringDevice final : public PosixDevice {
+ public:
+  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
+      : PosixDevice(std::move(descriptor), caps, std::move(path), direct), calls_(fd()) {}
+
+ protected:
+  ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) override { return calls_.read(target, offset); }
+  ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) override {
+    return calls_.write(pieces, offset);
+  }
+
+ private:
+  UringCalls calls_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_posix_device(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct) {
+  if (caps.io == IoBackend::uring) {
+    return std::make_unique<UringDevice>(std::move(descriptor), caps, std::move(path), direct);
+  }
+  return std::make_unique<PosixDevice>(std::move(descriptor), caps, std::move(path), direct);
+}
+
+Status match_permissions(Device& file, int other, const std::string& other_path) {
+  auto* const device = dynamic_cast<PosixDevice*>(&file);
+  if (device == nullptr) return kOk;
+  struct stat wanted{};
+  struct stat found{};
+  if (::fstat(device->descriptor(), &wanted) != 0 || ::fstat(other, &found) != 0) return kOk;
+  if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::fchmod(other, wanted.st_mode & 0777) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of {}", other_path, file.path());
+  }
+  // Only root may, and only root has to: the log of another user's file belongs to that user.
+  const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
+  if (::geteuid() == 0 && other_owner && ::fchown(other, wanted.st_uid, wanted.st_gid) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot give it the owner of {}", other_path, file.path());
+  }
+  return kOk;
+}
+
+}  // namespace memlith::core
