@@ -6,13 +6,14 @@
 #include <system_error>
 
 #include "base/status.hpp"
+#include "base/thread_annotations.hpp"
 
 namespace memlith::core {
 
 // Runs `body`, which returns a Status. What it throws is a Status as well: running out of memory in a container, or of threads, is an
-// error like any other.
+// error like any other. A body that needs a mutex says so; here the analysis cannot know which one that is.
 template <class Body>
-Status no_throw(Body&& body) noexcept {
+Status no_throw(Body&& body) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   try {
     return body();
   } catch (const std::bad_alloc&) {

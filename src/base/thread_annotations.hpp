@@ -23,10 +23,10 @@
 #define MEMLITH_REQUIRES(...) MEMLITH_ANNOTATION(requires_capability(__VA_ARGS__))
 #define MEMLITH_EXCLUDES(...) MEMLITH_ANNOTATION(locks_excluded(__VA_ARGS__))
 
-// On a function: it locks or unlocks the mutexes; without any it means the object itself.
+// On a function: it locks or unlocks the mutexes; without any it means the object itself. The first argument of
+// TRY_ACQUIRE is what the function returns when it has locked.
 #define MEMLITH_ACQUIRE(...) MEMLITH_ANNOTATION(acquire_capability(__VA_ARGS__))
-#define MEMLITH_TRY_ACQUIRE(...) \
-  MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))  // and then it returns the first argument
+#define MEMLITH_TRY_ACQUIRE(...) MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define MEMLITH_RELEASE(...) MEMLITH_ANNOTATION(release_capability(__VA_ARGS__))
 
 // On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A comment says why.

@@ -25,7 +25,7 @@ Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wa
 Status Device::latch(Status status) {
   if (status.ok() || status.category == Errc::poisoned) return status;
   status.category = Errc::io;
-  const std::lock_guard lock(latch_mutex_);
+  const LockGuard lock(latch_mutex_);
   if (why_.ok()) why_.keep(status);
   latched_.store(true, std::memory_order_release);
   return status;
@@ -33,7 +33,7 @@ Status Device::latch(Status status) {
 
 Status Device::check_latch() const {
   if (!latched() || MEMLITH_MUTANT(failed_flush_retried) || MEMLITH_MUTANT(poisoned_log_goes_on)) return kOk;
-  const std::lock_guard lock(latch_mutex_);
+  const LockGuard lock(latch_mutex_);
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
               "durable state. It was: {}",

@@ -109,10 +109,9 @@ class Device {
   // One at a time: of two flushes side by side one may fail, and lose what both were for, and the other return ok behind it. That
   // would be a flush tried again and believed. [schedule/flush-fails]
   Status flush() {
-    std::unique_lock lock(flush_mutex_, std::defer_lock);
-    if (!MEMLITH_MUTANT(flushes_side_by_side)) lock.lock();
-    MEMLITH_TRY(check_latch());
-    return latch(do_flush());
+    if (MEMLITH_MUTANT(flushes_side_by_side)) return flush_unless_latched();
+    const LockGuard lock(flush_mutex_);
+    return flush_unless_latched();
   }
 
   // Makes the file at least `bytes` long with its space reserved, new bytes reading as zeros. A full disk
@@ -179,10 +178,15 @@ class Device {
   std::atomic<bool> direct_;  // guards nothing: whoever needs more than a hint has a lock of its own
 
  private:
-  Mutex flush_mutex_;
+  Status flush_unless_latched() {
+    MEMLITH_TRY(check_latch());
+    return latch(do_flush());
+  }
+
+  Mutex flush_mutex_;  // held by the flush that is under way
   mutable Mutex latch_mutex_;
-  KeptFailure why_;                   // the first
-  std::atomic<bool> latched_{false};  // release in latch(), acquire in latched()
+  KeptFailure why_ MEMLITH_GUARDED_BY(latch_mutex_);  // the first
+  std::atomic<bool> latched_{false};                  // release in latch(), acquire in latched()
 };
 
 }  // namespace memlith::core

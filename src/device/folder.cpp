@@ -8,18 +8,18 @@
 #include <atomic>
 #include <cerrno>
 #include <map>
-#include <mutex>
 
 #include "base/descriptor.hpp"
 #include "base/process.hpp"
+#include "base/sync.hpp"
 
 namespace memlith::core {
 
 // The kernel gives the number of a removed folder to another one, but not while a descriptor holds the first.
 struct Folder::Registry {
   std::uint64_t process = process_mark();
-  std::mutex mutex;
-  std::map<Key, std::weak_ptr<Folder>> folders;
+  Mutex mutex;
+  std::map<Key, std::weak_ptr<Folder>> folders MEMLITH_GUARDED_BY(mutex);
 };
 
 // A child of fork() begins a registry of its own, because a thread of its parent may have held the mutex. A registry is never
@@ -49,7 +49,7 @@ std::shared_ptr<Folder> Folder::open(const std::string& path) {
   folder->key_ = {(info.stx_mask & STATX_MNT_ID) != 0 ? info.stx_mnt_id : 0,
                   ::makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino, readable};
   Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
+  const LockGuard lock(known.mutex);
   std::weak_ptr<Folder>& entry = known.folders[folder->key_];
   if (auto shared = entry.lock()) return shared;
   entry = folder;
@@ -59,7 +59,7 @@ std::shared_ptr<Folder> Folder::open(const std::string& path) {
 Folder::~Folder() {
   {
     Registry& known = registry();
-    const std::lock_guard lock(known.mutex);
+    const LockGuard lock(known.mutex);
     // Another descriptor of the folder may have been entered since the last user of this one let go.
     const auto entry = known.folders.find(key_);
     if (entry != known.folders.end() && entry->second.expired()) known.folders.erase(entry);

@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/descriptor.hpp"
+#include "base/sync.hpp"
 #include "device/direct_io.hpp"
 #include "device/folder.hpp"
 #include "device/posix_device.hpp"
@@ -217,7 +218,7 @@ class PosixVolume final : public Volume {
  private:
   // Null, with errno, where it cannot be opened. Once it is open, it is never looked for again.
   std::shared_ptr<Folder> folder() {
-    const std::lock_guard lock(folder_mutex_);
+    const LockGuard lock(folder_mutex_);
     if (folder_ == nullptr) folder_ = Folder::open(root_);
     return folder_;
   }
@@ -240,7 +241,7 @@ class PosixVolume final : public Volume {
   Status make_own_folder() {
     std::shared_ptr<Folder> own;
     {
-      const std::lock_guard lock(folder_mutex_);
+      const LockGuard lock(folder_mutex_);
       if (folder_ == nullptr) {
         if (::mkdir(root_.c_str(), 0755) != 0 && errno != EEXIST) {
           return fail_errno(errno, Detail::open, "{}: cannot make this folder", root_);
@@ -290,8 +291,8 @@ class PosixVolume final : public Volume {
 
   const std::string root_;
   const IoBackend io_;
-  std::mutex folder_mutex_;
-  std::shared_ptr<Folder> folder_;  // under folder_mutex_ while it is null, constant from then on
+  Mutex folder_mutex_;
+  std::shared_ptr<Folder> folder_ MEMLITH_GUARDED_BY(folder_mutex_);  // constant once it is not null
   std::once_flag uring_asked_;
   bool has_uring_ = false;
 };

@@ -265,7 +265,8 @@ class PosixDevice : public Device {
   }
 
   Descriptor descriptor_;
-  std::shared_mutex direct_mutex_;               // shared while a call writes past the page cache
+  // Shared while a call writes past the page cache; alone while direct_, which anybody may read, becomes false.
+  std::shared_mutex direct_mutex_;
   std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
   bool counts_names_ = false;                    // some file systems say of every file that it has no name
 };

@@ -253,7 +253,7 @@ UringCalls::~UringCalls() = default;
 
 std::unique_ptr<UringCalls::Ring> UringCalls::take() {
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     if (idle_ != nullptr) {
       auto ring = std::move(idle_);
       idle_ = std::move(ring->next);
@@ -273,7 +273,7 @@ ssize_t UringCalls::transfer(const Prepare& prepare, const Call& call) {
   int error = ring->wait(completion);
   if (error == 0) {
     {
-      const std::lock_guard lock(mutex_);
+      const LockGuard lock(mutex_);
       ring->next = std::move(idle_);
       idle_ = std::move(ring);
     }

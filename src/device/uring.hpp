@@ -33,7 +33,7 @@ class UringCalls {
 
   int fd_;
   Mutex mutex_;
-  std::unique_ptr<Ring> idle_;  // a list of as many as there ever were calls at a time
+  std::unique_ptr<Ring> idle_ MEMLITH_GUARDED_BY(mutex_);  // a list of as many as there ever were calls at a time
 };
 
 }  // namespace memlith::core

@@ -1,6 +1,5 @@
 #include "region/session.hpp"
 
-#include <mutex>
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -29,7 +28,10 @@ Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options
 Status Session::close(std::unique_ptr<Session> session) {
   // The threads stayed with the parent, and taking down what they wait in would wait for them for ever.
   if (session->store_->in_forked_child()) return session.release()->store_->close();
-  session->regions_.clear();
+  {
+    const LockGuard lock(session->regions_mutex_);
+    session->regions_.clear();
+  }
   return session->store_->close();
 }
 
@@ -43,7 +45,7 @@ OpenRegion* Session::find_open(ObjectId object) {
 }
 
 Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOptions& options) {
-  const std::lock_guard lock(regions_mutex_);
+  const LockGuard lock(regions_mutex_);
   if (const auto info = store_->find(name); info.has_value() && find_open(info->id) != nullptr) {
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
   }
@@ -53,12 +55,12 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
 }
 
 void Session::close_region(OpenRegion& region) {
-  const std::lock_guard lock(regions_mutex_);
+  const LockGuard lock(regions_mutex_);
   std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
 }
 
 Status Session::remove_region(std::string_view name) {
-  const std::lock_guard lock(regions_mutex_);
+  const LockGuard lock(regions_mutex_);
   const auto info = store_->find(name);
   if (!info.has_value()) {
     return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"", store_->path(), name);
@@ -73,7 +75,7 @@ Status Session::remove_region(std::string_view name) {
 }
 
 void Session::look_at_region(ObjectId object, const std::function<void(const Region&)>& look) {
-  const std::lock_guard lock(regions_mutex_);
+  const LockGuard lock(regions_mutex_);
   if (const OpenRegion* const open = find_open(object)) look(*open->region);
 }
 
@@ -110,7 +112,7 @@ Result<Lsn> Session::persist_async(std::span<Region* const> regions, Scope scope
 Status Session::persist_all(Scope scope) {
   std::vector<Region*>& all = empty_region_list();
   {
-    const std::lock_guard lock(regions_mutex_);
+    const LockGuard lock(regions_mutex_);
     for (const auto& each : regions_) all.push_back(each->region.get());
   }
   if (!all.empty()) return persist(all, scope);
@@ -147,14 +149,15 @@ Status Session::release_regions() {
 void Session::keep_to_memory() {
   if (!memory_budget_.limited()) return;
   // Who releases, opens or closes a region has it; the next persist looks again.
-  const std::unique_lock lock(regions_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (!regions_mutex_.try_lock()) return;
+  const LockGuard lock(regions_mutex_, std::adopt_lock);
   std::uint64_t copied_bytes = 0;
   for (const auto& each : regions_) {
     if (releases_any_time(*each->region)) copied_bytes += each->region->tracker()->pages_taken() * kPageBytes;
   }
   if (!memory_budget_.used_up(copied_bytes)) return;
-  memory_status_.store(no_throw([this] { return release_regions(); }), std::memory_order_relaxed);
+  memory_status_.store(no_throw([this]() MEMLITH_REQUIRES(regions_mutex_) { return release_regions(); }),
+                       std::memory_order_relaxed);
 }
 
 }  // namespace memlith::core

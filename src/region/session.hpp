@@ -71,16 +71,15 @@ class Session {
  private:
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
-  // Under regions_mutex_.
-  OpenRegion* find_open(ObjectId object);
-  Status release_regions();
+  OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
+  Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
   void keep_to_memory();
 
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;   // destroyed before the volume
   std::uint64_t incarnation_ = 0;  // constant after open
-  Mutex regions_mutex_;            // the list, held while a region is opened, removed, or gives its memory back
-  std::vector<std::unique_ptr<OpenRegion>> regions_;
+  Mutex regions_mutex_;            // held while a region is opened, removed, or gives its memory back
+  std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   const MemoryBudget memory_budget_;
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);
