@@ -236,7 +236,9 @@ class Dev(Bench):
             program.parent.mkdir(exist_ok=True)
             program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             program.chmod(0o755)
-        shutil.copy(SCRIPTS.parent / "dev", self.folder)
+        (self.folder / "cmake").mkdir()
+        for name in "dev", "cmake/packages.sh":
+            shutil.copy(SCRIPTS.parent / name, self.folder / name)
         (self.folder / "bench").mkdir()
         shutil.copy(SCRIPTS / "run.py", self.folder / "bench")
         (self.folder / "build/release/bin").mkdir(parents=True)

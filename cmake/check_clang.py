@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""What clang says of src/ without building it: each header compiles alone, and locks are held where the code says so.
+
+Usage: check_clang.py [REPOSITORY | --self-test]
+Reads each source of src/, and each header as the only include of a file, with clang 19 and -Wthread-safety; warnings
+are errors. Prints what clang complains about and exits with 1 if there was anything. --self-test shows that a header
+that lacks an include, and a lock that is not held, are found.
+"""
+import concurrent.futures
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+
+CLANG = "clang++-19 -std=c++20 -fsyntax-only -Wall -Wextra -Wthread-safety -Werror -Isrc -Iinclude"
+# The instruction set of one file, as src/CMakeLists.txt gives it.
+FLAGS = {"checksum_avx2.cpp": ["-mavx2"]}
+
+
+def complaint(root, file):
+    """What clang says of the file; nothing if all is well."""
+    command = [*shlex.split(CLANG), *FLAGS.get(file.name, [])]
+    if file.suffix == ".cpp":
+        read = subprocess.run([*command, file], cwd=root, capture_output=True, text=True, check=False)
+    else:
+        line = f'#include "{file.relative_to(root / "src")}"\n'
+        read = subprocess.run([*command, "-x", "c++", "-"], cwd=root, input=line, capture_output=True, text=True,
+                              check=False)
+    return read.stderr if read.returncode != 0 else ""
+
+
+def complaints(root):
+    files = sorted(file for file in (root / "src").rglob("*") if file.suffix in {".hpp", ".h", ".cpp"})
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        for file, said in zip(files, threads.map(lambda file: complaint(root, file), files)):
+            if said:
+                yield f"{file.relative_to(root)}:\n{said}"
+
+
+def self_test():
+    tree = {
+        "include/memlith/memlith.h": "",
+        "src/base/alone.hpp": "inline std::size_t one() { return 1; }\n",
+        "src/base/fine.hpp": "#include <cstddef>\ninline std::size_t two() { return 2; }\n",
+        "src/base/lock.cpp": "struct __attribute__((capability(\"mutex\"))) Lock {};\nLock lock;\n"
+                             "int count __attribute__((guarded_by(lock)));\nint main() { return count; }\n",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder).resolve()
+        for name, text in tree.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        found = [said.splitlines()[0] for said in complaints(root)]
+    ok = found == ["src/base/alone.hpp:", "src/base/lock.cpp:"]
+    print(f"self-test {'passed' if ok else 'FAILED'}; clang complained about: {' '.join(found)}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv[1:]:
+        sys.exit(self_test())
+    repository = pathlib.Path(sys.argv[1]) if sys.argv[1:] else pathlib.Path(__file__).parent.parent
+    found = list(complaints(repository.resolve()))
+    print("\n".join(found) if found else "nothing to complain about")
+    sys.exit(1 if found else 0)

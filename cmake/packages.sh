@@ -1,0 +1,59 @@
+# shellcheck shell=bash
+# The Debian packages that the commands of ./dev need, and how they get them. ./dev reads this file.
+
+packages_base=(build-essential ccache cmake git libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev liburing-dev
+  libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
+# The tests of examples/webapp, of SQLite as Perl and Ruby use it, and of tools/memlith.supp.
+packages_test=(python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind)
+packages_clang=(clang-19 libclang-rt-19-dev llvm-19) # llvm-19 has the symbolizer of the sanitizers' reports
+packages_format=(clang-format-19)
+packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
+packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite
+packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
+packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
+packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power
+
+# Installs what is missing of the named packages; does nothing at all when everything is there.
+need() {
+  local package installed missing=() as_root=() began=$SECONDS
+  if ! command -v dpkg-query >/dev/null; then
+    fail "this is not a Debian system; going on in the hope that it has its own form of: $*"
+    return 0
+  fi
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null)
+  for package in "$@"; do
+    grep -qxF "$package installed" <<<"$installed" || missing+=("$package")
+  done
+  ((${#missing[@]} == 0)) && return 0
+
+  if ((EUID != 0)); then
+    if ! command -v sudo >/dev/null; then
+      fail "these Debian packages are missing, and installing them takes root or sudo: ${missing[*]}"
+      return 1
+    fi
+    as_root=(sudo)
+  fi
+  say "Installing missing Debian packages: ${missing[*]}"
+  # A failed update is no reason to stop: the lists that are there may do, and if not, the installation says why.
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 update ||
+    fail "apt-get update failed; going on"
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+    -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "${missing[@]}" || return
+  say "Installed, $(took $((SECONDS - began)))"
+}
+
+# What building with these presets needs.
+need_for_presets() {
+  local preset wanted=("${packages_base[@]}")
+  for preset in "$@"; do
+    case $preset in clang | tsan | fuzz) wanted+=("${packages_clang[@]}") ;; esac
+  done
+  need "${wanted[@]}" || return
+  # Clang's runtimes look for llvm-symbolizer in PATH, where Debian puts it only with a version in its name.
+  PATH=$PATH:/usr/lib/llvm-19/bin
+  # One cache for all clones of a machine: a path of the repository is the same to it wherever the repository lies. What
+  # the compilers print has whole paths all the same.
+  export CCACHE_BASEDIR=$root CCACHE_ABSSTDERR=1
+  # ccache wants to write into the home folder, which service users and containers may not have.
+  if [[ ! -w ${HOME:-/nonexistent} ]]; then export CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache}; fi
+}
