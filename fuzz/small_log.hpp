@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "sim/sim.hpp"
 #include "log/log.hpp"
+#include "sim/sim.hpp"
 
 namespace memlith::fuzz {
 

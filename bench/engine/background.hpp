@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "kit/failure.hpp"
-#include "peers/peers.hpp"
 #include "kit/raw_device.hpp"
+#include "peers/peers.hpp"
 
 namespace memlith::tool {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "bench_store.hpp"
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/raw_device.hpp"

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"

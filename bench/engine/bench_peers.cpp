@@ -12,15 +12,15 @@
 #include <span>
 
 #include "bench_store.hpp"
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/measure.hpp"
-#include "peers/peers.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
 #include "kit/trackers.hpp"
+#include "peers/peers.hpp"
 
 namespace memlith::tool {
 

@@ -10,8 +10,8 @@
 
 #include "commands.hpp"
 #include "kit/interrupt.hpp"
-#include "persist_line.hpp"
 #include "kit/trackers.hpp"
+#include "persist_line.hpp"
 
 namespace memlith::tool {
 

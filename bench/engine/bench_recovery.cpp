@@ -15,8 +15,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/io_names.hpp"
 #include "kit/raw_device.hpp"

@@ -12,8 +12,8 @@
 
 #include "background.hpp"
 #include "bench_store.hpp"
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"

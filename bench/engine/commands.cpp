@@ -139,8 +139,7 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   const auto arguments = std::make_shared<BenchRecoveryArguments>();
   CLI::App* command =
       bench->add_subcommand("recovery", "Time recovery after a crash against a sequential write of as many bytes");
-  command->add_option("--dir", arguments->folder, "Where the temporary store and raw file go")
-      ->capture_default_str();
+  command->add_option("--dir", arguments->folder, "Where the temporary store and raw file go")->capture_default_str();
   add_number(command, "--log-mib", arguments->log_mib, kLogMibMin, kLogMibMax,
              "Size of the log, which is filled to about 90 %; a small one to 70 %, or what its segments allow");
   add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax,

@@ -6,8 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "kit/bare_capture.hpp"
 #include "bench_store.hpp"
+#include "kit/bare_capture.hpp"
 #include "kit/clock.hpp"
 #include "kit/measure.hpp"
 #include "kit/store_path.hpp"

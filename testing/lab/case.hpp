@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/sim.hpp"
 #include "fault.hpp"
+#include "sim/sim.hpp"
 
 namespace memlith::lab {
 

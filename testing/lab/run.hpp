@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/sim.hpp"
 #include "history.hpp"
 #include "region/region.hpp"
 #include "scheduler.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 
 namespace memlith::lab {

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/sim.hpp"
 #include "history.hpp"
 #include "run.hpp"
 #include "scheduler.hpp"
+#include "sim/sim.hpp"
 #include "store/store.hpp"
 
 namespace memlith::lab {

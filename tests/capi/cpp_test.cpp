@@ -233,9 +233,9 @@ TEST_F(CppInterface, RootsAreOfTypesThatMayLiveInARegion) {
   struct Destroyed {
     ~Destroyed() {}
   };
-  static_assert(!is_persistable_v<std::string> && !is_persistable_v<std::vector<int>> && !is_persistable_v<WithString> &&
-                !is_persistable_v<Nested> && !is_persistable_v<WithString[3]> && !is_persistable_v<Virtual> &&
-                !is_persistable_v<HoldsVirtual> && !is_persistable_v<Destroyed> &&
+  static_assert(!is_persistable_v<std::string> && !is_persistable_v<std::vector<int>> &&
+                !is_persistable_v<WithString> && !is_persistable_v<Nested> && !is_persistable_v<WithString[3]> &&
+                !is_persistable_v<Virtual> && !is_persistable_v<HoldsVirtual> && !is_persistable_v<Destroyed> &&
                 !is_persistable_v<std::unique_ptr<int>> && !is_persistable_v<std::map<int, int>> &&
                 !is_persistable_v<std::function<void()>> && !is_persistable_v<Notes&> && !is_persistable_v<void> &&
                 !is_persistable_v<void (*)()> && !is_persistable_v<int Notes::*>);

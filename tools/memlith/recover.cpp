@@ -4,11 +4,11 @@
 // database stays marked, because only SQLite's VFS knows when its file is complete by itself.
 #include <fmt/format.h>
 
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/progress.hpp"
-#include "sqlite/tool/sqlite_head.hpp"
 #include "kit/store_path.hpp"
+#include "sqlite/tool/sqlite_head.hpp"
 
 namespace memlith::tool {
 

@@ -11,12 +11,12 @@
 #include <string>
 #include <thread>
 
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
-#include "memlith/memlith.h"
 #include "kit/stats.hpp"
 #include "kit/store_path.hpp"
+#include "memlith/memlith.h"
 
 namespace memlith::tool {
 

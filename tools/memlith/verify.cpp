@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "sqlite/tool/sqlite_head.hpp"
 #include "kit/store_path.hpp"
+#include "sqlite/tool/sqlite_head.hpp"
 
 namespace memlith::tool {
 

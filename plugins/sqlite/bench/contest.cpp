@@ -12,9 +12,9 @@
 
 #include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
-#include "memlith/memlith.h"
 #include "kit/output.hpp"
 #include "kit/stats.hpp"
+#include "memlith/memlith.h"
 
 namespace memlith::sqlite_bench {
 

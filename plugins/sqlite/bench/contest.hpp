@@ -13,9 +13,9 @@
 
 #include "calls.hpp"
 #include "connection.hpp"
-#include "meter.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
+#include "meter.hpp"
 #include "systems.hpp"
 
 namespace memlith::sqlite_bench {

@@ -1,10 +1,10 @@
 // Many writes a transaction to a table of keys and values, at random or in order.
 #include <fmt/format.h>
 
-#include "kit/clock.hpp"
 #include "contest.hpp"
-#include "memlith/memlith.h"
+#include "kit/clock.hpp"
 #include "kit/random.hpp"
+#include "memlith/memlith.h"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {

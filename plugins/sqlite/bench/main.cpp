@@ -8,8 +8,8 @@
 #include "kit/cli_words.hpp"
 #include "kit/failure.hpp"
 #include "kit/interrupt.hpp"
-#include "memlith/memlith.h"
 #include "kit/output.hpp"
+#include "memlith/memlith.h"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {

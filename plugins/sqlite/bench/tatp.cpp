@@ -6,10 +6,10 @@
 
 #include <array>
 
-#include "kit/clock.hpp"
 #include "contest.hpp"
-#include "memlith/memlith.h"
+#include "kit/clock.hpp"
 #include "kit/random.hpp"
+#include "memlith/memlith.h"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {

@@ -1,10 +1,10 @@
 // Single-row updates, each a transaction of its own: the time of a durable commit and little else.
 #include <fmt/format.h>
 
-#include "kit/clock.hpp"
 #include "contest.hpp"
-#include "memlith/memlith.h"
+#include "kit/clock.hpp"
 #include "kit/random.hpp"
+#include "memlith/memlith.h"
 #include "workloads.hpp"
 
 namespace memlith::sqlite_bench {

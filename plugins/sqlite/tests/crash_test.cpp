@@ -14,8 +14,8 @@
 
 #include "base/checksum.hpp"
 #include "base/random.hpp"
-#include "sqlite/src/disk_journal.hpp"
 #include "sim_world.hpp"
+#include "sqlite/src/disk_journal.hpp"
 #include "support/crash_world.hpp"
 
 namespace memlith::test {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "sim/sim.hpp"
-#include "words.hpp"
 #include "sqlite/src/world.hpp"
+#include "words.hpp"
 
 namespace memlith::test {
 

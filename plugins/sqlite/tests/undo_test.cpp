@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "sqlite/src/difference.hpp"
 #include "region/drop_pages.hpp"
+#include "sqlite/src/difference.hpp"
 #include "sqlite/src/undo_log.hpp"
 
 namespace memlith::test {

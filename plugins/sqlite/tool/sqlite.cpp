@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "kit/clock.hpp"
 #include "commands.hpp"
+#include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
 #include "kit/new_file.hpp"
 #include "kit/progress.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "kit/failure.hpp"
-#include "memlith/sqlite_file.h"
 #include "kit/store_path.hpp"
+#include "memlith/sqlite_file.h"
 
 namespace memlith::tool {
 

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 
+#include "kit/store_path.hpp"
 #include "memlith/memlith.h"
 #include "sqlite_head.hpp"
-#include "kit/store_path.hpp"
 
 namespace memlith::tool {
 

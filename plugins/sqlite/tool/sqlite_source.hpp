@@ -14,8 +14,8 @@
 #include "kit/descriptor.hpp"
 #include "kit/failure.hpp"
 #include "kit/raw_device.hpp"
-#include "sqlite_head.hpp"
 #include "kit/store_path.hpp"
+#include "sqlite_head.hpp"
 
 namespace memlith::tool {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/sim.hpp"
 #include "log/log.hpp"
+#include "sim/sim.hpp"
 
 namespace memlith::test {
 

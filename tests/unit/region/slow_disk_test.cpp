@@ -4,8 +4,8 @@
 #include <future>
 #include <thread>
 
-#include "sim/sim.hpp"
 #include "region/region.hpp"
+#include "sim/sim.hpp"
 #include "support/expect.hpp"
 
 namespace memlith::test {
