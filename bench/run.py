@@ -4,11 +4,12 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is
-all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder.
+What a benchmark prints is all there is on standard output, so that --json can be piped.
 
-`persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with mkfs.xfs). --plot FILE.png
-draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out FILE.md).
+`persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
+mkfs.xfs). --plot FILE.png draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out
+FILE.md).
 """
 import argparse
 import os
@@ -20,12 +21,14 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLOT_PACKAGES = ["python3-matplotlib"]
-# What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing outlives the command.
+# What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
+# outlives the command.
 MOUNT_AND_RUN = """
 image=$1 target=$2
 shift 2
 if mount -o loop "$image" "$target"; then
-  losetup --direct-io=on "$(findmnt -no SOURCE "$target")" 2>/dev/null # or it goes through the page cache, and the tool says so
+  # Or it goes through the page cache, and the tool says so.
+  losetup --direct-io=on "$(findmnt -no SOURCE "$target")" 2>/dev/null
   set -- "$@" --fsync-dir "$target"
 else
   echo "no XFS beside it: its image could not be mounted" >&2
@@ -44,7 +47,8 @@ def say(text):
 
 
 def on_xfs(parent, mib, command):
-    """Runs the command with `--fsync-dir FOLDER`, an XFS of so many MiB on a loop device; without root or mkfs.xfs, as it is."""
+    """Runs the command with `--fsync-dir FOLDER`, an XFS of so many MiB on a loop device; without root or mkfs.xfs, as
+    it is."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.xfs", "losetup", "unshare"))):
         say("no XFS beside it: that takes root, mkfs.xfs (package xfsprogs), losetup and unshare")
         return subprocess.run(command, check=False).returncode
@@ -52,12 +56,13 @@ def on_xfs(parent, mib, command):
         image, target = pathlib.Path(folder, "xfs.img"), pathlib.Path(folder, "xfs")
         target.mkdir()
         # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
-        made = subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync", "status=none"], check=False)
+        made = subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync",
+                               "status=none"], check=False)
         if made.returncode != 0 or subprocess.run(["mkfs.xfs", "-q", "-f", image], check=False).returncode != 0:
             say("no XFS beside it: its image could not be made")
             return subprocess.run(command, check=False).returncode
-        return subprocess.run(["unshare", "--mount", "--propagation", "private", "bash", "-c", MOUNT_AND_RUN, "on_xfs", image, target,
-                               *command], check=False).returncode
+        return subprocess.run(["unshare", "--mount", "--propagation", "private", "bash", "-c", MOUNT_AND_RUN, "on_xfs",
+                               image, target, *command], check=False).returncode
 
 
 def plotting_python():
@@ -69,7 +74,8 @@ def plotting_python():
 
 
 def draw(record, picture):
-    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/peers/plot.py", record, picture], check=False).returncode
+    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/peers/plot.py", record, picture],
+                            check=False).returncode
     if status == 0:
         say(f"drawn: {picture}; the figures: {record}")
     return status
@@ -98,7 +104,8 @@ def folder_of(given):
 
 def run_engine(programs, words):
     """`memlith bench NAME`, in a folder of ours."""
-    place = [] if not words or "--dir" in words or any(word.startswith("--dir=") for word in words) else ["--dir", folder_of(None)]
+    place = [] if not words or "--dir" in words or any(word.startswith("--dir=")
+                                                       for word in words) else ["--dir", folder_of(None)]
     command = [programs / "memlith", "bench", *words] if words else [programs / "memlith", "bench", "--help"]
     return subprocess.run([*command, *place], check=False).returncode
 
@@ -110,7 +117,8 @@ def run_persist(programs, words):
         return run_engine(programs, ["persist", *words])
     folder = folder_of(options.dir)
     record = options.record or (options.plot and str(pathlib.Path(options.plot).with_suffix(".jsonl")))
-    command = [programs / "memlith", "bench", "persist", *(["--peers"] if "--peers" not in rest else []), *rest, "--dir", folder]
+    command = [programs / "memlith", "bench", "persist", *(["--peers"] if "--peers" not in rest else []), *rest,
+               "--dir", folder]
     command += ["--record", record] if record else []
     command += ["--region-mib", options.region_mib] if options.region_mib else []
     if any(word.split("=")[0] == "--fsync-dir" for word in rest):
@@ -125,8 +133,8 @@ def run_all(programs, words):
     options, rest = Options("plot", "dir", "out").split(words)
     folder = folder_of(options.dir)
     out, record = options.out or folder / "performance.md", folder / "peers.jsonl"
-    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith", programs / "memlith", "--dir", folder,
-                                  "--out", out, "--record", record, *rest])
+    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith",
+                                  programs / "memlith", "--dir", folder, "--out", out, "--record", record, *rest])
     say(f"the figures: {out}")
     return (draw(record, options.plot) or status) if options.plot else status
 
@@ -140,15 +148,16 @@ def run_sqlite(programs, words):
     options, rest = Options("dir", "out").split(words[1:])
     folder = folder_of(options.dir)
     out = options.out or folder / "sqlite.md"
-    status = subprocess.run([plotting_python(), "-B", ROOT / "plugins/sqlite/bench/report.py", "--bench", program, "--dir", folder, "--out", out,
-                             *rest], check=False).returncode
+    status = subprocess.run([plotting_python(), "-B", ROOT / "plugins/sqlite/bench/report.py", "--bench", program,
+                             "--dir", folder, "--out", out, *rest], check=False).returncode
     if status == 0:
         say(f"the figures: {out}")
     return status
 
 
 # Each subject: the build targets, and what runs it. A new one gets a line here.
-SUBJECTS = {"all": ("bin/memlith", run_all), "persist": ("bin/memlith", run_persist), "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
+SUBJECTS = {"all": ("bin/memlith", run_all), "persist": ("bin/memlith", run_persist),
+            "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
 
 
 def plan(words):

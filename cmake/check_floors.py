@@ -27,7 +27,8 @@ class Tree:
             if not words:
                 continue
             if len(words) < 2:
-                raise SystemExit(f"cmake/floors.txt:{number}: a line is a part, its folder, and the parts it may include")
+                raise SystemExit(f"cmake/floors.txt:{number}: a line is a part, its folder, and the parts it may "
+                                 f"include")
             self.folders[words[0]], self.named[words[0]] = root / words[1], words[2:]
         for part, others in self.named.items():
             for other in others:
@@ -71,17 +72,20 @@ class Tree:
                 target = self.resolve(file, match[2])
                 if target is None:
                     if match[1] == '"':
-                        yield f"{where}:{number}: {part} includes {match[2]}, which is no file of ours; a library's headers go in <>"
+                        yield (f"{where}:{number}: {part} includes {match[2]}, which is no file of ours; "
+                               "a library's headers go in <>")
                     continue
                 other = self.part_of(target)
                 if other not in self.allowed[part]:
                     may = " ".join(sorted(self.allowed[part] - {part})) or "no other part"
-                    yield f"{where}:{number}: {part} includes {match[2]} of {other}, which it may not; it may include {may}"
+                    yield (f"{where}:{number}: {part} includes {match[2]} of {other}, which it may not; "
+                           f"it may include {may}")
 
 
 def self_test():
     tree = {
-        "cmake/floors.txt": "# parts\npublic include/memlith\nbase src/base\nlog src/log base\ncapi src/capi log public\n"
+        "cmake/floors.txt": "# parts\npublic include/memlith\nbase src/base\nlog src/log base\ncapi src/capi log "
+                            "public\n"
                             "kit bench/kit public\none plugins/one/src log\none-tests plugins/one/tests one support\n"
                             "two plugins/two/src log\nsupport tests/support log\ncli tools/cli kit\n",
         "include/memlith/memlith.h": "\n",
@@ -92,19 +96,24 @@ def self_test():
         "src/attic/a.cpp": '#include "base/a.hpp"\n',
         "bench/kit/own.hpp": '#include <memlith/memlith.h>\n#include "../../src/base/a.hpp"\n',
         "tools/cli/a.cpp": '#include "kit/own.hpp"\n#include "one/src/own.hpp"\n',
-        "plugins/one/src/a.cpp": '#include <sqlite3.h>\n#include "own.hpp"\n#include "log/a.hpp"\n#include "two/src/a.hpp"\n'
+        "plugins/one/src/a.cpp": '#include <sqlite3.h>\n#include "own.hpp"\n#include "log/a.hpp"\n#include '
+                                 '"two/src/a.hpp"\n'
                                  '#include "support/expect.hpp"\n',
         "plugins/one/src/own.hpp": "\n",
-        "plugins/one/tests/a.cpp": '#include "one/src/own.hpp"\n#include "support/expect.hpp"\n#include "kit/own.hpp"\n',
+        "plugins/one/tests/a.cpp": '#include "one/src/own.hpp"\n#include "support/expect.hpp"\n'
+                                   '#include "kit/own.hpp"\n',
         "plugins/two/src/a.hpp": "\n",
         "tests/support/expect.hpp": "\n",
         "build/release/made.cpp": '#include "capi/a.hpp"\n',
     }
     expected = ["bench/kit/own.hpp:2: kit includes", "plugins/one/src/a.cpp:4: one includes two/src/a.hpp of two",
-                "plugins/one/src/a.cpp:5: one includes support/expect.hpp of support", "plugins/one/tests/a.cpp:3: one-tests includes",
-                "src/attic/a.cpp:1: lies in no part", "src/base/a.hpp:3: base includes log/a.hpp of log",
-                "src/capi/a.hpp:3: capi includes nowhere.hpp, which is no file", "src/log/a.hpp:2: log includes capi/a.hpp of capi",
-                "src/log/a.hpp:3: log includes memlith/memlith.h of public", "tools/cli/a.cpp:2: cli includes one/src/own.hpp of one"]
+                "plugins/one/src/a.cpp:5: one includes support/expect.hpp of support",
+                "plugins/one/tests/a.cpp:3: one-tests includes", "src/attic/a.cpp:1: lies in no part",
+                "src/base/a.hpp:3: base includes log/a.hpp of log", "src/capi/a.hpp:3: capi includes nowhere.hpp, "
+                                                                    "which is no file",
+                "src/log/a.hpp:2: log includes capi/a.hpp of capi", "src/log/a.hpp:3: log includes memlith/memlith.h "
+                                                                    "of public",
+                "tools/cli/a.cpp:2: cli includes one/src/own.hpp of one"]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder).resolve()
         for name, text in tree.items():

@@ -100,7 +100,8 @@ def self_test():
         "tests/long.cpp": "\n" * (LINES_MAX + 1),
         "tests/whole.cpp": "\n" * LINES_MAX,
         "docs/long.md": "\n" * (LINES_MAX + 1),
-        "docs/home.md": f"fine: a/{work}, https://example.org{home}, $PREFIX{home}, /workshop/main, {home[:5]}/\n(see {home}/x)\n",
+        "docs/home.md": f"fine: a/{work}, https://example.org{home}, $PREFIX{home}, /workshop/main, {home[:5]}/\n(see "
+                        f"{home}/x)\n",
         "tools/build.sh": f"cc -I{work}/include\n",
         "tests/image.bin": f"\0{home}/x\n",
     }

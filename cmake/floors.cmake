@@ -1,8 +1,9 @@
 # The floors of src/, as cmake/floors.txt lists them.
 #
-# memlith_read_floors() reads the list: MEMLITH_FLOORS is the floors of src/, lowest first, and MEMLITH_BELOW_<floor> what each stands on.
-# memlith_floor(NAME LIBRARIES ...) makes one of them from all its files: an object library that the products are made of, and a static
-# library memlith_NAME that links only what the list has below it, so that an upward call fails to link.
+# memlith_read_floors() reads the list: MEMLITH_FLOORS is the floors of src/, lowest first, and MEMLITH_BELOW_<floor>
+# what each stands on. memlith_floor(NAME LIBRARIES ...) makes one of them from all its files: an object library that
+# the products are made of, and a static library memlith_NAME that links only what the list has below it, so that an
+# upward call fails to link.
 function(memlith_read_floors)
   set(list ${CMAKE_SOURCE_DIR}/cmake/floors.txt)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs every benchmark of docs/performance.md once and writes the figures as one section of Markdown, each table below the command
-that repeats it.
+"""Runs every benchmark of docs/performance.md once and writes the figures as one section of Markdown, each table below
+the command that repeats it.
 
     ./dev bench all [--out FILE.md] [--plot FILE.png] [--seconds N] [--quick]
 
-Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message where its table
-would be, the others go on, and the exit code is 1.
+Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message
+where its table would be, the others go on, and the exit code is 1.
 """
 import argparse
 import subprocess
@@ -18,7 +18,8 @@ from machine import table  # noqa: E402
 
 
 def preamble(arguments):
-    version = subprocess.run([arguments.memlith, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    version = subprocess.run([arguments.memlith, "--version"], capture_output=True, text=True,
+                             check=True).stdout.split()[-1]
     yield from machine.measured("./dev bench all", arguments.dir, f"memlith {version}")
     if arguments.quick:
         yield "**With `--quick`: the figures mean nothing.**"
@@ -86,20 +87,25 @@ class Sizes:
 
 # ---- the sections --------------------------------------------------------------------------------------------------
 
-PERSIST_TITLES = ["tracker", "region MiB", "log MiB", "pages", "bytes in each", "p50 µs", "p99 µs", "p99.9 µs", "raw p50 µs",
-                  "raw p99.9 µs", "p50/raw", "p50/raw alone", "logged a persist", "raw bytes", "checkpoints beside"]
+PERSIST_TITLES = ["tracker", "region MiB", "log MiB", "pages", "bytes in each", "p50 µs", "p99 µs", "p99.9 µs",
+                  "raw p50 µs", "raw p99.9 µs", "p50/raw", "p50/raw alone", "logged a persist", "raw bytes",
+                  "checkpoints beside"]
 
 
 def persist_cells(row):
-    return [row["tracker"], row["region_mib"], row["log_mib"] or "usual", row["pages"], row["bytes_per_page"], us(row["p50_us"]),
-            us(row["p99_us"]), us(row["p999_us"]), us(row["raw_p50_us"]), us(row["raw_p999_us"]), f"{row['ratio_p50']:.2f}",
-            f"{row['ratio_alone_p50']:.2f}", f"{row['bytes_logged']:,.0f}", f"{row['raw_bytes']:,}", row["checkpoints_beside"]]
+    return [row["tracker"], row["region_mib"], row["log_mib"] or "usual", row["pages"], row["bytes_per_page"],
+            us(row["p50_us"]),
+            us(row["p99_us"]), us(row["p999_us"]), us(row["raw_p50_us"]), us(row["raw_p999_us"]),
+            f"{row['ratio_p50']:.2f}", f"{row['ratio_alone_p50']:.2f}", f"{row['bytes_logged']:,.0f}",
+            f"{row['raw_bytes']:,}", row["checkpoints_beside"]]
 
 
 def persist_section(runner, commands, titles=None, cells=persist_cells):
     yield from command_lines(commands)
     if titles is None:
-        yield '"p50/raw" is over raw in turns with memlith, whose checkpoints slow it too; "alone" over raw just before there was a store.'
+        yield ('"p50/raw" is over raw in turns with memlith, whose checkpoints slow it too; "alone" over raw just '
+               'before '
+               'there was a store.')
         yield ""
     yield from table(titles or PERSIST_TITLES, [cells(row) for words in commands for row in runner.run(*words)])
 
@@ -123,38 +129,45 @@ def small_changes(runner, sizes):
 
 
 def asynchronous(runner, sizes):
-    words = ["persist", "--tracker", "explicit,fault,scan", "--pages", "16", "--bytes-per-page", "64", "--async", "--raw", "pages",
-             "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
+    words = ["persist", "--tracker", "explicit,fault,scan", "--pages", "16", "--bytes-per-page", "64", "--async",
+             "--raw", "pages", "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
     cells = lambda row: [row["tracker"], us(row["p50_us"]), us(row["p99_us"]), us(row["p999_us"])]
     yield from persist_section(runner, [words], ["tracker", "captured after p50 µs", "p99 µs", "p99.9 µs"], cells)
-    words = ["persist", "--breakdown", "--tracker", "explicit,fault,scan", "--pages", sizes.steps_pages, "--bytes-per-page", "64",
-             "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
+    words = ["persist", "--breakdown", "--tracker", "explicit,fault,scan", "--pages", sizes.steps_pages,
+             "--bytes-per-page", "64", "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
     step = lambda row, name: us(row["steps"][name]["p50_us"]) if row["steps"][name] else ""
     yield "The steps, medians in µs:"
     yield ""
     yield from command_lines([words])
     yield from table(["tracker", "pages", "persist", "stores", "touch", "call", "wait"],
                      [[row["tracker"], row["pages"], row["persist"].replace("_", " "),
-                       *(step(row, name) for name in ("stores", "touch", "call", "wait"))] for row in runner.run(*words)])
+                       *(step(row, name) for name in ("stores", "touch", "call", "wait"))]
+                      for row in runner.run(*words)])
 
 
 def group_commit(runner, sizes):
     commands = [["persist", "--pages", "1", "--threads", count, "--region-mib", sizes.thread_mib, *sizes.phases]
                 for count in sizes.threads]
-    cells = lambda row: [row["threads"], f"{row['commits_per_s']:,.0f}", f"{row['raw_commits_per_s']:,.0f}", f"{row['ratio_commits']:.2f}",
-                         f"{row['ratio_alone_commits']:.2f}", us(row["p50_us"]), us(row["p99_us"]), us(row["raw_p50_us"]), us(row["raw_p99_us"])]
-    return persist_section(runner, commands, ["threads", "commits/s", "raw/s", "ratio", "ratio to raw alone", "p50 µs", "p99 µs", "raw p50 µs",
-                                              "raw p99 µs"], cells)
+    cells = lambda row: [row["threads"], f"{row['commits_per_s']:,.0f}", f"{row['raw_commits_per_s']:,.0f}",
+                         f"{row['ratio_commits']:.2f}", f"{row['ratio_alone_commits']:.2f}", us(row["p50_us"]),
+                         us(row["p99_us"]), us(row["raw_p50_us"]), us(row["raw_p99_us"])]
+    return persist_section(runner, commands, ["threads", "commits/s", "raw/s", "ratio", "ratio to raw alone", "p50 µs",
+                                              "p99 µs", "raw p50 µs", "raw p99 µs"], cells)
 
 
 def bytes_written(runner, sizes):
     both = ["--tracker", "explicit,fault", "--pages", "16", "--region-mib", sizes.usual_mib]
     commands = [["persist", *both, "--bytes-per-page", "200", *sizes.line, *sizes.small_log],
                 ["persist", *both, "--rounds", sizes.same_rounds, "--same-pages", *(sizes.small_log)]]
-    each = lambda row: f"{row['home_writes_each']:.2f} times each, by {row['checkpoints']} checkpoints" if row["same_pages"] else ""
-    cells = lambda row: [row["tracker"], f"{row['rounds']:,} persists of {'the same' if row['same_pages'] else 'random'} 16 × {row['bytes_per_page']} bytes",
-                         f"{row['bytes_changed']:,}", f"{row['bytes_logged']:,.0f}", f"{row['write_amplification']:.2f}", f"{row['home_share']:.3f}", each(row)]
-    return persist_section(runner, commands, ["tracker", "what", "changed a persist", "logged", "logged/changed", "home/changed", "same pages written home"], cells)
+    times = lambda row: f"{row['home_writes_each']:.2f} times each, by {row['checkpoints']} checkpoints"
+    each = lambda row: times(row) if row["same_pages"] else ""
+    cells = lambda row: [row["tracker"], f"{row['rounds']:,} persists of "
+                                         f"{'the same' if row['same_pages'] else 'random'} 16 × "
+                                         f"{row['bytes_per_page']} bytes",
+                         f"{row['bytes_changed']:,}", f"{row['bytes_logged']:,.0f}",
+                         f"{row['write_amplification']:.2f}", f"{row['home_share']:.3f}", each(row)]
+    return persist_section(runner, commands, ["tracker", "what", "changed a persist", "logged", "logged/changed",
+                                              "home/changed", "same pages written home"], cells)
 
 
 def tail(runner, sizes):
@@ -166,19 +179,22 @@ def tail(runner, sizes):
         row = runner.run(*words)[0]
         for name in "memlith", "raw_loaded", "raw_quiet":
             side = row[name]
-            lines.append([f"{name.replace('_', ' ')}{', ' + row['tracker'] if name == 'memlith' else ''}", us(side["p50_us"]), us(side["p99_us"]),
+            lines.append([f"{name.replace('_', ' ')}{', ' + row['tracker'] if name == 'memlith' else ''}",
+                          us(side["p50_us"]), us(side["p99_us"]),
                           us(side["p999_us"]), us(side["max_us"]), f"{side['counted']:,}", side["checkpoints"],
                           f"{side['home_bytes'] / side['rounds']:,.0f}", ""])
             if name == "memlith":
                 lines[-1][-1] = f"p50 {row['ratio_p50']:.2f}, p99 {row['ratio_p99']:.2f}, p99.9 {row['ratio_p999']:.2f}"
             if name == "raw_loaded" and row["raw_waits"]:
                 lines[-1][-1] = f"waited {row['raw_waits']} times; counted: p99.9 {us(row['raw_with_waits_p999_us'])}"
-    yield from table(["side", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "counted", "checkpoints", "home bytes a round", "over raw loaded"], lines)
+    yield from table(["side", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "counted", "checkpoints", "home bytes a round",
+                      "over raw loaded"], lines)
 
 
 def peers(runner, sizes):
     arguments = runner.arguments
-    words = ["persist", "--peers", "--pages", sizes.pages, "--rounds", sizes.rounds, "--region-mib", sizes.usual_mib, *sizes.small_log]
+    words = ["persist", "--peers", "--pages", sizes.pages, "--rounds", sizes.rounds, "--region-mib", sizes.usual_mib,
+             *sizes.small_log]
     yield from command_lines([words])
     further = [word for folder in arguments.fsync_dir for word in ("--fsync-dir", folder)]
     record = [] if arguments.record is None else ["--record", arguments.record]
@@ -193,11 +209,13 @@ def peers(runner, sizes):
     times = lambda row: f"{us(row['p50_us'])} / {us(row['p99_us'])} / {us(row['p999_us'])} ({row['ratio_p50']:.2f})"
     yes = lambda value: "yes" if value else "no"
     yield from table(["side", "durable", "atomic", *(size(row["kib"]) for row in next(iter(by_side.values())))],
-                     [[name, yes(of[0]["durable"]), yes(of[0]["atomic"]), *map(times, of)] for name, of in by_side.items()])
+                     [[name, yes(of[0]["durable"]), yes(of[0]["atomic"]), *map(times, of)]
+                      for name, of in by_side.items()])
     yield "The peers alone, with nothing of memlith's beside them, medians in µs:"
     yield ""
     yield from table(["side", *(size(row["kib"]) for row in next(iter(by_side.values())))],
-                     [[name, *(us(row["alone_p50_us"]) for row in of)] for name, of in by_side.items() if not of[0]["atomic"]])
+                     [[name, *(us(row["alone_p50_us"]) for row in of)] for name, of in by_side.items()
+                      if not of[0]["atomic"]])
     for note in sorted({row["detail"] for row in rows if not row["atomic"] and row["detail"]}):
         yield note[0].upper() + note[1:] + "."
     if "pwrite+fsync, xfs" not in by_side:
@@ -205,21 +223,27 @@ def peers(runner, sizes):
 
 
 def recovery(runner, sizes):
-    commands = [["recovery", *sizes.scattered, *sizes.recovery], ["recovery", "--region-mib", sizes.again_mib, *sizes.recovery]]
+    commands = [["recovery", *sizes.scattered, *sizes.recovery],
+                ["recovery", "--region-mib", sizes.again_mib, *sizes.recovery]]
     yield from command_lines(commands)
-    yield from table(["region MiB", "log MB", "recovery s", "MB/s", "raw sequential write MB/s", "raw sequential read MB/s", "recovery/write"],
-                     [[row["region_mib"], f"{row['log_bytes'] / 1e6:,.0f}", f"{row['recovery_s']:.3f}", f"{row['recovery_mb_per_s']:,.0f}",
-                       f"{row['write_mb_per_s']:,.0f}", f"{row['read_mb_per_s']:,.0f}", f"{row['ratio']:.2f}"]
+    yield from table(["region MiB", "log MB", "recovery s", "MB/s", "raw sequential write MB/s",
+                      "raw sequential read MB/s", "recovery/write"],
+                     [[row["region_mib"], f"{row['log_bytes'] / 1e6:,.0f}", f"{row['recovery_s']:.3f}",
+                       f"{row['recovery_mb_per_s']:,.0f}", f"{row['write_mb_per_s']:,.0f}",
+                       f"{row['read_mb_per_s']:,.0f}", f"{row['ratio']:.2f}"]
                       for words in commands for row in runner.run(*words)])
     commands = [["open", "--region-mib", sizes.open_mib, "--tracker", tracker] for tracker in ("auto", "scan")]
     yield from command_lines(commands)
     yield from table(["region MiB", "tracker", "store ms", "region ms", "first byte ms", "together ms"],
-                     [[row["region_mib"], row["tracker"], *(f"{row[key]:.2f}" for key in ("store_open_ms", "region_open_ms", "first_read_ms", "total_ms"))]
+                     [[row["region_mib"], row["tracker"],
+                       *(f"{row[key]:.2f}" for key in ("store_open_ms", "region_open_ms", "first_read_ms", "total_ms"))]
                       for words in commands for row in runner.run(*words)])
 
 
-SECTIONS = [("persist, one thread", one_thread), ("Small changes, against whole pages", small_changes), ("Bytes written", bytes_written),
-            ("The slowest ones", tail), ("Beside the other ways to make memory durable", peers), ("Asynchronous persist, and the steps", asynchronous),
+SECTIONS = [("persist, one thread", one_thread), ("Small changes, against whole pages", small_changes),
+            ("Bytes written", bytes_written),
+            ("The slowest ones", tail), ("Beside the other ways to make memory durable", peers),
+            ("Asynchronous persist, and the steps", asynchronous),
             ("Group commit", group_commit), ("Recovery and opening", recovery)]
 
 
@@ -229,7 +253,8 @@ def main():
     parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
     parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/performance.md")
     parser.add_argument("--record", help="JSON lines of the comparison with peers, for peers/plot.py")
-    parser.add_argument("--fsync-dir", action="append", default=[], help="a folder on another file system for pwrite + fsync")
+    parser.add_argument("--fsync-dir", action="append", default=[],
+                        help="a folder on another file system for pwrite + fsync")
     parser.add_argument("--seconds", default="5", help="time of a line (5)")
     parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
     arguments = parser.parse_args()

@@ -55,7 +55,8 @@ def device_text(folder):
 
 
 def commit(root):
-    done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, text=True,
+                          check=False)
     return done.stdout.strip() or "not from git"
 
 
@@ -66,11 +67,14 @@ def measured(command, folder, program):
     built_from = commit(pathlib.Path(__file__).parent)
     now = datetime.datetime.now(datetime.timezone.utc)
     yield f"Measured {now:%Y-%m-%d %H:%M} UTC by `{command}`: {program} ({built_from}), Linux {platform.release()},"
-    yield f"{len(os.sched_getaffinity(0))} cores ({processor()}), {device_text(folder)}, {kind} ({options.replace(',', ', ')});"
+    yield (f"{len(os.sched_getaffinity(0))} cores ({processor()}), {device_text(folder)}, {kind} "
+           f"({options.replace(',', ', ')});")
     yield f"load {load[0]:.1f} when it began."
     if built_from.endswith("-dirty"):
         yield ""
-        yield "**Measured with changes that no commit has (`-dirty`): these figures cannot be repeated from the commit that is named.**"
+        yield ("**Measured with changes that no commit has (`-dirty`): these figures cannot be repeated from the "
+               "commit "
+               "that is named.**")
 
 
 class Failed(Exception):

@@ -2,7 +2,8 @@
 """Draws what `memlith bench persist --peers --record FILE.jsonl` wrote: time of a durable change over its size.
 
 Usage: plot.py FILE.jsonl FILE.png
-Left the median, with a bar up to the 99th percentile; right how many times raw's median it is. Both axes are logarithmic.
+Left the median, with a bar up to the 99th percentile; right how many times raw's median it is. Both axes are
+logarithmic.
 """
 import json
 import sys
@@ -83,7 +84,8 @@ def draw(series, path):
         upward = [[0] * len(rows), [max(row["p99_us"] - row["p50_us"], 0) for row in rows]]
         # A little apart, or the bars would hide each other.
         apart = 2 ** (0.07 * (index - (len(series) - 1) / 2))
-        times.errorbar([size * apart for size in kib], p50, yerr=upward, label=label, elinewidth=0.7, capsize=2.5, **style)
+        times.errorbar([size * apart for size in kib], p50, yerr=upward, label=label, elinewidth=0.7, capsize=2.5,
+                       **style)
         ratios.plot(kib, [row["ratio_p50"] for row in rows], **style)
     for axes in times, ratios:
         axes.set_xscale("log", base=2)
@@ -101,7 +103,8 @@ def draw(series, path):
               [0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100], lambda mark: f"{mark:g}×")
     ratios.set_title("Against the device")
     first = next(iter(series.values()))[0]
-    where = f"region of {first['region_mib']} MiB on {first['file_system']}, Linux {first['kernel']}, {first['rounds']} rounds, {first['time']}"
+    where = (f"region of {first['region_mib']} MiB on {first['file_system']}, Linux {first['kernel']}, "
+             f"{first['rounds']} rounds, {first['time']}")
     changed = "" if first["bytes_per_page"] == 4096 else f"{first['bytes_per_page']} bytes stored in each page; "
     figure.suptitle(f"Making random dirty pages durable, one thread\n{changed}{where}", fontsize=12)
     # Under both, where no line runs.

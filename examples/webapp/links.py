@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A link shortener with Flask and Python's own sqlite3, on plain SQLite or on memlith: the database's URI decides. See README.md.
+"""A link shortener with Flask and Python's own sqlite3, on plain SQLite or on memlith: the database's URI decides. See
+README.md.
 
 Usage: links.py [URI] [--port N]
-URI is `file:links.db` unless given, or what LINKS_DATABASE says; with `file:links.db?vfs=memlith` it is on memlith. MEMLITH_PLUGIN says where
-memlith_sqlite.so is. Nothing else in here knows of memlith.
-A link that was answered with 201 is on the disk.
+URI is `file:links.db` unless given, or what LINKS_DATABASE says; with `file:links.db?vfs=memlith` it is on memlith.
+MEMLITH_PLUGIN says where memlith_sqlite.so is. Nothing else in here knows of memlith. A link that was answered with 201
+is on the disk.
 """
 import argparse
 import ctypes
@@ -89,7 +90,8 @@ def checked_url():
     except ValueError:
         parts = urlsplit("")
     # Also keeps `javascript:` out of the page's links.
-    if parts.scheme not in ("http", "https") or not parts.netloc or len(url) > URL_CHARACTERS_MAX or not url.isprintable():
+    if parts.scheme not in ("http",
+                            "https") or not parts.netloc or len(url) > URL_CHARACTERS_MAX or not url.isprintable():
         abort(400, f"url has to be an http or https address of up to {URL_CHARACTERS_MAX} characters.")
     return url
 
@@ -167,7 +169,8 @@ def main():
     try:
         if plugin := os.environ.get("MEMLITH_PLUGIN"):
             load_plugin(plugin)
-        # Held as long as the server runs, or every request would be the last one to close the database, which tidies it up.
+        # Held as long as the server runs, or every request would be the last one to close the database, which tidies it
+        # up.
         keeper = connect(given.uri)
         keeper.execute("pragma journal_mode = wal")  # readers beside the writer
         keeper.execute(SCHEMA)

@@ -25,7 +25,8 @@ def line_of(rows: list[dict[str, float]]) -> str:
             f"{total['faults_planned']:,.0f} | {total['violations']:,.0f} | {total['seconds'] / 3600:.1f} h |")
 
 
-HEAD = "| runs | distinct states | states | recoveries | faults planned, all struck | violations | took |\n|" + "---:|" * 7
+HEAD = ("| runs | distinct states | states | recoveries | faults planned, all struck | violations | took |\n|"
+        + "---:|" * 7)
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""memlith-sqlite-bench with the least that it does: every system is measured as often as the others, and where all ran the same
-statements, all hold the same. No test looks at a time.
+"""memlith-sqlite-bench with the least that it does: every system is measured as often as the others, and where all ran
+the same statements, all hold the same. No test looks at a time.
 
 Usage: bench_sqlite_test.py MEMLITH_SQLITE_BENCH
 """
@@ -19,7 +19,8 @@ PERCENTILES = ["p50_us", "p99_us", "p999_us", "max_us"]
 
 class Bench(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="bench-sqlite-test-")
+        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                                     prefix="bench-sqlite-test-")
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
 
@@ -35,7 +36,8 @@ class Bench(unittest.TestCase):
         for row in rows:
             self.assertEqual(row["repetitions"], 2)
             # The slowest of a few is no percentile.
-            self.assertEqual([row[name] is None for name in ("p99_us", "p999_us")], [row["samples_per_turn"] < few for few in (100, 1000)])
+            self.assertEqual([row[name] is None for name in ("p99_us", "p999_us")],
+                             [row["samples_per_turn"] < few for few in (100, 1000)])
             if row["p999_us"] is None:
                 self.assertIsNone(row["p999_over_wal_full"])
             values = [row[name] for name in PERCENTILES if row[name] is not None]
@@ -64,12 +66,14 @@ class Bench(unittest.TestCase):
 
     def test_percentiles_take_samples(self):
         for commits, has_p99, has_p999 in (99, False, False), (100, True, False), (1000, True, True):
-            for row in self.rows("update", "--rows", "50", "--commits", str(commits), "--systems", "wal-off,wal-normal"):
+            for row in self.rows("update", "--rows", "50", "--commits", str(commits), "--systems",
+                                 "wal-off,wal-normal"):
                 self.assertEqual(row["samples_per_turn"], commits)
                 self.assertEqual((row["p99_us"] is not None, row["p999_us"] is not None), (has_p99, has_p999), row)
 
     def test_dbbench(self):
-        rows = self.rows("dbbench", "--keys", "300", "--writes", "64", "--transaction-kib", "4", "--pattern", "random,sequential")
+        rows = self.rows("dbbench", "--keys", "300", "--writes", "64", "--transaction-kib", "4", "--pattern",
+                         "random,sequential")
         self.assertEqual(len(rows), 14)
         for part, pattern in (rows[:7], "random"), (rows[7:], "sequential"):
             self.check(part, 300)
@@ -80,10 +84,12 @@ class Bench(unittest.TestCase):
         self.check(self.rows("tatp", "--subscribers", "100", "--seconds", "0.2"), None, same_content=False)
 
     def test_calls(self):
-        rows = self.rows("dbbench", "--keys", "300", "--writes", "256", "--transaction-kib", "4", "--pattern", "random", "--calls")
+        rows = self.rows("dbbench", "--keys", "300", "--writes", "256", "--transaction-kib", "4", "--pattern",
+                         "random", "--calls")
         databases = self.check(rows, 300)
         calls = {row["system"]: row["calls"] for row in databases}
-        # A commit is one sync on memlith and in a WAL, none with synchronous=OFF; a rollback journal takes more, and is removed.
+        # A commit is one sync on memlith and in a WAL, none with synchronous=OFF; a rollback journal takes more, and is
+        # removed.
         self.assertEqual(calls["memlith"]["durable"]["per_operation"], 1)
         self.assertEqual(calls["wal-full"]["durable"]["per_operation"], 1)
         self.assertEqual(calls["wal-off"]["durable"]["per_operation"], 0)
@@ -99,7 +105,8 @@ class Bench(unittest.TestCase):
         self.check(self.rows("speed", "--size", "1"), 5 + 500 + 250 + 1)
 
     def test_a_system_that_there_is_not(self):
-        done = subprocess.run([PROGRAM, "update", "--systems", "walfull", "--dir", str(self.folder)], capture_output=True, text=True, check=False)
+        done = subprocess.run([PROGRAM, "update", "--systems", "walfull", "--dir", str(self.folder)],
+                              capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("walfull", done.stderr)
 
@@ -111,20 +118,22 @@ class Bench(unittest.TestCase):
 
     def test_output_that_does_not_arrive(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([PROGRAM, "update", "--rows", "5", "--commits", "1", "--systems", "wal-off", "--repetitions", "1",
-                                   "--dir", str(self.folder)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run([PROGRAM, "update", "--rows", "5", "--commits", "1", "--systems", "wal-off",
+                                   "--repetitions", "1", "--dir", str(self.folder)], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("standard output", done.stderr)
 
     def test_report(self):
         report = pathlib.Path(__file__).resolve().parents[2] / "plugins/sqlite/bench/report.py"
         out = self.folder / "figures.md"
-        done = subprocess.run([sys.executable, "-B", report, "--bench", PROGRAM, "--dir", self.folder, "--out", out, "--quick",
-                               "--repetitions", "1"], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-B", report, "--bench", PROGRAM, "--dir", self.folder, "--out", out,
+                               "--quick", "--repetitions", "1"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         text = out.read_text(encoding="utf-8")
         self.assertNotIn("FAILED", text)
-        # update with and without an index, three sizes each of two patterns, two of them with calls, one size of TATP, the mix; a line a system in each.
+        # update with and without an index, three sizes each of two patterns, two of them with calls, one size of TATP,
+        # the mix; a line a system in each.
         self.assertEqual(text.count("| memlith, full |"), 2 + 6 + 4 + 1 + 1)
         self.assertEqual(text.count("| DELETE, FULL |"), 2 + 6 + 4 + 1 + 1)
         for title in ("Single rows updated, no index", "dbbench", "TATP", "A mix of everything"):
@@ -135,8 +144,11 @@ class Bench(unittest.TestCase):
 
         # What a benchmark says of its failure is in its place.
         (self.folder / "no folder").write_bytes(b"")
-        for bench, folder, says in ("/bin/false", self.folder, "FAILED: exit code 1"), (PROGRAM, self.folder / "no folder", "cannot make the folder"):
-            broken = subprocess.run([sys.executable, "-B", report, "--bench", bench, "--dir", folder, "--out", out, "--quick"],
+        for bench, folder, says in ("/bin/false", self.folder, "FAILED: exit code 1"), (PROGRAM,
+                                                                                        self.folder / "no folder",
+                                                                                        "cannot make the folder"):
+            broken = subprocess.run([sys.executable, "-B", report, "--bench", bench, "--dir", folder, "--out", out,
+                                     "--quick"],
                                     capture_output=True, text=True, check=False)
             self.assertEqual(broken.returncode, 1)
             self.assertIn("FAILED", out.read_text(encoding="utf-8"))

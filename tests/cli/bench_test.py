@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The benchmarks of the command `memlith`, with the least that they do (docs/performance.md): each side was measured as often
-as the others, what is printed has the documented shape, and nothing stays behind. What they measure is nobody's business here.
+"""The benchmarks of the command `memlith`, with the least that they do (docs/performance.md): each side was measured as
+often as the others, what is printed has the documented shape, and nothing stays behind. What they measure is nobody's
+business here.
 
 Usage: bench_test.py MEMLITH FOLDER_OF_BENCH
 """
@@ -27,7 +28,8 @@ PERCENTILES = ["p50_us", "p99_us", "p999_us"]
 
 def run(folder, *arguments):
     """The lines of a run that must succeed."""
-    done = subprocess.run([MEMLITH, "bench", *arguments, "--dir", str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run([MEMLITH, "bench", *arguments, "--dir", str(folder)], capture_output=True, text=True,
+                          check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
@@ -58,9 +60,10 @@ class Bench(unittest.TestCase):
 
 class Persist(Bench):
     def test_a_line_has_the_documented_fields(self):
-        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--rounds", "5", *SMALL,
-                                                 "--tracker", "explicit,fault")]
-        self.assertEqual([(row["tracker"], row["pages"]) for row in rows], [(name, pages) for name in ("explicit", "fault") for pages in (1, 4)])
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--rounds", "5",
+                                                 *SMALL, "--tracker", "explicit,fault")]
+        self.assertEqual([(row["tracker"], row["pages"]) for row in rows],
+                         [(name, pages) for name in ("explicit", "fault") for pages in (1, 4)])
         for row in rows:
             self.check_rising(row, PERCENTILES)
             self.check_rising(row, ["raw_" + name for name in PERCENTILES])
@@ -70,8 +73,8 @@ class Persist(Bench):
 
     def test_amplification_is_counted_in_sectors(self):
         for tracker in "explicit", "fault":
-            row = json.loads(run(self.folder, "persist", "--json", "--pages", "16", "--bytes-per-page", "200", "--rounds", "5",
-                                 "--tracker", tracker, *SMALL)[0])
+            row = json.loads(run(self.folder, "persist", "--json", "--pages", "16", "--bytes-per-page", "200",
+                                 "--rounds", "5", "--tracker", tracker, *SMALL)[0])
             self.assertEqual(row["bytes_changed"], 3200)
             self.assertEqual(row["bytes_logged"] % 512, 0)
             self.assertAlmostEqual(row["write_amplification"], row["bytes_logged"] / 3200, places=2)
@@ -79,11 +82,12 @@ class Persist(Bench):
 
     def test_against_each_raw_side(self):
         for raw, size in ("bytes", 4 * 512), ("pages", 4 * 4096), ("captured", 4 * 512):
-            row = json.loads(run(self.folder, "persist", "--json", "--pages", "4", "--bytes-per-page", "512", "--rounds", "5", "--raw", raw, *SMALL)[0])
+            row = json.loads(run(self.folder, "persist", "--json", "--pages", "4", "--bytes-per-page", "512",
+                                 "--rounds", "5", "--raw", raw, *SMALL)[0])
             self.assertEqual((row["raw"], row["raw_bytes"], row["bytes_changed"]), (raw, size, 2048))
             self.check_rising(row, ["raw_" + name for name in PERCENTILES])
-        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--threads", "2", "--rounds", "2",
-                                                 "--raw", "captured", *SMALL)]
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--json", "--pages", "1,4", "--threads", "2",
+                                                 "--rounds", "2", "--raw", "captured", *SMALL)]
         self.assertEqual([row["raw_bytes"] for row in rows], [4096, 16384])
         self.check_nothing_left()
 
@@ -102,15 +106,16 @@ class Persist(Bench):
         for log, beside in (4, True), (64, False):  # 40 times 64 pages are 10 MiB
             row = json.loads(run(self.folder, *arguments, "--log-mib", str(log), "--json")[0])
             self.assertEqual(row["checkpoints_beside"] > 0, beside, row)
-            self.assertEqual(any("ran beside it" in line for line in run(self.folder, *arguments, "--log-mib", str(log))), beside)
+            self.assertEqual(any("ran beside it" in line
+                                 for line in run(self.folder, *arguments, "--log-mib", str(log))), beside)
 
 
 class Interrupted(Bench):
     def test_nothing_stays_behind(self):
         # Twice at once, as timeout(1) does; the second must not find the folder half removed.
         for pause in 0, 0.002, 0.02:
-            bench = subprocess.Popen([MEMLITH, "bench", "persist", "--seconds", "600", "--dir", str(self.folder)], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL)
+            bench = subprocess.Popen([MEMLITH, "bench", "persist", "--seconds", "600", "--dir", str(self.folder)],
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 while not any(self.folder.glob("*/store")):
                     self.assertIsNone(bench.poll(), "the benchmark has ended")
@@ -131,7 +136,8 @@ class Peers(Bench):
     def test_every_side_at_every_size(self):
         lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "3", *SMALL)
         rows = [json.loads(line) for line in lines]
-        self.assertEqual([(row["kib"], row["side"]) for row in rows], [(kib, side) for kib in (4, 16) for side in self.SIDES])
+        self.assertEqual([(row["kib"], row["side"]) for row in rows],
+                         [(kib, side) for kib in (4, 16) for side in self.SIDES])
         for row in rows:
             self.assertEqual(row["rounds"], 3, row)
             self.check_rising(row, PERCENTILES)
@@ -146,9 +152,10 @@ class Peers(Bench):
     def test_another_file_system_is_a_side_of_its_own(self):
         other = self.folder / "other"
         other.mkdir()
-        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1", "--rounds", "2", *SMALL, "--tracker", "explicit",
-                    "--fsync-dir", str(other))
-        self.assertEqual([json.loads(line)["side"] for line in lines], ["explicit", "pwrite+fsync", "pwrite+fsync", "msync", "raw"])
+        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1", "--rounds", "2", *SMALL, "--tracker",
+                    "explicit", "--fsync-dir", str(other))
+        self.assertEqual([json.loads(line)["side"] for line in lines],
+                         ["explicit", "pwrite+fsync", "pwrite+fsync", "msync", "raw"])
         self.check_nothing_left("other")
         self.assertEqual(list(other.iterdir()), [])
 
@@ -156,20 +163,24 @@ class Peers(Bench):
         text = run(self.folder, "persist", "--peers", "--pages", "1", "--rounds", "2", *SMALL)
         titles = next(line.split() for line in text if line.startswith("side"))
         columns = [titles.index(title) for title in ("durable", "atomic")]
-        found = {words[0]: [words[column] for column in columns] for words in map(str.split, text) if words[0] in self.SIDES}
+        found = {words[0]: [words[column] for column in columns] for words in map(str.split, text)
+                 if words[0] in self.SIDES}
         self.assertEqual(found, {side: ["yes", "yes" if side in self.SIDES[:3] else "no"] for side in self.SIDES})
 
     def test_what_does_not_go_with_it_is_refused(self):
         for arguments in ["--peers", "--threads", "2"], ["--peers", "--async"], ["--record", "x"], ["--fsync-dir", "."]:
-            done = subprocess.run([MEMLITH, "bench", "persist", *arguments], capture_output=True, text=True, check=False)
+            done = subprocess.run([MEMLITH, "bench", "persist", *arguments], capture_output=True, text=True,
+                                  check=False)
             self.assertEqual(done.returncode, 1, arguments)
 
     def test_the_record_can_be_drawn(self):
         record, picture = self.folder / "peers.jsonl", self.folder / "peers.png"
-        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "2", *SMALL, "--record", str(record))
+        lines = run(self.folder, "persist", "--peers", "--json", "--pages", "1,4", "--rounds", "2", *SMALL, "--record",
+                    str(record))
         self.assertEqual(record.read_text(encoding="utf-8").splitlines(), lines)
         for python, has_matplotlib in pythons():
-            done = subprocess.run([python, SCRIPTS / "peers/plot.py", record, picture], capture_output=True, text=True, check=False)
+            done = subprocess.run([python, SCRIPTS / "peers/plot.py", record, picture], capture_output=True, text=True,
+                                  check=False)
             if has_matplotlib:
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
@@ -182,10 +193,12 @@ class Peers(Bench):
 class Breakdown(Bench):
     def test_each_step_of_each_kind_of_persist(self):
         for tracker in "explicit", "fault":
-            lines = run(self.folder, "persist", "--breakdown", "--json", "--pages", "1,4", "--rounds", "5", "--tracker", tracker, *SMALL)
+            lines = run(self.folder, "persist", "--breakdown", "--json", "--pages", "1,4", "--rounds", "5",
+                        "--tracker", tracker, *SMALL)
             rows = [json.loads(line) for line in lines]
             kinds = ["synchronous", "asynchronous", "within_window"]
-            self.assertEqual([(row["pages"], row["persist"]) for row in rows], [(pages, kind) for pages in (1, 4) for kind in kinds])
+            self.assertEqual([(row["pages"], row["persist"]) for row in rows],
+                             [(pages, kind) for pages in (1, 4) for kind in kinds])
             for row in rows:
                 self.assertEqual(row["rounds"], 5)
                 self.assertEqual(list(row["steps"]), ["stores", "touch", "call", "wait"])
@@ -220,10 +233,12 @@ class Tail(Bench):
 
     def test_the_text_names_the_ratio(self):
         lines = run(self.folder, *self.ARGUMENTS)
-        self.assertTrue(any(line.startswith("memlith / raw loaded: p50 ") and "p99.9 " in line for line in lines), lines)
+        self.assertTrue(any(line.startswith("memlith / raw loaded: p50 ") and "p99.9 " in line for line in lines),
+                        lines)
 
     def test_a_log_too_small_is_refused(self):
-        done = subprocess.run([MEMLITH, "bench", "tail", "--pages", "100", "--log-mib", "1"], capture_output=True, text=True, check=False)
+        done = subprocess.run([MEMLITH, "bench", "tail", "--pages", "100", "--log-mib", "1"], capture_output=True,
+                              text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("--log-mib", done.stderr)
 
@@ -231,7 +246,8 @@ class Tail(Bench):
 class Dev(Bench):
     def test_its_output_can_be_piped(self):
         # A ./dev with nothing to install and nothing to build.
-        for name, text in ("dpkg-query", 'shift 2; for each; do echo "$each installed"; done'), ("cmake", "echo building"), ("ccache", ""):
+        installed = 'shift 2; for each; do echo "$each installed"; done'
+        for name, text in ("dpkg-query", installed), ("cmake", "echo building"), ("ccache", ""):
             program = self.folder / "programs" / name
             program.parent.mkdir(exist_ok=True)
             program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
@@ -244,7 +260,8 @@ class Dev(Bench):
         (self.folder / "build/release/bin").mkdir(parents=True)
         (self.folder / "build/release/bin/memlith").symlink_to(MEMLITH)
         environment = dict(os.environ, PATH=f"{self.folder / 'programs'}:{os.environ['PATH']}")
-        done = subprocess.run([self.folder / "dev", "bench", "persist", "--pages", "1", "--rounds", "2", *SMALL, "--json"], env=environment,
+        done = subprocess.run([self.folder / "dev", "bench", "persist", "--pages", "1", "--rounds", "2", *SMALL,
+                               "--json"], env=environment,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(len([json.loads(line) for line in done.stdout.splitlines()]), 1)
@@ -255,7 +272,8 @@ class Recovery(Bench):
     def test_logs_of_every_size_are_filled(self):
         # After a checkpoint a log begins in the middle of a segment, and is full before 90 % of it are in use.
         for log, region in (16, 16), (20, 1), (32, 16), (48, 1):
-            row = json.loads(run(self.folder, "recovery", "--log-mib", str(log), "--region-mib", str(region), "--json")[0])
+            row = json.loads(run(self.folder, "recovery", "--log-mib", str(log), "--region-mib", str(region),
+                                 "--json")[0])
             self.assertEqual((row["log_mib"], row["region_mib"]), (log, region))
             self.assertGreater(row["log_bytes"], 0.65 * log * 2**20)
             self.assertLess(row["log_bytes"], log * 2**20)
@@ -266,8 +284,9 @@ class Recovery(Bench):
 class All(Bench):
     def test_every_section_has_its_tables(self):
         out, record = self.folder / "figures.md", self.folder / "peers.jsonl"
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir", self.folder, "--out", out,
-                               "--record", record, "--quick"], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir",
+                               self.folder, "--out", out, "--record", record, "--quick"], capture_output=True,
+                              text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
         sections = out.read_text(encoding="utf-8").split("\n## ")
         self.assertIn("Measured 20", sections[0])
@@ -277,7 +296,8 @@ class All(Bench):
             self.assertGreaterEqual(len(rows), 4, section)
             self.assertIn("    ./dev bench ", section)
         # The row that is to have no checkpoint beside it has none.
-        titles, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in sections[1].splitlines() if line.startswith("|")]
+        titles, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in sections[1].splitlines()
+                            if line.startswith("|")]
         alone = [row for row in rows if row[titles.index("log MiB")] == "64"]
         self.assertEqual([row[titles.index("checkpoints beside")] for row in alone], ["0"])
         self.check_nothing_left("figures.md", "peers.jsonl")
@@ -292,11 +312,12 @@ class All(Bench):
     def test_a_benchmark_that_fails_does_not_stop_the_others(self):
         out = self.folder / "figures.md"
         broken = self.folder / "memlith"
-        broken.write_text(f'#!/bin/sh\ncase $2 in recovery) exec "{MEMLITH}" "$@";; --*|"") exec "{MEMLITH}" "$@";; esac\n'
+        broken.write_text(f'#!/bin/sh\ncase $2 in recovery) exec "{MEMLITH}" "$@";; --*|"") exec "{MEMLITH}" "$@";; '
+                          f'esac\n'
                           'echo "memlith: it does not work" >&2; exit 1\n', encoding="utf-8")
         broken.chmod(0o755)
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", broken, "--dir", self.folder, "--out", out,
-                               "--quick"], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", broken, "--dir",
+                               self.folder, "--out", out, "--quick"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         text = out.read_text(encoding="utf-8")
         self.assertEqual(text.count("FAILED: memlith: it does not work"), 8)

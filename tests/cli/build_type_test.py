@@ -15,10 +15,12 @@ CMAKE, SOURCE = sys.argv[1:3]
 
 class BuildType(unittest.TestCase):
     def type_of(self, *options):
-        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="build-type-") as folder:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                         prefix="build-type-") as folder:
             parts = [f"-DMEMLITH_{part}=OFF" for part in ("TESTS", "TOOLS", "PLUGINS")]
             environment = {name: value for name, value in os.environ.items() if name != "CMAKE_BUILD_TYPE"}
-            subprocess.run([CMAKE, "-S", SOURCE, "-B", folder, *parts, *options], check=True, stdout=subprocess.DEVNULL, env=environment)
+            subprocess.run([CMAKE, "-S", SOURCE, "-B", folder, *parts, *options], check=True,
+                           stdout=subprocess.DEVNULL, env=environment)
             lines = (pathlib.Path(folder) / "CMakeCache.txt").read_text(encoding="utf-8").splitlines()
         return next(line.split("=", 1)[1] for line in lines if line.startswith("CMAKE_BUILD_TYPE:"))
 

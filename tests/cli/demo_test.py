@@ -15,23 +15,27 @@ DEMO = sys.argv[1]
 
 class Hint(unittest.TestCase):
     def test_the_closing_line_can_be_typed(self):
-        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="demo test's $HOME ") as name:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                         prefix="demo test's $HOME ") as name:
             folder = pathlib.Path(name)
             text = folder / "text"
             text.mkdir()
             for number in range(20):
                 (text / f"{number}.txt").write_text(f"granite slate {'marble ' * 1000}{number}\n", encoding="utf-8")
-            done = subprocess.run([DEMO, "run", "--folder", str(text), "--kills", "1", "--store", str(folder / "the store")],
+            done = subprocess.run([DEMO, "run", "--folder", str(text), "--kills", "1", "--store",
+                                   str(folder / "the store")],
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             hint = done.stdout.rstrip().splitlines()[-1].removeprefix("Ask it yourself:").strip()
             self.assertTrue(hint.endswith(" WORD..."), hint)
-            asked = subprocess.run(hint.replace("WORD...", "granite"), shell=True, capture_output=True, text=True, check=False)
+            asked = subprocess.run(hint.replace("WORD...", "granite"), shell=True, capture_output=True, text=True,
+                                   check=False)
             self.assertEqual(asked.returncode, 0, hint + asked.stderr)
             self.assertIn("7.txt", asked.stdout)
 
     def test_wrong_words_are_refused_as_by_the_other_commands(self):
-        for words, code in (["--help"], 0), (["nothing"], 1), (["query"], 1), (["run", "--kills", "x"], 1), (["--nothing"], 1):
+        for words, code in (["--help"], 0), (["nothing"], 1), (["query"], 1), (["run", "--kills", "x"],
+                                                                               1), (["--nothing"], 1):
             done = subprocess.run([DEMO, *words], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, code, words)
 

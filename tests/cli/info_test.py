@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memlith info` says how a store was left, from a single look at it: closed, or killed with commits in its log. And what the
-command says of a word that is none of its commands.
+"""`memlith info` says how a store was left, from a single look at it: closed, or killed with commits in its log. And
+what the command says of a word that is none of its commands.
 
 Usage: info_test.py MEMLITH HELLO_C
 HELLO_C makes a store in the folder that it is given, persists to it and closes it.
@@ -24,7 +24,8 @@ def info(path):
 
 class Info(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="info-test-")
+        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                                     prefix="info-test-")
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
 
@@ -40,24 +41,28 @@ class Info(unittest.TestCase):
         self.assertEqual(info(store), found, "looking has changed something")
 
     def test_a_killed_one_is_not_and_says_what_waits(self):
-        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--dir", str(self.folder), "--pages", "1", "--region-mib", "1",
-                                  "--log-mib", "64", "--seconds", "600", "--json"], stdout=subprocess.DEVNULL)
+        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--dir", str(self.folder), "--pages", "1",
+                                  "--region-mib", "1", "--log-mib", "64", "--seconds", "600", "--json"],
+                                 stdout=subprocess.DEVNULL)
         try:
             store = self.folder / f"memlith-bench-{bench.pid}" / "store"
             stat = {"persists": 0}
             while stat["persists"] < 300:  # the region was filled and the store checkpointed before most of them
                 self.assertIsNone(bench.poll(), "the benchmark has ended")
-                done = subprocess.run([MEMLITH, "stat", "--json", str(store)], capture_output=True, text=True, check=False)
+                done = subprocess.run([MEMLITH, "stat", "--json", str(store)], capture_output=True, text=True,
+                                      check=False)
                 stat = json.loads(done.stdout) if done.returncode == 0 else stat
             self.assertTrue(stat["alive"])
-            self.assertIn("open for", subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout)
+            self.assertIn("open for", subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True,
+                                                     check=True).stdout)
             bench.kill()
             os.waitid(os.P_PID, bench.pid, os.WEXITED | os.WNOWAIT)  # its number is still taken
             last = subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout
             self.assertIn(f"{bench.pid} (it is gone", last)
             for clock in "open for", "a second":
                 self.assertNotIn(clock, last)
-            watched = subprocess.run([MEMLITH, "stat", "--watch", "--interval", "0.01", str(store)], capture_output=True, text=True, check=True)
+            watched = subprocess.run([MEMLITH, "stat", "--watch", "--interval", "0.01", str(store)],
+                                     capture_output=True, text=True, check=True)
             titles, gone = watched.stdout.splitlines()
             self.assertIn("p50 us so far", titles)
             self.assertIn("is gone", gone)
@@ -85,7 +90,8 @@ class Stat(unittest.TestCase):
 
 class Hello(unittest.TestCase):
     def test_an_option_is_no_folder(self):
-        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="hello-test-") as folder:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                         prefix="hello-test-") as folder:
             for program in HELLO, HELLO.removesuffix("hello_c") + "hello_cpp":
                 for option, code in ("--help", 0), ("-h", 1):
                     done = subprocess.run([program, option], cwd=folder, capture_output=True, text=True, check=False)
@@ -96,8 +102,10 @@ class Hello(unittest.TestCase):
 
 class Mistyped(unittest.TestCase):
     def test_names_the_word_and_what_there_is(self):
-        for words, says in ((["verifi"], ["verifi", "verify", "bench"]), (["bench", "persit", "--dir", "x"], ["persit", "persist", "tail"]),
-                            (["bench"], ["memlith bench needs", "persist"]), (["sqlite", "--json"], ["memlith sqlite needs", "export"])):
+        for words, says in ((["verifi"], ["verifi", "verify", "bench"]),
+                            (["bench", "persit", "--dir", "x"], ["persit", "persist", "tail"]),
+                            (["bench"], ["memlith bench needs", "persist"]),
+                            (["sqlite", "--json"], ["memlith sqlite needs", "export"])):
             done = subprocess.run([MEMLITH, *words], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1)
             for each in says:

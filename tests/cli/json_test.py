@@ -26,7 +26,8 @@ def documented():
         title = section.splitlines()[0]
         rows = [line.split(" | ", 1) for line in section.splitlines() if line.startswith("| `")]
         fields[title] = {name for names, _ in rows for name in re.findall(r"`([^`]+)`", names)}
-        optional[title] = {name for names, text in rows if "may be missing" in text for name in re.findall(r"`([^`]+)`", names)}
+        optional[title] = {name for names, text in rows if "may be missing" in text
+                           for name in re.findall(r"`([^`]+)`", names)}
     return fields, optional
 
 
@@ -53,7 +54,8 @@ class Fields(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        assert cls.seen == set(cls.fields), f"described and not printed, or the other way round: {cls.seen ^ set(cls.fields)}"
+        differing = cls.seen ^ set(cls.fields)
+        assert not differing, f"described and not printed, or the other way round: {differing}"
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="json-test-")
@@ -87,7 +89,8 @@ class Fields(unittest.TestCase):
             self.check(f"memlith {command}", command, self.store)
 
     def test_stat(self):
-        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600", "--dir", self.folder],
+        bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",
+                                  "--dir", self.folder],
                                  stdout=subprocess.DEVNULL)
         store = self.folder / f"memlith-bench-{bench.pid}" / "store"
         try:
@@ -112,8 +115,8 @@ class Fields(unittest.TestCase):
         small = ["--repetitions", "1", "--dir", self.folder]
         self.check_fields("memlith-sqlite-bench",
                           self.rows(SQLITE_BENCH, "update", "--rows", "100", "--commits", "20", *small)
-                          + self.rows(SQLITE_BENCH, "dbbench", "--keys", "100", "--writes", "64", "--transaction-kib", "4", "--pattern", "random",
-                                      "--calls", *small)
+                          + self.rows(SQLITE_BENCH, "dbbench", "--keys", "100", "--writes", "64", "--transaction-kib",
+                                      "4", "--pattern", "random", "--calls", *small)
                           + self.rows(SQLITE_BENCH, "tatp", "--subscribers", "100", "--seconds", "0.02", *small)
                           + self.rows(SQLITE_BENCH, "speed", "--size", "1", *small))
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""`memlith sqlite export` and `import`, and `memlith recover` of a SQLite database, against plain SQLite's view of the files.
+"""`memlith sqlite export` and `import`, and `memlith recover` of a SQLite database, against plain SQLite's view of the
+files.
 
 Usage: sqlite_test.py MEMLITH PLUGIN
-The databases are made, held and killed by Pythons that have the plugin registered; this process has plain SQLite only. Exit code
-77: the plugin is built with a sanitizer, which a Python that is not cannot load.
+The databases are made, held and killed by Pythons that have the plugin registered; this process has plain SQLite only.
+Exit code 77: the plugin is built with a sanitizer, which a Python that is not cannot load.
 """
 import json
 import os
@@ -65,7 +66,8 @@ class Child:
 
 
 def memlith(*arguments, **more):
-    return subprocess.run([MEMLITH, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False, **more)
+    return subprocess.run([MEMLITH, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False,
+                          **more)
 
 
 def rows_of(path):
@@ -79,7 +81,8 @@ def rows_of(path):
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="sqlite-test-")
+        self.temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None,
+                                                     prefix="sqlite-test-")
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name).resolve()
         self.db = self.folder / "app.db"
@@ -101,7 +104,8 @@ class Case(unittest.TestCase):
 
     def files(self):
         """All but the counters of whoever has a database open, which go on."""
-        return {file.name: file.read_bytes() for file in self.folder.iterdir() if file.is_file() and not file.name.endswith("-stats")}
+        return {file.name: file.read_bytes() for file in self.folder.iterdir() if file.is_file()
+                and not file.name.endswith("-stats")}
 
     def done(self, *arguments):
         answer = memlith(*arguments, "--json")
@@ -126,8 +130,10 @@ class Export(Case):
             for page in 512, 4096, 65536:
                 with self.subTest(mode=mode, page=page):
                     db = self.folder / f"{mode}{page}.db"
-                    self.crashed(db, f"db.execute('pragma page_size={page}'); db.execute('pragma journal_mode={mode}'); "
-                                     "fill(333, 5000); db.execute('delete from t where a % 3 = 0'); db.execute('begin'); fill(9)")
+                    self.crashed(db,
+                                 f"db.execute('pragma page_size={page}'); db.execute('pragma journal_mode={mode}'); "
+                                     "fill(333, 5000); db.execute('delete from t where a % 3 = 0'); "
+                                     "db.execute('begin'); fill(9)")
                     before = self.files()
                     target = self.folder / "out" / db.name
                     target.parent.mkdir(exist_ok=True)
@@ -194,7 +200,8 @@ class Export(Case):
 
     def test_with_what_plain_sqlite_left_is_refused(self):
         self.plain(self.db, "fill(3000)")
-        self.run_child(self.db, "db.execute('pragma cache_size=1'); db.execute('begin'); db.execute('update t set b=1')",
+        self.run_child(self.db,
+                       "db.execute('pragma cache_size=1'); db.execute('begin'); db.execute('update t set b=1')",
                        plugin="").kill()
         self.assertGreater((self.folder / "app.db-journal").stat().st_size, 0)
         for command in "export", "import":
@@ -219,18 +226,22 @@ class Export(Case):
 
     def test_never_replaces_what_is_not_a_database(self):
         self.crashed(self.db)
-        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db.memlith", "--force", says=["the source's own"])
+        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db.memlith", "--force",
+                     says=["the source's own"])
         self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db-wal", says=["the source's own"])
         other = self.plain(self.folder / "other.db")
-        for name, content in [("notes.txt", b"something else entirely"), ("log", (self.folder / "app.db.memlith").read_bytes())]:
+        for name, content in [("notes.txt", b"something else entirely"),
+                              ("log", (self.folder / "app.db.memlith").read_bytes())]:
             (self.folder / name).write_bytes(content)
-            self.refused("invalid", "sqlite", "import", other, self.folder / name, "--force", says=["not a SQLite database"])
+            self.refused("invalid", "sqlite", "import", other, self.folder / name, "--force",
+                         says=["not a SQLite database"])
 
     def test_prints_nothing_into_files(self):
         self.plain(self.db, "db.execute('pragma journal_mode=wal'); fill(30)")
         for closed in ">&-", "<&- >&-", "<&- >&- 2>&-":
             before = self.db.read_bytes()
-            subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", MEMLITH, "sqlite", "export", self.db, self.target, "--force"],
+            subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", MEMLITH, "sqlite", "export", self.db, self.target,
+                            "--force"],
                            timeout=120, check=False)
             self.assertEqual(self.db.read_bytes(), before, closed)
             self.assertEqual(rows_of(self.target), rows_of(self.db), closed)
@@ -269,7 +280,8 @@ class Import(Case):
     def test_there_and_back(self):
         for page in 512, 4096:
             with self.subTest(page=page):
-                source = self.plain(self.folder / f"source{page}.db", f"db.execute('pragma page_size={page}'); fill(701, 5000)")
+                source = self.plain(self.folder / f"source{page}.db",
+                                    f"db.execute('pragma page_size={page}'); fill(701, 5000)")
                 db, target = self.folder / f"app{page}.db", self.folder / f"out{page}.db"
                 before = source.read_bytes()
                 self.done("sqlite", "import", source, db)
@@ -303,7 +315,8 @@ class Import(Case):
         holder.kill()
         self.refused("exists", "sqlite", "import", source, self.db, says=["--force"])
         self.done("sqlite", "import", source, self.db, "--force")
-        self.assertFalse((self.folder / "app.db.memlith").exists(), "the log of the database that is gone is still there")
+        self.assertFalse((self.folder / "app.db.memlith").exists(),
+                         "the log of the database that is gone is still there")
         self.crashed(self.db, "fill(2)")
         self.done("sqlite", "export", self.db, self.target)
         self.assertEqual(rows_of(self.target)[:7], rows_of(source))

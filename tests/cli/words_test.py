@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the command says fits what happened: exit codes of `verify`, `--json` at any place, advice for what was named and typed.
+"""What the command says fits what happened: exit codes of `verify`, `--json` at any place, advice for what was named
+and typed.
 
 Usage: words_test.py MEMLITH HELLO_C
 HELLO_C makes a store in the folder that it is given, persists to it and closes it.
@@ -32,7 +33,8 @@ def set_version(log, version):
         for at in 0, 4096:
             file.seek(at)
             block = bytearray(file.read(CHECKSUM_AT))
-            assert xxhash(bytes(block), CHECKSUM_AT, SUPERBLOCK_SEED) == struct.unpack("<Q", file.read(8))[0], "another checksum"
+            assert xxhash(bytes(block), CHECKSUM_AT,
+                          SUPERBLOCK_SEED) == struct.unpack("<Q", file.read(8))[0], "another checksum"
             struct.pack_into("<I", block, 8, version)
             file.seek(at)
             file.write(block + struct.pack("<Q", xxhash(bytes(block), CHECKSUM_AT, SUPERBLOCK_SEED)))
@@ -80,8 +82,10 @@ class Words(unittest.TestCase):
             before, behind = memlith("--json", *words, self.store), memlith(*words, "--json", self.store)
             self.assertEqual((before.returncode, before.stderr), (0, ""))
             self.assertEqual(json.loads(before.stdout).keys(), json.loads(behind.stdout).keys())
-        for words in (["--json", "stat", self.store], ["--json", "sqlite", "export", self.folder / "x", self.folder / "y"],
-                      ["sqlite", "--json", "export", self.folder / "x", self.folder / "y"], ["--json", "bench", "open", "--dir", self.folder / "x"],
+        for words in (["--json", "stat", self.store],
+                      ["--json", "sqlite", "export", self.folder / "x", self.folder / "y"],
+                      ["sqlite", "--json", "export", self.folder / "x", self.folder / "y"],
+                      ["--json", "bench", "open", "--dir", self.folder / "x"],
                       ["bench", "--json", "open", "--dir", self.folder / "x"]):
             done = memlith(*words)
             self.assertEqual((done.returncode, done.stderr), (1, ""), words)
@@ -112,14 +116,16 @@ class Words(unittest.TestCase):
 
     def test_watch_takes_no_number(self):
         self.make()
-        for words in (["--watch", "5", self.store], [self.store, "--watch", "0.5"], ["--watch=5", self.store], ["--watch", "5"]):
+        for words in (["--watch", "5", self.store], [self.store, "--watch", "0.5"], ["--watch=5", self.store],
+                      ["--watch", "5"]):
             done = memlith("stat", *words)
             self.assertEqual(done.returncode, 1)
             self.assertIn("--watch takes no number", done.stderr)
             self.assertIn("--interval", done.stderr)
         self.assertIn("open for writing", memlith("stat", "--watch", "--interval", "5", self.store).stderr)
         shutil.copytree(self.store, self.folder / "5")  # a store whose name is a number is a store
-        done = subprocess.run([MEMLITH, "stat", "--watch", "5"], cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run([MEMLITH, "stat", "--watch", "5"], cwd=self.folder, capture_output=True, text=True,
+                              check=False)
         self.assertIn("open for writing", done.stderr)
 
 

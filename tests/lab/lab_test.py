@@ -2,8 +2,8 @@
 """What the crash laboratory promises about itself (docs/testing.md, "The crash laboratory").
 
 Usage: lab_test.py MEMLITH_CRASHLAB LIBMEMLITH.so LIBMEMLITH.a
-A violation's line replays it, byte for byte; a shrunken one is smaller and still wrong; a run is repeatable by its seed;
-a fault that was planned and does not strike fails the run; and nothing of the mutants is in the library.
+A violation's line replays it, byte for byte; a shrunken one is smaller and still wrong; a run is repeatable by its
+seed; a fault that was planned and does not strike fails the run; and nothing of the mutants is in the library.
 """
 import json
 import subprocess
@@ -61,7 +61,8 @@ class Lab(unittest.TestCase):
                 self.assertTrue(answer["followed"])
                 self.assertNotEqual(answer["violation"], "")
                 # A process that died has none.
-                self.assertEqual(answer["medium"], violation.get("medium", ""), "the medium is not the same byte for byte")
+                self.assertEqual(answer["medium"], violation.get("medium", ""),
+                                 "the medium is not the same byte for byte")
             # Without the mutant, the same crash is harmless.
             healed = lab("replay", "--json", " ".join(word for word in line.split() if not word.startswith("mutant=")))
             self.assertNotEqual(healed.returncode, 1, healed.stdout)
@@ -102,7 +103,8 @@ class Lab(unittest.TestCase):
 
     def test_nonsense_is_refused(self):
         for arguments in (["replay", "no-such-workload seed=1 cut=1:k"], ["replay", "commits seed=x"],
-                          ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["nothing"], [], ["run", "--states", "x"], ["run", "--nothing"], ["run", "--mutant", "nothing"],
+                          ["run", "--workload", "nothing"], ["run", "--faults", "nothing"], ["nothing"], [],
+                          ["run", "--states", "x"], ["run", "--nothing"], ["run", "--mutant", "nothing"],
                           ["mutants", "--only", "nothing"], ["schedule", "run", "--workload", "nothing"],
                           ["schedule", "run", "--mutant", "nothing"], ["schedule", "replay", "schedule nothing"],
                           ["schedule", "replay", "schedule two-commits choices=x"],
@@ -133,7 +135,8 @@ class Lab(unittest.TestCase):
                 stories.append(answer["story"])
             self.assertEqual(stories[0], stories[1])
             # Without the mutant the same decisions do no harm, though they may lead elsewhere.
-            healed = lab("schedule", "replay", " ".join(word for word in line.split() if not word.startswith("mutant=")))
+            healed = lab("schedule", "replay",
+                         " ".join(word for word in line.split() if not word.startswith("mutant=")))
             self.assertNotEqual(healed.returncode, 1, healed.stdout)
 
     def test_schedules_that_were_not_all_tried_fail_the_run_unless_asked_for(self):

@@ -1,6 +1,6 @@
-# The program of README.md as a reader would use it: copied, compiled, run twice; then with a root of another size, which must be refused with
-# a sentence and change nothing; then with a root that owns memory of the process, which must not compile, and must say why.
-# COMPILER, README, INCLUDE, LIBRARY, FOLDER.
+# The program of README.md as a reader would use it: copied, compiled, run twice; then with a root of another size,
+# which must be refused with a sentence and change nothing; then with a root that owns memory of the process, which must
+# not compile, and must say why. COMPILER, README, INCLUDE, LIBRARY, FOLDER.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 file(READ ${README} readme)
@@ -29,7 +29,8 @@ endfunction()
 
 # expect(NAME CODE PATTERN): runs it.
 function(expect name code pattern)
-  execute_process(COMMAND ./${name} WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  execute_process(COMMAND ./${name} WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE result OUTPUT_VARIABLE output
+    ERROR_VARIABLE output)
   if(NOT result EQUAL ${code} OR NOT output MATCHES "${pattern}")
     message(FATAL_ERROR "${name} ended with ${result} (expected ${code}) and printed: ${output}(expected ${pattern})")
   endif()
@@ -54,7 +55,8 @@ expect(notebook 0 "run 3: \"written by run 3\"")
 
 change(owning "int runs;" "int runs; std::string s; std::vector<int> v;")
 file(WRITE ${FOLDER}/owning.cpp "#include <string>\n#include <vector>\n${owning}")
-execute_process(COMMAND ${command} -fsyntax-only owning.cpp WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE result ERROR_VARIABLE error)
+execute_process(COMMAND ${command} -fsyntax-only owning.cpp WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE result
+  ERROR_VARIABLE error)
 if(result EQUAL 0 OR NOT error MATCHES "cannot be the root of a region. The type owns memory of the process")
   message(FATAL_ERROR "a root that owns memory of the process: the compiler ended with ${result} and said: ${error}")
 endif()

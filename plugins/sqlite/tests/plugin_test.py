@@ -2,8 +2,9 @@
 """docs/sqlite.md, "Two lines to try it": the plugin as it is shipped, in programs that know nothing of it.
 
 Usage: plugin_test.py PLUGIN FOLDER
-The sqlite3 shell and every Python on the machine load it, get it registered, or have it preloaded; after each of them plain SQLite
-finds an ordinary database. A program that is not on the machine is skipped by name. Exit code 77: nothing at all could be tested.
+The sqlite3 shell and every Python on the machine load it, get it registered, or have it preloaded; after each of them
+plain SQLite finds an ordinary database. A program that is not on the machine is skipped by name. Exit code 77: nothing
+at all could be tested.
 """
 import os
 import pathlib
@@ -49,7 +50,8 @@ def plain(name, query):
 
 
 def test_shell(shell):
-    answer = run([shell], f".load '{plugin}'\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
+    answer = run([shell],
+                 f".load '{plugin}'\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
                  "pragma journal_mode = wal; insert into t values(2);\npragma memlith_stats;\n")
     check("shell: .load, URI", "journal=wal" in answer.stdout and not answer.stderr, answer)
     check("shell: plain SQLite afterwards", plain("shell.db", "select * from t") == [(1,), (2,)])
@@ -59,7 +61,8 @@ def test_shell(shell):
     answer = run([shell], f".load '{plugin}'\n.open variable.db\ncreate table t(a);\npragma memlith_durability;\n",
                  environment={"MEMLITH_SQLITE_DEFAULT": "1", "MEMLITH_SQLITE_DURABILITY": "weak"})
     check("shell: as the default by the environment", answer.stdout.strip() == "weak", answer)
-    answer = run([shell], f".load '{plugin}'\n.open other.db\ncreate table t(a);\npragma memlith_durability;\n.load '{plugin}'\n"
+    answer = run([shell],
+                 f".load '{plugin}'\n.open other.db\ncreate table t(a);\npragma memlith_durability;\n.load '{plugin}'\n"
                  "select 'still here';\n")
     check("shell: not the default, twice", answer.stdout.strip() == "still here" and not answer.stderr, answer)
     answer = run([shell, "preloaded.db", "create table t(a); insert into t values(1); pragma memlith_durability;"],
@@ -160,7 +163,8 @@ def test_python(python, label):
     check(f"{label}: LD_PRELOAD", answer.stdout.strip() == "('full',)" and not answer.stderr, answer)
     check(f"{label}: preloaded, plain afterwards", plain(f"{label}-preloaded.db", "select * from t") == [(7,)])
     answer = run([python, "-c", SHUT_DOWN, plugin, f"{label}-shut.db"], environment={"LD_PRELOAD": plugin})
-    check(f"{label}: LD_PRELOAD, after sqlite3_shutdown()", answer.stdout.split("\n")[:3] == ["('full',)", "('full',)", "None"], answer)
+    check(f"{label}: LD_PRELOAD, after sqlite3_shutdown()",
+          answer.stdout.split("\n")[:3] == ["('full',)", "('full',)", "None"], answer)
     last = 0
     for _ in range(2):
         with subprocess.Popen([python, "-c", REGISTERED + KILLED, plugin, f"{label}-killed.db"], stdout=subprocess.PIPE,
@@ -171,7 +175,8 @@ def test_python(python, label):
                     break
             child.send_signal(signal.SIGKILL)
             last = max([last, *(int(line) for line in child.stdout.read().splitlines())])
-        found = run([python, "-c", REGISTERED + "a = sqlite3.connect('file:' + sys.argv[2] + '?vfs=memlith', uri=True)\n"
+        found = run([python, "-c", REGISTERED
+                     + "a = sqlite3.connect('file:' + sys.argv[2] + '?vfs=memlith', uri=True)\n"
                      "print(a.execute('select max(a) from t').fetchone()[0]); a.close()", plugin, f"{label}-killed.db"])
         good = found.stdout.strip().isdigit() and last <= int(found.stdout) <= last + 1
         check(f"{label}: kill -9", good, (last, found))

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""examples/webapp: what its server acknowledged survives kill -9 on memlith, once, and plain SQLite reads it in the end.
+"""examples/webapp: what its server acknowledged survives kill -9 on memlith, once, and plain SQLite reads it in the
+end.
 
 Usage: webapp_test.py PLUGIN FOLDER
-MEMLITH_SEED=N repeats when the server is killed. Exit code 77: no Python on the machine has Flask, or the plugin cannot be loaded into one.
+MEMLITH_SEED=N repeats when the server is killed. Exit code 77: no Python on the machine has Flask, or the plugin cannot
+be loaded into one.
 """
 import collections
 import http.client
@@ -48,8 +50,8 @@ def check(name, condition, told=""):
 
 def python_with_flask():
     for candidate in [sys.executable, "/usr/bin/python3", shutil.which("python3")]:
-        if candidate and subprocess.run([candidate, "-c", "import flask, sqlite3; sqlite3.SQLITE_BUSY"], capture_output=True,
-                                        check=False).returncode == 0:
+        if candidate and subprocess.run([candidate, "-c", "import flask, sqlite3; sqlite3.SQLITE_BUSY"],
+                                        capture_output=True, check=False).returncode == 0:
             return candidate
     return None
 
@@ -61,7 +63,8 @@ class Server:
         self.log = open(folder / "server.log", "ab")  # pylint: disable=consider-using-with
         self.process = subprocess.Popen(  # pylint: disable=consider-using-with
             [python, str(APP), uri, "--port", "0"], stdout=subprocess.PIPE, stderr=self.log, cwd=folder,
-            env={**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "MEMLITH_PLUGIN": str(plugin), "PYTHONDONTWRITEBYTECODE": "1", **environment})
+            env={**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "MEMLITH_PLUGIN": str(plugin),
+                 "PYTHONDONTWRITEBYTECODE": "1", **environment})
         ready = select.select([self.process.stdout], [], [], SECONDS_MAX)[0]
         line = self.process.stdout.readline().decode() if ready else ""
         self.port = int(line.rstrip("/\n").rpartition(":")[2]) if line else 0
@@ -108,7 +111,8 @@ def try_pages(name, uri, engine):
         check(f"{name}: which does not tell where the database is", ".db" not in text and "database" not in text, text)
         before = server.links()
         status, text, _ = server.ask("POST", "/", {"url": "https://example.org/a"})
-        check(f"{name}: a link is made", status == 201 and text.startswith(f"http://127.0.0.1:{server.port}/"), (status, text))
+        check(f"{name}: a link is made", status == 201 and text.startswith(f"http://127.0.0.1:{server.port}/"),
+              (status, text))
         status, text, headers = server.ask("GET", "/" + text.strip().rpartition("/")[2])
         check(f"{name}: and followed", status == 302 and headers["Location"] == "https://example.org/a", (status, text))
         evil = "https://example.org/<script>'; drop table links; --"
@@ -116,9 +120,11 @@ def try_pages(name, uri, engine):
         check(f"{name}: a link of a given name", status == 201 and text.endswith(f"/evil-{name}\n"), (status, text))
         check(f"{name}: a name is given once", server.ask("POST", "/", {"url": evil, "name": f"evil-{name}"})[0] == 409)
         status, text, _ = server.ask("GET", "/")
-        check(f"{name}: the page is escaped", status == 200 and "&lt;script&gt;" in text and "<script>" not in text, text)
+        check(f"{name}: the page is escaped", status == 200 and "&lt;script&gt;" in text and "<script>" not in text,
+              text)
         refused = [server.ask("POST", "/", form)[0] for form in (
-            {"url": "javascript:alert(1)"}, {"url": "https://[", "name": "a"}, {"name": "a"}, {"url": evil, "name": "engine.txt"})]
+            {"url": "javascript:alert(1)"}, {"url": "https://[", "name": "a"}, {"name": "a"},
+            {"url": evil, "name": "engine.txt"})]
         check(f"{name}: what is no link is refused", refused == [400] * 4, refused)
         check(f"{name}: names are no SQL", server.ask("GET", "/x'%20or%20'1'='1")[0] == 404)
         check(f"{name}: a browser is sent back to the page",
@@ -158,7 +164,8 @@ class Ledger:
 
 
 def visit(server, ledger, who, acknowledged_max):
-    """One client: makes links and follows its own until the server is gone, which it kills itself when its time has come."""
+    """One client: makes links and follows its own until the server is gone, which it kills itself when its time has
+    come."""
     mine, number = [], 0
     while True:
         number += 1
@@ -195,7 +202,8 @@ def round_of_kill(number, ledger, generator):
     rows = server.links()
     check(f"round {number}: the server has all", not ledger.judge(rows), ledger.judge(rows))
     last = before + generator.randint(5, 60)
-    threads = [threading.Thread(target=visit, args=(server, ledger, f"{number}-{client}", last)) for client in range(CLIENTS)]
+    threads = [threading.Thread(target=visit, args=(server, ledger, f"{number}-{client}", last))
+               for client in range(CLIENTS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -205,7 +213,8 @@ def round_of_kill(number, ledger, generator):
           code == -signal.SIGKILL and ledger.acknowledged >= last and not ledger.strange,
           (code, ledger.strange, (folder / "server.log").read_text()[-3000:]))
     check(f"round {number}: the file is marked", not (folder / "links.db").read_bytes().startswith(b"SQLite format 3"))
-    looked = subprocess.run([python, "-c", LOOK, str(plugin)], capture_output=True, text=True, cwd=folder, timeout=SECONDS_MAX, check=False)
+    looked = subprocess.run([python, "-c", LOOK, str(plugin)], capture_output=True, text=True, cwd=folder,
+                            timeout=SECONDS_MAX, check=False)
     verdict, rows = json.loads(looked.stdout) if looked.returncode == 0 else (looked.stderr, [])
     check(f"round {number}: integrity_check", verdict == ["ok"], verdict)
     check(f"round {number}: acknowledged once, the rest at most once", not ledger.judge(rows), ledger.judge(rows))
@@ -227,7 +236,8 @@ def test_kills():
     planted = [others, rows + [["twice", url, 0]], rows + [["new", "https://example.org/new", 0]],
                others + [["renamed", *row[1:]]], others + [[*row[:2], ledger.hits[url] + ledger.unsure_hits[url] + 1]]]
     check("planted mistakes are noticed", all(ledger.judge(each) for each in planted))
-    print(f"{ledger.acknowledged} acknowledged, {len(ledger.unsure_posts)} posts and {ledger.unsure_hits.total()} visits not, "
+    print(f"{ledger.acknowledged} acknowledged, {len(ledger.unsure_posts)} posts and {ledger.unsure_hits.total()} "
+          f"visits not, "
           f"{len(rows) - len(ledger.posts)} of those posts kept")
 
 
@@ -242,8 +252,9 @@ print(f"MEMLITH_SEED={seed}, {python}")
 base = pathlib.Path(sys.argv[2])
 base.mkdir(parents=True, exist_ok=True)
 folder = pathlib.Path(tempfile.mkdtemp(dir=base))
-answer = subprocess.run([python, str(APP), MEMLITH, "--port", "0"], capture_output=True, text=True, cwd=folder, timeout=SECONDS_MAX,
-                        env={name: value for name, value in os.environ.items() if name != "MEMLITH_PLUGIN"}, check=False)
+answer = subprocess.run([python, str(APP), MEMLITH, "--port", "0"], capture_output=True, text=True, cwd=folder,
+                        timeout=SECONDS_MAX, env={name: value for name, value in os.environ.items()
+                                                  if name != "MEMLITH_PLUGIN"}, check=False)
 check("without the plugin it says what to set", answer.returncode == 1 and "MEMLITH_PLUGIN" in answer.stderr, answer)
 try_pages("plain", "file:links.db", "plain SQLite")
 try_pages("memlith", MEMLITH, "memlith: ")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The rig's oracle notices what it should: a commit lost, a commit from nowhere, a commit that came back. And no cut drops out
-of the count."""
+"""The rig's oracle notices what it should: a commit lost, a commit from nowhere, a commit that came back. And no cut
+drops out of the count."""
 import argparse
 import pathlib
 import tempfile
@@ -109,7 +109,8 @@ class Stopped:
 class TallyTest(unittest.TestCase):
     def test_every_cut_is_accounted_for(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            soak = Soak(argparse.Namespace(bin=pathlib.Path(folder), work=pathlib.Path(folder), sabotage="", minutes=0, cuts=9, seed=1))
+            soak = Soak(argparse.Namespace(bin=pathlib.Path(folder), work=pathlib.Path(folder), sabotage="", minutes=0,
+                                           cuts=9, seed=1))
             tally = soak.tally("loop", "ext4")
             with self.assertRaises(KeyboardInterrupt):
                 soak.run_chain(Stopped(), tally, 0)  # type: ignore[arg-type]

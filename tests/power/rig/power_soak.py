@@ -179,14 +179,15 @@ class Soak:
         """What was recorded so far, by rig and file system, as docs/testing.md has it."""
         path = self.settings.work / RECORD
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-        columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills", "kept", "dropped",
-                   "commits", "frames"]
+        columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills",
+                   "kept", "dropped", "commits", "frames"]
         sums: dict[tuple[str, str], dict[str, int]] = {}
         for line in lines:
             row = sums.setdefault((line["rig"], line["fs"]), dict.fromkeys(columns, 0))
             for name in columns:
                 row[name] += line.get(name, 0)  # lines of before it was counted do not have all
-        print("| rig | file system | cuts | recovered | in recovery | not looked at | lost | unmountable | errors | kills between | "
+        print("| rig | file system | cuts | recovered | in recovery | not looked at | lost | unmountable | errors | "
+              "kills between | "
               "sectors kept | dropped | commits | frames replayed |\n|---|---|" + "---:|" * len(columns))
         order = [(rig, fs) for rig in RIGS for fs in [*FILE_SYSTEMS, "host"]]
         for rig, fs in sorted(sums, key=order.index):
@@ -199,19 +200,21 @@ class Soak:
     def report(self) -> None:
         if self.options.json:
             total = {key: sum(getattr(tally, key) for tally in self.tallies)
-                     for key in ("cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kept", "dropped", "frames")}
+                     for key in ("cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors",
+                                 "kept", "dropped", "frames")}
             seconds = round(sum(tally.seconds for tally in self.tallies), 1)
             print(json.dumps({"seed": self.options.seed, "sabotage": self.options.sabotage, **total, "seconds": seconds,
                               "kernel": os.uname().release, "rigs": [tally.as_json() for tally in self.tallies]}))
             return
-        columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills", "kept", "dropped",
-                   "commits", "frames"]
+        columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills",
+                   "kept", "dropped", "commits", "frames"]
         print("\nrig   fs     " + " ".join(f"{name.replace('_', ' '):>13}" for name in columns) + "      s/cut")
         for tally in self.tallies:
             print(f"{tally.rig:5} {tally.fs:6} " + " ".join(f"{getattr(tally, name):13,}" for name in columns) +
                   f" {tally.seconds / max(1, tally.cuts):10.2f}")
         print("\nrecovered: openings after a cut after which every byte was compared. in recovery: cuts that struck"
-              "\nbefore that. not looked at: cuts at which a chain was ended. kept, dropped: unflushed sectors. commits: acknowledged. frames: replayed by opening.")
+              "\nbefore that. not looked at: cuts at which a chain was ended. kept, dropped: unflushed sectors. "
+              "commits: acknowledged. frames: replayed by opening.")
         if self.options.sabotage:
             print(f"sabotage {self.options.sabotage}: " + ("noticed" if self.verdict() == 0 else "NOT NOTICED"))
 

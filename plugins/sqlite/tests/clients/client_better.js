@@ -15,7 +15,9 @@ if (command === 'work') {
   db.pragma('journal_mode = wal');
   other.exec("insert into t(b) values('other')");
   let durability = 'plain';
-  try { durability = db.pragma('memlith_durability', { simple: true }) ?? 'plain'; } catch (error) { /* not a pragma of plain SQLite */ }
+  try {
+    durability = db.pragma('memlith_durability', { simple: true }) ?? 'plain';
+  } catch (error) { /* not a pragma of plain SQLite */ }
   console.log(value('select count(*) from t'), durability);
   other.close();
 } else if (command === 'loop') {

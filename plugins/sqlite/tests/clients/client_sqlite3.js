@@ -8,7 +8,8 @@ const open = () => new Promise((resolve, reject) => {
 const run = (db, sql, ...values) => new Promise((resolve, reject) => {
   db.run(sql, values, function (error) { error ? reject(error) : resolve(this.lastID); });
 });
-const get = (db, sql) => new Promise((resolve, reject) => db.get(sql, (error, row) => (error ? reject(error) : resolve(row))));
+const get = (db, sql) => new Promise((resolve, reject) =>
+  db.get(sql, (error, row) => (error ? reject(error) : resolve(row))));
 const close = (db) => new Promise((resolve, reject) => db.close((error) => (error ? reject(error) : resolve())));
 
 (async () => {
@@ -31,7 +32,8 @@ const close = (db) => new Promise((resolve, reject) => db.close((error) => (erro
   } else if (command === 'loop') {
     for (;;) console.log(await run(db, "insert into t(b) values('kept')"));
   } else {
-    console.log((await get(db, 'select count(*) as c from t')).c, (await get(db, 'pragma integrity_check')).integrity_check);
+    const count = (await get(db, 'select count(*) as c from t')).c;
+    console.log(count, (await get(db, 'pragma integrity_check')).integrity_check);
   }
   await close(db);
 })();

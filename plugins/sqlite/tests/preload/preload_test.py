@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""docs/sqlite.md, "Programs with a SQLite of their own": the plugin preloaded, in processes that have one SQLite or several.
+"""docs/sqlite.md, "Programs with a SQLite of their own": the plugin preloaded, in processes that have one SQLite or
+several.
 
 Usage: preload_test.py PLUGIN MODULES FOLDER
-MODULES are shared objects such as a language's SQLite module (CMakeLists.txt): with a SQLite of their own, exported or hidden, or with
-the system's. Each call has to reach the SQLite of the object that calls. Exit code 77: nothing could be tested.
+MODULES are shared objects such as a language's SQLite module (CMakeLists.txt): with a SQLite of their own, exported or
+hidden, or with the system's. Each call has to reach the SQLite of the object that calls. Exit code 77: nothing could be
+tested.
 """
 import os
 import pathlib
@@ -67,9 +69,10 @@ class Module:
 
 
 def run(text, *arguments, environment=None, **more):
-    return subprocess.run([sys.executable, "-c", WORDS + text, *arguments], capture_output=True, text=True, timeout=120, cwd=folder,
-                          check=False, env={**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG": "stderr",
-                                            **(environment or {})}, **more)
+    return subprocess.run([sys.executable, "-c", WORDS + text, *arguments], capture_output=True, text=True,
+                          timeout=120, cwd=folder, check=False,
+                          env={**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "LD_PRELOAD": plugin,
+                               "MEMLITH_SQLITE_LOG": "stderr", **(environment or {})}, **more)
 
 
 def check(name, condition, told=""):
@@ -100,7 +103,8 @@ def make_private():
     """A module with a library of its own beside it, whose file and name are not the system's, as wheels have it."""
     place = folder / "private"
     place.mkdir()
-    library = next(line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines() if "libsqlite3.so" in line)
+    library = next(line.split()[-1] for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
+                   if "libsqlite3.so" in line)
     for source, target in [(library, "libsqliteX.so.0"), (modules / "system.so", "private.so")]:
         content = pathlib.Path(source).read_bytes()
         assert content.count(b"libsqlite3.so.0\0") == 1, source
@@ -114,7 +118,8 @@ module.open(sys.argv[2])
 second = module.twice().open_otherwise("module_open_simply", sys.argv[2].encode())
 third = module.twice().open_otherwise("module_open16", sys.argv[2].encode("utf-16-le") + bytes(2))
 print(module.run("create table t(a); insert into t values(1); insert into t values(2)"), end="")
-print(second.run("begin; insert into t values(3); rollback; select count(*) from t"), third.run("pragma memlith_durability"), module.registered())
+counted = second.run("begin; insert into t values(3); rollback; select count(*) from t")
+print(counted, third.run("pragma memlith_durability"), module.registered())
 for each in [module, second, third]: each.close()
 """
 
@@ -124,7 +129,8 @@ def test_each(name, path, way):
     answer = run(WORK, path, database, way)
     check(f"{name}, {way}: works, on memlith", answer.stdout.strip() == "2 full 1", answer)
     lines = [line for line in answer.stderr.splitlines() if database in line]
-    check(f"{name}, {way}: a line for each connection", len(lines) == 3 and all(": on memlith: for writing, durability full" in line for line in lines), answer)
+    check(f"{name}, {way}: a line for each connection",
+          len(lines) == 3 and all(": on memlith: for writing, durability full" in line for line in lines), answer)
     check(f"{name}, {way}: plain SQLite afterwards", plain(database) == [(1,), (2,)])
 
 
@@ -136,7 +142,8 @@ def test_elsewhere(name, reason):
     if reason is None:
         check(f"{name}: no line, because no call is seen", not answer.stderr, answer)
     else:
-        check(f"{name}: the lines say why", len(lines) == 3 and all(f"not on memlith: {reason}" in line for line in lines), answer)
+        check(f"{name}: the lines say why",
+              len(lines) == 3 and all(f"not on memlith: {reason}" in line for line in lines), answer)
     check(f"{name}: plain SQLite afterwards", plain(database) == [(1,), (2,)])
 
 
@@ -150,7 +157,8 @@ while True: print(module.run("insert into t values(null); select last_insert_row
 def test_kill(name, path):
     last = 0
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", WORDS + KILLED, path, f"{name}-killed.db"], stdout=subprocess.PIPE, text=True, cwd=folder,
+        with subprocess.Popen([sys.executable, "-c", WORDS + KILLED, path, f"{name}-killed.db"],
+                              stdout=subprocess.PIPE, text=True, cwd=folder,
                               env={**os.environ, "LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}) as child:
             for line in child.stdout:
                 last = int(line)
@@ -159,10 +167,12 @@ def test_kill(name, path):
             child.send_signal(signal.SIGKILL)
             last = max([last, *(int(line) for line in child.stdout.read().splitlines())])
     mark = (folder / f"{name}-killed.db").read_bytes()[:7]
-    answer = run("module = Module(sys.argv[1]).open(sys.argv[2])\nprint(module.run('select count(*) from t; pragma integrity_check'))\nmodule.close()",
+    answer = run("module = Module(sys.argv[1]).open(sys.argv[2])\nprint(module.run('select count(*) from t; pragma "
+                 "integrity_check'))\nmodule.close()",
                  path, f"{name}-killed.db")
     count = answer.stdout.split("\n")[0]
-    check(f"{name}: kill -9", mark == b"MEMLITH" and answer.stdout.endswith("ok\n") and last <= int(count) <= last + 3 and last >= 30, (last, mark, answer))
+    check(f"{name}: kill -9", mark == b"MEMLITH" and answer.stdout.endswith("ok\n") and last <= int(count) <= last + 3
+          and last >= 30, (last, mark, answer))
 
 
 TOGETHER = """
@@ -174,7 +184,8 @@ first.run(f"pragma journal_mode = {mode}; create table t(who, a)")
 def work(who, module):
     mine = module.twice().open(name)
     for i in range(40):
-        answer = mine.run(f"begin immediate; insert into t values({who}, (select count(*) from t where who = {who})); commit")
+        answer = mine.run("begin immediate")
+        answer += mine.run(f"insert into t values({who}, (select count(*) from t where who = {who})); commit")
         assert answer == "", answer
     mine.close()
 def work_with_python(who):
@@ -203,8 +214,10 @@ def test_together(paths, mode):
     expected = [f"{who}|40|39" for who in range(len(paths))] + ["9|40|39", "ok", mode, "error 5: database is locked"]
     check(f"several SQLites on one database, {mode}", answer.stdout.split("\n")[:-1] == expected, answer)
     lines = [line for line in answer.stderr.splitlines() if database in line]
-    check(f"several SQLites on one database, {mode}: all on memlith", len(lines) == len(paths) + 3 and all(": on memlith" in line for line in lines), answer)
-    check(f"several SQLites on one database, {mode}: plain SQLite afterwards", plain(database, "select count(*) from t") == [(40 * (len(paths) + 1),)])
+    check(f"several SQLites on one database, {mode}: all on memlith",
+          len(lines) == len(paths) + 3 and all(": on memlith" in line for line in lines), answer)
+    check(f"several SQLites on one database, {mode}: plain SQLite afterwards",
+          plain(database, "select count(*) from t") == [(40 * (len(paths) + 1),)])
 
 
 def test_pointers():
@@ -216,7 +229,8 @@ assert module.calls.module_load(module.db, (modules + "/extension.so").encode(),
 print(module.run("select opens_itself('pointer-3.db')"))
 module.close()
 """)
-    check("an extension opens a database with its host's SQLite, one of two", answer.stdout.strip() == "memlith", answer)
+    check("an extension opens a database with its host's SQLite, one of two", answer.stdout.strip() == "memlith",
+          answer)
     answer = run("""
 module = Module("own").open_otherwise("module_open_by_jump", b"jump-1.db")
 print(module.run("pragma memlith_durability"))
@@ -226,8 +240,10 @@ sqlite3.connect("jump-2.db").close()
 db = ctypes.c_void_p(1)
 print(module.calls.module_open_by_jump(b"jump-3.db", ctypes.byref(db)), db.value)
 """)
-    check("a call by a jump, from an object without a SQLite", answer.stdout.split("\n")[:2] == ["full", "1 None"], answer)
-    check("a call that may be for either of two is refused", "was refused" in answer.stderr and not (folder / "jump-3.db").exists(), answer)
+    check("a call by a jump, from an object without a SQLite", answer.stdout.split("\n")[:2] == ["full", "1 None"],
+          answer)
+    check("a call that may be for either of two is refused",
+          "was refused" in answer.stderr and not (folder / "jump-3.db").exists(), answer)
     answer = run("""
 import sqlite3
 sqlite3.connect("user-1.db").close()
@@ -235,7 +251,8 @@ user = Module("user").open_otherwise("user_open", b"user-2.db")
 print(user.run("pragma memlith_durability"), user.registered())
 user.close()
 """)
-    check("a call by a jump, for an object that is linked to one of two SQLites", answer.stdout.split() == ["full", "1"], answer)
+    check("a call by a jump, for an object that is linked to one of two SQLites",
+          answer.stdout.split() == ["full", "1"], answer)
     answer = run("""
 dlclose = ctypes.CDLL(None).dlclose
 dlclose.argtypes = [ctypes.c_void_p]
@@ -253,7 +270,8 @@ ctypes.CDLL("libsqlite3.so.0", mode=ctypes.RTLD_GLOBAL)
 module.open("global.db")
 print(module.run("pragma memlith_durability"), module.registered())
 """)
-    check("another SQLite is loaded for everybody after a module was bound to its own", answer.stdout.split() == ["full", "1"], answer)
+    check("another SQLite is loaded for everybody after a module was bound to its own",
+          answer.stdout.split() == ["full", "1"], answer)
 
 
 def test_shutdown():
@@ -276,7 +294,8 @@ print(ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0))
 print(module.open("file:registered.db?vfs=memlith").run("pragma memlith_durability"))
 print(sqlite3.connect("file:registered.db?vfs=memlith", uri=True).execute("pragma memlith_durability").fetchall())
 """, plugin, environment={"LD_PRELOAD": ""})
-    check("registered with each SQLite of a process", answer.stdout.split("\n")[:3] == ["0", "full", "[('full',)]"], answer)
+    check("registered with each SQLite of a process", answer.stdout.split("\n")[:3] == ["0", "full", "[('full',)]"],
+          answer)
     answer = run("""
 module = Module("hidden").open(":memory:")
 assert module.calls.module_load(module.db, sys.argv[1].encode(), b"sqlite3_memlithdefault_init") == 0
@@ -286,8 +305,8 @@ print(Module("own").open("hidden-beside.db").run("create table t(a); pragma meml
 other.close(), module.close()
 """, plugin, environment={"LD_PRELOAD": ""})
     check("loaded as an extension by a SQLite that is hidden", answer.stdout.split() == ["full", "True"], answer)
-    check("loaded as an extension: lines", ": on memlith" in answer.stderr and "hidden-beside.db: not on memlith: the VFS \"memlith\" is not registered" in answer.stderr,
-          answer)
+    check("loaded as an extension: lines", ": on memlith" in answer.stderr
+          and "hidden-beside.db: not on memlith: the VFS \"memlith\" is not registered" in answer.stderr, answer)
 
 
 USES = """
@@ -306,8 +325,11 @@ def test_log():
     def works(answer):
         return answer.returncode == 0 and answer.stdout.strip() == words[0]
     log = folder / "lines.log"
-    answer = run("os.chdir('/')\nos.environ['x'] = '1'\n" + USES.replace('"logged.db"', repr(str(folder / "logged.db"))), environment={"MEMLITH_SQLITE_LOG": "lines.log"})
-    check("log: a file by a relative name", works(answer) and log.read_text().count("logged.db: on memlith") == 1 and not answer.stderr, answer)
+    answer = run("os.chdir('/')\nos.environ['x'] = '1'\n"
+                 + USES.replace('"logged.db"', repr(str(folder / "logged.db"))),
+                 environment={"MEMLITH_SQLITE_LOG": "lines.log"})
+    check("log: a file by a relative name",
+          works(answer) and log.read_text().count("logged.db: on memlith") == 1 and not answer.stderr, answer)
     for target in ["/dev/full", "/nowhere/lines.log", "/", "", "0"]:
         answer = run(USES, environment={"MEMLITH_SQLITE_LOG": target})
         check(f"log: {target!r} harms nothing", works(answer) and not answer.stderr, answer)
@@ -315,23 +337,30 @@ def test_log():
     os.mkfifo(folder / "fifo")
     answer = run(USES, environment={"MEMLITH_SQLITE_LOG": str(folder / "fifo")})
     check("log: a fifo that nobody reads harms nothing", works(answer), answer)
-    answer = run("import resource, signal, sqlite3\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
-                 "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nsqlite3.connect('file:logged.db?mode=ro', uri=True).execute('select * from t').fetchall()\n"
+    answer = run("import resource, signal, sqlite3\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, "
+                 "resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
+                 "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nsqlite3.connect('file:logged.db?mode=ro', "
+                 "uri=True).execute('select * from t').fetchall()\n"
                  "print('1 full')", environment={"MEMLITH_SQLITE_LOG": str(log)})
     check("log: a file that may not grow harms nothing", works(answer), answer)
     data = folder / "data"
-    answer = run(f"db = open({str(data)!r}, 'wb', buffering=0)\nassert db.fileno() == 2, db.fileno()\nfile = db\n" + USES + "file.write(b'mine')",
-                 preexec_fn=lambda: os.close(2))
-    check("log: standard error closed, and its number another file's", works(answer) and data.read_bytes() == b"mine", answer)
-    answer = run(f"os.close(2)\nfile = os.open({str(data)!r}, os.O_RDWR | os.O_TRUNC)\nassert file == 2\n" + USES + "os.write(file, b'mine')")
+    answer = run(f"db = open({str(data)!r}, 'wb', buffering=0)\nassert db.fileno() == 2, db.fileno()\nfile = db\n"
+                 + USES + "file.write(b'mine')", preexec_fn=lambda: os.close(2))
+    check("log: standard error closed, and its number another file's", works(answer) and data.read_bytes() == b"mine",
+          answer)
+    answer = run(f"os.close(2)\nfile = os.open({str(data)!r}, os.O_RDWR | os.O_TRUNC)\nassert file == 2\n" + USES
+                 + "os.write(file, b'mine')")
     check("log: standard error closed later", works(answer) and data.read_bytes() == b"mine", answer)
     ends = os.pipe()
     os.close(ends[0])
-    with subprocess.Popen([sys.executable, "-c", WORDS + "import signal\nsignal.signal(signal.SIGPIPE, signal.SIG_DFL)\n" + USES], stdout=subprocess.PIPE,
-                          stderr=ends[1], text=True, cwd=folder, env={**os.environ, "LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG": "stderr"}) as child:
+    with subprocess.Popen([sys.executable, "-c", WORDS + "import signal\nsignal.signal(signal.SIGPIPE, "
+                                                         "signal.SIG_DFL)\n" + USES], stdout=subprocess.PIPE,
+                          stderr=ends[1], text=True, cwd=folder,
+                          env={**os.environ, "LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG": "stderr"}) as child:
         os.close(ends[1])
         told = child.communicate()[0]
-    check("log: nobody reads standard error any more", told.strip() == words[0] and child.returncode == 0, (told, child.returncode))
+    check("log: nobody reads standard error any more", told.strip() == words[0] and child.returncode == 0,
+          (told, child.returncode))
     ends = os.pipe()
     os.set_blocking(ends[1], False)
     while True:
@@ -340,14 +369,16 @@ def test_log():
         except BlockingIOError:
             break
     os.set_blocking(ends[1], True)
-    with subprocess.Popen([sys.executable, "-c", WORDS + USES], stdout=subprocess.PIPE, stderr=ends[1], text=True, cwd=folder,
-                          env={**os.environ, "LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG": "stderr"}) as child:
+    with subprocess.Popen([sys.executable, "-c", WORDS + USES], stdout=subprocess.PIPE, stderr=ends[1], text=True,
+                          cwd=folder, env={**os.environ, "LD_PRELOAD": plugin,
+                                           "MEMLITH_SQLITE_LOG": "stderr"}) as child:
         ended = threading.Timer(60, child.kill)
         ended.start()
         told = child.communicate()[0]
         ended.cancel()
     os.close(ends[0]), os.close(ends[1])
-    check("log: a pipe that is full stops nobody", told.strip() == words[0] and child.returncode == 0, (told, child.returncode))
+    check("log: a pipe that is full stops nobody", told.strip() == words[0] and child.returncode == 0,
+          (told, child.returncode))
     log.unlink()
     answer = run("""
 import sqlite3
@@ -365,8 +396,10 @@ for i in range(2):
 print([os.waitpid(child, 0)[1] for child in children])
 """, environment={"MEMLITH_SQLITE_LOG": str(log)})
     lines = log.read_text().splitlines()
-    whole = re.compile(r"memlith \d+: \S+/threads-\d-\d\.db: on memlith: for writing, durability full \(SQLite [0-9.]+\)")
-    check("log: whole lines of threads and forked processes", answer.stdout.strip() == "[0, 0]" and len(lines) == 120 and all(whole.fullmatch(line) for line in lines),
+    whole = re.compile(r"memlith \d+: \S+/threads-\d-\d\.db: on memlith: for writing, durability full \(SQLite "
+                       r"[0-9.]+\)")
+    check("log: whole lines of threads and forked processes",
+          answer.stdout.strip() == "[0, 0]" and len(lines) == 120 and all(whole.fullmatch(line) for line in lines),
           (answer, lines[:3], len(lines)))
     answer = run("""
 import sqlite3
@@ -379,14 +412,20 @@ attempt("file:shown?mode=memory", uri=True)
 holder = sqlite3.connect("held.db")
 holder.execute("create table t(a)")
 import subprocess
-subprocess.run([sys.executable, "-c", "import sqlite3\\ntry: sqlite3.connect('held.db', timeout=1)\\nexcept sqlite3.Error as error: print(error)"])
+opening = ("import sqlite3\\ntry: sqlite3.connect('held.db', timeout=1)\\n"
+           "except sqlite3.Error as error: print(error)")
+subprocess.run([sys.executable, "-c", opening])
 """)
     told = answer.stderr.splitlines()
-    check("log: an error's sentence", any("error: log_mib=no: it has to be a number from 1 to" in line for line in told), answer)
-    check("log: another VFS, and a line stays a line", any("/mine\\x0a.db: not on memlith: the program, or its default, asks for another VFS (VFS \"unix\"" in line
-                                                          for line in told), answer)
-    check("log: in memory", any("a database without a name: not on memlith: in memory, or temporary" in line for line in told), answer)
-    check("log: who holds a database", any(re.search(r"error: \S*held\.db\S*: .*process \d+", line) for line in told), answer)
+    check("log: an error's sentence",
+          any("error: log_mib=no: it has to be a number from 1 to" in line for line in told), answer)
+    check("log: another VFS, and a line stays a line",
+          any("/mine\\x0a.db: not on memlith: the program, or its default, asks for another VFS (VFS \"unix\"" in line
+             for line in told), answer)
+    check("log: in memory", any("a database without a name: not on memlith: in memory, or temporary" in line
+                                for line in told), answer)
+    check("log: who holds a database", any(re.search(r"error: \S*held\.db\S*: .*process \d+", line) for line in told),
+          answer)
 
 
 if b"__asan_init" in pathlib.Path(plugin).read_bytes() or b"__tsan_init" in pathlib.Path(plugin).read_bytes():

@@ -1,6 +1,8 @@
-"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with plain SQLite.
+"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with plain
+SQLite.
 
-An outcome of a test is a list of two texts: `ok`, `skipped`, `failed`, or how its process ended before telling (see `ending`), and why.
+An outcome of a test is a list of two texts: `ok`, `skipped`, `failed`, or how its process ended before telling (see
+`ending`), and why.
 """
 import argparse
 import collections
@@ -54,7 +56,8 @@ def get_pypi_source(work, package, version, needed):
         done.write_text("\n".join(needed), encoding="utf-8")
     source = work / f"{package}-{version}"
     if not source.exists():
-        call([python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", package, f"{package}=={version}"], cwd=work)
+        call([python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", package,
+              f"{package}=={version}"], cwd=work)
         (work / "unpacked").mkdir(exist_ok=True)
         call(["tar", "-xf", work / f"{package}-{version}.tar.gz", "-C", work / "unpacked"])
         (work / "unpacked" / source.name).rename(source)  # whole, or not there
@@ -62,8 +65,10 @@ def get_pypi_source(work, package, version, needed):
 
 
 def environment_of(plugin, **more):
-    """The environment of a Python program that is to run on memlith, or with plugin None, on plain SQLite, whatever the caller's is."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MEMLITH_", "LD_", "PYTHON"))}
+    """The environment of a Python program that is to run on memlith, or with plugin None, on plain SQLite, whatever the
+    caller's is."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("MEMLITH_", "LD_", "PYTHON"))}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", **more}
     if plugin:
         environment |= {"LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}
@@ -92,10 +97,12 @@ def arguments(description):
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--plugin", required=True)
     options.add_argument("--work", required=True, type=pathlib.Path, help="where sources, programs and logs go")
-    options.add_argument("--minutes", type=float, default=0, help="accepted like by every soak program; the tests run once")
+    options.add_argument("--minutes", type=float, default=0,
+                         help="accepted like by every soak program; the tests run once")
     options.add_argument("--only", default="", help="a regular expression for the names of tests, or of files of them")
     options.add_argument("--jobs", type=int, default=os.cpu_count())
-    options.add_argument("--judge", action="store_true", help="run nothing; hold the outcomes of the last run against the reasons again")
+    options.add_argument("--judge", action="store_true",
+                         help="run nothing; hold the outcomes of the last run against the reasons again")
     given = options.parse_args()
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -104,9 +111,11 @@ def arguments(description):
 
 
 def compare(given, groups, run, reasons_file):
-    """Runs the groups, `run(kind, group)` giving the outcomes by name of each, both on plain SQLite and on memlith, and reports.
+    """Runs the groups, `run(kind, group)` giving the outcomes by name of each, both on plain SQLite and on memlith, and
+    reports.
 
-    The exit code of the program: 0 if nothing passes on plain SQLite and not on memlith, but for what the file of reasons says.
+    The exit code of the program: 0 if nothing passes on plain SQLite and not on memlith, but for what the file of
+    reasons says.
     """
     began, outcomes = time.monotonic(), {"plain": {}, "memlith": {}}
     kept = given.work / "outcomes.json"
@@ -124,7 +133,8 @@ def compare(given, groups, run, reasons_file):
 
 
 class RecordedRun:
-    """Runs groups of tests in Python that write down themselves what became of each, and where their connections were, in the file TOLD."""
+    """Runs groups of tests in Python that write down themselves what became of each, and where their connections were,
+    in the file TOLD."""
     def __init__(self, plugin, work, seconds):
         self.plugin, self.work, self.seconds = plugin, work, seconds
         self.lock, self.connections = threading.Lock(), {}
@@ -153,7 +163,8 @@ class RecordedRun:
 
     def misplaced(self):
         """Whether connections to files were not where they should be, or there were none; says how many were where."""
-        counts = {kind: {place: self.connections.get((kind, place), 0) for place in ("memlith", "plain", "memory", "unasked")}
+        counts = {kind: {place: self.connections.get((kind, place), 0)
+                         for place in ("memlith", "plain", "memory", "unasked")}
                   for kind in ("plain", "memlith")}
         for kind, places in counts.items():
             print(f"{kind}: connections: " + ", ".join(f"{count} {place}" for place, count in places.items()))
@@ -162,7 +173,8 @@ class RecordedRun:
 
 
 def compare_recorded(given, groups, run, reasons_file):
-    """The same as compare() for a RecordedRun, of the groups that are asked for; says besides if connections were misplaced."""
+    """The same as compare() for a RecordedRun, of the groups that are asked for; says besides if connections were
+    misplaced."""
     status = compare(given, [group for group in groups if re.search(given.only, group)], run, reasons_file)
     if not given.judge and run.misplaced():
         sys.exit("database files were not where they should be: on memlith in the one run, and in the other not")
@@ -170,7 +182,8 @@ def compare_recorded(given, groups, run, reasons_file):
 
 
 def read_reasons(file):
-    """[(regular expression, reason)]: a line that begins with a blank is an expression, and the reason is the last line that does not."""
+    """[(regular expression, reason)]: a line that begins with a blank is an expression, and the reason is the last line
+    that does not."""
     found, reason = [], ""
     for line in (HERE / file).read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):
@@ -183,8 +196,10 @@ def read_reasons(file):
 def report(plain, ours, reasons_file, whole):
     for kind, outcomes in (("plain SQLite", plain), ("memlith", ours)):
         counts = collections.Counter(outcome for outcome, _ in outcomes.values())
-        print(f"{kind}: {len(outcomes)} tests, " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
-    # A test that is skipped only here, or was not reached, was not passed here; one that is there only here has to pass.
+        print(f"{kind}: {len(outcomes)} tests, "
+              + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    # A test that is skipped only here, or was not reached, was not passed here; one that is there only here has to
+    # pass.
     told = {name: ours.get(name, ["not reached", ""]) for name, (outcome, _) in plain.items() if outcome == "ok"}
     told |= {name: each for name, each in ours.items() if name not in plain and each[0] != "skipped"}
     differing = {name: each for name, each in told.items() if each[0] != "ok"}
@@ -205,5 +220,6 @@ def report(plain, ours, reasons_file, whole):
     for pattern, _ in reasons:
         if whole and pattern not in used:
             print(f"{reasons_file} names {pattern}, which does not differ")
-    print(f"{len(differing)} pass on plain SQLite and not on memlith, {len(differing) - unknown} of them as {reasons_file} says")
+    print(f"{len(differing)} pass on plain SQLite and not on memlith, {len(differing) - unknown} of them as "
+          f"{reasons_file} says")
     return 1 if unknown or not any(outcome == "ok" for outcome, _ in ours.values()) else 0

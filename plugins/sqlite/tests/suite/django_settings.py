@@ -1,6 +1,8 @@
-"""Settings for Django's own tests in the runs beside plain SQLite: databases in files, of which one process has connections.
+"""Settings for Django's own tests in the runs beside plain SQLite: databases in files, of which one process has
+connections.
 
-`runtests.py --settings=django_settings` with the environment variables TOLD, as in pytest_recorder.py, and DATABASES, a folder.
+`runtests.py --settings=django_settings` with the environment variables TOLD, as in pytest_recorder.py, and DATABASES, a
+folder.
 """
 import json
 import os
@@ -9,7 +11,8 @@ import unittest
 from django.test.runner import DiscoverRunner
 from pytest_recorder import connections
 
-DATABASES = {name: {"ENGINE": "django.db.backends.sqlite3", "TEST": {"NAME": os.path.join(os.environ["DATABASES"], name + ".sqlite3")}}
+DATABASES = {name: {"ENGINE": "django.db.backends.sqlite3",
+                    "TEST": {"NAME": os.path.join(os.environ["DATABASES"], name + ".sqlite3")}}
              for name in ("default", "other")}
 SECRET_KEY = "of no account"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

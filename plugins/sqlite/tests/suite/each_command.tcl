@@ -1,6 +1,6 @@
-# Runs a file of SQLite's tests, `testfixture each_command.tcl FILE`, command by command: one that fails outside of a test is told,
-# and does not end the file, so that the tests behind it are run too. Who copies or renames a database takes its log along, as memlith's
-# users have to.
+# Runs a file of SQLite's tests, `testfixture each_command.tcl FILE`, command by command: one that fails outside of a
+# test is told, and does not end the file, so that the tests behind it are run too. Who copies or renames a database
+# takes its log along, as memlith's users have to.
 rename file file_itself
 proc file {subcommand args} {
   if {$subcommand in {copy rename} && [llength $args] >= 2} {
@@ -13,7 +13,8 @@ proc file {subcommand args} {
   if {$subcommand in {copy rename} && [string match *.memlith [lindex $args 0]]} {set args [linsert $args 0 -force]}
   uplevel 1 [list file_itself $subcommand {*}$args]
 }
-# Tests of journals leave themselves out where a VFS has atomic batch writes, as memlith says; but this SQLite is built without them.
+# Tests of journals leave themselves out where a VFS has atomic batch writes, as memlith says; but this SQLite is built
+# without them.
 catch {rename atomic_batch_write {}}
 proc atomic_batch_write {file} {return 0}
 set argv0 [lindex $argv 0]

@@ -1,9 +1,9 @@
-"""A plugin of pytest's for the runs beside plain SQLite: writes what became of each test, and where the databases were that the tests opened.
+"""A plugin of pytest's for the runs beside plain SQLite: writes what became of each test, and where the databases were
+that the tests opened.
 
-`-p pytest_recorder` with the environment variable TOLD naming the file, which is written when the last test is done: an object with
-`outcomes`, {name: [outcome, why]}, and `connections`, how many were opened to files on `memlith`, on
-`plain` SQLite, and in `memory`, and how many of all are `unasked`.
-"""
+`-p pytest_recorder` with the environment variable TOLD naming the file, which is written when the last test is done: an
+object with `outcomes`, {name: [outcome, why]}, and `connections`, how many were opened to files on `memlith`, on
+`plain` SQLite, and in `memory`, and how many of all are `unasked`. """
 import json
 import os
 import sqlite3

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Packages with which programs use SQLite, on memlith: ./dev soak sqlite-clients, and those of Debian in ./dev test.
 
-Gets sqlite3 and better-sqlite3 from npm and pysqlite3-binary and apsw from PyPI, in their newest versions, and uses Perl's DBD::SQLite and
-Ruby's sqlite3 as Debian has them. Each runs its program of the folder clients/ with the plugin
-preloaded, or loaded as an extension where a preload does not reach its SQLite: its results, the lines of MEMLITH_SQLITE_LOG, kill -9, and
-what plain SQLite finds afterwards.
-Exit code 0: all of it is right. 77: there was nothing to test.
+Gets sqlite3 and better-sqlite3 from npm and pysqlite3-binary and apsw from PyPI, in their newest versions, and uses
+Perl's DBD::SQLite and Ruby's sqlite3 as Debian has them. Each runs its program of the folder clients/ with the plugin
+preloaded, or loaded as an extension where a preload does not reach its SQLite: its results, the lines of
+MEMLITH_SQLITE_LOG, kill -9, and what plain SQLite finds afterwards. Exit code 0: all of it is right. 77: there was
+nothing to test.
 """
 import argparse
 import os
@@ -32,7 +32,8 @@ def check(name, condition, told):
 
 def quietly(command, folder):
     """Whether an installation worked."""
-    answer = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=1800, check=False)
+    answer = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=1800,
+                            check=False)
     if answer.returncode != 0:
         print(f"     {command[0]}: {(answer.stdout + answer.stderr).strip()[-400:]}")
     return answer.returncode == 0
@@ -62,7 +63,8 @@ def of_registries(work):
         folder.mkdir(exist_ok=True)
         if not (folder / "package.json").exists():
             (folder / "package.json").write_text('{"private": true}\n')
-        for package, program, reached, loads in [("sqlite3", "client_sqlite3.js", True, False), ("better-sqlite3", "client_better.js", False, True)]:
+        for package, program, reached, loads in [("sqlite3", "client_sqlite3.js", True, False),
+                                                 ("better-sqlite3", "client_better.js", False, True)]:
             # The package's own script gets, or builds, the module.
             if quietly(["npm", "install", "--foreground-scripts", package], folder):
                 shutil.copy(CLIENTS / program, folder / program)
@@ -74,7 +76,8 @@ def of_registries(work):
     environment = work / "python"
     python = environment / "bin" / "python"
     if python.exists() or quietly(["/usr/bin/python3", "-m", "venv", environment], work):
-        for package, module, reached, loads in [("pysqlite3-binary", "pysqlite3", True, False), ("apsw", "apsw", False, True)]:
+        for package, module, reached, loads in [("pysqlite3-binary", "pysqlite3", True, False),
+                                                ("apsw", "apsw", False, True)]:
             if quietly([python, "-m", "pip", "install", "--quiet", package], work):
                 found.append(Client(f"python {package}", [python, CLIENTS / "client.py", module], reached, loads))
             else:
@@ -102,8 +105,8 @@ def try_client(client, way, plugin, folder):
     expected = True if way == "loaded" else client.reached
 
     def run(command, database):
-        return subprocess.run([*map(str, client.command), command, database, *loaded], cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
-                              check=False)
+        return subprocess.run([*map(str, client.command), command, database, *loaded], cwd=folder, env=environment,
+                              capture_output=True, text=True, timeout=300, check=False)
     answer = run("work", "work.db")
     words = answer.stdout.split()
     on_memlith = words[-1:] == ["full"]
@@ -111,14 +114,17 @@ def try_client(client, way, plugin, folder):
           answer.returncode == 0 and words[:1] == ["101"] and expected == on_memlith, answer)
     log = folder / "lines"
     lines = [line for line in log.read_text().splitlines() if "/work.db: " in line] if log.exists() else []
-    right = (lambda line: "work.db: on memlith: for writing" in line) if on_memlith else (lambda line: "not on memlith" in line)
-    check(f"{name}: the log says so" if on_memlith else f"{name}: no call is seen", bool(lines) == on_memlith and all(map(right, lines)), (answer, lines))
+    wanted = "work.db: on memlith: for writing" if on_memlith else "not on memlith"
+    right = lambda line: wanted in line
+    check(f"{name}: the log says so" if on_memlith else f"{name}: no call is seen",
+          bool(lines) == on_memlith and all(map(right, lines)), (answer, lines))
     check(f"{name}: plain SQLite afterwards", plain(folder / "work.db", "select count(*) from t") == 101, answer)
     if not on_memlith:
         return
     last, rounds = 0, 3
     for _ in range(rounds):
-        with subprocess.Popen([*map(str, client.command), "loop", "killed.db", *loaded], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        with subprocess.Popen([*map(str, client.command), "loop", "killed.db", *loaded], cwd=folder, env=environment,
+                              stdout=subprocess.PIPE, text=True) as child:
             for line in child.stdout:
                 last = int(line)
                 if last % 20 == 0:
@@ -128,7 +134,8 @@ def try_client(client, way, plugin, folder):
     marked = (folder / "killed.db").read_bytes().startswith(b"MEMLITH")
     answer = run("count", "killed.db")
     count = answer.stdout.split()[0] if answer.stdout else "0"
-    check(f"{name}: kill -9", marked and answer.stdout.strip().endswith("ok") and 20 * rounds <= last <= int(count) <= last + rounds, (marked, last, answer))
+    check(f"{name}: kill -9", marked and answer.stdout.strip().endswith("ok")
+          and 20 * rounds <= last <= int(count) <= last + rounds, (marked, last, answer))
 
 
 def main():

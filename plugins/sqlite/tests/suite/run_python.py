@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Python's own tests of its sqlite3 module with memlith as the default VFS: ./dev soak sqlite-python.
 
-Gets them from Debian's source of the system's Python (no package has them), runs each class of tests in a process and a folder of its own,
-with plain SQLite and with the plugin preloaded, and holds what differs against known_python.txt, which says why.
-Exit code 0: nothing else passes on plain SQLite and not on memlith.
+Gets them from Debian's source of the system's Python (no package has them), runs each class of tests in a process and a
+folder of its own, with plain SQLite and with the plugin preloaded, and holds what differs against known_python.txt,
+which says why. Exit code 0: nothing else passes on plain SQLite and not on memlith.
 """
 import collections
 import json
@@ -50,7 +50,8 @@ else:
     import importlib, pathlib
     package = importlib.import_module("test.test_sqlite3")
     modules = sorted(path.stem for path in pathlib.Path(package.__path__[0]).glob("test_*.py"))
-    told = {each.id(): [] for each in flat(unittest.defaultTestLoader.loadTestsFromNames(f"test.test_sqlite3.{name}" for name in modules))}
+    names = [f"test.test_sqlite3.{name}" for name in modules]
+    told = {each.id(): [] for each in flat(unittest.defaultTestLoader.loadTestsFromNames(names))}
 print("\\nTOLD " + json.dumps(told))
 """
 
@@ -78,7 +79,8 @@ class Run:
         self.plugin, self.library, self.work = plugin, library, work
 
     def start(self, kind, names, label):
-        """{name: outcome} of the tests named, or of no names, a list of all; None of a process that ended before it told, and how."""
+        """{name: outcome} of the tests named, or of no names, a list of all; None of a process that ended before it
+        told, and how."""
         folder = self.work / "run" / f"{label}-{kind}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -87,7 +89,8 @@ class Run:
         shutil.rmtree(folder, ignore_errors=True)
         told = re.search(r"^TOLD (.*)$", text, re.M)
         outcomes = json.loads(told[1]) if told else None
-        failures = "".join(f"\n== {name}\n{each[1]}" for name, each in (outcomes or {}).items() if each and each[0] == "failed")
+        failures = "".join(f"\n== {name}\n{each[1]}" for name, each in (outcomes or {}).items() if each
+                           and each[0] == "failed")
         logs = self.work / f"logs-{kind}"
         logs.mkdir(exist_ok=True)
         (logs / f"{label}.log").write_text(text + f"\nexit code {code}\n" + failures, encoding="utf-8")
@@ -105,7 +108,8 @@ def main():
     run = Run(given.plugin, get_source(given.work), given.work)
     listed, _ = run.start("plain", [], "list")
     if listed is None or run.start("memlith", [], "list")[0] is None:
-        sys.exit(f"the plugin is not the default VFS of {SYSTEM_PYTHON}, or is without it: see {given.work}/logs-*/list.log")
+        sys.exit(f"the plugin is not the default VFS of {SYSTEM_PYTHON}, or is without it: see "
+                 f"{given.work}/logs-*/list.log")
     classes = collections.defaultdict(list)
     for name in listed:
         if re.search(given.only, name):

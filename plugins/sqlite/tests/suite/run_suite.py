@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """SQLite's own tests with memlith as the default VFS: ./dev soak sqlite-suite.
 
-Gets SQLite's source from Debian, builds its test program with the plugin as default VFS (extra_init.c), runs each file of its
-suite "veryquick" in a process of its own (each_command.tcl), on plain SQLite and on memlith, and holds what differs against known.txt, which says why.
-Exit code 0: nothing else passes on plain SQLite and not on memlith.
-The tests refuse to run as root; as root they are run as nobody.
+Gets SQLite's source from Debian, builds its test program with the plugin as default VFS (extra_init.c), runs each file
+of its suite "veryquick" in a process of its own (each_command.tcl), on plain SQLite and on memlith, and holds what
+differs against known.txt, which says why. Exit code 0: nothing else passes on plain SQLite and not on memlith. The
+tests refuse to run as root; as root they are run as nobody.
 """
 import collections
 import os
@@ -16,8 +16,10 @@ import sys
 from beside_plain import HERE, arguments, call, compare, ending, get_debian_source, read_reasons, run_for
 
 FILE_SECONDS = 1800  # the longest takes two minutes on a machine that does nothing else
-HANGING_FILE_SECONDS = 60  # on memlith, of one that waits for ever there, as known.txt says; on plain SQLite it takes a second
-BEGUN = r"^(?!! )(\S.*?)\.\.\.(?!\")"  # what is said of a test that begins; Tcl ends a command that it cites after the dots
+# On memlith, of one that waits for ever there, as known.txt says; on plain SQLite it takes a second.
+HANGING_FILE_SECONDS = 60
+# What is said of a test that begins; Tcl ends a command that it cites after the dots.
+BEGUN = r"^(?!! )(\S.*?)\.\.\.(?!\")"
 LIST = """set argv0 [lindex $argv 0]
 set argv {}
 set testdir [file dirname $argv0]
@@ -26,8 +28,8 @@ puts "FILES [join [dict get $::testspec(veryquick) -files] |]"
 """
 
 
-# Tests of several clients run twice: in processes, of which memlith lets one write, and with connections of one process. Without
-# this the first would end the file before the second. SQLite itself has it for its VFS unix-excl.
+# Tests of several clients run twice: in processes, of which memlith lets one write, and with connections of one
+# process. Without this the first would end the file before the second. SQLite itself has it for its VFS unix-excl.
 CLIENTS = ("""$tn==1 && [permutation]=="unix-excl\"""",
            """$tn==1 && ([permutation]=="unix-excl" || [info exists ::env(MEMLITH_SQLITE_PLUGIN)])""")
 
@@ -51,7 +53,8 @@ def build(source):
     if not program.exists():
         place.mkdir(exist_ok=True)
         # Nearly what Debian's SQLite can do, so that there are the tests of it.
-        call(["../configure", "--enable-all", "--enable-update-limit", "--with-tcl=/usr/lib", "CFLAGS=-O1 -g0"], cwd=place)
+        call(["../configure", "--enable-all", "--enable-update-limit", "--with-tcl=/usr/lib", "CFLAGS=-O1 -g0"],
+             cwd=place)
         call(["make", f"-j{os.cpu_count()}", "sqlite3.c"], cwd=place)
         call(["make", "testfixture", "OPTS=-DSQLITE_EXTRA_INIT=memlith_extra_init -DSQLITE_ENABLE_COLUMN_METADATA "
               "-DSQLITE_ENABLE_DBSTAT_VTAB -DSQLITE_ENABLE_UNLOCK_NOTIFY",
@@ -60,7 +63,8 @@ def build(source):
 
 
 def outcomes_of(label, code, text):
-    """{name: outcome} of a file of tests, from what it printed. The names of the file come first, and a name that comes again is counted."""
+    """{name: outcome} of a file of tests, from what it printed. The names of the file come first, and a name that comes
+    again is counted."""
     begun, failed, outcomes = collections.Counter(), collections.Counter(), {}
     why = {name: f"expected {wanted} got {got}" for name, wanted, got in
            re.findall(r"^! (.+) expected: (.*)\n! \1 got: *(.*)$", text, re.M)}
@@ -79,9 +83,11 @@ def outcomes_of(label, code, text):
     for name in begun | failed:
         for index in range(max(begun[name], failed[name])):
             outcome = "failed" if index >= begun[name] - failed[name] else "ok"
-            outcomes[f"{label} {name}" + (f" #{index + 1}" if index else "")] = [outcome, why.get(name, "") if outcome == "failed" else ""]
+            outcomes[f"{label} {name}" + (f" #{index + 1}" if index else "")] = [outcome, why.get(name, "")
+                                                                                 if outcome == "failed" else ""]
     unclean = re.search(r"^(\d+ files were left open|Unfreed memory: .*)", text, re.M)
-    outcomes[f"{label} (end)"] = ["failed", unclean[1]] if unclean else ["ok", ""] if told else [ending(code), text[-300:]]
+    outcomes[f"{label} (end)"] = ["failed", unclean[1]] if unclean else ["ok", ""] if told else [ending(code),
+                                                                                                 text[-300:]]
     return outcomes
 
 
@@ -103,7 +109,8 @@ class Run:
         folder.mkdir(parents=True)
         if self.as_nobody:
             os.chown(folder, 65534, 65534)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMLITH_")} | {"HOME": str(folder)}
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("MEMLITH_")} | {"HOME": str(folder)}
         if kind == "memlith":
             environment |= {"MEMLITH_SQLITE_PLUGIN": self.plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}
         try:
