@@ -715,6 +715,8 @@ void Log::poison(Status cause) {
   if (on_durable_) on_durable_();
 }
 
+Status Log::failure() const { return poisoned() ? failure_for_late_comer() : kOk; }
+
 Status Log::failure_for_late_comer() const {
   return fail(Errc::poisoned, Detail::frame,
               "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "

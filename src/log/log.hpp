@@ -164,6 +164,8 @@ class Log {
   // From now on nothing is acknowledged; for the floor above, when what it does with the log failed.
   void poison(Status cause);
   [[nodiscard]] bool poisoned() const { return failed_.load(std::memory_order_acquire); }
+  // What every call fails with since the log is poisoned; ok as long as it is not.
+  [[nodiscard]] Status failure() const;
 
   // Called without any lock when begin() finds the log full: makes trim() happen, now or soon.
   void set_relieve(std::function<Status()> relieve) { relieve_ = std::move(relieve); }

@@ -189,7 +189,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   }
   if (size == size_bytes_) return kOk;
   MEMLITH_TRY(store_.check_process());
-  if (store_.log().poisoned()) return store_.begin_commit({}, {}).status();  // says why
+  MEMLITH_TRY(store_.failure());
   // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
   // old one. [crash/grow]
   MEMLITH_TRY(store_.reserve_home(object_, size));
@@ -322,7 +322,7 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
     MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, scope, will_sync, attempt == kCapturesMax));
     if (end.has_value()) return *end;
     // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
-    MEMLITH_TRY(store.make_room(work.extents, work.sizes, will_sync));
+    MEMLITH_TRY(store.make_room({work.extents, work.sources, work.sizes}, will_sync));
   }
 }
 
@@ -364,30 +364,22 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->last_lsn_);
     }
     if (!work.extents.empty() || !work.sizes.empty()) {
-      std::optional<FrameWriter> writer;
+      const Changes changes{work.extents, work.sources, work.sizes};
+      std::optional<Lsn> committed;
       if (wait_for_room) {
-        MEMLITH_TRY_ASSIGN(FrameWriter begun, store.begin_commit(work.extents, work.sizes, will_sync));
-        writer.emplace(std::move(begun));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_async(changes, will_sync));
       } else {
-        MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> begun,
-                           store.begin_commit_at_once(work.extents, work.sizes, will_sync));
-        if (!begun.has_value()) return std::optional<Lsn>();
-        writer.emplace(std::move(*begun));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_async_at_once(changes, will_sync));
       }
-      const std::size_t count = work.extents.size();
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t ahead = std::min(i + 1, count - 1);
-        writer->put(work.sources[i], work.extents[i].bytes, {work.sources[ahead], work.extents[ahead].bytes});
-      }
-      MEMLITH_TRY_ASSIGN(end, writer->finish());
+      if (!committed.has_value()) return committed;
+      end = *committed;
       for (Region* region : regions) {
         region->size_changed_ = false;
         region->last_lsn_ = end;
         region->committed_lsn_->store(end.value);
       }
-      store.finished(end);
-    } else if (store.log().poisoned()) {
-      return store.begin_commit({}, {}).status();  // an empty persist of a poisoned store says so too
+    } else {
+      MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
     }
     while (capture.taken > 0) regions[--capture.taken]->accept();
   }

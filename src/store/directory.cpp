@@ -46,13 +46,11 @@ DirectoryHeader Store::header_bytes(std::uint64_t live_count) const {
   return header;
 }
 
-// Commits bytes of object 0, and waits until they are durable.
-Status Store::commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes) {
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin_commit(extents, {}));
-  writer.put(bytes.data(), bytes.size());
-  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  finished(end);
-  return sync(end);
+// Commits entries of the directory, whose bytes lie behind each other, and waits until they are durable.
+Status Store::commit_directory(std::span<const Extent> entries, const std::byte* bytes) {
+  MEMLITH_ASSERT(entries.size() <= 2);
+  const std::byte* const sources[2] = {bytes, bytes + entries.front().bytes};
+  return commit({entries, std::span(sources).first(entries.size()), {}});
 }
 
 // Durable on ok. It stays open, so that nobody looks it up by name again.
@@ -89,7 +87,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
     ObjectRecord record{kFile.value, 1, size_bytes, address, reserve_bytes};
     std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
     const Extent extent{kDirectory, 0, sizeof record};
-    MEMLITH_TRY(commit_directory({&extent, 1}, std::as_bytes(std::span(&record, 1))));
+    MEMLITH_TRY(commit_directory({&extent, 1}, reinterpret_cast<const std::byte*>(&record)));
     const std::lock_guard lock(directory_mutex_);
     file_record_ = record;
     entries_.swap(entries);
@@ -125,7 +123,7 @@ Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes
                              {kDirectory, slot * kDirectoryEntryBytes, kDirectoryEntryBytes}};
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(directory_header_not_logged)) {
-    MEMLITH_TRY(commit_directory({extents + 1, 1}, std::span(bytes).subspan(kDirectoryEntryBytes)));
+    MEMLITH_TRY(commit_directory({extents + 1, 1}, bytes + kDirectoryEntryBytes));
     const std::lock_guard directory_lock(directory_mutex_);
     entries_.push_back({info, slot});
     return info;

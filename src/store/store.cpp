@@ -276,18 +276,46 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
   return writer;
 }
 
-Result<std::optional<FrameWriter>> Store::begin_commit_at_once(std::span<const Extent> extents,
-                                                               std::span<const SizeChange> sizes, bool will_sync) {
-  MEMLITH_TRY(check_process());
-  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
-  MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
-                     log_->begin_at_once(commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
-  if (writer.has_value()) put_commit_header(*writer, extents, sizes);
-  return writer;
+Result<Lsn> Store::put_bytes(FrameWriter& writer, const Changes& changes) {
+  const std::size_t count = changes.extents.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t ahead = std::min(i + 1, count - 1);
+    writer.put(changes.sources[i], changes.extents[i].bytes, {changes.sources[ahead], changes.extents[ahead].bytes});
+  }
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  finished(end);
+  return end;
 }
 
-Status Store::make_room(std::span<const Extent> extents, std::span<const SizeChange> sizes, bool will_sync) {
-  return log_->make_room(commit_bytes(extents, sizes), will_sync);
+Result<Lsn> Store::commit_async(const Changes& changes, bool will_sync) {
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin_commit(changes.extents, changes.sizes, will_sync));
+  return put_bytes(writer, changes);
+}
+
+Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, bool will_sync) {
+  MEMLITH_TRY(check_process());
+  const auto sizes = MEMLITH_MUTANT(size_not_logged) ? std::span<const SizeChange>{} : changes.sizes;
+  MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
+                     log_->begin_at_once(commit_bytes(changes.extents, sizes), kFrameKindCommit, will_sync));
+  if (!writer.has_value()) return std::optional<Lsn>();
+  put_commit_header(*writer, changes.extents, sizes);
+  MEMLITH_TRY_ASSIGN(const Lsn end, put_bytes(*writer, changes));
+  return std::optional(end);
+}
+
+Status Store::commit(const Changes& changes) {
+  MEMLITH_TRY_ASSIGN(const Lsn end, commit_async(changes, true));
+  return sync(end);
+}
+
+Status Store::make_room(const Changes& changes, bool will_sync) {
+  return log_->make_room(commit_bytes(changes.extents, changes.sizes), will_sync);
+}
+
+Status Store::failure() const {
+  if (!log_->poisoned()) return kOk;
+  MEMLITH_TRY(check_process());
+  return log_->failure();
 }
 
 // The commit's records, and the sizes. The caller's bytes follow.
@@ -422,7 +450,7 @@ Status Store::checkpoint() {
 
 Status Store::bring_home(Lsn end) {
   MEMLITH_TRY(check_process());
-  if (log_->poisoned()) return begin_commit({}, {}).status();  // says why
+  MEMLITH_TRY(failure());
   if (home_lsn() >= end) return kOk;
   MEMLITH_TRY(sync(end));  // a checkpoint takes what is durable
   const std::lock_guard checkpoint_lock(checkpoint_mutex_);
@@ -445,7 +473,7 @@ Status Store::bring_home(Lsn end) {
 Status Store::checkpoint_unless_poisoned() {
   // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
   // write home: from now on homes are left alone.
-  if (log_->poisoned() && !MEMLITH_MUTANT(poisoned_homes_written)) return begin_commit({}, {}).status();
+  if (!MEMLITH_MUTANT(poisoned_homes_written)) MEMLITH_TRY(failure());
   Status status = kOk;
   try {
     status = checkpoint_locked();

@@ -96,6 +96,13 @@ struct SizeChange {
   std::uint64_t size_bytes = 0;
 };
 
+// What one commit changes: bytes of objects, and sizes of objects.
+struct Changes {
+  std::span<const Extent> extents;
+  std::span<const std::byte* const> sources;  // of each extent: where its bytes are to be read
+  std::span<const SizeChange> sizes;
+};
+
 // One for each object asked for, in that order.
 struct HomeCopies {
   struct Copy {
@@ -142,18 +149,23 @@ class Store {
   Status reserve_home(ObjectId id, std::uint64_t size_bytes);
 
   // ---- commit
-  // Reserves one frame for the extents and size changes, in that order, and writes all but the extents' bytes. The
-  // caller puts those, in order, and finishes the writer; the commit is durable when sync(lsn) returns ok. `will_sync` says
-  // that the caller waits for that at once.
-  // Errors: full (nothing happened), no_space (likewise), poisoned.
-  Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
-                                   bool will_sync = true);
+  // Makes all of the changes in one frame, durable on ok. Errors: full (nothing happened), no_space (likewise), poisoned.
+  Status commit(const Changes& changes);
+  // The same without waiting for the disk: the commit is durable when sync() of the LSN returned ok. `will_sync` says that the caller
+  // waits for that at once.
+  Result<Lsn> commit_async(const Changes& changes, bool will_sync);
   // The same for callers with a lock: nothing if the log has no room right now. Waiting for room, and the I/O that makes room, is
   // make_room()'s then. A frame too large for a batch of the log's is written while it is being filled in any case.
-  Result<std::optional<FrameWriter>> begin_commit_at_once(std::span<const Extent> extents,
-                                                          std::span<const SizeChange> sizes, bool will_sync);
-  Status make_room(std::span<const Extent> extents, std::span<const SizeChange> sizes, bool will_sync);
-  void finished(Lsn end);  // after writer.finish(): wakes the checkpoint when the log has filled up
+  Result<std::optional<Lsn>> commit_async_at_once(const Changes& changes, bool will_sync);
+  Status make_room(const Changes& changes, bool will_sync);
+  // For callers who make the bytes while they write them, or have to know the place of the frame: reserves one frame, and writes all but
+  // the extents' bytes. The caller puts those, in order, finishes the writer, and says so with finished(), which wakes the checkpointer
+  // when the log has filled up.
+  Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
+                                   bool will_sync = true);
+  void finished(Lsn end);
+  // Why nothing can be committed any more; ok as long as the store is not poisoned.
+  [[nodiscard]] Status failure() const;
   Status sync(Lsn lsn) {
     if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
     MEMLITH_TRY(check_process());
@@ -265,6 +277,7 @@ class Store {
   Status recover();
   [[nodiscard]] std::uint64_t commit_bytes(std::span<const Extent> extents, std::span<const SizeChange> sizes) const;
   void put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes);
+  Result<Lsn> put_bytes(FrameWriter& writer, const Changes& changes);
   Status gather_log();
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes_ != 0; }
   [[nodiscard]] std::string blocks_name() const;
@@ -297,7 +310,7 @@ class Store {
   Status create_home(ObjectId id, std::uint64_t size_bytes);
   [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const;
-  Status commit_directory(std::span<const Extent> extents, std::span<const std::byte> bytes);
+  Status commit_directory(std::span<const Extent> entries, const std::byte* bytes);
   Entry* find_entry(ObjectId id);
   std::optional<Workers::Time> checkpoint_step();
   std::optional<Workers::Time> flush_step();
