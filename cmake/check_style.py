@@ -14,7 +14,7 @@ LINES_MAX = 800
 ENGINE_LINES_MAX = 500  # of a file in src/
 FUNCTION_LINES_MAX = 70  # of the body of a function in src/
 # Files in src/ that are still longer. The list only shrinks: an entry that is not needed any more is a violation too.
-STILL_LONG = {"src/log/append.cpp", "src/log/log.cpp", "src/store/open.cpp", "src/store/store.cpp"}
+STILL_LONG = {"src/log/append.cpp", "src/log/log.cpp"}
 CODE_FOLDERS = ["src", "include", "testing", "plugins", "tools", "examples", "tests", "bench"]
 CODE_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc", ".py", ".sh"}
 COMMENT = re.compile(r"\s*//.*")

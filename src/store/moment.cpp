@@ -1,14 +1,10 @@
-// Which commits a marked file holds. docs/format.md, "The mark".
-//
-// A file and a log that are both sound need not belong together: one of the two may be a copy of another time. So a file with a mark
-// says what it holds: every commit before `whole`, none from `reach` on. The log says which commits it still has. The pair is
-// sound where the file lacks nothing that the log gave up, and has nothing that the log does not have.
+#include "store/moment.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "base/mutant.hpp"
-#include "store/store.hpp"
+#include "base/checksum.hpp"
 
 namespace memlith::core {
 
@@ -27,10 +23,9 @@ bool same_chain(std::uint64_t a, std::uint64_t b) { return a >> 32 == b >> 32; }
 
 }  // namespace
 
-// The moment of the file as it is found; none where there is no mark.
-Status Store::read_moment() {
-  if (!keeps_mark_) return kOk;
-  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+Status FileMoment::read() {
+  if (!files_.keeps_mark) return kOk;
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size < kFileMarkBytes) return kOk;
   std::array<std::uint64_t, 2> mark;
@@ -40,46 +35,44 @@ Status Store::read_moment() {
   return kOk;
 }
 
-// One more position of the log. A file is at the tail, at a later position to which a checkpoint has brought it, or on its way
-// there from the tail.
-void Store::look_for_moment(LogPosition tail, LogPosition at) {
-  if (!moment_.has_value() || moment_found_) return;
-  const std::uint64_t id = log_->log_id();
+void FileMoment::look_for(LogPosition tail, LogPosition at) {
+  if (!moment_.has_value() || found_) return;
+  const std::uint64_t id = files_.log->log_id();
   if (at == tail) {
-    moment_found_ =
+    found_ =
         same_chain(*moment_, moment_of(tail, tail, id));  // a clean close may have moved the tail to the next segment
     return;
   }
-  moment_found_ = *moment_ == moment_of(at, at, id) || *moment_ == moment_of(tail, at, id);
+  found_ = *moment_ == moment_of(at, at, id) || *moment_ == moment_of(tail, at, id);
 }
 
-Status Store::check_moment() const {
-  if (!moment_.has_value() || moment_found_) return kOk;
+Status FileMoment::check() const {
+  if (!moment_.has_value() || found_) return kOk;
   const std::uint64_t unit_lsn = *moment_ & 0xffffffffu;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: the file holds commits up to LSN {}, and the log of that "
               "moment is not this one, which goes from LSN {} to {}. One of the two is a copy of another time, or "
               "belongs to another database; put back the two as they were together. Nothing was changed",
-              path(), log_device_->path(), unit_lsn * kLsnUnit, log_->tail().lsn.value, log_->recovered().lsn.value);
+              files_.path(), files_.log_device->path(), unit_lsn * kLsnUnit, files_.log->tail().lsn.value,
+              files_.log->recovered().lsn.value);
 }
 
-// Says at home, durably, what the file holds from now on, and lets a mark that is on its way home say the same.
-Status Store::note_moment(LogPosition whole, LogPosition reach) {
-  if (!keeps_mark_) return kOk;
-  const std::uint64_t moment = moment_of(whole, reach, log_->log_id());
+Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
+  if (!files_.keeps_mark) return kOk;
+  const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
   std::uint64_t coming_bytes = 0;
-  MEMLITH_TRY(overlay_.for_each(kFile, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
+  MEMLITH_TRY(overlay.for_each(kFile, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
     if (offset != coming_bytes || offset >= sizeof coming) return kOk;
     const std::uint64_t count = std::min<std::uint64_t>(piece.size(), sizeof coming - offset);
     std::memcpy(reinterpret_cast<std::byte*>(&coming) + offset, piece.data(), count);
     coming_bytes += count;
     return kOk;
   }));
-  if (coming_bytes == sizeof coming && coming == kFileMark) MEMLITH_TRY(overlay_.apply(kFile, sizeof coming, bytes));
+  if (coming_bytes == sizeof coming && coming == kFileMark) MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
 
-  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size < kFileMarkBytes) return kOk;
   std::array<std::uint64_t, 2> mark;
@@ -89,11 +82,10 @@ Status Store::note_moment(LogPosition whole, LogPosition reach) {
   return file->flush();
 }
 
-// A database of SQLite under the mark was in use when a crash came; without its log it is nobody's to take over.
-Status Store::check_no_mark() {
-  MEMLITH_TRY_ASSIGN(const bool there, volume_.exists(options_.file_name));
+Status check_no_mark(StoreFiles& files) {
+  MEMLITH_TRY_ASSIGN(const bool there, files.volume.exists(files.names.file));
   if (!there) return kOk;
-  MEMLITH_TRY_ASSIGN(Device* const file, home(kFile));
+  MEMLITH_TRY_ASSIGN(Device* const file, files.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   std::array<std::byte, 24> first{};
   MEMLITH_TRY(file->read(0, std::span(first).first(std::min<std::uint64_t>(size, first.size()))));
@@ -109,7 +101,7 @@ Status Store::check_no_mark() {
               "{}: is a SQLite database that was in use when a crash came; its newest commits are in the log {}, which "
               "is missing, and without them the file need not be whole. Put the log back, or restore both from a "
               "backup. Nothing was changed",
-              path(), volume_.path_of(log_name()));
+              files.path(), files.volume.path_of(files.names.log));
 }
 
 }  // namespace memlith::core

@@ -1,0 +1,312 @@
+#include "store/checkpointer.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "base/mutant.hpp"
+
+namespace memlith::core {
+
+// ---- pace ------------------------------------------------------------------------------------------------------
+
+std::uint64_t Checkpointer::room_left(Lsn head) const {
+  const std::uint64_t capacity = files_.log->capacity_bytes();
+  return capacity - std::min(capacity, bytes_between(files_.log->tail().lsn, head));
+}
+
+void Checkpointer::Pacing::keep_pace(bool caller_waits) {
+  const Lsn head = owner_.files_.log->head();
+  kept_.emplace(CheckpointPace(owner_.room_left(head)), head, SteadyClock::now(), caller_waits);
+}
+
+std::uint64_t Checkpointer::Pacing::write_bytes_max() const {
+  return kept_.has_value() ? CheckpointPace::kStepBytes : kWriteBytesMax;
+}
+
+std::uint64_t Checkpointer::Pacing::step_bytes(double home) {
+  owner_.show_progress(home);
+  const std::uint64_t step = owner_.files_.options.home_flush_bytes;
+  if (!kept_.has_value()) return step;
+  kept_->pace.move(home, bytes_between(kept_->head_at_begin, owner_.files_.log->head()));
+  return kept_->pace.step_bytes(step);
+}
+
+void Checkpointer::Pacing::pause() {
+  if (!kept_.has_value()) return;
+  if (kept_->caller_waits && owner_.files_.log->head() == kept_->head_at_begin) return;  // nobody commits
+  const LockGuard lock(owner_.wake_mutex_);
+  if (owner_.rest(kept_->pace.pause(SteadyClock::now() - kept_->begin))) kept_.reset();
+}
+
+bool Checkpointer::rest(std::chrono::nanoseconds time) {
+  return wake_.wait_for(wake_mutex_, time, [this]() MEMLITH_REQUIRES(wake_mutex_) {
+    return log_full_ || hurrying_ > 0 || stopping_ || others_wait();
+  });
+}
+
+Checkpointer::Haste::Haste(Checkpointer& owner) : owner_(owner) {
+  {
+    const LockGuard lock(owner_.wake_mutex_);
+    ++owner_.hurrying_;
+  }
+  owner_.wake_.notify_one();
+}
+
+Checkpointer::Haste::~Haste() {
+  const LockGuard lock(owner_.wake_mutex_);
+  --owner_.hurrying_;
+}
+
+void Checkpointer::show_progress(double home) {
+  if (publisher_ == nullptr) return;
+  StatsPage& page = publisher_->page();
+  const auto total = static_cast<double>(page.checkpoint_total_bytes.load(std::memory_order_relaxed));
+  page.checkpoint_done_bytes.store(static_cast<std::uint64_t>(home * total), std::memory_order_relaxed);
+  publisher_->note_change();
+}
+
+// ---- one checkpoint --------------------------------------------------------------------------------------------
+
+Status Checkpointer::run_unless_poisoned(Pacing& pacing) {
+  // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
+  // write home: from now on homes are left alone.
+  if (!MEMLITH_MUTANT(poisoned_homes_written)) MEMLITH_TRY(files_.log->failure());
+  Status status = kOk;
+  try {
+    status = run(pacing);
+  } catch (const std::bad_alloc&) {
+    status = fail(Errc::no_memory, Detail::object, "out of memory in a checkpoint");
+  }
+  if (is_lack(status)) {
+    replay_->forget();
+    return status;
+  }
+  if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
+  if (!status.ok() && !files_.log->poisoned()) files_.log->poison(status);
+  return status;
+}
+
+Status Checkpointer::run(Pacing& pacing) {
+  Log& log = *files_.log;
+  const LogPosition from = log.tail();
+  const LogPosition to = log.durable();
+  if (from == to) {
+    // The frames that asked for it are not durable yet: the next commit asks again.
+    ask_again_after(to.lsn, log.capacity_bytes() / 2);
+    return kOk;
+  }
+  // Shows how far it is, and that it is over in whatever way.
+  struct Progress {
+    StatsPage* page;
+    ~Progress() {
+      if (page != nullptr) page->checkpoint_total_bytes.store(0, std::memory_order_relaxed);
+    }
+  } const progress{publisher_ != nullptr ? &publisher_->page() : nullptr};
+  if (progress.page != nullptr) {
+    progress.page->checkpoint_done_bytes.store(0, std::memory_order_relaxed);
+    progress.page->checkpoint_total_bytes.store(bytes_between(from.lsn, to.lsn), std::memory_order_relaxed);
+  }
+  MEMLITH_TRY(gather(from, to, pacing));
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log.trim(to, directory_.client_bytes()));
+#endif
+  // ORDER moment-before-home: a file that holds anything of these commits says so, or an older log would be replayed over them.
+  // [sqlite/moments]
+  MEMLITH_TRY(replay_->note_moment(from, to));
+  MEMLITH_TRY(replay_->write_home(&pacing));
+  if (!replay_->unreachable().empty()) {
+    return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
+                files_.volume.path_of(files_.names.home(replay_->unreachable().begin()->first)));
+  }
+  return settle(to);
+}
+
+// Reads the frames back into the overlay, and writes home where that is too much for memory.
+Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
+  replay_->begin();
+  LogReader reader = files_.log->reader(from, to.lsn);
+  while (reader.position().lsn < to.lsn) {
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    if (!frame.has_value()) {
+      return fail(Errc::corrupt, Detail::frame, "{}: the log cannot be read back at LSN {}, which was durable: {}",
+                  files_.log_device->path(), reader.position().lsn.value, reader.why());
+    }
+    const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
+    if (!missed) MEMLITH_TRY(replay_->gather(*frame));
+    replay_->note_gathered(static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
+                           static_cast<double>(bytes_between(from.lsn, to.lsn)));
+    if (replay_->is_full()) {
+      MEMLITH_TRY(replay_->note_moment(from, to));
+      MEMLITH_TRY(replay_->write_home(&pacing));
+    }
+  }
+  MEMLITH_ASSERT(reader.position() == to);
+  return kOk;
+}
+
+// The homes are written: what is before `to` leaves the log.
+Status Checkpointer::settle(LogPosition to) {
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/checkpoint]
+  if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
+  replay_->assert_at_rest();
+  // ORDER home-before-moment, moment-before-tail: the log gives up only what the file says that it holds, and it does.
+  MEMLITH_TRY(replay_->note_moment(to, to));
+  MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
+  files_.counters.checkpoints.fetch_add(1, std::memory_order_relaxed);
+  if (publisher_ != nullptr) publisher_->publish();
+  ask_again_after(to.lsn, files_.log->capacity_bytes() / 2);
+  return kOk;
+}
+
+// ---- for callers -----------------------------------------------------------------------------------------------
+
+Status Checkpointer::checkpoint() {
+  return checkpoint_and([] { return kOk; });
+}
+
+Status Checkpointer::checkpoint_and(const std::function<Status()>& act) {
+  const Haste haste(*this);
+  const LockGuard lock(mutex_);
+  if (!files_.read_only()) {
+    Pacing hurried(*this);
+    MEMLITH_TRY(run_unless_poisoned(hurried));
+  }
+  return act();
+}
+
+Status Checkpointer::between_checkpoints(const std::function<Status()>& act) {
+  const LockGuard lock(mutex_);
+  return act();
+}
+
+void Checkpointer::set_bringing_home(bool now) {
+  const LockGuard lock(wake_mutex_);
+  bringing_home_ = now;
+}
+
+Status Checkpointer::bring_home(Lsn end) {
+  const LockGuard lock(mutex_);
+  if (files_.log->tail().lsn >= end) return kOk;
+  set_bringing_home(true);
+  Pacing pacing(*this);
+  pacing.keep_pace(true);
+  const Status status = run_unless_poisoned(pacing);
+  set_bringing_home(false);
+  return status;
+}
+
+// ---- for commits -----------------------------------------------------------------------------------------------
+
+void Checkpointer::start(Background& background, StatsPublisher& publisher) {
+  background_ = &background;
+  publisher_ = &publisher;
+  if (files_.options.manual_checkpoint) {
+    files_.log->set_relieve([this] { return checkpoint(); });
+    return;
+  }
+  files_.log->set_relieve([this] { return make_room(); });
+  ask_again_after(files_.log->tail().lsn, files_.log->capacity_bytes() / 2);
+  const LockGuard lock(mutex_);
+  grower_.start();
+}
+
+void Checkpointer::stop() {
+  if (background_ == nullptr) return;
+  {
+    const LockGuard lock(wake_mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  background_->checkpoints.withdraw(job_);
+  background_ = nullptr;
+}
+
+void Checkpointer::committed(Lsn end) {
+  if (files_.options.manual_checkpoint || end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
+  trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
+  if (background_->checkpoints.want(job_, SteadyClock::now())) return;
+  // No thread is to be had: some commits later, perhaps. A commit that finds the log full needs none.
+  ask_again_after(end, files_.log->capacity_bytes() / 8);
+}
+
+std::optional<Workers::Time> Checkpointer::work() {
+  {
+    const LockGuard lock(wake_mutex_);
+    if (stopping_ || running_) return std::nullopt;
+    running_ = true;
+  }
+  (void)run_for_all(false);
+  return std::nullopt;
+}
+
+Status Checkpointer::make_room() {
+  {
+    const LockGuard lock(wake_mutex_);
+    log_full_ = running_ || bringing_home_;
+    if (log_full_) wake_.notify_one();
+    if (running_) return kOk;
+    running_ = true;
+  }
+  return run_for_all(true);
+}
+
+// Checkpoints until no commit waits for room. The caller has set running_.
+Status Checkpointer::run_for_all(bool hurry) {
+  for (;;) {
+    const Status status = run_once(hurry);
+    const LockGuard lock(wake_mutex_);
+    assert_state();
+    log_full_ = false;
+    if (stopping_ || files_.log->poisoned() ||
+        (!files_.log->room_is_waited_for() || MEMLITH_MUTANT(late_waiter_forgotten))) {
+      running_ = false;
+      return status;
+    }
+    hurry = true;
+  }
+}
+
+// One checkpoint, for commits that wait for room or for those to come.
+Status Checkpointer::run_once(bool hurry) {
+  const LockGuard lock(mutex_);
+  Log& log = *files_.log;
+  Status status = kOk;
+  try {
+    status = grow_or_run(hurry);
+  } catch (const std::bad_alloc&) {
+    status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
+  }
+  if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
+    // Some commits later there may be memory again. Commits that wait for room are told, and lose nothing.
+    log.refuse_room(status);
+    ask_again_after(log.head(), log.capacity_bytes() / 8);
+  } else if (!status.ok() && !log.poisoned()) {
+    log.poison(status);  // which tells those who wait
+  }
+  return status;
+}
+
+Status Checkpointer::grow_or_run(bool hurry) {
+  if (grow_log()) return kOk;
+  Pacing pacing(*this);
+  if (!hurry) pacing.keep_pace(false);
+  return run_unless_poisoned(pacing);
+}
+
+// True: there is room again, so that nothing needs to go home yet.
+bool Checkpointer::grow_log() {
+  const bool has_room = grower_.grow([this](std::chrono::nanoseconds time) {
+    const LockGuard lock(wake_mutex_);
+    (void)rest(time);
+    return hurrying_ > 0 || stopping_;
+  });
+  if (!has_room) return false;
+  if (publisher_ != nullptr) publisher_->publish();
+  ask_again_after(files_.log->tail().lsn, files_.log->capacity_bytes() / 2);
+  return true;
+}
+
+// A commit is kept waiting only while a checkpoint makes room for it.
+void Checkpointer::assert_state() const { MEMLITH_ASSERT(running_); }
+
+}  // namespace memlith::core

@@ -1,0 +1,122 @@
+// Brings home what is durable, and so makes room in the log. Floor: store. docs/architecture.md, "Life of a checkpoint".
+//
+// A checkpoint is made by a thread of the process when the log is half full, by a commit that finds the log full, or by a caller who
+// asks for one. Only one runs at a time (mutex_). What callers want of the one that runs is behind a lock of its own (wake_mutex_),
+// which is never held across I/O.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "base/sync.hpp"
+#include "store/background.hpp"
+#include "store/log_grower.hpp"
+#include "store/pace.hpp"
+#include "store/publisher.hpp"
+#include "store/replay.hpp"
+
+namespace memlith::core {
+
+// Threads: any; start and stop alone.
+class Checkpointer {
+ public:
+  Checkpointer(StoreFiles& files, Directory& directory, Replay& replay)
+      : files_(files), directory_(directory), replay_(&replay), grower_(files, directory) {}
+
+  // The store was recovered. From now on the log finds room by checkpoints, and unless they are manual a thread makes them ahead.
+  void start(Background& background, StatsPublisher& publisher) MEMLITH_EXCLUDES(mutex_);
+  // When this returns, no thread makes a checkpoint, and none will. Callers may.
+  void stop() MEMLITH_EXCLUDES(wake_mutex_);
+
+  // Writes everything that is durable home, as fast as that goes; so does a checkpoint in the background from then on.
+  Status checkpoint() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // The same, and does `act` before another checkpoint begins. A read-only store has nothing to bring home.
+  Status checkpoint_and(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // Does `act` while no checkpoint runs.
+  Status between_checkpoints(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_);
+  // Returns when everything before `end`, which is durable, is home. It makes a checkpoint only if something is not, and lets the
+  // commits of others go first.
+  Status bring_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+
+  // A frame that ends there is complete: wakes the thread when the log has filled up.
+  void committed(Lsn end);
+
+ private:
+  // The pace of one checkpoint. Without a pace that is kept, it hurries: its caller waits for it, and commits may wait, too.
+  class Pacing final : public ReplayPace {
+   public:
+    explicit Pacing(Checkpointer& owner) : owner_(owner) {}
+    // To be over when three quarters of the room that is left now are used.
+    void keep_pace(bool caller_waits);
+    [[nodiscard]] std::uint64_t write_bytes_max() const override;
+    std::uint64_t step_bytes(double home) override;
+    void pause() override;
+
+   private:
+    struct Kept {
+      CheckpointPace pace;
+      Lsn head_at_begin;
+      SteadyClock::time_point begin;
+      bool caller_waits;  // pauses only for commits that there are
+    };
+    Checkpointer& owner_;
+    std::optional<Kept> kept_;
+  };
+  // While there is one, a checkpoint makes haste: somebody waits for it.
+  class Haste {
+   public:
+    explicit Haste(Checkpointer& owner);
+    ~Haste();
+    Haste(const Haste&) = delete;
+    Haste& operator=(const Haste&) = delete;
+
+   private:
+    Checkpointer& owner_;
+  };
+
+  std::optional<Workers::Time> work();
+  // For a commit that found the log full: it waits for the checkpoint under way, or makes one itself. So it needs no thread, and waits
+  // for no other store's.
+  Status make_room() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status run_for_all(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status run_once(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status grow_or_run(bool hurry) MEMLITH_REQUIRES(mutex_);
+  bool grow_log() MEMLITH_REQUIRES(mutex_);
+  Status run_unless_poisoned(Pacing& pacing) MEMLITH_REQUIRES(mutex_);
+  Status run(Pacing& pacing) MEMLITH_REQUIRES(mutex_);
+  Status gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
+  Status settle(LogPosition to) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t room_left(Lsn head) const;
+  void ask_again_after(Lsn lsn, std::uint64_t bytes) {
+    trigger_lsn_.store(lsn.value + bytes, std::memory_order_relaxed);
+  }
+  void set_bringing_home(bool now) MEMLITH_EXCLUDES(wake_mutex_);
+  // Sleeps until a checkpoint has to hurry, at most so long. True: it has to.
+  bool rest(std::chrono::nanoseconds time) MEMLITH_REQUIRES(wake_mutex_);
+  [[nodiscard]] bool others_wait() const { return background_ != nullptr && background_->checkpoints.crowded(); }
+  void show_progress(double home);
+  void assert_state() const MEMLITH_REQUIRES(wake_mutex_);
+
+  StoreFiles& files_;
+  Directory& directory_;
+  StatsPublisher* publisher_ = nullptr;  // null: the store is not open for writing, or not yet
+  Background* background_ = nullptr;     // likewise, or the jobs were stopped
+
+  Mutex mutex_;  // one checkpoint at a time; taken before wake_mutex_
+  Replay* const replay_ MEMLITH_PT_GUARDED_BY(mutex_);
+  LogGrower grower_ MEMLITH_GUARDED_BY(mutex_);
+
+  Mutex wake_mutex_;
+  ConditionVariable wake_;                                 // of a checkpoint that pauses
+  bool running_ MEMLITH_GUARDED_BY(wake_mutex_) = false;   // the job, or a commit that found the log full, makes room
+  bool log_full_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // a commit waits for that
+  bool bringing_home_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // bring_home() has a checkpoint under way
+  bool stopping_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
+  std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint()
+
+  Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the job
+  Workers::Job job_{[this] { return work(); }};
+};
+
+}  // namespace memlith::core

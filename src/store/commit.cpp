@@ -1,0 +1,102 @@
+// Commits of a store: one frame of the log each.
+#include <algorithm>
+
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+std::uint64_t captured_bytes(std::span<const Extent> extents) {
+  std::uint64_t bytes = 0;
+  for (const Extent& extent : extents) bytes += extent.bytes;
+  return bytes;
+}
+
+std::uint64_t captured_pages(std::span<const Extent> extents) {
+  std::uint64_t pages = 0;
+  ObjectId object = kDirectory;
+  std::uint64_t uncounted = 0;  // its first page that is not counted yet
+  for (const Extent& extent : extents) {
+    const std::uint64_t begin = extent.offset / kPageBytes;
+    const std::uint64_t end = (extent.offset + extent.bytes - 1) / kPageBytes + 1;
+    // Those of a region come in order; several may lie in a page.
+    pages += end - (extent.object == object && begin + 1 == uncounted ? uncounted : begin);
+    object = extent.object;
+    uncounted = end;
+  }
+  return pages;
+}
+
+}  // namespace
+
+void Store::count_capture(std::span<const Extent> extents) {
+  StoreCounters& counters = files_.counters;
+  const std::uint64_t pages = captured_pages(extents);
+  counters.captured_bytes.fetch_add(captured_bytes(extents), std::memory_order_relaxed);
+  counters.captured_pages.fetch_add(pages, std::memory_order_relaxed);
+  counters.last_captured_pages.store(pages, std::memory_order_relaxed);
+}
+
+// Everything but the bytes of the extents, which follow.
+void Store::put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes) {
+  count_capture(extents);
+  directory_->put_header(writer, extents, sizes);
+}
+
+Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
+                                        bool will_sync) {
+  MEMLITH_TRY(check_process());
+  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
+  MEMLITH_TRY_ASSIGN(FrameWriter writer,
+                     files_.log->begin(directory_->commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
+  put_commit_header(writer, extents, sizes);
+  return writer;
+}
+
+Result<Lsn> Store::put_bytes(FrameWriter& writer, const Changes& changes) {
+  const std::size_t count = changes.extents.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t ahead = std::min(i + 1, count - 1);
+    writer.put(changes.sources[i], changes.extents[i].bytes, {changes.sources[ahead], changes.extents[ahead].bytes});
+  }
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  finished(end);
+  return end;
+}
+
+Result<Lsn> Store::commit_async(const Changes& changes, bool will_sync) {
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin_commit(changes.extents, changes.sizes, will_sync));
+  return put_bytes(writer, changes);
+}
+
+Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, bool will_sync) {
+  MEMLITH_TRY(check_process());
+  const auto sizes = MEMLITH_MUTANT(size_not_logged) ? std::span<const SizeChange>{} : changes.sizes;
+  MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
+                     files_.log->begin_at_once(directory_->commit_bytes(changes.extents, sizes), kFrameKindCommit,
+                                               will_sync));
+  if (!writer.has_value()) return std::optional<Lsn>();
+  put_commit_header(*writer, changes.extents, sizes);
+  MEMLITH_TRY_ASSIGN(const Lsn end, put_bytes(*writer, changes));
+  return std::optional(end);
+}
+
+Status Store::commit(const Changes& changes) {
+  MEMLITH_TRY_ASSIGN(const Lsn end, commit_async(changes, true));
+  return sync(end);
+}
+
+Status Store::make_room(const Changes& changes, bool will_sync) {
+  return files_.log->make_room(directory_->commit_bytes(changes.extents, changes.sizes), will_sync);
+}
+
+Status Store::failure() const {
+  if (!files_.log->poisoned()) return kOk;
+  MEMLITH_TRY(check_process());
+  return files_.log->failure();
+}
+
+void Store::finished(Lsn end) { checkpointer_.committed(end); }
+
+}  // namespace memlith::core

@@ -1,0 +1,224 @@
+#include "store/file_directory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/mutant.hpp"
+#include "store/moment.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
+constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
+}  // namespace
+
+ObjectRecord FileDirectory::record_at_home() const {
+  const LockGuard lock(mutex_);
+  return at_home_;
+}
+
+void FileDirectory::set_record_at_home(const ObjectRecord& record) {
+  const LockGuard lock(mutex_);
+  at_home_ = record;
+}
+
+void FileDirectory::read_record(const ObjectRecord& record) { set_record_at_home(record); }
+
+// ---- changes ---------------------------------------------------------------------------------------------------
+
+void FileDirectory::put_record(FrameWriter& writer, const Entry& entry) {
+  committed_.size_bytes = entry.info.size_bytes;
+  writer.put(&committed_, sizeof committed_);
+}
+
+Result<ObjectInfo> FileDirectory::create(const ObjectInfo& wanted, const Commit& commit) {
+  const LockGuard create_lock(create_mutex_);
+  ObjectInfo info = wanted;
+  info.id = kFile;
+  MEMLITH_TRY(reserve_home(kFile, info.size_bytes));
+  const ObjectRecord record{kFile.value, 1, info.size_bytes, info.address, info.reserve_bytes};
+  std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
+  const Extent extent{kDirectory, 0, sizeof record};
+  const auto* const source = reinterpret_cast<const std::byte*>(&record);
+  MEMLITH_TRY(commit({{&extent, 1}, {&source, 1}, {}}));
+  const LockGuard lock(mutex_);
+  committed_ = record;
+  entries_.swap(entries);
+  return info;
+}
+
+Status FileDirectory::remove(ObjectId, const Commit&, const Checkpoint&) {
+  return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead",
+              files_.path());
+}
+
+// ---- creating a store ------------------------------------------------------------------------------------------
+
+Status FileDirectory::check_before_create() {
+  const std::string& name = files_.names.file;
+  const bool exclusive = files_.options.exclusive;
+  MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(name));
+  if (there && exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", files_.path());
+  MEMLITH_TRY(check_log_not_removed());
+  // ORDER file-before-log: whoever made the file may have been killed before its name was durable. [crash/killed]
+  if (there) return files_.volume.sync_folder("");
+  auto made = files_.volume.open(name, OpenMode::create, Caching::buffered);
+  if (!made.ok() && (made.error().category != Errc::exists || exclusive)) return made.error();
+  made_file_ = made.ok();
+  return files_.volume.sync_folder("");
+}
+
+Status FileDirectory::check_log_not_removed() { return check_no_mark(files_); }
+
+Status FileDirectory::tell_log_is_missing() {
+  MEMLITH_TRY(check_log_not_removed());
+  MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.file));
+  if (!there) return no_store();
+  return fail(Errc::not_found, Detail::open,
+              "{}: its log {} is missing. If the file was closed cleanly, or never opened by memlith, it is "
+              "complete, and opening it with `create` makes a log. After a crash its newest commits are in that "
+              "log alone, and `create` gives them up: put the log back",
+              files_.path(), files_.volume.path_of(files_.names.log));
+}
+
+Status FileDirectory::make_first(std::uint64_t) {
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  // ORDER length-before-log: a file that was just copied here may not be on the medium yet. [crash/killed]
+  MEMLITH_TRY(file->flush());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  set_record_at_home({kFile.value, 1, size, 0, 0});
+  return kOk;
+}
+
+void FileDirectory::undo_creation(bool) {
+  if (!made_file_) return;
+  made_file_ = false;
+  // Another process may have found the file meanwhile, and have put something in it, or a log beside it.
+  const auto home = files_.homes.get(kFile);
+  const auto size = home.ok() ? (*home)->size() : Result<std::uint64_t>(std::uint64_t{0});
+  const auto log_there = files_.volume.exists(files_.names.log);
+  const auto log_comes = files_.volume.exists(files_.names.fresh_log());
+  const bool nobody = log_there.ok() && !*log_there && log_comes.ok() && !*log_comes;
+  if (nobody && size.ok() && *size == 0) (void)files_.volume.remove(files_.names.file);
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------
+
+Status FileDirectory::prepare_to_recover() {
+  MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.file));
+  if (!there && !files_.was_clean) {
+    return fail(Errc::corrupt, Detail::object,
+                "{}: the file is gone, but its log {} still holds commits for it; put the file back, or remove the "
+                "log too. "
+                "Nothing was changed",
+                files_.path(), files_.log_device->path());
+  }
+  if (!there) {
+    if (!files_.options.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", files_.path());
+    MEMLITH_TRY(check_before_create());
+    set_record_at_home({kFile.value, 1, 0, 0, 0});
+  }
+  return lock_file();
+}
+
+Status FileDirectory::lock_file() {
+  auto lock = files_.volume.lock(files_.names.file, !files_.read_only());
+  if (!lock.ok() && lock.error().category == Errc::busy) {
+    return fail(Errc::busy, Detail::lock, "{}: the file is in use under another of its names; close it there, or wait",
+                files_.path());
+  }
+  MEMLITH_TRY(lock.status());
+  files_.file_lock = std::move(*lock);
+  return kOk;
+}
+
+Status FileDirectory::load(const Overlay&) {
+  const LockGuard lock(mutex_);
+  ObjectRecord& record = at_home_;
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  if (record.id != kFile.value || record.live != 1 || record.address % kPageBytes != 0) {
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the record of the file makes no sense (id {}, live {}, address {:#x})", files_.log_device->path(),
+                record.id, record.live, record.address);
+  }
+  if (files_.was_clean) {
+    record.size_bytes = size;  // between two uses the file is the user's own, and so is its length
+  } else if (size < record.size_bytes) {
+    return fail(Errc::corrupt, Detail::object,
+                "{}: expected {} bytes, found {}; the file was cut short by another program", files_.path(),
+                record.size_bytes, size);
+  }
+  if (record.reserve_bytes < record.size_bytes)
+    record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
+  committed_ = record;
+  entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
+  return kOk;
+}
+
+Status FileDirectory::settle_lengths() {
+  const std::uint64_t wanted = record_at_home().size_bytes;
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  // A growth that no persist made part of the file's state. And a length that is right may be the page cache's only.
+  const bool settle = size > wanted || !MEMLITH_MUTANT(cached_length_believed);
+  if (settle && !files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
+  // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
+  // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]
+  if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
+  const Status named = files_.volume.sync_folder("");
+  return named.category == Errc::permission ? kOk : named;  // a folder that one may enter and not read
+}
+
+// ---- replay ----------------------------------------------------------------------------------------------------
+
+Status FileDirectory::take_record(const Overlay& overlay) {
+  const LockGuard lock(mutex_);
+  ObjectRecord& record = at_home_;
+  return overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset > sizeof record || bytes.size() > sizeof record - offset) {
+      return fail(Errc::corrupt, Detail::directory,
+                  "{}: a commit changes the file's record at offset {}, beyond its end", files_.log_device->path(),
+                  offset);
+    }
+    std::memcpy(reinterpret_cast<std::byte*>(&record) + offset, bytes.data(), bytes.size());
+    return kOk;
+  });
+}
+
+Result<bool> FileDirectory::homes_are_as_said(const Overlay& overlay) {
+  MEMLITH_TRY(take_record(overlay));
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  return size >= record_at_home().size_bytes;
+}
+
+Result<std::uint64_t> FileDirectory::size_at_home(ObjectId id) {
+  if (!files_.read_only()) return record_at_home().size_bytes;
+  const std::optional<ObjectInfo> info = find(id);
+  if (!info.has_value()) return no_such_object(id);
+  return info->size_bytes;  // it changes no more
+}
+
+Status FileDirectory::cut_home_to_size() {
+  const std::uint64_t wanted = record_at_home().size_bytes;
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  if (size == wanted) return kOk;  // else grown, and never persisted
+  MEMLITH_TRY(file->truncate(wanted));
+  return MEMLITH_MUTANT(truncate_not_flushed_by_close) ? kOk : file->flush();
+}
+
+std::uint64_t FileDirectory::log_bytes_given() const {
+  if (files_.options.log_busy_bytes != 0) return 0;
+  return std::clamp(round_up(record_at_home().size_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast,
+                    kFileLogBytesMost);
+}
+
+Status FileDirectory::match_permissions(Device& other) {
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  return other.match_permissions(*file);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,58 @@
+// The directory of a one-file store: one record in the superblock of the log, of the user's file. Floor: store. docs/format.md.
+#pragma once
+
+#include "store/directory.hpp"
+
+namespace memlith::core {
+
+class FileDirectory final : public Directory {
+ public:
+  explicit FileDirectory(StoreFiles& files) : Directory(files) {}
+
+  // Gives the file its address and its size. No other object can be made.
+  Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) override
+      MEMLITH_EXCLUDES(create_mutex_, mutex_);
+  Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override;
+
+  Status check_before_create() override;
+  Status check_log_not_removed() override;
+  Status tell_log_is_missing() override;
+  Status make_first(std::uint64_t log_id) override;
+  void undo_creation(bool log_was_made) override;
+
+  void read_record(const ObjectRecord& record) override;
+  Status prepare_to_recover() override;
+  Status load(const Overlay& overlay) override;
+  // The file is as long as its record says, or load() would have failed; bytes that the log has beyond that are of a time when the
+  // file was longer.
+  Status check_homes(const Unreachable&) override { return kOk; }
+  Status settle_lengths() override;
+
+  [[nodiscard]] bool has_home(ObjectId id) const override { return id != kDirectory; }
+  Status take_record(const Overlay& overlay) override;
+  [[nodiscard]] bool homes_may_shrink() const override { return true; }
+  // A user's file that is shorter than the frames have said so far was either cut by an earlier recovery, as a later frame will say,
+  // or is not the file that the log belongs to. So nothing is written home yet.
+  Result<bool> homes_are_as_said(const Overlay& overlay) override;
+  Result<std::uint64_t> size_at_home(ObjectId id) override;
+  Status cut_home_to_size() override;
+  [[nodiscard]] std::uint64_t log_bytes_given() const override;
+
+  Status match_permissions(Device& other) override;
+  Result<Device*> permissions_model() override { return files_.homes.get(kFile); }
+
+ private:
+  [[nodiscard]] std::uint64_t record_bytes() const override { return sizeof(ObjectRecord); }
+  [[nodiscard]] std::uint64_t record_offset(const Entry&) const override { return 0; }
+  void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] ObjectRecord record_at_home() const override;
+  void set_record_at_home(const ObjectRecord& record);
+  // Another name of the file (a hard link) has a log of its own.
+  Status lock_file();
+
+  ObjectRecord committed_ MEMLITH_GUARDED_BY(mutex_){};  // the record with every commit that was begun
+  ObjectRecord at_home_ MEMLITH_GUARDED_BY(mutex_){};    // and as of the tail of the log
+  bool made_file_ = false;                               // by opening; used by opening alone
+};
+
+}  // namespace memlith::core

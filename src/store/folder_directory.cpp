@@ -1,0 +1,393 @@
+#include "store/folder_directory.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <unordered_set>
+
+#include "base/mutant.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
+constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
+constexpr std::uint64_t kLogGivenBytes = 128 * kMiB;
+
+bool is_all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+// ---- changes ---------------------------------------------------------------------------------------------------
+
+DirectoryEntry FolderDirectory::entry_bytes(const ObjectInfo& info) const {
+  DirectoryEntry entry{};
+  entry.object = {info.id.value, 1, info.size_bytes, info.address, info.reserve_bytes};
+  MEMLITH_ASSERT(info.name.size() <= kNameBytesMax);
+  std::memcpy(entry.name, info.name.data(), info.name.size());
+  entry.checksum = header_checksum(entry, files_.log->log_id());
+  return entry;
+}
+
+DirectoryHeader FolderDirectory::header_bytes(std::uint64_t live_count) const {
+  DirectoryHeader header{};
+  header.magic = kDirectoryMagic;
+  header.version = kFormatVersion;
+  header.next_id = next_id_;
+  header.live_count = static_cast<std::uint32_t>(live_count);
+  header.checksum = header_checksum(header, files_.log->log_id());
+  return header;
+}
+
+void FolderDirectory::put_record(FrameWriter& writer, const Entry& entry) {
+  const DirectoryEntry bytes = entry_bytes(entry.info);
+  writer.put(&bytes, sizeof bytes);
+}
+
+Status FolderDirectory::commit_entries(std::span<const Extent> entries, const std::byte* bytes, const Commit& commit) {
+  MEMLITH_ASSERT(entries.size() <= 2);
+  const std::byte* const sources[2] = {bytes, bytes + entries.front().bytes};
+  return commit({entries, std::span(sources).first(entries.size()), {}});
+}
+
+// Durable on ok. It stays open, so that nobody looks it up by name again.
+Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
+  const std::string name = files_.names.home(id);
+  const auto make = [&] { return files_.volume.open(name, OpenMode::create, Caching::buffered); };
+  std::unique_ptr<Device> device;
+  if (auto made = make(); made.ok()) {
+    device = std::move(*made);
+  } else {
+    if (made.error().category != Errc::exists) return made.error();
+    MEMLITH_TRY(files_.volume.remove(name));  // of a creation that failed
+    MEMLITH_TRY_ASSIGN(device, make());
+  }
+  Status status = device->reserve(size_bytes);
+  if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
+  if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = files_.volume.sync_folder("objects");
+  if (!status.ok()) {
+    (void)files_.volume.remove(name);
+    return status;
+  }
+  files_.homes.keep(id, std::move(device));
+  return kOk;
+}
+
+// The first free slot; the file is long enough for it.
+Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
+  std::uint64_t slot = 1;
+  {
+    const LockGuard lock(mutex_);
+    while (std::any_of(entries_.begin(), entries_.end(), [slot](const Entry& e) { return e.slot == slot; })) ++slot;
+  }
+  if ((slot + 1) * kDirectoryEntryBytes > file_bytes_) {
+    MEMLITH_TRY(reserve_home(kDirectory, 2 * file_bytes_));
+    file_bytes_ *= 2;
+  }
+  return slot;
+}
+
+Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commit& commit) {
+  const LockGuard create_lock(create_mutex_);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t slot, make_room_for_entry());
+  // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then. [capi/allocation]
+  Entry made{wanted, slot};
+  {
+    const LockGuard lock(mutex_);
+    made.info.id = ObjectId{next_id_};
+  }
+  const ObjectInfo info = made.info;
+  // ORDER growth-before-name: the home is there, whole and durable, before the directory or any frame names it.
+  // [crash/create]
+  MEMLITH_TRY(create_home(info.id, info.size_bytes));
+  DirectoryHeader header;
+  {
+    const LockGuard lock(mutex_);
+    entries_.reserve(entries_.size() + 1);
+    ++next_id_;
+    header = header_bytes(entries_.size() + 1);
+  }
+  const DirectoryEntry entry = entry_bytes(info);
+  std::byte bytes[2 * kDirectoryEntryBytes];
+  std::memcpy(bytes, &header, sizeof header);
+  std::memcpy(bytes + kDirectoryEntryBytes, &entry, sizeof entry);
+  const Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes},
+                             {kDirectory, slot * kDirectoryEntryBytes, kDirectoryEntryBytes}};
+  const bool header_left_out = MEMLITH_MUTANT(directory_header_not_logged);
+  const Status committed = header_left_out ? commit_entries({extents + 1, 1}, bytes + kDirectoryEntryBytes, commit)
+                                           : commit_entries(extents, bytes, commit);
+  if (!committed.ok()) {
+    files_.homes.forget(info.id);
+    return committed;
+  }
+  const LockGuard lock(mutex_);
+  entries_.push_back(std::move(made));
+  return info;
+}
+
+Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) {
+  const LockGuard create_lock(create_mutex_);
+  Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes}, {kDirectory, 0, kDirectoryEntryBytes}};
+  std::byte bytes[2 * kDirectoryEntryBytes] = {};  // the header, and an empty entry
+  {
+    const LockGuard lock(mutex_);
+    const Entry* const entry = find_entry(id);
+    if (entry == nullptr) return no_such_object(id);
+    extents[1].offset = entry->slot * kDirectoryEntryBytes;
+    const DirectoryHeader header = header_bytes(entries_.size() - (MEMLITH_MUTANT(wrong_live_count) ? 0 : 1));
+    std::memcpy(bytes, &header, sizeof header);
+  }
+  MEMLITH_TRY(commit_entries(extents, bytes, commit));
+  {
+    const LockGuard lock(mutex_);
+    std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
+  }
+  // ORDER replay-before-unlink: while the log still has frames for the object, its home stays. [crash/remove]
+  if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
+  files_.homes.forget(id);
+  return files_.volume.remove(files_.names.home(id));
+}
+
+// ---- creating a store ------------------------------------------------------------------------------------------
+
+Status FolderDirectory::check_before_create() {
+  MEMLITH_TRY(files_.volume.make_folder(""));
+  MEMLITH_TRY_ASSIGN(const auto names, files_.volume.list(""));
+  for (const std::string& name : names) {
+    if (name == "log" || name == "log.new" || name == "objects" || name == "lost+found" || name == "stats") continue;
+    if (name == "blocks" || name == "blocks.new") continue;
+    return fail(Errc::invalid, Detail::open,
+                "{}: this folder is neither empty nor a memlith store (it holds \"{}\"); choose another for the new "
+                "store",
+                files_.path(), name);
+  }
+  if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // somebody was faster
+  return check_log_not_removed();
+}
+
+Status FolderDirectory::check_log_not_removed() {
+  auto objects = files_.volume.list("objects");
+  for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
+    if (name == "0") continue;  // left by a creation that was interrupted
+    // Somebody may have made the store, and an object in it, since the folder was listed. [schedule/two-opens]
+    MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));
+    if (made_meanwhile) return kOk;
+    return fail(Errc::corrupt, Detail::open,
+                "{0}: there are regions (\"objects/{1}\") but no log; {2} was removed, and with it the newest commits "
+                "and "
+                "what tells whether the regions are whole. Put it back. To give the store up, remove the folder; what "
+                "checkpoints wrote of the regions is in {0}/objects. Nothing was changed",
+                files_.path(), name, files_.volume.path_of(files_.names.log));
+  }
+  return kOk;
+}
+
+Status FolderDirectory::tell_log_is_missing() {
+  MEMLITH_TRY(check_log_not_removed());
+  return no_store();
+}
+
+Status FolderDirectory::make_first(std::uint64_t log_id) {
+  MEMLITH_TRY(files_.volume.make_folder("objects"));
+  DirectoryHeader header{};
+  header.magic = kDirectoryMagic;
+  header.version = kFormatVersion;
+  header.next_id = 1;
+  header.checksum = header_checksum(header, log_id);
+  MEMLITH_TRY(files_.volume.remove("objects/0"));
+  MEMLITH_TRY_ASSIGN(auto directory, files_.volume.open("objects/0", OpenMode::create, Caching::buffered));
+  MEMLITH_TRY(directory->reserve(kDirectoryBytesFirst));
+  MEMLITH_TRY(directory->write(0, std::as_bytes(std::span(&header, 1))));
+  MEMLITH_TRY(directory->flush());
+  return files_.volume.sync_folder("objects");
+}
+
+void FolderDirectory::undo_creation(bool log_was_made) {
+  if (log_was_made) (void)files_.volume.remove("objects/0");
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------
+
+Status FolderDirectory::load(const Overlay& overlay) {
+  MEMLITH_TRY_ASSIGN(const std::vector<std::byte> bytes, read_file(overlay));
+  DirectoryHeader header;
+  MEMLITH_TRY(read_header(bytes, header));
+  const LockGuard lock(mutex_);
+  next_id_ = header.next_id;
+  MEMLITH_TRY(read_entries(bytes));
+  if (entries_.size() != header.live_count) {
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: expected {} regions, found the entries of {}; the file was damaged or cut short",
+                files_.volume.path_of(files_.names.home(kDirectory)), header.live_count, entries_.size());
+  }
+  return kOk;
+}
+
+Result<std::vector<std::byte>> FolderDirectory::read_file(const Overlay& overlay) {
+  auto opened = files_.homes.get(kDirectory);
+  if (!opened.ok() && opened.error().category == Errc::not_found) {
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the directory of regions is missing, but there is a log; restore the file",
+                files_.volume.path_of(files_.names.home(kDirectory)));
+  }
+  MEMLITH_TRY(opened.status());
+  Device* const device = *opened;
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+  if (size < kDirectoryBytesFirst || size > kDirectoryBytesMax) {
+    return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(),
+                size, kDirectoryBytesFirst, kDirectoryBytesMax);
+  }
+  // It may have been made longer by somebody who was killed before the flush; entries there must not outlive it.
+  if (!files_.read_only() && !files_.was_clean) MEMLITH_TRY(device->flush());
+  std::vector<std::byte> bytes(round_down(size, kDirectoryEntryBytes));
+  {
+    const LockGuard create_lock(create_mutex_);
+    file_bytes_ = bytes.size();
+  }
+  MEMLITH_TRY(device->read(0, bytes));
+  MEMLITH_TRY(overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
+    if (offset + piece.size() <= bytes.size()) std::memcpy(bytes.data() + offset, piece.data(), piece.size());
+    return kOk;
+  }));
+  return bytes;
+}
+
+Status FolderDirectory::read_header(std::span<const std::byte> bytes, DirectoryHeader& header) {
+  const std::string path = files_.volume.path_of(files_.names.home(kDirectory));
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != kDirectoryMagic || header.checksum != header_checksum(header, files_.log->log_id())) {
+    return fail(Errc::corrupt, Detail::directory,
+                "{}: the directory's header is damaged or belongs to another store (offset 0, expected magic {:#018x}, "
+                "found "
+                "{:#018x})",
+                path, kDirectoryMagic, header.magic);
+  }
+  if (header.version != kFormatVersion) {
+    return fail(Errc::incompatible, Detail::version,
+                "{}: the directory is of version {}; this memlith reads version {}", path, header.version,
+                kFormatVersion);
+  }
+  return kOk;
+}
+
+Status FolderDirectory::read_entries(std::span<const std::byte> bytes) {
+  const std::string path = files_.volume.path_of(files_.names.home(kDirectory));
+  std::unordered_set<std::uint32_t> ids;
+  for (std::uint64_t slot = 1; slot * kDirectoryEntryBytes < bytes.size(); ++slot) {
+    const auto raw = bytes.subspan(slot * kDirectoryEntryBytes, kDirectoryEntryBytes);
+    if (is_all_zero(raw)) continue;
+    DirectoryEntry entry;
+    std::memcpy(&entry, raw.data(), sizeof entry);
+    const ObjectRecord& object = entry.object;
+    const bool sane = entry.checksum == header_checksum(entry, files_.log->log_id()) && object.live == 1 &&
+                      object.id != 0 && object.id < next_id_ && object.address % kPageBytes == 0 &&
+                      object.size_bytes % kPageBytes == 0 && object.size_bytes <= object.reserve_bytes &&
+                      std::memchr(entry.name, 0, sizeof entry.name) != nullptr;
+    if (!sane) {
+      return fail(Errc::corrupt, Detail::directory,
+                  "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})", path,
+                  slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
+    }
+    // A sector written to the wrong place brings whole entries, and their checksums, with it.
+    if (!ids.insert(object.id).second) {
+      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is there twice (id {})", path,
+                  slot * kDirectoryEntryBytes, object.id);
+    }
+    entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes},
+                        slot});
+  }
+  return kOk;
+}
+
+Status FolderDirectory::check_homes(const Unreachable& unreachable) {
+  for (const ObjectInfo& info : objects()) {
+    const std::string name = files_.names.home(info.id);
+    auto device = files_.homes.get(info.id);
+    if (!device.ok() && device.error().category == Errc::not_found) {
+      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" is missing",
+                  files_.volume.path_of(name), info.name);
+    }
+    MEMLITH_TRY(device.status());
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, (*device)->size());
+    if (size < info.size_bytes) {
+      return fail(Errc::corrupt, Detail::object,
+                  "{}: the home of region \"{}\" was cut short: expected {} bytes, found {}",
+                  files_.volume.path_of(name), info.name, info.size_bytes, size);
+    }
+  }
+  for (const auto& [object, end] : unreachable) {
+    const bool live = object == kDirectory || find(object).has_value();
+    if (live) {
+      return fail(Errc::corrupt, Detail::object,
+                  "{}: the log has bytes up to offset {} for it, but the file is shorter or missing",
+                  files_.volume.path_of(files_.names.home(object)), end);
+    }
+  }
+  return kOk;
+}
+
+Status FolderDirectory::fill_holes() {
+  MEMLITH_TRY(Directory::fill_holes());
+  MEMLITH_TRY_ASSIGN(Device* const directory, files_.homes.get(kDirectory));
+  return directory->fill_holes();
+}
+
+Status FolderDirectory::settle_lengths() {
+  if (files_.was_clean || MEMLITH_MUTANT(cached_length_believed)) return kOk;
+  const auto cut = [this](ObjectId id, std::uint64_t bytes) -> Status {
+    MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
+    return size > bytes ? device->truncate(bytes) : kOk;
+  };
+  const LockGuard create_lock(create_mutex_);
+  const LockGuard lock(mutex_);
+  std::uint64_t directory_bytes = kDirectoryBytesFirst;
+  for (const Entry& entry : entries_) {
+    MEMLITH_TRY(cut(entry.info.id, entry.info.size_bytes));
+    while (directory_bytes < (entry.slot + 1) * kDirectoryEntryBytes) directory_bytes *= 2;
+  }
+  MEMLITH_TRY(cut(kDirectory, directory_bytes));
+  file_bytes_ = std::min(file_bytes_, directory_bytes);
+  return kOk;
+}
+
+Status FolderDirectory::remove_orphans() {
+  MEMLITH_TRY_ASSIGN(const auto names, files_.volume.list("objects"));
+  for (const std::string& name : names) {
+    std::uint32_t id = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    if (error != std::errc{} || end != name.data() + name.size()) continue;  // not ours
+    if (id == 0 || find(ObjectId{id}).has_value()) continue;
+    files_.homes.forget(ObjectId{id});
+    MEMLITH_TRY(files_.volume.remove("objects/" + name));
+  }
+  return kOk;
+}
+
+// ---- replay ----------------------------------------------------------------------------------------------------
+
+Result<std::uint64_t> FolderDirectory::size_at_home(ObjectId id) {
+  std::uint64_t slot = 0;
+  {
+    const LockGuard lock(mutex_);
+    const Entry* const entry = find_entry(id);
+    if (entry == nullptr) return no_such_object(id);
+    if (files_.read_only()) return entry->info.size_bytes;  // it changes no more
+    slot = entry->slot;
+  }
+  DirectoryEntry entry{};
+  MEMLITH_TRY_ASSIGN(Device* const directory, files_.homes.get(kDirectory));
+  MEMLITH_TRY(directory->read(slot * kDirectoryEntryBytes, std::as_writable_bytes(std::span(&entry, 1))));
+  if (entry.object.id == id.value) return entry.object.size_bytes;
+  return fail(Errc::corrupt, Detail::directory, "{}: entry {} should be of object {}, but is of object {}",
+              files_.volume.path_of(files_.names.home(kDirectory)), slot, id.value, entry.object.id);
+}
+
+std::uint64_t FolderDirectory::log_bytes_given() const {
+  return files_.options.log_busy_bytes != 0 ? 0 : kLogGivenBytes;
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,54 @@
+// The directory of a folder store: a file with an entry for each object. Floor: store. docs/format.md.
+#pragma once
+
+#include "store/directory.hpp"
+
+namespace memlith::core {
+
+class FolderDirectory final : public Directory {
+ public:
+  explicit FolderDirectory(StoreFiles& files) : Directory(files) {}
+
+  Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) override
+      MEMLITH_EXCLUDES(create_mutex_, mutex_);
+  Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override
+      MEMLITH_EXCLUDES(create_mutex_, mutex_);
+
+  Status check_before_create() override;
+  Status check_log_not_removed() override;
+  Status tell_log_is_missing() override;
+  Status make_first(std::uint64_t log_id) override;
+  void undo_creation(bool log_was_made) override;
+
+  Status load(const Overlay& overlay) override;
+  Status check_homes(const Unreachable& unreachable) override;
+  Status fill_holes() override;
+  Status settle_lengths() override;
+  Status remove_orphans() override;
+
+  Result<std::uint64_t> size_at_home(ObjectId id) override;
+  [[nodiscard]] std::uint64_t log_bytes_given() const override;
+
+ private:
+  [[nodiscard]] std::uint64_t record_bytes() const override { return kDirectoryEntryBytes; }
+  [[nodiscard]] std::uint64_t record_offset(const Entry& entry) const override {
+    return entry.slot * kDirectoryEntryBytes;
+  }
+  void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
+
+  [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
+  [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const MEMLITH_REQUIRES(mutex_);
+  // Commits entries, whose bytes lie behind each other, and waits until they are durable.
+  static Status commit_entries(std::span<const Extent> entries, const std::byte* bytes, const Commit& commit);
+  Status create_home(ObjectId id, std::uint64_t size_bytes);
+  Result<std::uint64_t> make_room_for_entry() MEMLITH_REQUIRES(create_mutex_);
+
+  Result<std::vector<std::byte>> read_file(const Overlay& overlay);
+  Status read_header(std::span<const std::byte> bytes, DirectoryHeader& header);
+  Status read_entries(std::span<const std::byte> bytes) MEMLITH_REQUIRES(mutex_);
+
+  std::uint32_t next_id_ MEMLITH_GUARDED_BY(mutex_) = 1;
+  std::uint64_t file_bytes_ MEMLITH_GUARDED_BY(create_mutex_) = 0;  // of the directory file
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,33 @@
+// The home files that a store has open. Floor: store.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "base/sync.hpp"
+#include "device/volume.hpp"
+#include "store/names.hpp"
+
+namespace memlith::core {
+
+// Threads: any. A device is open until its object is forgotten or the store is closed.
+class Homes {
+ public:
+  Homes(Volume& volume, const StoreNames& names, bool read_only)
+      : volume_(volume), names_(names), mode_(read_only ? OpenMode::read_only : OpenMode::read_write) {}
+
+  Result<Device*> get(ObjectId id);
+  // Null where there is none. A home that is open is not looked up by name: the right to do so may have been given up since.
+  Result<Device*> get_if_there(ObjectId id);
+  void keep(ObjectId id, std::unique_ptr<Device> device);
+  void forget(ObjectId id);
+
+ private:
+  Volume& volume_;
+  const StoreNames& names_;
+  const OpenMode mode_;
+  Mutex mutex_;
+  std::map<ObjectId, std::unique_ptr<Device>> devices_ MEMLITH_GUARDED_BY(mutex_);
+};
+
+}  // namespace memlith::core

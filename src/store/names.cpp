@@ -1,0 +1,21 @@
+#include "store/names.hpp"
+
+#include <fmt/format.h>
+
+#include "store/stats.hpp"
+
+namespace memlith::core {
+
+std::string file_log_name(const std::string& file_name) { return file_name + ".memlith"; }
+
+StoreNames::StoreNames(StoreKind kind, const std::string& file_name) {
+  const bool one_file = kind == StoreKind::one_file;
+  if (one_file) file = file_name;
+  log = one_file ? file_log_name(file_name) : "log";
+  blocks = one_file ? log + "-blocks" : "blocks";
+  stats = LiveStats::name_beside(log);
+}
+
+std::string StoreNames::home(ObjectId id) const { return file.empty() ? fmt::format("objects/{}", id.value) : file; }
+
+}  // namespace memlith::core

@@ -1,0 +1,214 @@
+#include "store/opening.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/mutant.hpp"
+#include "base/random.hpp"
+#include "store/blocks.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kLogBytesDefault = 1 * kMiB;
+constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
+constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
+constexpr std::uint64_t kGatheredWithBlocksMax = 4 * kMiB;
+constexpr int kOpenTries = 100;
+
+const char* kind_in_words(std::uint32_t kind) {
+  if (kind == static_cast<std::uint32_t>(StoreKind::folder)) return "a folder store";
+  if (kind == static_cast<std::uint32_t>(StoreKind::one_file)) return "a one-file store";
+  return "something else";
+}
+
+bool is_known(std::uint32_t kind) {
+  return kind == static_cast<std::uint32_t>(StoreKind::folder) ||
+         kind == static_cast<std::uint32_t>(StoreKind::one_file);
+}
+
+}  // namespace
+
+Status Opening::run() {
+  MEMLITH_TRY(find_or_make_log());
+  const OpenMode mode = files_.read_only() ? OpenMode::read_only : OpenMode::read_write;
+  MEMLITH_TRY_ASSIGN(files_.log_device, files_.volume.open(files_.names.log, mode, files_.log_caching()));
+  LogOptions log_options = files_.options.log;
+  log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
+                                                            : std::max(kLogMaxBytesDefault, files_.options.log_bytes);
+  MEMLITH_TRY_ASSIGN(files_.log, Log::open(*files_.log_device, log_options));
+  files_.was_clean = files_.log->closed_cleanly();
+  return read_header();
+}
+
+Status Opening::find_or_make_log() {
+  // Between looking and locking, somebody else may have created the store, or given up creating it: then look again.
+  for (int attempt = 0; files_.lock == nullptr; ++attempt) {
+    MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.log));
+    if (there && files_.options.exclusive && files_.options.create) {
+      return fail(Errc::exists, Detail::open, "{}: there is a store already", files_.path());
+    }
+    if (!there && !files_.options.create) return directory_.tell_log_is_missing();
+    const Status status = there ? lock_log(files_.names.log) : make_log_if_nobody_does();
+    if (!status.ok() && (status.category != Errc::not_found || attempt == kOpenTries)) return status;
+  }
+  return kOk;
+}
+
+Status Opening::read_header() {
+  StoreHeader header;
+  std::memcpy(&header, files_.log->superblock().client, sizeof header);
+  const auto wanted = static_cast<std::uint32_t>(files_.options.kind);
+  if (header.kind != wanted) {
+    return fail(is_known(header.kind) ? Errc::invalid : Errc::incompatible, Detail::superblock,
+                "{}: this log belongs to {} (kind {}), not to {} (kind {})", files_.log_device->path(),
+                kind_in_words(header.kind), header.kind, kind_in_words(wanted), wanted);
+  }
+  directory_.read_record(header.file);
+  MEMLITH_TRY(check_blocks(header));
+  files_.physical_block_bytes = header.physical_block_bytes;
+  // What is gathered may need a whole block for each byte.
+  if (files_.whole_blocks()) {
+    files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
+  }
+  files_.keeps_mark = files_.keeps_mark || header.marked == 1;
+  return kOk;
+}
+
+Status Opening::check_blocks(const StoreHeader& header) {
+  if (files_.options.physical_block_bytes > 512 && header.physical_block_bytes != files_.options.physical_block_bytes) {
+    return fail(Errc::invalid, Detail::superblock,
+                "{}: this store was created for disks that spoil nothing beside what they write; to have it hold for "
+                "physical blocks of {} bytes, create it anew with that option",
+                files_.path(), files_.options.physical_block_bytes);
+  }
+  if (header.physical_block_bytes != 0 && header.physical_block_bytes != KeptBlocks::kBlockBytes) {
+    return fail(Errc::corrupt, Detail::superblock, "{}: physical blocks of {} bytes make no sense; they have 0 or {}",
+                files_.log_device->path(), header.physical_block_bytes, KeptBlocks::kBlockBytes);
+  }
+  return kOk;
+}
+
+// ---- who has it open -------------------------------------------------------------------------------------------
+
+Status Opening::lock_log(const std::string& name) {
+  auto lock = files_.volume.lock(name, !files_.read_only());
+  if (!lock.ok()) return lock.error().category == Errc::busy ? tell_who_holds(lock.error()) : lock.error();
+  files_.lock = std::move(*lock);
+  return kOk;
+}
+
+Status Opening::leave_holder_note() {
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer block, AlignedBuffer::allocate(kPageBytes));
+  std::memset(block.data(), 0, block.size());
+  char host[65] = "?";
+  (void)::gethostname(host, sizeof host - 1);
+  fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "process {} ({}) on {}", ::getpid(),
+                   program_invocation_short_name, host);
+  return files_.log_device->write(kHolderOffset, block.span().first(files_.log->superblock().block_bytes));
+}
+
+Status Opening::tell_who_holds(Status busy) {
+  std::string holder = "another process";
+  auto device = files_.volume.open(files_.names.log, OpenMode::read_only, Caching::buffered);
+  char note[512] = "";
+  if (device.ok() && (*device)->read(kHolderOffset, std::as_writable_bytes(std::span(note))).ok()) {
+    note[sizeof note - 1] = 0;
+    const std::string_view text = note;
+    const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    if (!text.empty() && printable) holder = text;
+  }
+  return fail(busy.category, Detail::lock,
+              "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}", files_.path(),
+              files_.read_only() ? "a writer" : "a writer or readers", holder);
+}
+
+// ---- creating --------------------------------------------------------------------------------------------------
+
+// A new store appears with the rename of its finished log, so that a crash in the middle leaves no half store. Returns ok
+// without the lock when somebody else was faster.
+Status Opening::make_log_if_nobody_does() {
+  MEMLITH_TRY(directory_.check_before_create());
+  const std::string fresh_name = files_.names.fresh_log();
+  MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh_name));
+  bool made = false;
+  if (!left_over) {
+    const auto opened = files_.volume.open(fresh_name, OpenMode::create, Caching::buffered);
+    made = opened.ok();
+    if (!made && opened.error().category != Errc::exists) return opened.error();
+  }
+  if (const Status locked = lock_log(fresh_name); !locked.ok()) {
+    if (made && is_lack(locked)) made_log_ = fresh_name;
+    return locked;
+  }
+  MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.log));
+  if (there) {
+    const Status removed = files_.volume.remove(fresh_name);
+    files_.lock = nullptr;
+    return removed;
+  }
+  made_log_ = fresh_name;
+  return make_log();
+}
+
+Status Opening::make_log() {
+  const std::string fresh_name = files_.names.fresh_log();
+  files_.physical_block_bytes = files_.options.physical_block_bytes > 512 ? files_.options.physical_block_bytes : 0;
+  {
+    MEMLITH_TRY_ASSIGN(const auto left_over, files_.volume.open(fresh_name, OpenMode::read_write, Caching::buffered));
+    MEMLITH_TRY(left_over->truncate(0));
+  }
+  MEMLITH_TRY_ASSIGN(auto device, files_.volume.open(fresh_name, OpenMode::read_write, files_.log_caching()));
+  MEMLITH_TRY(directory_.match_permissions(*device));
+  const std::uint64_t log_id = random_identity();
+  MEMLITH_TRY(directory_.make_first(log_id));
+  const LogFormat format = log_format(device->caps().block_bytes);
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(log_formatted_late)) {
+    MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
+    MEMLITH_TRY(files_.volume.sync_folder(""));
+    return Log::format(*device, format, directory_.client_bytes(), log_id);
+  }
+#endif
+  MEMLITH_TRY(Log::format(*device, format, directory_.client_bytes(), log_id));
+  MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
+  made_log_ = files_.names.log;
+  if (MEMLITH_MUTANT(store_renamed_unsynced)) return kOk;
+  return files_.volume.sync_folder("");
+}
+
+LogFormat Opening::log_format(std::uint32_t block_bytes) const {
+  const StoreOptions& options = files_.options;
+  LogFormat format;
+  format.block_bytes = block_bytes <= 512 && (!files_.whole_blocks() || MEMLITH_MUTANT(blocks_taken_for_sectors))
+                           ? 512
+                           : 4096;  // some disks have sectors of 1024 or 2048 bytes
+  std::uint64_t log_bytes = options.log_bytes;
+  if (log_bytes == 0) log_bytes = kLogBytesDefault;
+  if (options.log_max_bytes != 0) log_bytes = std::min(log_bytes, options.log_max_bytes);
+  // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
+  format.slot_bytes = options.slot_bytes != 0
+                          ? options.slot_bytes
+                          : std::clamp(round_down(log_bytes / 4, kPageBytes), 64 * kKiB, kSlotBytesDefault);
+  format.slot_count = std::max<std::uint64_t>(2, (log_bytes + format.slot_bytes - 1) / format.slot_bytes);
+  return format;
+}
+
+void Opening::undo() {
+  Status status = kOk;
+  const bool made_log = !made_log_.empty();
+  if (made_log) {
+    // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.
+    status = files_.volume.remove(made_log_);
+    if (status.ok()) status = files_.volume.sync_folder("");
+  }
+  if (status.ok()) directory_.undo_creation(made_log);
+  made_log_.clear();
+}
+
+}  // namespace memlith::core

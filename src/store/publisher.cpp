@@ -1,0 +1,59 @@
+#include "store/publisher.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::chrono::milliseconds kShowEvery{50};
+}
+
+Result<std::unique_ptr<StatsPublisher>> StatsPublisher::make(StoreFiles& files, Device* like) {
+  MEMLITH_TRY_ASSIGN(LiveStats live, LiveStats::make(files.volume, files.names.stats, like));
+  return std::unique_ptr<StatsPublisher>(new StatsPublisher(files, std::move(live)));
+}
+
+void StatsPublisher::publish() {
+  const Log& log = *files_.log;
+  const StoreCounters& counters = files_.counters;
+  StatsPage& page = *live_;
+  const auto copy = [](Counter& to, std::uint64_t value) { to.store(value, std::memory_order_relaxed); };
+  copy(page.frames, log.counters().frames.load(std::memory_order_relaxed));
+  copy(page.batches, log.counters().batches.load(std::memory_order_relaxed));
+  copy(page.logged_bytes, log.counters().bytes.load(std::memory_order_relaxed));
+  copy(page.captured_bytes, counters.captured_bytes.load(std::memory_order_relaxed));
+  copy(page.captured_pages, counters.captured_pages.load(std::memory_order_relaxed));
+  copy(page.last_captured_pages, counters.last_captured_pages.load(std::memory_order_relaxed));
+  copy(page.checkpoints, counters.checkpoints.load(std::memory_order_relaxed));
+  copy(page.home_bytes, counters.home_bytes.load(std::memory_order_relaxed));
+  copy(page.log_bytes, log.capacity_bytes());
+  copy(page.log_used_bytes, log.used_bytes());
+  copy(page.durable_lsn, log.durable_lsn().value);
+  copy(page.poisoned, log.poisoned() ? 1 : 0);
+  note_change();
+}
+
+void StatsPublisher::note_change() {
+  if (background_ == nullptr || !live_.shown()) return;
+  changes_.fetch_add(1);
+  if (!idle_.load() || !idle_.exchange(false)) return;
+  if (!background_->shows.want(job_, SteadyClock::now())) idle_.store(true);
+}
+
+// Shows the counters while they change, and costs nothing while they do not.
+std::optional<Workers::Time> StatsPublisher::show() {
+  const std::uint64_t seen = changes_.load();
+  live_.show();  // may take a while, and commits tell of changes meanwhile
+  if (std::exchange(shown_, seen) == seen) {
+    // What was counted just behind the last change was shown by now.
+    idle_.store(true);
+    if (changes_.load() == seen || !idle_.exchange(false)) return std::nullopt;
+  }
+  return SteadyClock::now() + kShowEvery;
+}
+
+void StatsPublisher::stop() {
+  if (background_ == nullptr) return;
+  background_->shows.withdraw(job_);
+  background_ = nullptr;
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,111 @@
+#include "store/recovery.hpp"
+
+#include <cerrno>
+
+#include "base/mutant.hpp"
+
+namespace memlith::core {
+
+Status Recovery::run() {
+  MEMLITH_TRY(directory_.prepare_to_recover());
+  if (!files_.was_clean) MEMLITH_TRY(flush_log());
+  MEMLITH_TRY(replay_.gather_blocks());
+  MEMLITH_TRY(replay_.moment().read());
+  MEMLITH_TRY(gather_log());
+  MEMLITH_TRY(replay_.moment().check());
+  MEMLITH_TRY(replay_.check());
+  MEMLITH_TRY(directory_.load(replay_.overlay()));
+  MEMLITH_TRY(directory_.check_homes(replay_.unreachable()));
+  replay_.forget_unreachable();
+  return files_.read_only() ? kOk : bring_home();
+}
+
+Status Recovery::flush_log() {
+  // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed first,
+  // a power cut could keep part of them at home and lose them from the log. Nor may a reader see what a power cut still
+  // takes. [crash/killed]
+  const Status flushed = files_.log_device->flush();
+  const bool no_flush_here =
+      flushed.os_errno == EINVAL || flushed.os_errno == EROFS;  // a file system that is only read
+  if (!files_.read_only() || !no_flush_here) MEMLITH_TRY(flushed);
+  if (files_.read_only()) return kOk;
+  // Nor may what creation did last be lost once the store is in use: incarnation 0 was never opened before.
+  const bool never_opened = files_.log->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
+  return never_opened ? files_.volume.sync_folder("") : kOk;
+}
+
+// ---- reading the log -------------------------------------------------------------------------------------------
+
+// Lays what the log has over each other, and writes it home in pieces where that is too much for memory.
+Status Recovery::gather_log() {
+  tail_ = gathered_ = files_.log->tail();
+  replay_.moment().look_for(tail_, tail_);
+  MEMLITH_TRY(files_.log->recover([this](const Frame& frame) { return take(frame); }));
+  MEMLITH_TRY(gather_waiting());
+  files_.counters.replayed_bytes = frames_bytes_;
+  return kOk;
+}
+
+Status Recovery::take(const Frame& frame) {
+  replay_.moment().look_for(tail_, frame.after);
+  frames_bytes_ += bytes_between(frame.lsn, frame.after.lsn);
+  if (files_.options.progress) files_.options.progress(frames_bytes_, files_.log->mapped_bytes());
+  if (files_.read_only() || !replay_.is_full()) return gather(frame);
+  const bool proven = frame.durable >= gathered_.lsn || MEMLITH_MUTANT(unproven_pieces_written_home);
+  if (!proven) {
+    waiting_.push_back({frame, {frame.payload.begin(), frame.payload.end()}});
+    return kOk;
+  }
+  MEMLITH_TRY(write_piece_home());
+  MEMLITH_TRY(gather_waiting());
+  return gather(frame);
+}
+
+Status Recovery::gather(const Frame& frame) {
+  const bool misses =
+      MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && files_.read_only());
+  if (!misses || files_.counters.replayed_frames > 0) MEMLITH_TRY(replay_.gather(frame));
+  ++files_.counters.replayed_frames;
+  gathered_ = frame.after;
+  return kOk;
+}
+
+Status Recovery::gather_waiting() {
+  for (Waiting& each : waiting_) {
+    each.frame.payload = each.payload;
+    MEMLITH_TRY(gather(each.frame));
+  }
+  waiting_.clear();
+  return kOk;
+}
+
+Status Recovery::write_piece_home() {
+  MEMLITH_TRY_ASSIGN(const bool as_said, directory_.homes_are_as_said(replay_.overlay()));
+  if (!as_said || !replay_.moment().may_belong()) return kOk;
+  MEMLITH_TRY(replay_.note_moment(tail_, gathered_));
+  return replay_.write_home(nullptr);
+}
+
+// ---- writing home ----------------------------------------------------------------------------------------------
+
+Status Recovery::bring_home() {
+  Log& log = *files_.log;
+  MEMLITH_TRY(directory_.fill_holes());
+  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes only what is
+  // in the log on the medium, or a power cut between two homes would keep a half of a commit. [lab/reopened]
+  MEMLITH_TRY(log.secure());
+  if (!replay_.overlay().objects().empty()) MEMLITH_TRY(replay_.note_moment(log.tail(), log.recovered()));
+  MEMLITH_TRY(replay_.write_home(nullptr));
+  replay_.forget_unreachable();  // as check_homes() found it
+  MEMLITH_TRY(directory_.settle_lengths());
+  if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(replay_.flush_homes());
+  replay_.assert_at_rest();
+  MEMLITH_TRY(replay_.blocks().settle());
+  // ORDER home-before-moment: as in Checkpointer::settle().
+  MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
+  MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes()));
+  return directory_.remove_orphans();
+}
+
+}  // namespace memlith::core

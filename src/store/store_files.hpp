@@ -1,0 +1,47 @@
+// What all parts of a store work on: its volume, its log and the homes of its objects. Floor: store.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "device/volume.hpp"
+#include "log/log.hpp"
+#include "store/homes.hpp"
+#include "store/names.hpp"
+#include "store/objects.hpp"
+#include "store/options.hpp"
+
+namespace memlith::core {
+
+// Filled while the store is opened, constant from then on but for what has a lock of its own.
+struct StoreFiles {
+  Volume& volume;
+  StoreOptions options;
+  const StoreNames names{options.kind, options.file_name};
+  std::unique_ptr<VolumeLock> lock;       // of the log
+  std::unique_ptr<VolumeLock> file_lock;  // of the file of a one-file store
+  std::unique_ptr<Device> log_device;
+  std::unique_ptr<Log> log;
+  Homes homes{volume, names, options.read_only};
+  bool was_clean = false;
+  bool keeps_mark = options.keeps_mark;
+  std::uint32_t physical_block_bytes = 0;  // as in the store's header
+  StoreCounters counters;
+
+  StoreFiles(Volume& where, StoreOptions given) : volume(where), options(std::move(given)) {}
+  StoreFiles(const StoreFiles&) = delete;
+  StoreFiles& operator=(const StoreFiles&) = delete;
+
+  [[nodiscard]] bool read_only() const { return options.read_only; }
+  [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
+  [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
+  [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
+  // Lets go of the locks. Nobody uses the log or the homes any more.
+  void unlock() {
+    file_lock = nullptr;
+    lock = nullptr;
+  }
+};
+
+}  // namespace memlith::core
