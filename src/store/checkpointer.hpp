@@ -63,6 +63,13 @@ class Checkpointer {
     Checkpointer& owner_;
     std::optional<Kept> kept_;
   };
+  // What several processes would share (docs/architecture.md), beside the LSN that triggers a checkpoint.
+  struct Shared {
+    bool running = false;        // the job, or a commit that found the log full, makes room
+    bool log_full = false;       // a commit waits for that
+    bool bringing_home = false;  // bring_home() has a checkpoint under way
+    std::uint32_t hurrying = 0;  // callers of checkpoint()
+  };
   // While there is one, a checkpoint makes haste: somebody waits for it.
   class Haste {
    public:
@@ -108,12 +115,9 @@ class Checkpointer {
   LogGrower grower_ MEMLITH_GUARDED_BY(mutex_);
 
   Mutex wake_mutex_;
-  ConditionVariable wake_;                                 // of a checkpoint that pauses
-  bool running_ MEMLITH_GUARDED_BY(wake_mutex_) = false;   // the job, or a commit that found the log full, makes room
-  bool log_full_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // a commit waits for that
-  bool bringing_home_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // bring_home() has a checkpoint under way
+  ConditionVariable wake_;  // of a checkpoint that pauses
+  Shared shared_ MEMLITH_GUARDED_BY(wake_mutex_);
   bool stopping_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
-  std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint()
 
   Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the job
   Workers::Job job_{[this] { return work(); }};

@@ -17,14 +17,15 @@ void Flusher::want(Lsn lsn) {
   const bool asked_early = MEMLITH_MUTANT(asleep_asked_outside_lock) && is_queued();
   {
     const LockGuard lock(mutex_);
-    target_ = std::max(target_, lsn);
-    const bool too_much = bytes_between(std::min(files_.log->durable_lsn(), target_), target_) > window_.bytes;
-    const bool queued = MEMLITH_MUTANT(asleep_asked_outside_lock) ? asked_early : queued_;
-    if (!queued || (too_much && !now_)) {
-      now_ = now_ || too_much;
-      const std::chrono::milliseconds window(now_ ? 0 : window_.interval_ms);
+    shared_.target = std::max(shared_.target, lsn);
+    const bool too_much =
+        bytes_between(std::min(files_.log->durable_lsn(), shared_.target), shared_.target) > shared_.window.bytes;
+    const bool queued = MEMLITH_MUTANT(asleep_asked_outside_lock) ? asked_early : shared_.queued;
+    if (!queued || (too_much && !shared_.now)) {
+      shared_.now = shared_.now || too_much;
+      const std::chrono::milliseconds window(shared_.now ? 0 : shared_.window.interval_ms);
       taken = background_.flushes.want(job_, SteadyClock::now() + window);
-      queued_ = taken;
+      shared_.queued = taken;
       wake = queued;
     }
     assert_state();
@@ -35,29 +36,29 @@ void Flusher::want(Lsn lsn) {
 
 bool Flusher::is_queued() const {
   const LockGuard lock(mutex_);
-  return queued_;
+  return shared_.queued;
 }
 
 void Flusher::set_window(FlushWindow window) {
   {
     const LockGuard lock(mutex_);
-    window_ = window;
-    if (!queued_) return;
-    now_ = true;  // what waits under the old window waits no longer
+    shared_.window = window;
+    if (!shared_.queued) return;
+    shared_.now = true;  // what waits under the old window waits no longer
     (void)background_.flushes.want(job_, SteadyClock::now());
   }
   wake_.notify_one();
 }
 
-bool Flusher::wanted() const { return stopping_ || target_ > files_.log->durable_lsn(); }
+bool Flusher::wanted() const { return stopping_ || shared_.target > files_.log->durable_lsn(); }
 
 // The window of a commit begins when the job hears of it, with nothing else waiting; at the latest at its next look.
 // A failed flush has poisoned the log, which tells everybody; there is nothing left to do then.
 std::optional<Workers::Time> Flusher::flush() {
   UniqueLock lock(mutex_);
   while (!stopping_ && !files_.log->poisoned()) {
-    now_ = false;
-    const Lsn target = target_;
+    shared_.now = false;
+    const Lsn target = shared_.target;
     lock.unlock();
     (void)files_.log->sync(target);
     lock.lock();
@@ -68,11 +69,11 @@ std::optional<Workers::Time> Flusher::flush() {
       wake_.wait_for(mutex_, kLookEvery, [this]() MEMLITH_REQUIRES(mutex_) { return wanted(); });
     }
     if (!wanted()) {
-      queued_ = false;
+      shared_.queued = false;
       return std::nullopt;
     }
-    if (window_.interval_ms > 0 && !now_) {
-      return SteadyClock::now() + std::chrono::milliseconds(window_.interval_ms) - kLookEvery;
+    if (shared_.window.interval_ms > 0 && !shared_.now) {
+      return SteadyClock::now() + std::chrono::milliseconds(shared_.window.interval_ms) - kLookEvery;
     }
     if (background_.flushes.crowded()) return SteadyClock::now();
   }
@@ -89,6 +90,6 @@ void Flusher::stop() {
 }
 
 // Nothing is asked for that was not begun.
-void Flusher::assert_state() const { MEMLITH_DCHECK(target_ <= files_.log->head()); }
+void Flusher::assert_state() const { MEMLITH_DCHECK(shared_.target <= files_.log->head()); }
 
 }  // namespace memlith::core

@@ -24,6 +24,14 @@ class Flusher {
   void stop() MEMLITH_EXCLUDES(mutex_);
 
  private:
+  // What several processes would share (docs/architecture.md).
+  struct Shared {
+    FlushWindow window;
+    Lsn target;           // to be made durable
+    bool queued = false;  // the job waits or runs, and looks at the target before it is done
+    bool now = false;     // the window's bytes are used up, or it was changed
+  };
+
   std::optional<Workers::Time> flush() MEMLITH_EXCLUDES(mutex_);
   [[nodiscard]] bool wanted() const MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] bool is_queued() const MEMLITH_EXCLUDES(mutex_);
@@ -33,10 +41,7 @@ class Flusher {
   Background& background_;
   mutable Mutex mutex_;
   ConditionVariable wake_;  // of the job, which looks for more to flush
-  FlushWindow window_ MEMLITH_GUARDED_BY(mutex_) = files_.options.flush_window;
-  Lsn target_ MEMLITH_GUARDED_BY(mutex_);           // to be made durable
-  bool queued_ MEMLITH_GUARDED_BY(mutex_) = false;  // the job waits or runs, and looks at the target before it is done
-  bool now_ MEMLITH_GUARDED_BY(mutex_) = false;     // the window's bytes are used up, or it was changed
+  Shared shared_ MEMLITH_GUARDED_BY(mutex_){.window = files_.options.flush_window, .target = {}};
   bool stopping_ MEMLITH_GUARDED_BY(mutex_) = false;
   Workers::Job job_{[this] { return flush(); }};
 };
