@@ -193,7 +193,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
   // old one. [crash/grow]
   MEMLITH_TRY(store_.reserve_home(object_, size));
-  const std::lock_guard lock(capture_mutex_);
+  const LockGuard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);
   MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_));
   MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
@@ -338,10 +338,10 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
   struct Capture {
     std::vector<Region*>& regions;
     std::size_t taken = 0;
-    explicit Capture(std::vector<Region*>& all) : regions(all) {
+    explicit Capture(std::vector<Region*>& all) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : regions(all) {
       for (Region* region : regions) region->capture_mutex_.lock();
     }
-    ~Capture() {
+    ~Capture() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       while (taken > 0) {
         Region* const region = regions[--taken];
         MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept() : region->give_back();
@@ -400,7 +400,7 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
   for (Region* region : regions) {
-    const std::lock_guard lock(region->capture_mutex_);
+    const LockGuard lock(region->capture_mutex_);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
     MEMLITH_TRY(region->roll_back(thread));
   }
@@ -446,7 +446,7 @@ Status Region::complete_home() {
 Status Region::release_clean() {
   if (tracker_ == nullptr) return kOk;
   MEMLITH_TRY(store_.check_process());
-  const std::lock_guard lock(capture_mutex_);
+  const LockGuard lock(capture_mutex_);
   MEMLITH_TRY(complete_home());
   if (twins_ != nullptr) twins_->clear();
   return tracker_->release_clean();

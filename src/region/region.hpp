@@ -67,8 +67,9 @@ class Region {
   // On `full` and `no_space` nothing was captured, and everything stays for the next try.
   // `will_sync`: the caller waits at once.
   static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync);
+  // The analysis cannot follow the locks of as many regions as the list has.
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
-                                                 bool wait_for_room);
+                                                 bool wait_for_room) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   // capture(), and waits until that is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
@@ -92,15 +93,15 @@ class Region {
 
   Status map(const ObjectInfo& info);
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
-  // Under capture_mutex_.
-  Status collect(ThreadNumber thread);
-  Status roll_back(ThreadNumber thread);
-  Status restore_from_home();
-  Status complete_home();
-  void cut_to_size();
-  void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources);
-  void accept();
-  void give_back();
+  Status collect(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status restore_from_home() MEMLITH_REQUIRES(capture_mutex_);
+  Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
+  void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
+  void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
+      MEMLITH_REQUIRES(capture_mutex_);
+  void accept() MEMLITH_REQUIRES(capture_mutex_);
+  void give_back() MEMLITH_REQUIRES(capture_mutex_);
   [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
   Result<Range> range_of(const void* address, std::uint64_t bytes) const;
 
@@ -119,10 +120,10 @@ class Region {
   std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
 
   Mutex capture_mutex_;
-  std::vector<Range> stored_;  // collected by the capture under way
-  std::vector<Piece> pieces_;  // and what is to be logged of it
-  bool size_changed_ = false;  // since the last commit
-  Lsn last_lsn_;               // of the last commit that carried bytes of this region
+  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the capture under way
+  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // and what is to be logged of it
+  bool size_changed_ MEMLITH_GUARDED_BY(capture_mutex_) = false;  // since the last commit
+  Lsn last_lsn_ MEMLITH_GUARDED_BY(capture_mutex_);  // of the last commit that carried bytes of this region
 };
 
 }  // namespace memlith::core
