@@ -34,11 +34,9 @@ inline core::Status fill_small_store(core::SimVolume& volume, bool one_file, std
     MEMLITH_TRY_ASSIGN(const core::ObjectInfo info, store->create(name, 4096, 0x550000000000, 4096));
     for (std::uint64_t i = 0; i < 3; ++i) {
       const core::Extent extent{info.id, i * 700, 300};
-      MEMLITH_TRY_ASSIGN(core::FrameWriter writer, store->begin_commit({&extent, 1}, {}));
       const std::vector<std::byte> bytes(extent.bytes, static_cast<std::byte>(i + 1));
-      writer.put(bytes.data(), bytes.size());
-      MEMLITH_TRY_ASSIGN(const core::Lsn end, writer.finish());
-      MEMLITH_TRY(store->sync(end));
+      const std::byte* const source = bytes.data();
+      MEMLITH_TRY(store->commit({{&extent, 1}, {&source, 1}, {}}));
     }
   }
   return close ? store->close() : core::kOk;

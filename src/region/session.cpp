@@ -117,7 +117,7 @@ Status Session::persist_all(Scope scope) {
   }
   if (!all.empty()) return persist(all, scope);
   // Nothing to capture; a store that can persist nothing any more says so all the same.
-  return store_->log().poisoned() ? store_->begin_commit({}, {}).status() : kOk;
+  return store_->failure();
 }
 
 Status Session::wait(Lsn lsn) {

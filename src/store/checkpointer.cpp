@@ -221,7 +221,7 @@ void Checkpointer::stop() {
   background_ = nullptr;
 }
 
-void Checkpointer::committed(Lsn end) {
+void Checkpointer::wake_at(Lsn end) {
   if (files_.options.manual_checkpoint || end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
   trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
   if (background_->checkpoints.want(job_, SteadyClock::now())) return;

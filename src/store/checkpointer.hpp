@@ -39,8 +39,8 @@ class Checkpointer {
   // commits of others go first.
   Status bring_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
 
-  // A frame that ends there is complete: wakes the thread when the log has filled up.
-  void committed(Lsn end);
+  // Wakes the thread if a frame that ends there has filled the log so far.
+  void wake_at(Lsn end);
 
  private:
   // The pace of one checkpoint. Without a pace that is kept, it hurries: its caller waits for it, and commits may wait, too.

@@ -61,7 +61,7 @@ Result<Lsn> Store::put_bytes(FrameWriter& writer, const Changes& changes) {
     writer.put(changes.sources[i], changes.extents[i].bytes, {changes.sources[ahead], changes.extents[ahead].bytes});
   }
   MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  finished(end);
+  wake_checkpointer(end);
   return end;
 }
 
@@ -96,7 +96,5 @@ Status Store::failure() const {
   MEMLITH_TRY(check_process());
   return files_.log->failure();
 }
-
-void Store::finished(Lsn end) { checkpointer_.committed(end); }
 
 }  // namespace memlith::core

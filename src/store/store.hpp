@@ -72,11 +72,11 @@ class Store {
   Result<std::optional<Lsn>> commit_async_at_once(const Changes& changes, bool will_sync);
   Status make_room(const Changes& changes, bool will_sync);
   // For callers who make the bytes while they write them, or have to know the place of the frame: reserves one frame, and writes all but
-  // the extents' bytes. The caller puts those, in order, finishes the writer, and says so with finished(), which wakes the checkpointer
-  // when the log has filled up.
+  // the extents' bytes. The caller puts those, in order, finishes the writer, and calls wake_checkpointer() with the end of the frame.
   Result<FrameWriter> begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
                                    bool will_sync = true);
-  void finished(Lsn end);
+  // Wakes the checkpointer if a frame that ends there has filled the log so far.
+  void wake_checkpointer(Lsn end) { checkpointer_.wake_at(end); }
   // Why nothing can be committed any more; ok as long as the store is not poisoned.
   [[nodiscard]] Status failure() const;
   Status sync(Lsn lsn) {

@@ -329,7 +329,7 @@ Result<Lsn> Run::append(const std::vector<Write>& writes, std::uint64_t fill, st
     writer.put(bytes.data(), bytes.size());
   }
   MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  store_->finished(end);
+  store_->wake_checkpointer(end);
   return end;
 }
 

@@ -124,7 +124,7 @@ Session::Captured Session::append(Store& to, const std::string& object, std::uin
       broken(fmt::format("a commit failed although nothing had: {}", last_error_text()));
     return result;
   }
-  to.finished(*end);
+  to.wake_checkpointer(*end);
   result.end = *end;
   result.ok = true;
   return result;

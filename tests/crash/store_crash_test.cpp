@@ -78,7 +78,7 @@ class Workload {
     ASSERT_TRUE(end.ok()) << last_error_text();
     world_.placed(number, *end);
     order_ = *end;
-    store_->finished(*end);
+    store_->wake_checkpointer(*end);
     ASSERT_TRUE(store_->sync(*end).ok()) << last_error_text();
     world_.acknowledged(number);
   }

@@ -39,12 +39,12 @@ struct Piece {
 inline core::Status commit(core::Store& store, const std::vector<Piece>& pieces,
                            const std::vector<core::SizeChange>& sizes = {}) {
   std::vector<core::Extent> extents;
-  for (const Piece& piece : pieces) extents.push_back({piece.object, piece.offset, piece.bytes.size()});
-  MEMLITH_TRY_ASSIGN(core::FrameWriter writer, store.begin_commit(extents, sizes));
-  for (const Piece& piece : pieces) writer.put(piece.bytes.data(), piece.bytes.size());
-  MEMLITH_TRY_ASSIGN(const core::Lsn end, writer.finish());
-  store.finished(end);
-  return store.sync(end);
+  std::vector<const std::byte*> sources;
+  for (const Piece& piece : pieces) {
+    extents.push_back({piece.object, piece.offset, piece.bytes.size()});
+    sources.push_back(piece.bytes.data());
+  }
+  return store.commit({extents, sources, sizes});
 }
 
 // A new object at an address that no test uses; nothing is mapped there.

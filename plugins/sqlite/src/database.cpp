@@ -16,7 +16,6 @@ using core::Detail;
 using core::Errc;
 using core::Extent;
 using core::fail;
-using core::FrameWriter;
 using core::kFile;
 using core::kMiB;
 using core::kOk;
@@ -247,25 +246,23 @@ Status Database::commit_pieces(std::uint64_t new_size) {
 // One frame; of what undoes a part, as many as it takes.
 Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait) {
   extents_.clear();
-  for (const Piece& piece : pieces) extents_.push_back(piece.extent);
+  sources_.clear();
+  for (const Piece& piece : pieces) {
+    extents_.push_back(piece.extent);
+    sources_.push_back(piece.source);
+  }
   const SizeChange change{kFile, new_stored_size};
   const bool resized = change.size_bytes != stored_;
-  auto begun = store_->begin_commit(extents_, {&change, resized ? 1u : 0u}, wait);
-  const bool no_room = begun.status().category == Errc::full || begun.status().category == Errc::no_space;
+  const auto committed = store_->commit_async({extents_, sources_, {&change, resized ? 1u : 0u}}, wait);
+  const bool no_room = committed.status().category == Errc::full || committed.status().category == Errc::no_space;
   if (no_room && undoes_part_ && pieces.size() > 1) {
     // What was done can be undone, though the log cannot grow. A crash in between leaves the journal, which undoes all of it.
     const std::size_t half = pieces.size() / 2;
     MEMLITH_TRY(commit_frame(pieces.first(half), std::max(stored_, new_stored_size), wait));
     return commit_frame(pieces.subspan(half), new_stored_size, wait);
   }
-  MEMLITH_TRY(begun.status());
-  FrameWriter& writer = *begun;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& next = pieces[std::min(i + 1, pieces.size() - 1)];
-    writer.put(pieces[i].source, pieces[i].extent.bytes, {next.source, next.extent.bytes});
-  }
-  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  store_->finished(end);
+  MEMLITH_TRY(committed.status());
+  const Lsn end = *committed;
   last_lsn_.store(end.value, std::memory_order_relaxed);
   if (MEMLITH_SABOTAGED(skip_persist)) {
     // The planted mistake: nobody waits, nobody flushes.
@@ -327,12 +324,9 @@ Status Database::end_part() {
 // One extent, durable on ok.
 Status Database::commit_directly(const Extent* extent, const std::byte* bytes, const std::uint64_t* new_stored_size) {
   const SizeChange change{kFile, new_stored_size != nullptr ? *new_stored_size : 0};
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, store_->begin_commit({extent, extent != nullptr ? 1u : 0u},
-                                                              {&change, new_stored_size != nullptr ? 1u : 0u}, true));
-  if (extent != nullptr) writer.put(bytes, extent->bytes);
-  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  store_->finished(end);
-  MEMLITH_TRY(store_->sync(end));
+  MEMLITH_TRY(store_->commit({{extent, extent != nullptr ? 1u : 0u},
+                              {&bytes, extent != nullptr ? 1u : 0u},
+                              {&change, new_stored_size != nullptr ? 1u : 0u}}));
   if (new_stored_size != nullptr) stored_ = *new_stored_size;
   return kOk;
 }

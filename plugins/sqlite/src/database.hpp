@@ -248,7 +248,8 @@ class Database {
   std::vector<Piece> pieces_;
   std::byte turned_[8];  // what is at home from kTurnedAt on
   std::vector<core::Extent> extents_;
-  std::uint64_t captured_bytes_ = 0;  // since memory was given back
+  std::vector<const std::byte*> sources_;  // of the extents
+  std::uint64_t captured_bytes_ = 0;       // since memory was given back
 
   struct Wal {
     std::shared_ptr<MemoryFile> file = std::make_shared<MemoryFile>();

@@ -34,7 +34,7 @@ Status commit_soon(Store& store, ObjectId object, std::uint64_t bytes, int value
   const Bytes content = filled(bytes, value);
   writer.put(content.data(), content.size());
   MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  store.finished(end);
+  store.wake_checkpointer(end);
   store.flush_soon(end);
   return kOk;
 }

@@ -118,7 +118,7 @@ class PacedStore : public ::testing::Test {
       writer.put(content.data(), content.size());
       const Lsn end = must(writer.finish());
       ASSERT_OK(store_->sync(end));  // all of it is durable before the checkpoint looks
-      store_->finished(end);
+      store_->wake_checkpointer(end);
       if (bytes_between(tail_, end) >= kLogBytes / 2) return;
     }
   }
