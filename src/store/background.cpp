@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "base/process.hpp"
+#include "base/sync.hpp"
 
 namespace memlith::core {
 
@@ -12,8 +12,8 @@ namespace {
 // Of one process. A child's is another, because a fork may come while a thread that the child does not have holds the mutex.
 struct Registry {
   std::uint64_t process = 0;
-  std::mutex mutex;
-  std::weak_ptr<Background> shared;
+  Mutex mutex;
+  std::weak_ptr<Background> shared MEMLITH_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -34,7 +34,7 @@ std::shared_ptr<Background> Background::of_process() {
   if (controller != nullptr) return std::make_shared<Background>();  // threads of this schedule
 #endif
   Registry& own = registry();
-  const std::lock_guard lock(own.mutex);
+  const LockGuard lock(own.mutex);
   std::shared_ptr<Background> shared = own.shared.lock();
   if (shared == nullptr) own.shared = shared = std::make_shared<Background>();
   return shared;

@@ -90,6 +90,7 @@ Status Checkpointer::run(Pacing& pacing) {
   Log& log = *files_.log;
   const LogPosition from = log.tail();
   const LogPosition to = log.durable();
+  MEMLITH_ASSERT(from.lsn <= to.lsn);
   if (from == to) {
     // The frames that asked for it are not durable yet: the next commit asks again.
     ask_again_after(to.lsn, log.capacity_bytes() / 2);
