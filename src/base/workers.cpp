@@ -68,6 +68,7 @@ void Workers::enqueue(Job& job, Time due) {
   job.due_ = due;
   job.state_ = Job::State::waiting;
   ++waiting_;
+  MEMLITH_DCHECK(state_holds());
 }
 
 void Workers::remove(Job& job) {
@@ -75,6 +76,17 @@ void Workers::remove(Job& job) {
   while (*at != &job) at = &(*at)->next_;
   *at = std::exchange(job.next_, nullptr);
   --waiting_;
+  MEMLITH_DCHECK(state_holds());
+}
+
+bool Workers::state_holds() const {
+  std::size_t count = 0;
+  for (const Job* job = first_; job != nullptr; job = job->next_) {
+    if (job->state_ != Job::State::waiting || job->withdrawn_) return false;
+    if (job->next_ != nullptr && job->next_->due_ < job->due_) return false;
+    ++count;
+  }
+  return count == waiting_ && idle_ <= threads_.size() && threads_.size() <= threads_max_;
 }
 
 bool Workers::start_thread() {

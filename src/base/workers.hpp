@@ -58,6 +58,9 @@ class Workers {
   void enqueue(Job& job, Time due) MEMLITH_REQUIRES(mutex_);
   void remove(Job& job) MEMLITH_REQUIRES(mutex_);
   bool start_thread() MEMLITH_REQUIRES(mutex_);
+  // The jobs in the list are those that wait, none of them withdrawn, in the order in which they are due; no more threads are idle than
+  // there are.
+  [[nodiscard]] bool state_holds() const MEMLITH_REQUIRES(mutex_);
 
   const std::size_t threads_max_;
   Mutex mutex_;
