@@ -69,7 +69,26 @@ Status FileDirectory::check_before_create() {
   return files_.volume.sync_folder("");
 }
 
-Status FileDirectory::check_log_not_removed() { return check_no_mark(files_); }
+Status FileDirectory::check_log_not_removed() {
+  MEMLITH_TRY(check_no_mark(files_));
+  return check_closed_before();
+}
+
+// An opening of the file leaves its page of counters behind if it is never closed. Then the log that is missing held the newest commits.
+Status FileDirectory::check_closed_before() {
+  if (files_.keeps_mark) return kOk;  // the mark in the file tells
+  MEMLITH_TRY_ASSIGN(const bool left, files_.volume.exists(files_.names.stats));
+  // Another process may have made the store since this one looked for the log.
+  MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));
+  if (!left || made_meanwhile) return kOk;
+  return fail(Errc::corrupt, Detail::open,
+              "{0}: its last opening was not closed ({1} is still there), and its log {2} is missing: the newest "
+              "commits are in that "
+              "log, and without them the file need not be whole. Put the log back, or restore the file from a backup. "
+              "To take the file "
+              "as it is, remove {1}. Nothing was changed",
+              files_.path(), files_.volume.path_of(files_.names.stats), files_.volume.path_of(files_.names.log));
+}
 
 Status FileDirectory::tell_log_is_missing() {
   MEMLITH_TRY(check_log_not_removed());

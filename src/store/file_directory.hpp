@@ -47,6 +47,7 @@ class FileDirectory final : public Directory {
   void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] ObjectRecord record_at_home() const override;
   void set_record_at_home(const ObjectRecord& record);
+  Status check_closed_before();
   // Another name of the file (a hard link) has a log of its own.
   Status lock_file();
 

@@ -1,6 +1,8 @@
 // docs/guarantees.md, "one-file stores": the file is the user's. Its length and bytes follow commits only; after a clean
 // close it is complete without its log; a crash undoes what was not committed.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -237,6 +239,30 @@ TEST_F(OneFileStore, TheLogHasThePermissionsOfTheFile) {
   for (const char* const name : {"data.memlith", "data.memlith-stats"}) {
     EXPECT_EQ(std::filesystem::status(folder_ / name).permissions(), perms::owner_read | perms::owner_write) << name;
   }
+}
+
+// A program that was killed leaves its page of counters beside the file, and says so that the log had the newest commits.
+TEST_F(OneFileStore, MissesTheLogOfAnOpeningThatWasNotClosed) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    open();
+    place(5000);
+    ::_exit(commit(*store_, {{kFile, 0, filled(5000, 'a')}}).ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "data.memlith"));
+  const auto before = read_folder(folder_.path());
+  ASSERT_ERROR(Errc::corrupt, Store::open(*volume_, options()));
+  EXPECT_NE(last_error_text().find("data.memlith-stats is still there"), std::string::npos) << last_error_text();
+  EXPECT_EQ(read_folder(folder_.path()), before);
+  // What the sentence advises for those who give the commits up.
+  ASSERT_TRUE(std::filesystem::remove(folder_ / "data.memlith-stats"));
+  open();
+  close();
+  EXPECT_EQ(file().find('a'), std::string::npos) << "the commits were in the log";
 }
 
 // When the log goes with the store, nobody can have locked it in between; the next opening makes another.
