@@ -67,6 +67,14 @@
   X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")        \
   X(cached_length_believed, store, "a file's length that is right is taken for a durable one")                    \
   X(blocks_taken_for_sectors, store, "a store for large physical blocks lays its frames out in sectors")            \
+  X(recovered_blocks_written_over, store, "a recovery writes over the blocks that it may still need")              \
+  X(moments_not_compared, store, "a file and a log of two moments are taken for a pair")                         \
+  X(moment_not_told_before_home, store, "homes are written before the file says what is on its way there")        \
+  X(moment_not_told_behind_home, store, "a checkpoint does not say what the file holds by then")                  \
+  X(torn_moment_believed, store, "a moment that the crash tore is taken for one of another log")                  \
+  X(moment_not_flushed, store, "the moment of the file is not flushed")                                           \
+  X(holes_left, store, "a sparse file is opened without room for its holes")                                      \
+  X(snapshot_of_old_homes, store, "a snapshot copies homes without a checkpoint before it")                       \
   X(blocks_not_kept, store, "parts of blocks are written home without the blocks having been kept whole")         \
   X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")             \
   X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                  \

@@ -95,7 +95,13 @@ Status KeptBlocks::write(std::span<const std::byte> content) {
 // The file has no blocks yet, and not its name: recovery needs the one that a crash left until the new one is whole.
 Status KeptBlocks::make() {
   if (device_ != nullptr) return kOk;
-  const std::string fresh = files_.names.fresh_blocks();
+  std::string fresh = files_.names.fresh_blocks();
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(recovered_blocks_written_over) && *files_.volume.exists(files_.names.blocks)) {
+    fresh = files_.names.blocks;
+    in_place_ = true;
+  }
+#endif
   // One that is there already is written over, and not removed: or a power cut might undo the removal, but not the renaming.
   MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh));
   const OpenMode mode = left_over ? OpenMode::read_write : OpenMode::create;

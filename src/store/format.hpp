@@ -81,6 +81,9 @@ inline constexpr std::uint64_t kFileMarkBytes = 16;
 inline constexpr std::uint64_t kUnmarkedRest =
     0x00332074616d726fU;  // of SQLite's own bytes, in the place of the moment
 
+// Whether the 8 bytes are a moment, and not one that a crash tore.
+bool is_whole_moment(std::uint64_t moment);
+
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -12,16 +13,36 @@ namespace {
 
 constexpr std::uint64_t kLsnUnit = 512;  // the smallest block of a log
 
+// From the low end: where `reach` stands in the log, in units of 512 bytes; what stands for the history up to there; and a checksum
+// of these two, because 8 bytes that were in flight when the power failed may be neither the old ones nor the new ones.
+constexpr unsigned kPlaceBits = 22;
+constexpr unsigned kChainBits = 22;
+constexpr unsigned kSaidBits = kPlaceBits + kChainBits;
+
+constexpr std::uint64_t low_bits(std::uint64_t value, unsigned bits) {
+  return value & ((std::uint64_t{1} << bits) - 1);
+}
+
+// Whatever log it belongs to: a whole moment of another log is refused, a torn one is not.
+std::uint64_t with_checksum(std::uint64_t said) {
+  return said | checksum(std::as_bytes(std::span(&said, 1)), kFileMark) << kSaidBits;
+}
+
 // The chain value of a position stands for all that the log held before it, so no two histories share one.
 std::uint64_t moment_of(LogPosition whole, LogPosition reach, std::uint64_t log_id) {
   const std::uint64_t both[2] = {whole.previous, reach.previous};
-  const std::uint64_t sum = checksum(std::as_bytes(std::span(both)), log_id);
-  return (sum & ~0xffffffffull) | (reach.lsn.value / kLsnUnit & 0xffffffffu);
+  const std::uint64_t chain = low_bits(checksum(std::as_bytes(std::span(both)), log_id), kChainBits);
+  const std::uint64_t place = low_bits(reach.lsn.value / kLsnUnit, kPlaceBits);
+  return with_checksum(chain << kPlaceBits | place);
 }
 
-bool same_chain(std::uint64_t a, std::uint64_t b) { return a >> 32 == b >> 32; }
+bool same_chain(std::uint64_t a, std::uint64_t b) {
+  return low_bits(a >> kPlaceBits, kChainBits) == low_bits(b >> kPlaceBits, kChainBits);
+}
 
 }  // namespace
+
+bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
 Status FileMoment::read() {
   if (!files_.keeps_mark) return kOk;
@@ -31,7 +52,9 @@ Status FileMoment::read() {
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   // The mark may be half written over SQLite's own bytes; then a later commit of the log has it whole.
-  if (mark[0] == kFileMark && mark[1] != kUnmarkedRest) moment_ = mark[1];
+  if (mark[0] != kFileMark || mark[1] == kUnmarkedRest) return kOk;
+  // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
+  if (is_whole_moment(mark[1]) || MEMLITH_MUTANT(torn_moment_believed)) moment_ = mark[1];
   return kOk;
 }
 
@@ -47,18 +70,19 @@ void FileMoment::look_for(LogPosition tail, LogPosition at) {
 }
 
 Status FileMoment::check() const {
-  if (!moment_.has_value() || found_) return kOk;
-  const std::uint64_t unit_lsn = *moment_ & 0xffffffffu;
+  if (!moment_.has_value() || found_ || MEMLITH_MUTANT(moments_not_compared)) return kOk;
   return fail(Errc::corrupt, Detail::open,
-              "{}: is not of the same moment as its log {}: the file holds commits up to LSN {}, and the log of that "
-              "moment is not this one, which goes from LSN {} to {}. One of the two is a copy of another time, or "
-              "belongs to another database; put back the two as they were together. Nothing was changed",
-              files_.path(), files_.log_device->path(), unit_lsn * kLsnUnit, files_.log->tail().lsn.value,
+              "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the file "
+              "holds. One of the two is a copy of another time, or belongs to another database; put back the two as "
+              "they were together. Nothing was changed",
+              files_.path(), files_.log_device->path(), files_.log->tail().lsn.value,
               files_.log->recovered().lsn.value);
 }
 
 Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
   if (!files_.keeps_mark) return kOk;
+  if (whole.lsn != reach.lsn && MEMLITH_MUTANT(moment_not_told_before_home)) return kOk;
+  if (whole.lsn == reach.lsn && MEMLITH_MUTANT(moment_not_told_behind_home)) return kOk;
   const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
@@ -79,7 +103,7 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   if (mark[0] != kFileMark || mark[1] == moment) return kOk;
   MEMLITH_TRY(file->write(sizeof(std::uint64_t), bytes));
-  return file->flush();
+  return MEMLITH_MUTANT(moment_not_flushed) ? kOk : file->flush();
 }
 
 Status check_no_mark(StoreFiles& files) {

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/mutant.hpp"
 #include "base/process.hpp"
 #include "store/recovery.hpp"
 
@@ -231,7 +232,7 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
   result.copies.resize(objects.size());
   // ORDER checkpoint-and-copy: no other checkpoint begins between the one that brings the homes to the commit and the copy of the
   // last of them, or the copies would be of two commits. [capi/snapshot]
-  MEMLITH_TRY(checkpointer_.checkpoint_and([&]() -> Status {
+  const auto copy_all = [&]() -> Status {
     result.lsn = read_only() ? files_.log->durable_lsn() : files_.log->tail().lsn;
     for (std::size_t i = 0; i < objects.size(); ++i) {
       HomeCopies::Copy& copy = result.copies[i];
@@ -241,7 +242,9 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
       if (read_only()) MEMLITH_TRY(lay_overlay_over(objects[i], copy));
     }
     return kOk;
-  }));
+  };
+  MEMLITH_TRY(MEMLITH_MUTANT(snapshot_of_old_homes) ? checkpointer_.between_checkpoints(copy_all)
+                                                    : checkpointer_.checkpoint_and(copy_all));
   return result;
 }
 

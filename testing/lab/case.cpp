@@ -30,6 +30,7 @@ std::string format_cut(const Cut& cut) {
     if (end - i > 1) text += std::to_string(end - i);
     i = end;
   }
+  if (!cut.older_file.empty()) text += fmt::format("^{}@{}", cut.older_file, cut.older_at);
   if (!cut.rotten_file.empty()) {
     text += fmt::format("~{}@{}.{}", cut.rotten_file, cut.rotten_offset, cut.rotten_bit);
   }
@@ -87,6 +88,13 @@ bool parse_cuts(std::string_view text, Cuts& cuts) {
         cut.choices.insert(cut.choices.end(), count, choice);
         break;
       }
+    }
+    if (reader.take('^')) {
+      const auto at = reader.rest.find('@');
+      if (at == std::string_view::npos) return false;
+      cut.older_file = reader.rest.substr(0, at);
+      reader.rest.remove_prefix(at + 1);
+      cut.older_at = reader.number();
     }
     if (reader.take('~')) {
       const auto at = reader.rest.find('@');
@@ -168,6 +176,19 @@ bool let_rot(SimImage& image, const Cut& cut) {
   auto copy = std::make_shared<std::vector<std::byte>>(*found->second);
   (*copy)[cut.rotten_offset] ^= static_cast<std::byte>(1u << cut.rotten_bit);
   found->second = std::move(copy);
+  return true;
+}
+
+bool put_older_file(SimImage& image, const SimTrace& trace, const Cut& cut) {
+  if (cut.older_file.empty()) return true;
+  if (cut.older_at > trace.records.size()) return false;
+  SimMedium medium(trace);
+  while (medium.position() < cut.older_at) medium.step();
+  const SimImage then = medium.cached();
+  const auto copy = then.files.find(cut.older_file);
+  const auto found = image.files.find(cut.older_file);
+  if (copy == then.files.end() || found == image.files.end() || *copy->second == *found->second) return false;
+  found->second = copy->second;
   return true;
 }
 

@@ -113,6 +113,17 @@ void Explorer::violated(std::string what, std::uint64_t medium) {
   tally_.violations.push_back({std::move(what), position(), medium});
 }
 
+namespace {
+
+Cut cut_of(char link, std::size_t at) {
+  Cut cut;
+  cut.link = link;
+  cut.at = at;
+  return cut;
+}
+
+}  // namespace
+
 // ---- crash points ----------------------------------------------------------------------------------------------
 
 // The run is told in the trace from `begin` on; what was done before it had no power cut behind it.
@@ -126,7 +137,7 @@ void Explorer::explore(Run& run, const SimTrace& trace, std::size_t begin, int l
     ++tally_.crash_points;
     operation_ = position > 0 ? static_cast<std::size_t>(trace.records[begin + position - 1].op) : 0;
     ++tally_.operations[operation_].crash_points;
-    path_.push_back({life == 1 ? ' ' : life_link_, position, {}, {}, 0, 0, {}, false});
+    path_.push_back(cut_of(life == 1 ? ' ' : life_link_, position));
     cut_here(run, medium, run.history.expected(position), life);
     path_.pop_back();
   }
@@ -171,14 +182,18 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     count_shown(medium, choices, true);
     try_it();
   }
-  constexpr Fault kSpecial[] = {Fault::garbage,      Fault::misdirected, Fault::bit_rot,   Fault::torn_512,
-                                Fault::dropped,      Fault::garbage,     Fault::torn_4096, Fault::misdirected,
-                                Fault::stale_sector, Fault::bit_rot,     Fault::reordered, Fault::lost_name,
-                                Fault::lost_size,    Fault::torn_block,  Fault::torn_block};
+  constexpr Fault kSpecial[] = {Fault::garbage,      Fault::misdirected, Fault::bit_rot,    Fault::torn_512,
+                                Fault::dropped,      Fault::garbage,     Fault::torn_4096,  Fault::misdirected,
+                                Fault::stale_sector, Fault::bit_rot,     Fault::reordered,  Fault::lost_name,
+                                Fault::lost_size,    Fault::torn_block,  Fault::torn_block, Fault::other_moment};
   for (std::size_t i = 0; i < budget_.special && !enough(); ++i) {
     const Fault fault = kSpecial[next_special_++ % std::size(kSpecial)];
     if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
+    if (fault == Fault::other_moment) {
+      if (options_.keeps_mark) swap_moments(run, medium, choices, expected);
+      continue;
+    }
     if (fault == Fault::bit_rot) {
       if (random_.one_in(2)) draw_operations(choices);
       SimImage image = medium.cut(choices, kGarbageSeed);
@@ -471,6 +486,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
   content.exists = true;
   if (const auto file = image.files.find(options_.file_name); file != image.files.end()) {
     content.objects["file"] = *file->second;
+    hide_moment(content.objects["file"]);
   }
   return content;
 }
@@ -551,7 +567,7 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
 // Crashes the recovery itself at each of its operations; whatever happens, the same commit must come back.
 void Explorer::crash_recovery(const SimTrace& trace, Fingerprint found, int level) {
   SimMedium medium(trace);
-  path_.push_back({'/', 0, {}, {}, 0, 0, {}, false});
+  path_.push_back(cut_of('/', 0));
   const Fault fault = level == 1 ? Fault::recovery_crash : Fault::recovery_crash_twice;
   for (std::size_t position = 1; position <= trace.records.size() && !enough(); ++position) {
     medium.step();
@@ -613,7 +629,7 @@ void Explorer::kill_here(Run& first, const SimTrace& trace, const SimMedium& med
   life_link_ = random_.one_in(2) ? '>' : '+';
   const std::unique_ptr<Run> next = next_life(first, image, alive.content, life_link_ == '+');
   if (!next->broken().empty()) {
-    path_.push_back({life_link_, next->volume.operations(), {}, {}, 0, 0, {}, false});
+    path_.push_back(cut_of(life_link_, next->volume.operations()));
     violated("after a kill, " + next->broken().front(), image.hash());
     path_.pop_back();
     return;
@@ -631,7 +647,7 @@ std::unique_ptr<Run> Explorer::next_life(Run& first, const SimImage& image, cons
   set_identity(kIdentity);
   auto run = std::make_unique<Run>(options_, image, content);
   run->other_bytes = other ? 101 : 0;
-  path_.push_back({other ? '+' : '>', 0, {}, {}, 0, 0, {}, false});  // in case it dies in there
+  path_.push_back(cut_of(other ? '+' : '>', 0));  // in case it dies in there
   perform(*run, step, step + budget_.life_steps, true);
   path_.pop_back();
   return run;
@@ -653,7 +669,7 @@ void Explorer::second_life(Run& first, const SimImage& image, const Content& con
   ++at(tally_.faults, Fault::second_life).fired;
   life_link_ = other ? '+' : '>';
   if (!run->broken().empty()) {
-    path_.push_back({life_link_, run->volume.operations(), {}, {}, 0, 0, {}, false});
+    path_.push_back(cut_of(life_link_, run->volume.operations()));
     violated("in its second life, " + run->broken().front(), image.hash());
     path_.pop_back();
     return;
@@ -729,6 +745,57 @@ void Explorer::judge_lie(const Run& run, const SimImage& image, const Expected& 
   std::string wrong =
       lie_verdict(run, path_.back().at, recovered, expected, last_commit_may_go, at(tally_.faults, fault));
   if (!wrong.empty()) violated(std::move(wrong), image.hash());
+}
+
+// One of the file and its log is a copy that was taken earlier.
+void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector<SimChoice>& choices,
+                            const Expected& expected) {
+  if (random_.one_in(2)) draw_operations(choices);
+  Cut& cut = path_.back();
+  cut.choices = choices;
+  cut.older_file = random_.one_in(2) ? options_.file_name : file_log_name(options_.file_name);
+  cut.older_at = random_.below(medium.position() + 1);
+  SimImage image = medium.cut(choices, kGarbageSeed);
+  const bool put = put_older_file(image, run.volume.trace(), cut);
+  if (put && says_its_moment(image)) {
+    FaultCount& count = at(tally_.faults, Fault::other_moment);
+    ++count.planned;
+    ++count.fired;
+    (void)note_distinct(image.hash(), operation_);
+    SimVolume volume(image);
+    set_identity(kIdentity);
+    const Recovered recovered = recover(volume, options_);
+    ++tally_.recoveries;
+    std::string wrong = moment_verdict(run, recovered, expected, count);
+    if (!wrong.empty()) violated(std::move(wrong), image.hash());
+  }
+  cut.older_file.clear();
+}
+
+// A file that was never marked, or whose moment is torn, tells nothing.
+bool Explorer::says_its_moment(const SimImage& image) const {
+  const auto& file = *image.files.at(options_.file_name);
+  std::uint64_t mark[2] = {};
+  if (file.size() >= sizeof mark) std::memcpy(mark, file.data(), sizeof mark);
+  return mark[0] == kFileMark && is_whole_moment(mark[1]);
+}
+
+// The two go together if nothing changed the file in between: then the log decides, and it is of the earlier moment or of this one.
+std::string Explorer::moment_verdict(const Run& run, const Recovered& recovered, const Expected& expected,
+                                     FaultCount& count) const {
+  const Cut& cut = path_.back();
+  if (!recovered.ok) {
+    if (recovered.status.category != Errc::corrupt) return "a pair of two moments is reported as: " + recovered.error;
+    ++count.detected;
+    return {};
+  }
+  const Expected of_log = cut.older_file == options_.file_name ? expected : run.history.expected(cut.older_at);
+  if (of_log.allows(recovered.found, of_log.first)) {
+    ++count.harmless;
+    return {};
+  }
+  return fmt::format("a file and a log of two moments were taken for a pair: recovered {}",
+                     describe(recovered.content));
 }
 
 // A bit flips in what one of the recovery's reads returns.

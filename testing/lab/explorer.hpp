@@ -123,6 +123,11 @@ class Explorer {
     return tally_.violations.size() >= budget_.violations_max || tally_.states >= budget_.states_max;
   }
   bool note_distinct(std::uint64_t hash, std::size_t operation);
+  void swap_moments(const Run& run, const core::SimMedium& medium, std::vector<core::SimChoice>& choices,
+                    const Expected& expected);
+  [[nodiscard]] bool says_its_moment(const core::SimImage& image) const;
+  std::string moment_verdict(const Run& run, const Recovered& recovered, const Expected& expected,
+                             FaultCount& count) const;
   [[nodiscard]] Content read_file_alone(const core::SimImage& image) const;
 
   const Workload& workload_;

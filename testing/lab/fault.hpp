@@ -25,6 +25,7 @@ enum class Fault : std::uint8_t {
   // The medium lies.
   misdirected,
   bit_rot,
+  other_moment,
   // A call fails while the workload runs; then the power is cut as well.
   write_error,
   write_error_for_ever,
@@ -45,7 +46,7 @@ enum class Fault : std::uint8_t {
   killed,
   second_life,
 };
-inline constexpr std::size_t kFaults = 28;
+inline constexpr std::size_t kFaults = 29;
 
 std::string_view name_of(Fault fault);
 std::string_view sentence_of(Fault fault);
@@ -54,7 +55,9 @@ bool parse_fault(std::string_view word, Fault& fault);
 
 // A call that fails, rather than a power cut.
 bool is_call_fault(Fault fault);
-inline bool is_medium_lie(Fault fault) { return fault == Fault::misdirected || fault == Fault::bit_rot; }
+inline bool is_medium_lie(Fault fault) {
+  return fault == Fault::misdirected || fault == Fault::bit_rot || fault == Fault::other_moment;
+}
 core::SimFaults::Kind kind_of(Fault fault);
 bool is_for_ever(Fault fault);
 

@@ -53,6 +53,7 @@ std::string how(const std::string& line) {
     if (choice.fate >= core::SimFate::elsewhere) text = "a misdirected write";
   }
   if (!last.rotten_file.empty()) text = "bit rot";
+  if (!last.older_file.empty()) text = "a copy of an earlier moment";
   if (last.flipped_read.has_value()) text = "a flipped read";
   return second_life ? text + " in the second life" : text;
 }

@@ -61,6 +61,42 @@ std::vector<Step> region_growth(Random& random) {
 }
 
 // Two regions that fit the log one by one, but not together.
+// What is stored and not persisted is in no snapshot; what was persisted is, home or not.
+std::vector<Step> snapshots(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const Step both{"a snapshot of a and b", [](Run& run) { run.snapshot({"a", "b"}); }};
+  const Step one{"a snapshot of a", [](Run& run) { run.snapshot({"a"}); }};
+  return {open(),
+          map("a", 8192),
+          map("b", 4096, TrackerKind::scan),
+          both,
+          store("a", 100, 50 + shift),
+          store("b", 3000, 200),
+          persist({"a", "b"}),
+          store("a", 0, 900),
+          both,
+          persist({"a"}),
+          one,
+          checkpoint(),
+          store("b", 100, 700 + shift),
+          persist({"b"}),
+          both,
+          grow("a", 12288),
+          store("a", 9000, 300),
+          one,
+          persist({"a"}),
+          both,
+          abandon(),
+          open(),
+          map("a", 12288),
+          map("b", 4096, TrackerKind::scan),
+          both,
+          store("a", 4000, 300 + shift),
+          persist({"a"}),
+          both,
+          close()};
+}
+
 std::vector<Step> regions_too_large(Random& random) {
   const std::uint64_t shift = random.below(500);
   return {open(),

@@ -237,6 +237,10 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
       story +=
           fmt::format("  then bit {} of byte {} of {} flips\n", cut.rotten_bit, cut.rotten_offset, cut.rotten_file);
     }
+    if (!cut.older_file.empty()) {
+      if (!put_older_file(image, trace, cut)) return another;
+      story += fmt::format("  then {} is replaced by a copy as of operation {}\n", cut.older_file, cut.older_at);
+    }
     const Fingerprint found_before = recovered.found;
     if (cut.link != '/') {
       at = cut.at;
@@ -262,6 +266,9 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
     path_ = {cut};
     if (cut.link == '/') {
       if (!recovered.ok || recovered.found != found_before) wrong = "the crash of the recovery changed what comes back";
+    } else if (!cut.older_file.empty()) {
+      FaultCount unused;
+      wrong = moment_verdict(*run, recovered, expected, unused);
     } else if (misdirected || !cut.rotten_file.empty() || cut.flipped_read.has_value()) {
       bool may_go = cut.flipped_read.has_value();
       if (!cut.rotten_file.empty()) may_go = cut.rotten_file != "objects/0" && cut.rotten_offset >= kSlotsOffset;

@@ -22,6 +22,11 @@ std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
 
 // ---- recovery --------------------------------------------------------------------------------------------------
 
+void hide_moment(std::vector<std::byte>& file) {
+  if (file.size() < kFileMarkBytes || std::memcmp(file.data(), &kFileMark, sizeof kFileMark) != 0) return;
+  std::memcpy(file.data() + sizeof kFileMark, &kUnmarkedRest, sizeof kUnmarkedRest);
+}
+
 namespace {
 
 // Of a read-only store what its log has is laid over what is at home.
@@ -33,6 +38,7 @@ Result<std::vector<std::byte>> read_object(Store& store, const ObjectInfo& objec
     }
     return kOk;
   }));
+  hide_moment(bytes);
   return bytes;
 }
 
@@ -70,6 +76,7 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
       const SimImage image = volume.image();
       if (const auto file = image.files.find(options.file_name); file != image.files.end() && !file->second->empty()) {
         result.content.objects["file"] = *file->second;
+        hide_moment(result.content.objects["file"]);
       }
     }
     result.found = fingerprint(result.content);
@@ -244,7 +251,7 @@ void Run::open() {
   region_content_.clear();
   const std::uint64_t fired_by_open = fired();
   for (const ObjectInfo& object : store_->objects()) {
-    auto bytes = store_->read_home(object.id);
+    auto bytes = read_object(*store_, object);
     if (!passed(bytes.status(), "reading an object", fired_by_open)) {
       store_ = nullptr;  // nothing may be done in a store of which it is not known what it holds
       return;

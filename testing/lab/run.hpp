@@ -111,6 +111,11 @@ class Run {
   void persist_soon(const std::vector<std::string>& names, core::Scope scope);
   void wait();  // for all of those
   void rollback(const std::vector<std::string>& names);
+  // A view of the regions: what was persisted last, whatever was stored since.
+  void snapshot(const std::vector<std::string>& names);
+  // A file of which nothing has room on the disk, and that it has when the store is open.
+  void make_holes();
+  void check_holes();
   // Another thread, with nothing of its own, persists while the I/O of the first one is under way.
   void persist_joined_by_another(const std::string& name);
 
@@ -156,6 +161,9 @@ class Run {
   std::vector<std::pair<std::size_t, std::size_t>> step_marks_;  // (operations done when it began, step)
   std::vector<std::string> broken_;
 };
+
+// Replay says in a marked file which commits the file holds. To a user these bytes are SQLite's own.
+void hide_moment(std::vector<std::byte>& file);
 
 // From here on, flipped bits strike only what carries checksums.
 void flip_no_homes(core::SimVolume& volume, const core::StoreOptions& options);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/sync.hpp"
+#include "region/snapshot.hpp"
 #include "run.hpp"
 
 namespace memlith::lab {
@@ -251,6 +252,38 @@ void Run::rollback(const std::vector<std::string>& names) {
     if (!same && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
       broken(fmt::format("after a rollback, region {} has other bytes than were captured last", name));
     }
+  }
+}
+
+void Run::snapshot(const std::vector<std::string>& names) {
+  std::vector<Region*> regions;
+  std::vector<const Memory*> memories;
+  for (const std::string& name : names) {
+    const auto found = regions_.find(name);
+    if (found == regions_.end()) return;
+    regions.push_back(found->second.region.get());
+    memories.push_back(&found->second);
+  }
+  if (regions.empty() || !soon_.empty()) return;
+  const std::uint64_t before = fired();
+  const auto snapshot = Snapshot::make(regions);
+  const bool ok = passed(snapshot.status(), "a snapshot", before);
+  if (store_->log().poisoned()) now_poisoned();
+  if (!ok || volume.faults().fired(SimFaults::Kind::flip_bit) > 0) return;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& captured = memories[i]->captured;
+    const std::uint64_t size = std::min<std::uint64_t>((*snapshot)->size(i), captured.size());
+    if (size > 0 && std::memcmp((*snapshot)->address(i), captured.data(), size) != 0) {
+      broken(fmt::format("a snapshot of region {} has other bytes than were persisted last", names[i]));
+    }
+  }
+}
+
+void Run::make_holes() { volume.make_sparse(options_.file_name); }
+
+void Run::check_holes() {
+  if (store_ != nullptr && !poisoned_ && volume.sparse(options_.file_name)) {
+    broken("the store is open, and its file has holes");
   }
 }
 

@@ -37,6 +37,7 @@ std::vector<Step> random_region_history(core::Random& random);
 std::vector<Step> random_page_history(core::Random& random);
 
 std::vector<Step> regions(core::Random& random);
+std::vector<Step> snapshots(core::Random& random);
 std::vector<Step> region_growth(core::Random& random);
 std::vector<Step> regions_too_large(core::Random& random);
 std::vector<Step> page_copies(core::Random& random);

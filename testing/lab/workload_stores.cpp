@@ -1,6 +1,7 @@
 #include "workload_stores.hpp"
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -130,6 +131,30 @@ StoreOptions file_wide_slots() {
   options.kind = StoreKind::one_file;
   options.file_name = "data";
   return options;
+}
+
+StoreOptions marked_file() {
+  StoreOptions options = file();
+  options.keeps_mark = true;
+  return options;
+}
+
+// A file with the mark, and with SQLite's own bytes in the place of the moment.
+std::vector<std::byte> marked_bytes() {
+  std::vector<std::byte> bytes = file_bytes();
+  std::memcpy(bytes.data(), &kFileMark, sizeof kFileMark);
+  std::memcpy(bytes.data() + sizeof kFileMark, &kUnmarkedRest, sizeof kUnmarkedRest);
+  return bytes;
+}
+SimImage marked_image() {
+  SimImage image;
+  image.files["data"] = std::make_shared<const std::vector<std::byte>>(marked_bytes());
+  return image;
+}
+Content marked_content() {
+  Content content;
+  content.objects["file"] = marked_bytes();
+  return content;
 }
 
 SimImage file_image() {

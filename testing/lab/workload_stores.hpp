@@ -20,9 +20,13 @@ core::StoreOptions torn_blocks();
 core::StoreOptions torn_blocks_in_pieces();
 core::StoreOptions file_torn_blocks();
 core::StoreOptions file_wide_slots();
+core::StoreOptions marked_file();
 
 // An ordinary file that was there before, and what a user sees of it.
 core::SimImage file_image();
 Content file_content();
+// The same with a mark.
+core::SimImage marked_image();
+Content marked_content();
 
 }  // namespace memlith::lab::stores

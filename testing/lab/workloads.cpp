@@ -194,6 +194,68 @@ std::vector<Step> unfinished(Random& random) {
           commit({{"a", 1200, 100}})};
 }
 
+// The first 16 bytes are the mark's and the moment's; commits change what follows.
+std::vector<Step> moments(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          commit({{"file", 16, 600}}),
+          checkpoint(),
+          commit({{"file", 400 + shift, 900}}),
+          commit({{"file", 3000, 300}}),
+          checkpoint(),
+          abandon(),
+          open(),
+          commit({{"file", 600, 300 + shift}}),
+          abandon(),
+          open(),
+          resize_file(7000 + shift, {"file", 5000, 900}),
+          checkpoint(),
+          commit({{"file", 100, 50}}),
+          close(),
+          open(),
+          commit({{"file", 16, 2000 + shift}}),
+          close()};
+}
+
+// Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its log is clean, and
+// until then the length is no part of the moment.
+std::vector<Step> random_moments(Random& random) {
+  std::vector<Step> steps{open()};
+  std::uint64_t size = 5003;
+  for (int i = 0; i < 14; ++i) {
+    const std::uint64_t offset = 16 + random.below(2500);
+    steps.push_back(commit({{"file", offset, 1 + random.below(500)}}));
+    if (random.one_in(3)) steps.push_back(checkpoint());
+    if (random.one_in(5)) steps.push_back(resize_file(size += random.below(900), {"file", 16 + random.below(64), 90}));
+    if (random.one_in(6)) steps.push_back(random.one_in(2) ? abandon() : close()), steps.push_back(open());
+  }
+  return steps;
+}
+
+// A sparse file, which gets its room at each opening.
+std::vector<Step> holes(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  const Step sparse{"the file has holes", [](Run& run) { run.make_holes(); }};
+  const Step full{"look for holes", [](Run& run) { run.check_holes(); }};
+  return {sparse,
+          open(),
+          full,
+          commit({{"file", 100, 600 + shift}}),
+          close(),
+          sparse,
+          open(),
+          full,
+          commit({{"file", 2000, 900}}),
+          checkpoint(),
+          commit({{"file", 2500 + shift, 900}}),
+          abandon(),
+          sparse,
+          open(),
+          full,
+          commit({{"file", 0, 64}}),
+          close()};
+}
+
 std::vector<Step> wraparound(Random& random) {
   std::vector<Step> steps{open(), create("a", 8192), create("b", 4096)};
   for (int i = 0; i < 40; ++i) {
@@ -520,6 +582,24 @@ constexpr Workload kWorkloads[] = {
      .steps = file_reopened,
      .start = file_image,
      .before = file_content},
+    {.name = "moments",
+     .sentence = "a file with a mark; the file or its log may be replaced by an older copy",
+     .options = marked_file,
+     .steps = moments,
+     .start = marked_image,
+     .before = marked_content},
+    {.name = "moments-random",
+     .sentence = "the same, drawn by seed",
+     .options = marked_file,
+     .steps = random_moments,
+     .start = marked_image,
+     .before = marked_content},
+    {.name = "holes",
+     .sentence = "a sparse file, which gets room for its holes when it is opened",
+     .options = file,
+     .steps = holes,
+     .start = file_image,
+     .before = file_content},
     {.name = "blocks",
      .sentence = "a store for disks that spoil the physical block around what they write",
      .options = torn_blocks,
@@ -615,6 +695,10 @@ constexpr Workload kWorkloads[] = {
      .options = small_store,
      .steps = interleaved,
      .turns = Turns::fixed},
+    {.name = "snapshots",
+     .sentence = "snapshots of regions between persists, checkpoints and growth",
+     .options = small_store,
+     .steps = snapshots},
     {.name = "regions",
      .sentence = "stores to mapped regions, persisted alone and together",
      .options = wide_slots,
