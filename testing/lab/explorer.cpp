@@ -551,7 +551,12 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
       return;
     }
   }
-  if (faults_.has(Fault::recovery_crash) && recovered_states_ % budget_.recovery_every == 0) {
+  // A spoiled block is whole again only when the recovery has written it, so these recoveries are crashed more often.
+  const auto& choices = path_.back().choices;
+  const bool spoiled = std::any_of(choices.begin(), choices.end(),
+                                   [](const SimChoice& choice) { return choice.fate == SimFate::torn_block; });
+  const std::uint64_t every = spoiled ? std::min<std::uint64_t>(budget_.recovery_every, 2) : budget_.recovery_every;
+  if (faults_.has(Fault::recovery_crash) && recovered_states_ % every == 0) {
     crash_recovery(volume.trace(), recovered.found, 1);
   }
   if (life == 1 && faults_.has(Fault::second_life) && !base_.fault.has_value() && recovered.content.exists &&
