@@ -226,6 +226,13 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
   if (MEMLITH_MUTANT(wrong_scope)) return kAllThreads;
   if (scope == Scope::process) return kAllThreads;
+  if (client_ != nullptr) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" holds a heap, whose structures all threads share; persist the heap with process scope, "
+                "or give "
+                "each thread a heap of its own",
+                name_);
+  }
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault or the explicit "
@@ -269,6 +276,18 @@ void Region::append_extents(std::vector<Extent>& extents, std::vector<const std:
       sources.push_back(piece.source + done);
     }
   }
+}
+
+// ORDER client-before-capture: the client's threads take the client's locks first and this one then, to grow the region. And with the
+// client's structures whole, a crash brings none of them back half changed. [crash/heap]
+void Region::lock() {
+  if (client_ != nullptr) client_->hold();
+  capture_mutex_.lock();
+}
+
+void Region::unlock() {
+  capture_mutex_.unlock();
+  if (client_ != nullptr) client_->let_go();
 }
 
 void Region::accept() {
@@ -339,14 +358,14 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     std::vector<Region*>& regions;
     std::size_t taken = 0;
     explicit Capture(std::vector<Region*>& all) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : regions(all) {
-      for (Region* region : regions) region->capture_mutex_.lock();
+      for (Region* region : regions) region->lock();
     }
     ~Capture() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       while (taken > 0) {
         Region* const region = regions[--taken];
         MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept() : region->give_back();
       }
-      for (Region* region : regions) region->capture_mutex_.unlock();
+      for (Region* region : regions) region->unlock();
     }
   };
   Lsn end;
@@ -400,9 +419,11 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
   for (Region* region : regions) {
-    const LockGuard lock(region->capture_mutex_);
+    const Held held(*region);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
-    MEMLITH_TRY(region->roll_back(thread));
+    const Status done = region->roll_back(thread);
+    if (region->client_ != nullptr) region->client_->rolled_back();  // some of it may be, even where it failed
+    MEMLITH_TRY(done);
   }
   return kOk;
 }
@@ -446,7 +467,7 @@ Status Region::complete_home() {
 Status Region::release_clean() {
   if (tracker_ == nullptr) return kOk;
   MEMLITH_TRY(store_.check_process());
-  const LockGuard lock(capture_mutex_);
+  const Held held(*this);
   MEMLITH_TRY(complete_home());
   if (twins_ != nullptr) twins_->clear();
   return tracker_->release_clean();

@@ -41,6 +41,19 @@ struct RegionOptions {
   std::uint64_t address = 0;        // 0 = chosen
 };
 
+// What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback must not
+// see such a structure half changed.
+class RegionClient {
+ public:
+  virtual ~RegionClient() = default;
+  // Every structure is whole, and stays so until let_go(). Called before the region's capture lock is taken; the client may
+  // grow the region between two calls.
+  virtual void hold() = 0;
+  virtual void let_go() = 0;
+  // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out of date.
+  virtual void rolled_back() = 0;
+};
+
 class Region {
  public:
   // Maps the region, creating it when asked. Not while another thread opens or closes the same one.
@@ -74,6 +87,10 @@ class Region {
   // capture(), and waits until that is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
 
+  // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads use the region.
+  // A region with a client refuses thread scope: the client's structures are shared by all threads.
+  void set_client(RegionClient* client) { client_ = client; }
+
   // Undoes what was stored since it was last captured. The size stays. On failure a region is as it was, unless reading home failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
 
@@ -102,6 +119,18 @@ class Region {
       MEMLITH_REQUIRES(capture_mutex_);
   void accept() MEMLITH_REQUIRES(capture_mutex_);
   void give_back() MEMLITH_REQUIRES(capture_mutex_);
+  void lock() MEMLITH_ACQUIRE(capture_mutex_);
+  void unlock() MEMLITH_RELEASE(capture_mutex_);
+  class MEMLITH_SCOPED_CAPABILITY Held {
+   public:
+    explicit Held(Region& region) MEMLITH_ACQUIRE(region.capture_mutex_) : region_(region) { region.lock(); }
+    ~Held() MEMLITH_RELEASE() { region_.unlock(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+   private:
+    Region& region_;
+  };
   [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
   Result<Range> range_of(const void* address, std::uint64_t bytes) const;
 
@@ -119,6 +148,7 @@ class Region {
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
 
+  RegionClient* client_ = nullptr;
   Mutex capture_mutex_;
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the capture under way
   std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // and what is to be logged of it
