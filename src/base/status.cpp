@@ -113,6 +113,7 @@ std::string_view name_of(Detail detail) {
     case Detail::tracker: return "tracker";
     case Detail::version: return "version";
     case Detail::thread: return "thread";
+    case Detail::heap: return "heap";
   }
   return "unknown";
 }

@@ -59,6 +59,7 @@ enum class Detail : std::uint8_t {
   tracker = 14,
   version = 15,
   thread = 16,
+  heap = 17,
 };
 
 struct [[nodiscard]] Status {

@@ -91,7 +91,7 @@ TEST(Status, NamesAreDistinct) {
     EXPECT_EQ(name.data()[name.size()], 0);  // the C interface hands these out
   }
   names.clear();
-  for (int i = 0; i <= static_cast<int>(Detail::thread); ++i) {
+  for (int i = 0; i <= static_cast<int>(Detail::heap); ++i) {
     EXPECT_TRUE(names.insert(name_of(static_cast<Detail>(i))).second) << i;
   }
   EXPECT_EQ(name_of(static_cast<Errc>(200)), "unknown");

@@ -1,0 +1,58 @@
+// Slabs with room, which the threads of an arena allocate from under a lock of their own. Floor: heap.
+//
+// To which arena a slab belongs is remembered in memory only: a persist captures all arenas, so that a crash does not have to know.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/sync.hpp"
+#include "heap/segment.hpp"
+
+namespace memlith::core {
+
+struct alignas(64) SlabArena {
+  Mutex mutex;
+  std::array<Slab*, kClasses> first{};  // of the slabs with room, by class
+  std::array<Slab*, kClasses> last{};
+
+  // Under the mutex, for slabs that this arena owns.
+  void list(Slab* slab) {
+    slab->previous = last[slab->size_class];
+    slab->next = nullptr;
+    (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab;
+    last[slab->size_class] = slab;
+    slab->listed = true;
+  }
+  void unlist(Slab* slab) {
+    (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab->next;
+    (slab->next != nullptr ? slab->next->previous : last[slab->size_class]) = slab->previous;
+    slab->listed = false;
+  }
+
+  // Takes a block of a listed slab; returns its number.
+  std::uint32_t take(Slab* slab) {
+    std::uint32_t word = slab->first_word;
+    while (slab->bits[word] == ~std::uint64_t{0}) ++word;
+    const std::uint64_t bits = slab->bits[word];
+    slab->first_word = word;
+    slab->bits[word] = bits | (bits + 1);  // the lowest zero becomes a one
+    if (++slab->used == slab->blocks) unlist(slab);
+    return word * 64 + static_cast<std::uint32_t>(std::countr_one(bits));
+  }
+  // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is out of the list
+  // then, and nobody's.
+  bool give(Slab* slab, std::uint32_t block) {
+    const std::uint32_t word = block / 64;
+    slab->bits[word] &= ~(std::uint64_t{1} << block % 64);
+    if (word < slab->first_word) slab->first_word = word;
+    --slab->used;
+    if (!slab->listed) list(slab);
+    if (slab->used > 0 || first[slab->size_class] == last[slab->size_class]) return false;
+    unlist(slab);
+    slab->owner.store(nullptr);
+    return true;
+  }
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,224 @@
+// A heap: allocation inside a region, which a persist captures together with what was allocated. Floor: heap.
+//
+// A heap is at one persisted point after a crash, because its structures are memory of the region like any other: a block that was
+// allocated and not persisted is free again, and one that was freed and not persisted is there again.
+//
+// Threads allocate side by side, each from an arena of slabs (arena.hpp). Captures and rollbacks of the region hold every lock of the heap,
+// so that no allocation is captured half done; which arena a slab belongs to is not stored. Process scope only: threads share bits of one
+// word and words of one page.
+//
+// Bytes of the region are input: each structure is checked when it is first followed, and what does not fit is an error that names it.
+// Public calls may be made by any thread, but opening and closing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "heap/arena.hpp"
+#include "heap/format.hpp"
+#include "heap/segment.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+// What is kept of an object's type, to refuse another one.
+struct ObjectType {
+  std::string_view name;
+  std::uint64_t size = 0;
+  std::uint32_t alignment = 1;
+  std::uint32_t layout = 0;  // the program's own number for the layout
+};
+
+struct NamedObject {
+  std::byte* address = nullptr;
+  std::string name;
+  std::string type_name;
+  std::uint64_t size = 0;
+  std::uint32_t alignment = 0;
+  std::uint32_t layout = 0;
+};
+
+// Where every byte of the region is. The sums were held against each other.
+struct HeapReport {
+  std::uint64_t region_bytes = 0;
+  std::uint64_t header_bytes = 0;  // of the heap and of segments
+  std::uint64_t block_bytes = 0;   // in use
+  std::uint64_t slab_bytes = 0;    // of slabs and not in use
+  std::uint64_t free_bytes = 0;    // in whole pages
+  std::uint64_t blocks = 0;
+  std::uint64_t names = 0;
+  std::uint64_t segments = 0;  // with a header
+};
+
+struct OpenRegion;
+
+class Heap final : public RegionClient {
+ public:
+  // The smallest region that holds a heap of so many bytes at most.
+  static std::uint64_t size_min(std::uint64_t reserve_bytes);
+  // Makes a heap in a region of zeros, unless the store is read-only; else opens the one that is there.
+  static Result<std::unique_ptr<Heap>> open(Region& region);
+  // A store of one file forgets where the file's region lay when it is closed; a heap in it remembers. Completes options that name no
+  // address. Before the region is opened.
+  static Status place_as_made(Store& store, std::string_view name, RegionOptions& options);
+  ~Heap() override;
+
+  // A block of at least so many bytes at a multiple of the alignment, a power of two up to a page. Durable with the next persist.
+  // Grows the region. `no_space`: the region is at its limit, or the disk is full; nothing changed.
+  Result<void*> allocate(std::uint64_t bytes, std::uint64_t alignment);
+  // The same where a slab of the thread's arena has room, which takes nanoseconds; else null, and nothing changed.
+  void* allocate_at_once(std::uint64_t bytes, std::uint64_t alignment) noexcept;
+  // Gives a block back. `invalid`: no block in use begins there; nothing changed.
+  Status free(void* address);
+  // The same for a small block whose slab stays; else false, and nothing changed.
+  bool free_at_once(void* address) noexcept;
+  // Bytes of the block that begins at the address.
+  Result<std::uint64_t> block_bytes(const void* address);
+
+  // Names. An object has to begin a block.
+  Status set_name(std::string_view name, const void* object, const ObjectType& type);
+  Result<NamedObject> find_name(std::string_view name);
+  // The same, and `incompatible` where the type is another one.
+  Result<NamedObject> find_name(std::string_view name, const ObjectType& type);
+  Status remove_name(std::string_view name);  // the object stays
+  Result<std::vector<NamedObject>> names();
+
+  // Checks every structure, and that they account for every byte. No other thread may change the heap meanwhile.
+  Result<HeapReport> verify();
+  Status for_each_block(const std::function<void(std::byte* address, std::uint64_t bytes)>& use);
+
+  [[nodiscard]] Region& region() { return region_; }
+  [[nodiscard]] OpenRegion* open_region() const { return open_region_; }  // whatever was set
+  void set_open_region(OpenRegion* region) { open_region_ = region; }
+
+  void hold() override;
+  void let_go() override;
+  void rolled_back() override;
+
+ private:
+  static constexpr std::uint32_t kArenas = 16;
+  // What one look at a segment's header finds.
+  struct Run {
+    std::uint32_t page = 0;
+    std::uint32_t pages = 0;
+    std::uint32_t kind = kPageNone;
+  };
+  // Whole segments that the heap's header fills, and the pages of it in the next one, where the first segment header follows.
+  struct HeaderExtent {
+    std::uint32_t segments = 0;
+    std::uint32_t pages = 0;
+  };
+  static HeaderExtent header_extent(std::uint32_t header_pages);
+  struct Place {
+    Segment* segment = nullptr;
+    std::uint32_t page = 0;
+  };
+
+  explicit Heap(Region& region);
+
+  // ---- heap.cpp
+  void create();
+  Status check_header() const;
+  Status check_writable() const;
+  void wrote(const void* structure, std::uint64_t bytes);
+  [[nodiscard]] Status corrupt(std::uint64_t offset, std::string_view what) const;
+  [[nodiscard]] std::string place() const { return "heap \"" + region_.name() + "\""; }
+  [[nodiscard]] std::uint64_t offset_of(const void* address) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
+  }
+  SlabArena& arena_of_thread();
+  Result<void*> allocate_locked(SlabArena& arena, std::uint32_t size_class);
+  Result<void*> allocate_pages(std::uint64_t bytes);
+  void* take(SlabArena& arena, Slab& slab);
+  Result<bool> free_from_slab(Slab& slab, std::byte* address);
+  Status free_locked(std::byte* address);
+  void retire(Slab& slab);
+  // Under the structure lock: what lies at an address. Null: no slab.
+  Result<Slab*> slab_at(std::uint64_t offset);
+  Result<std::uint64_t> locked_block_bytes(std::uint64_t offset);
+  [[nodiscard]] Slab* quick_slab(std::uint64_t offset) const;
+  [[nodiscard]] Status no_block(std::uint64_t offset, std::string_view why) const;
+
+  // ---- space.cpp, under the structure lock
+  [[nodiscard]] std::uint32_t segment_count()
+      const;  // in the region's size; the last one may be shorter than the others
+  [[nodiscard]] std::uint32_t pages_in(std::uint32_t segment) const;
+  [[nodiscard]] SegmentHeader* header_at(std::uint32_t segment, std::uint32_t page) const {
+    return reinterpret_cast<SegmentHeader*>(base_ + segment * kSegmentBytes + page * kPageBytes);
+  }
+  [[nodiscard]] const SegmentEntry& entry_of(std::uint32_t segment) const { return table_[segment]; }
+  [[nodiscard]] bool entry_fits(std::uint32_t segment) const;
+  void set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages);
+  void set_page_word(Segment& segment, std::uint32_t page, PageWord word);
+  Segment* make_headed(std::uint32_t segment, std::uint32_t header_page);
+  Segment* remember(std::uint32_t segment, std::uint32_t header_page);
+  void note_room(const Segment& segment);
+  bool find_in_loaded(std::uint32_t pages, Place& found);
+  Result<Place> find_pages(SlabArena& arena, std::uint32_t pages);
+  void give_pages(Segment& segment, std::uint32_t page, std::uint32_t pages);
+  [[nodiscard]] bool wholly_free(const Segment& segment) const;
+  void drop_segment(Segment& segment);
+  Status drop_free_segments();
+  Segment* use_unused_segment();
+  Status grow_to(std::uint64_t least);
+  Result<std::byte*> allocate_huge(std::uint32_t pages);
+  [[nodiscard]] std::uint32_t find_unused(std::uint32_t whole, std::uint32_t tail_pages) const;
+  Status free_huge(std::uint32_t segment);
+  Status full(std::uint64_t bytes) const;
+  void forget_all();
+
+  // ---- load.cpp, under the structure lock
+  Status check_table() const;
+  Status check_huge(std::uint32_t segment) const;
+  Status inspect(std::uint32_t segment, std::vector<Run>& runs) const;
+  Status inspect_run(std::uint32_t segment, const Run& run) const;
+  Status inspect_blocks(std::uint32_t segment, const Run& run) const;
+  Result<Segment*> load(std::uint32_t segment, SlabArena& arena);
+  Status load_next(SlabArena& arena, std::uint32_t most, const std::function<bool()>& enough);
+  Slab* make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_class, SlabArena& owner);
+  Status acquire_slab(SlabArena& arena, std::uint32_t size_class);
+  bool steal_slab(SlabArena& arena, std::uint32_t size_class, bool any);
+
+  // ---- names.cpp, under the structure lock
+  Status load_names();
+  Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous);
+  [[nodiscard]] Status check_name(std::string_view name, const ObjectType& type, std::uint64_t object);
+  void link_first(NameRecord& record);
+  Result<NameRecord*> record_of(std::string_view name);
+  [[nodiscard]] NamedObject object_of(const NameRecord& record) const;
+
+  // ---- verify.cpp
+  Status count_segment(std::uint32_t segment, HeapReport& report,
+                       const std::function<void(std::byte*, std::uint64_t)>& use) const;
+  Result<HeapReport> count(const std::function<void(std::byte*, std::uint64_t)>& use);
+  Status check_remembered(std::uint32_t segment) const;
+
+  Region& region_;
+  OpenRegion* open_region_ = nullptr;
+  std::byte* const base_;
+  HeapHeader* const header_;
+  SegmentEntry* const table_;
+  const bool touches_;  // the tracker has to be told
+  std::uint32_t arena_count_ = 1;
+
+  Mutex structure_;  // before the arenas', which are taken in order of their numbers
+  std::array<SlabArena, kArenas> arenas_;
+  std::unique_ptr<Atomic<Segment*>[]> loaded_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Segment>> segments_;  // all that are loaded
+  std::uint32_t spare_segment_ = ~0u;                                     // wholly free, and kept
+  std::vector<std::unique_ptr<Slab>> slabs_;
+  std::vector<Slab*> spare_slabs_;
+  std::uint32_t next_unloaded_ = 0;      // segments before it are loaded, or have no header
+  std::array<std::uint32_t, 9> room_{};  // [b]: no loaded segment before it has 2^b free pages in a row
+  std::uint32_t unused_from_ = 0;        // no segment before it is unused
+  bool names_loaded_ = false;
+  std::unordered_map<std::string, std::uint64_t> names_;  // to the record's offset
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,205 @@
+// Named objects: a list of records in blocks of the heap, found by an index in memory that is made when a name is first asked for.
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/checksum.hpp"
+#include "heap/heap.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+std::uint64_t record_bytes(const NameRecord& record) {
+  return sizeof(NameRecord) + record.name_bytes + record.type_bytes;
+}
+
+const char* text_of(const NameRecord& record) { return reinterpret_cast<const char*>(&record + 1); }
+
+std::uint64_t record_check(const NameRecord& record) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&record);
+  const std::uint64_t fields =
+      checksum({bytes + offsetof(NameRecord, object), offsetof(NameRecord, check) - offsetof(NameRecord, object)},
+               kHeapMagic);
+  return checksum({bytes + sizeof record, record_bytes(record) - sizeof record}, fields);
+}
+
+// "_ZTS8Notebook", the symbol with which the C++ interface names a type, as "Notebook".
+std::string readable(std::string_view type_name) {
+  std::string text(type_name);
+  if (type_name.substr(0, 4) != "_ZTS") return text;
+  int error = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(text.c_str() + 4, nullptr, nullptr,
+                                                                             &error),
+                                                         &std::free);
+  return error == 0 ? std::string(name.get()) : text;
+}
+
+std::string in_words(std::string_view name, std::uint64_t size, std::uint32_t alignment, std::uint32_t layout) {
+  return fmt::format("{} of {} bytes, aligned to {}, layout {}", readable(name), size, alignment, layout);
+}
+
+}  // namespace
+
+Result<NameRecord*> Heap::record_at(std::uint64_t offset, std::uint64_t previous) {
+  const auto wrong = [&](std::string_view what) { return corrupt(offset, fmt::format("a name record {}", what)); };
+  if (offset >= region_.size() || offset % kGrainBytes != 0) return wrong("lies outside of the heap");
+  const Result<std::uint64_t> room = locked_block_bytes(offset);
+  if (!room.ok() && room.error().category != Errc::invalid) return room.error();
+  if (!room.ok() || *room < sizeof(NameRecord)) return wrong("lies in no block");
+  auto& record = *reinterpret_cast<NameRecord*>(base_ + offset);
+  if (record_bytes(record) > *room || record.check != record_check(record)) return wrong("does not fit its checksum");
+  if (record.previous != previous) return wrong("does not lead back to the one that led here");
+  const Result<std::uint64_t> object = locked_block_bytes(record.object);
+  if (!object.ok() && object.error().category != Errc::invalid) return object.error();
+  if (!object.ok() || *object < record.size) return wrong("leads to no block of its object's size");
+  return &record;
+}
+
+Status Heap::load_names() {
+  if (names_loaded_) return kOk;
+  names_.clear();
+  std::uint64_t previous = 0;
+  for (std::uint64_t offset = header_->names_first; offset != 0;) {
+    if (names_.size() == header_->names_count) {
+      return corrupt(offset, fmt::format("there are more name records than the {} counted", header_->names_count));
+    }
+    MEMLITH_TRY_ASSIGN(const NameRecord* const record, record_at(offset, previous));
+    const bool first = names_.emplace(std::string(text_of(*record), record->name_bytes), offset).second;
+    if (!first) return corrupt(offset, "two name records have the same name");
+    previous = offset;
+    offset = record->next;
+  }
+  if (names_.size() != header_->names_count) {
+    return corrupt(offsetof(HeapHeader, names_count),
+                   fmt::format("there are {} name records, counted were {}", names_.size(), header_->names_count));
+  }
+  names_loaded_ = true;
+  return kOk;
+}
+
+Result<NameRecord*> Heap::record_of(std::string_view name) {
+  MEMLITH_TRY(load_names());
+  const auto found = names_.find(std::string(name));
+  if (found == names_.end()) {
+    return fail(Errc::not_found, Detail::heap, "{}: there is no object \"{}\"", place(), name);
+  }
+  return reinterpret_cast<NameRecord*>(base_ + found->second);
+}
+
+NamedObject Heap::object_of(const NameRecord& record) const {
+  const char* const text = text_of(record);
+  return {base_ + record.object,
+          std::string(text, record.name_bytes),
+          std::string(text + record.name_bytes, record.type_bytes),
+          record.size,
+          record.alignment,
+          record.layout};
+}
+
+// Whether the object may have that name, which nothing else has.
+Status Heap::check_name(std::string_view name, const ObjectType& type, std::uint64_t object) {
+  if (name.size() > kObjectNameBytesMax || type.name.size() > kTypeNameBytesMax) {
+    return fail(Errc::invalid, Detail::argument, "a name of {} bytes and a type's of {}; they have {} and {} at most",
+                name.size(), type.name.size(), kObjectNameBytesMax, kTypeNameBytesMax);
+  }
+  MEMLITH_TRY(load_names());
+  if (names_.contains(std::string(name))) {
+    return fail(Errc::exists, Detail::heap, "{}: there is an object \"{}\" already", place(), name);
+  }
+  if (object >= region_.size()) return no_block(object, "it lies outside of the heap");
+  MEMLITH_TRY_ASSIGN(const std::uint64_t room, locked_block_bytes(object));
+  if (room >= type.size) return kOk;
+  return fail(Errc::invalid, Detail::heap, "{}: the object \"{}\" has a block of {} bytes, its type has {}", place(),
+              name, room, type.size);
+}
+
+Status Heap::set_name(std::string_view name, const void* object, const ObjectType& type) {
+  MEMLITH_TRY(check_writable());
+  const LockGuard structure(structure_);
+  MEMLITH_TRY(check_name(name, type, offset_of(object)));
+  NameRecord record{};
+  record.object = offset_of(object);
+  record.size = type.size;
+  record.alignment = type.alignment;
+  record.layout = type.layout;
+  record.name_bytes = static_cast<std::uint16_t>(name.size());
+  record.type_bytes = static_cast<std::uint16_t>(type.name.size());
+  // All of it under the structure lock, so that no capture has the record without its place in the list.
+  const auto entry = names_.try_emplace(std::string(name), 0).first;
+  const auto block = allocate_locked(arena_of_thread(), class_of(record_bytes(record), alignof(NameRecord)));
+  if (!block.ok()) {
+    names_.erase(entry);
+    return block.error();
+  }
+  entry->second = offset_of(*block);
+  auto& placed = *static_cast<NameRecord*>(*block);
+  placed = record;
+  auto* const text = reinterpret_cast<char*>(&placed + 1);
+  std::memcpy(text, name.data(), name.size());
+  std::memcpy(text + name.size(), type.name.data(), type.name.size());
+  placed.check = record_check(placed);
+  link_first(placed);
+  return kOk;
+}
+
+void Heap::link_first(NameRecord& record) {
+  record.next = header_->names_first;
+  wrote(&record, record_bytes(record));
+  if (record.next != 0) {
+    auto& next = *reinterpret_cast<NameRecord*>(base_ + record.next);
+    next.previous = offset_of(&record);
+    wrote(&next.previous, sizeof next.previous);
+  }
+  header_->names_first = offset_of(&record);
+  ++header_->names_count;
+  wrote(&header_->names_first, sizeof header_->names_first + sizeof header_->names_count);
+}
+
+Result<NamedObject> Heap::find_name(std::string_view name) {
+  const LockGuard structure(structure_);
+  MEMLITH_TRY_ASSIGN(const NameRecord* const record, record_of(name));
+  return object_of(*record);
+}
+
+Result<NamedObject> Heap::find_name(std::string_view name, const ObjectType& type) {
+  MEMLITH_TRY_ASSIGN(NamedObject found, find_name(name));
+  if (found.type_name == type.name && found.size == type.size && found.alignment == type.alignment &&
+      found.layout == type.layout) {
+    return found;
+  }
+  return fail(Errc::incompatible, Detail::heap,
+              "{}: {} is of another type: the heap has {}; the program expects {}. Open it with the type that it was "
+              "made "
+              "with, and convert it",
+              place(), name.empty() ? "its root" : fmt::format("object \"{}\"", name),
+              in_words(found.type_name, found.size, found.alignment, found.layout),
+              in_words(type.name, type.size, type.alignment, type.layout));
+}
+
+Status Heap::remove_name(std::string_view name) {
+  MEMLITH_TRY(check_writable());
+  const LockGuard structure(structure_);
+  MEMLITH_TRY_ASSIGN(NameRecord* const record, record_of(name));
+  const auto relink = [&](std::uint64_t* link, std::uint64_t value) {
+    *link = value;
+    wrote(link, sizeof *link);
+  };
+  if (record->next != 0) relink(&reinterpret_cast<NameRecord*>(base_ + record->next)->previous, record->previous);
+  relink(record->previous == 0 ? &header_->names_first : &reinterpret_cast<NameRecord*>(base_ + record->previous)->next,
+         record->next);
+  relink(&header_->names_count, header_->names_count - 1);
+  names_.erase(std::string(name));
+  return free_locked(reinterpret_cast<std::byte*>(record));
+}
+
+Result<std::vector<NamedObject>> Heap::names() {
+  const LockGuard structure(structure_);
+  MEMLITH_TRY(load_names());
+  std::vector<NamedObject> all;
+  for (const auto& [name, offset] : names_) all.push_back(object_of(*reinterpret_cast<NameRecord*>(base_ + offset)));
+  return all;
+}
+
+}  // namespace memlith::core

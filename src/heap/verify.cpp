@@ -1,0 +1,123 @@
+// verify(): every structure of the heap is looked at anew, and every byte of the region is accounted for. With all locks of the heap held.
+#include "heap/heap.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+struct Held {
+  explicit Held(std::function<void()> release) : let_go(std::move(release)) {}
+  ~Held() { let_go(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  std::function<void()> let_go;
+};
+
+}  // namespace
+
+Status Heap::count_segment(std::uint32_t segment, HeapReport& report,
+                           const std::function<void(std::byte*, std::uint64_t)>& use) const {
+  std::vector<Run> runs;
+  MEMLITH_TRY(inspect(segment, runs));
+  const SegmentHeader& header = *header_at(segment, entry_of(segment).header_page);
+  ++report.segments;
+  for (const Run& run : runs) {
+    std::byte* const begin = base_ + segment * kSegmentBytes + run.page * kPageBytes;
+    const std::uint64_t bytes = run.pages * kPageBytes;
+    switch (run.kind) {
+      case kPageNone: report.free_bytes += bytes; break;
+      case kPageHeader:
+      case kPageTable: report.header_bytes += bytes; break;
+      case kPageHugeEnd: break;  // counted with the block's beginning
+      case kPageExtent:
+        ++report.blocks;
+        report.block_bytes += bytes;
+        use(begin, bytes);
+        break;
+      default: {
+        const SizeClass& kind = kSizeClasses[run.kind - kPageSlab];
+        std::uint64_t used = 0;
+        for (std::uint32_t block = 0; block < kind.blocks; ++block) {
+          if ((header.blocks[run.page][block / 64] >> block % 64 & 1) == 0) continue;
+          ++used;
+          use(begin + std::uint64_t{block} * kind.bytes, kind.bytes);
+        }
+        report.blocks += used;
+        report.block_bytes += used * kind.bytes;
+        report.slab_bytes += bytes - used * kind.bytes;
+      }
+    }
+  }
+  return kOk;
+}
+
+// What is remembered of a loaded segment against what its header says. A difference is a fault of this library, or of the program where
+// it stored to the header.
+Status Heap::check_remembered(std::uint32_t segment) const {
+  const Segment* const loaded = loaded_[segment].load(std::memory_order_relaxed);
+  if (loaded == nullptr) return kOk;
+  std::vector<Run> runs;
+  MEMLITH_TRY(inspect(segment, runs));
+  for (const Run& run : runs) {
+    const Slab* const slab = loaded->slab_of(run.page);
+    const bool is_slab = run.kind >= kPageSlab && run.kind < kPageSlab + kClasses;
+    std::uint32_t used = 0;
+    for (std::uint32_t word = 0; is_slab && word < run.pages * 4; ++word) {
+      used += static_cast<std::uint32_t>(std::popcount(header_at(segment, entry_of(segment).header_page)
+                                                           ->blocks[run.page][word]));
+    }
+    const bool same = (slab != nullptr) == is_slab && loaded->is_free(run.page) == (run.kind == kPageNone) &&
+                      (slab == nullptr || (slab->used == used && slab->size_class == run.kind - kPageSlab));
+    if (same) continue;
+    return corrupt(segment * kSegmentBytes + run.page * kPageBytes,
+                   fmt::format("page {} of segment {} is not what it was when it was read", run.page, segment));
+  }
+  return kOk;
+}
+
+Result<HeapReport> Heap::count(const std::function<void(std::byte*, std::uint64_t)>& use) {
+  hold();
+  const Held held([this] { let_go(); });
+  MEMLITH_TRY(check_header());
+  MEMLITH_TRY(check_table());
+  HeapReport report;
+  report.region_bytes = region_.size();
+  const std::uint32_t segments = segment_count();
+  for (std::uint32_t number = 0; number < segments; ++number) {
+    const SegmentEntry& entry = entry_of(number);
+    switch (entry.kind) {
+      case SegmentKind::unused: report.free_bytes += pages_in(number) * kPageBytes; break;
+      case SegmentKind::table: report.header_bytes += kSegmentBytes; break;
+      case SegmentKind::huge_rest: break;
+      case SegmentKind::huge:
+        ++report.blocks;
+        report.block_bytes += entry.pages * kPageBytes;
+        use(base_ + number * kSegmentBytes, entry.pages * kPageBytes);
+        break;
+      case SegmentKind::headed:
+        MEMLITH_TRY(count_segment(number, report, use));
+        MEMLITH_TRY(check_remembered(number));
+        break;
+    }
+  }
+  // A file may end in the middle of a page, which nobody uses.
+  const std::uint64_t in_pages = round_down(region_.size(), kPageBytes);
+  const std::uint64_t sum = report.header_bytes + report.block_bytes + report.slab_bytes + report.free_bytes;
+  if (sum != in_pages) return corrupt(0, fmt::format("{} bytes are accounted for, of {}", sum, in_pages));
+  report.names = header_->names_count;
+  return report;
+}
+
+Result<HeapReport> Heap::verify() {
+  MEMLITH_TRY_ASSIGN(const HeapReport report, count([](std::byte*, std::uint64_t) {}));
+  const LockGuard structure(structure_);
+  names_loaded_ = false;
+  MEMLITH_TRY(load_names());
+  return report;
+}
+
+Status Heap::for_each_block(const std::function<void(std::byte* address, std::uint64_t bytes)>& use) {
+  return count(use).status();
+}
+
+}  // namespace memlith::core

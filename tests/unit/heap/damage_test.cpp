@@ -1,0 +1,117 @@
+// docs/heap.md, "damage": bytes of the heap's structures are input. Whatever they are, every call answers, and what is wrong is named.
+#include <gtest/gtest.h>
+
+#include "base/random.hpp"
+#include "heap/heap.hpp"
+#include "support/heap_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+class HeapDamage : public ::testing::Test {
+ protected:
+  HeapDamage() {
+    Random random(5);
+    for (int i = 0; i < 400; ++i) blocks_.push_back(must(heap().allocate(1 + random.below(600), 16)));
+    for (int i = 0; i < 5; ++i) blocks_.push_back(must(heap().allocate(1 + random.below(100'000), 16)));
+    blocks_.push_back(must(heap().allocate(2'300'000, 16)));
+    for (int i = 0; i < 400; i += 5) must_free(i);
+    for (int i = 1; i < 5; ++i)
+      EXPECT_OK(heap().set_name(std::to_string(i), blocks_[std::size_t(i)], {"T", 1, 1, 0}));
+    EXPECT_OK(persist(*region_));
+  }
+  Heap& heap() { return *heap_; }
+  void must_free(int i) {
+    EXPECT_OK(heap().free(blocks_[std::size_t(i)]));
+    blocks_[std::size_t(i)] = nullptr;
+  }
+  // Changes one byte, opens the heap, and uses all of it. True where the damage was named; the region is as it was afterwards.
+  bool damage_is_named(std::uint64_t offset, std::byte change) {
+    heap_ = nullptr;
+    region_->address()[offset] ^= change;
+    bool named = false;
+    const auto look = [&](Status status) {
+      if (status.ok()) return;
+      const bool corrupt = status.category == Errc::corrupt || status.category == Errc::incompatible;
+      EXPECT_TRUE(corrupt || status.category == Errc::invalid || status.category == Errc::not_found) << told(status);
+      named = named || corrupt;
+    };
+    auto opened = Heap::open(*region_);
+    look(opened.status());
+    if (opened.ok()) {
+      heap_ = std::move(*opened);
+      look(heap_->verify().status());
+      for (void* block : blocks_) {
+        if (block != nullptr) look(heap_->free(block));
+      }
+      for (int i = 0; i < 50; ++i) look(heap_->allocate(static_cast<std::uint64_t>(100 + 1000 * i), 16).status());
+      look(heap_->find_name("3").status());
+      heap_ = nullptr;
+    }
+    Region* const one = region_;
+    EXPECT_OK(Region::rollback({&one, 1}, Scope::process));
+    heap_ = must(Heap::open(*region_));
+    return named;
+  }
+
+  RegionWorld regions_{TrackerKind::fault};
+  Region* region_ = &regions_.open("heap", 256 * kKiB, 64 * kMiB);
+  std::unique_ptr<Heap> heap_ = must(Heap::open(*region_));
+  std::vector<void*> blocks_;
+};
+
+// The heap's header and the segment table have checksums: each changed byte is named.
+TEST_F(HeapDamage, OfTheHeaderIsNamed) {
+  for (std::uint64_t offset = 0; offset < sizeof(HeapHeader); ++offset) {
+    EXPECT_TRUE(damage_is_named(offset, std::byte{0x10})) << offset;
+  }
+  const std::uint64_t segments = (region_->size() + kSegmentBytes - 1) / kSegmentBytes;
+  for (std::uint64_t offset = 0; offset < segments * sizeof(SegmentEntry); ++offset) {
+    EXPECT_TRUE(damage_is_named(kSegmentTableOffset + offset, std::byte{0x02})) << offset;
+  }
+}
+
+// So is each changed byte of a segment's header that is in use, but for bits of blocks: a bit more or less is a block more or less.
+TEST_F(HeapDamage, OfASegmentIsNamedOrAnotherBlock) {
+  constexpr std::uint64_t kHeader =
+      2 * kPageBytes;  // of the first segment: one page each of header and table lie before
+  const std::uint64_t blocks = must(heap_->verify()).blocks;
+  for (std::uint64_t offset = 0; offset < 16; ++offset) {
+    EXPECT_TRUE(damage_is_named(kHeader + offset, std::byte{0x40})) << offset;
+  }
+  for (std::uint64_t page = 0; page < 60; ++page) {
+    const std::uint64_t offset = kHeader + offsetof(SegmentHeader, pages) + page * sizeof(PageWord);
+    EXPECT_TRUE(damage_is_named(offset, std::byte{0xff})) << page;
+    EXPECT_TRUE(damage_is_named(offset + 1, std::byte{0x21})) << page;
+  }
+  Random random(6);
+  for (int i = 0; i < 100; ++i) {
+    (void)damage_is_named(kHeader + offsetof(SegmentHeader, blocks) + random.below(2 * kPageBytes),
+                          std::byte{1} << static_cast<int>(random.below(8)));
+  }
+  EXPECT_EQ(must(heap_->verify()).blocks, blocks);
+}
+
+// A name record that was stored over is named, and not followed.
+TEST_F(HeapDamage, OfANameIsNamed) {
+  const auto* const header = reinterpret_cast<const HeapHeader*>(region_->address());
+  for (std::uint64_t offset = 0; offset < sizeof(NameRecord) + 2; ++offset) {
+    EXPECT_TRUE(damage_is_named(header->names_first + offset, std::byte{0x20})) << offset;
+  }
+}
+
+// A region of something else is no heap.
+TEST(Heap, IsRefusedInARegionOfSomethingElse) {
+  RegionWorld regions(TrackerKind::fault);
+  Region& region = regions.open("a", 256 * kKiB);
+  put(region, 8, 77);
+  EXPECT_TRUE(is_error(Heap::open(region), Errc::incompatible));
+  Region& small = regions.open("b", 4096);
+  EXPECT_TRUE(is_error(Heap::open(small), Errc::invalid));
+  EXPECT_NE(std::string(last_error_text()).find("needs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace memlith::test
