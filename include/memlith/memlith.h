@@ -447,11 +447,11 @@ typedef struct memlith_report {
   uint64_t log_bytes;
   uint64_t incarnation;       /* how often it was opened for writing */
   uint32_t superblock_copies; /* whole ones, 1 or 2. A crash can leave 1; the next open for writing mends it */
-  uint32_t reserved;
+  uint32_t heaps; /* regions that hold a heap (memlith/heap.h), whose structures were checked as well */
 } memlith_report;
 
 /* Checks every structure on disk: both superblocks, slots, every frame in the log, the directory, and that each object's
- * file is there and long enough. Changes nothing. `path` is a store's folder or a file with its log beside it.
+ * file is there and long enough; and of regions that hold a heap, the heap (memlith_heap_verify). Changes nothing. `path` is a store's folder or a file with its log beside it.
  * Errors: what is wrong, as for opening. */
 MEMLITH_API int32_t memlith_verify(const char* path, memlith_report* report);
 

@@ -29,6 +29,8 @@
 
 namespace memlith {
 
+class Heap;  // memlith/heap.hpp
+
 // Why a call failed: a code of memlith.h and the sentence that goes with it.
 class Error {
  public:
@@ -175,6 +177,17 @@ struct RegionOptions {
 };
 
 namespace detail {
+inline memlith_region_options plain_options(const RegionOptions& options) {
+  memlith_region_options plain{};
+  plain.struct_size = sizeof plain;
+  plain.flags = flag_if(options.create, MEMLITH_REGION_CREATE) | flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+  plain.tracker = static_cast<std::uint32_t>(options.tracker);
+  plain.size = options.size;
+  plain.max_size = options.max_size;
+  plain.address = options.address;
+  return plain;
+}
+
 template <class Mutex>
 Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* regions, std::uint64_t count,
                                 std::unique_lock<Mutex>& lock, Scope scope) {
@@ -385,14 +398,7 @@ class Store {
   }
 
   Result<Region> region(const std::string& name, const RegionOptions& options = {}) const {
-    memlith_region_options plain{};
-    plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
-    plain.tracker = static_cast<std::uint32_t>(options.tracker);
-    plain.size = options.size;
-    plain.max_size = options.max_size;
-    plain.address = options.address;
+    const memlith_region_options plain = detail::plain_options(options);
     memlith_region* region = nullptr;
     const std::int32_t code = memlith_region_open(handle_, name.c_str(), &plain, &region);
     if (code != MEMLITH_OK) return Error(code);
@@ -453,6 +459,7 @@ class Store {
   }
 
  private:
+  friend class Heap;
   explicit Store(memlith_store* handle) : handle_(handle), open_(std::make_shared<bool>(true)) {}
 
   static std::vector<memlith_region*> handles_of(std::initializer_list<const Region*> regions) {

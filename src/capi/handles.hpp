@@ -48,6 +48,9 @@ inline Status need_ours(const memlith_region* region) {
   return open_region_of(region).session.check_process();
 }
 
+// INVALID where they name what there is not.
+Result<RegionOptions> region_options(const memlith_region_options& given);
+
 // The regions of one call, which must not be a forked child's. Until the thread selects again.
 struct Selection {
   Session* session = nullptr;  // null: no regions

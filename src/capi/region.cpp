@@ -29,6 +29,10 @@ void add_tracker(const Region& region, memlith_region_info& info) {
   copy_text(info.tracker_detail, tracker != nullptr ? tracker->describe() : "none: read-only");
 }
 
+}  // namespace
+
+namespace memlith::core {
+
 Result<RegionOptions> region_options(const memlith_region_options& given) {
   if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
       given.tracker > MEMLITH_TRACKER_FAULT) {
@@ -44,7 +48,7 @@ Result<RegionOptions> region_options(const memlith_region_options& given) {
   return options;
 }
 
-}  // namespace
+}  // namespace memlith::core
 
 extern "C" {
 

@@ -4,8 +4,25 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "heap/heap.hpp"
 
 using namespace memlith::core;
+
+namespace {
+
+// True where the region holds a heap, which is sound then.
+Result<bool> holds_heap(Store& store, const ObjectInfo& object) {
+  if (object.size_bytes < sizeof(HeapHeader)) return false;
+  RegionOptions options;
+  options.anywhere = true;  // the program may have the store open in this process
+  MEMLITH_TRY_ASSIGN(const std::unique_ptr<Region> region, Region::open(store, object.name, options));
+  if (reinterpret_cast<const HeapHeader*>(region->address())->magic != kHeapMagic) return false;
+  MEMLITH_TRY_ASSIGN(const std::unique_ptr<Heap> heap, Heap::open(*region));
+  MEMLITH_TRY(heap->verify().status());
+  return true;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -25,6 +42,8 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     for (const ObjectInfo& object : inner.objects()) {
       ++report.regions;
       report.region_bytes += object.size_bytes;
+      MEMLITH_TRY_ASSIGN(const bool heap, holds_heap(session->store(), object));
+      report.heaps += heap ? 1 : 0;
     }
     report.clean = inner.was_clean() ? 1 : 0;
     report.one_file = inner.one_file() ? 1 : 0;

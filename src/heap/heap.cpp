@@ -53,14 +53,15 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most",
                 region.name(), region.reserve(), kHeapBytesMax);
   }
-  if (region.size() < size_min(region.reserve())) {
+  auto heap = std::unique_ptr<Heap>(new Heap(region));
+  const bool empty =
+      std::all_of(region.address(), region.address() + std::min<std::uint64_t>(region.size(), sizeof(HeapHeader)),
+                  [](std::byte each) { return each == std::byte{0}; });
+  if (empty && region.size() < size_min(region.reserve())) {
     return fail(Errc::invalid, Detail::argument,
                 "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures", region.name(),
                 region.size(), region.reserve(), size_min(region.reserve()));
   }
-  auto heap = std::unique_ptr<Heap>(new Heap(region));
-  const bool empty = std::all_of(region.address(), region.address() + sizeof(HeapHeader),
-                                 [](std::byte each) { return each == std::byte{0}; });
   if (empty && region.tracker() == nullptr) {
     return fail(Errc::not_found, Detail::heap, "region \"{}\": there is no heap in it, and it was opened read-only",
                 region.name());
@@ -72,7 +73,7 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region) {
   }
   heap->loaded_ = std::make_unique<Atomic<Segment*>[]>(heap->header_->segments_max);
   MEMLITH_TRY(heap->check_table());
-  add_open_heap(region.address(), region.reserve(), heap.get());
+  if (!region.anywhere()) add_open_heap(region.address(), region.reserve(), heap.get());
   region.set_client(heap.get());
   return heap;
 }
@@ -119,7 +120,7 @@ void Heap::create() {
 
 Status Heap::check_header() const {
   const HeapHeader& header = *header_;
-  if (header.magic != kHeapMagic) {
+  if (region_.size() < sizeof header || header.magic != kHeapMagic) {
     return fail(Errc::incompatible, Detail::heap,
                 "region \"{}\": its first bytes are not those of a heap; open it as what it was made as",
                 region_.name());
@@ -131,7 +132,7 @@ Status Heap::check_header() const {
   }
   if (header.check != header_check(header)) return corrupt(0, "the heap's header does not fit its checksum");
   // A copy of the file, or one file opened without its log, may have another limit; the table was made for the first one.
-  if (header.address != reinterpret_cast<std::uintptr_t>(base_)) {
+  if (header.address != reinterpret_cast<std::uintptr_t>(base_) && !region_.anywhere()) {
     return fail(Errc::incompatible, Detail::heap,
                 "{}: it was made at address {:#x} and is mapped at {:#x}, so that pointers in it lead nowhere; open it "
                 "with that address",
@@ -141,7 +142,10 @@ Status Heap::check_header() const {
       header.header_pages != header_pages_for(header.reserve_bytes)) {
     return corrupt(0, "the heap's header does not fit itself");
   }
-  if (region_.size() > header.reserve_bytes) return corrupt(0, "the region is longer than the heap can be");
+  if (region_.size() > header.reserve_bytes || region_.size() < size_min(header.reserve_bytes)) {
+    return corrupt(0, fmt::format("the region has {} bytes, which does not fit a heap of at most {}", region_.size(),
+                                  header.reserve_bytes));
+  }
   return kOk;
 }
 

@@ -104,11 +104,15 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY_ASSIGN(info->address, choose_addresses(reserve, {}));
     info->reserve_bytes = reserve;
     reserved = true;
+  } else if (options.anywhere && store.read_only()) {
+    MEMLITH_TRY_ASSIGN(info->address, choose_addresses(info->reserve_bytes, {}));
+    reserved = true;
   }
   if (!reserved) MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
   TakenAddresses taken(info->address, info->reserve_bytes);
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
+  region->anywhere_ = options.anywhere && store.read_only();
   taken.keep();
   MEMLITH_TRY(region->map(*info));
   if (!store.read_only()) {

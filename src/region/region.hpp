@@ -39,6 +39,7 @@ struct RegionOptions {
   std::uint64_t size_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
   std::uint64_t address = 0;        // 0 = chosen
+  bool anywhere = false;            // of a store that is only read: where there is room, so that pointers in it lead nowhere
 };
 
 // What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback must not
@@ -65,6 +66,7 @@ class Region {
   [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
   [[nodiscard]] ObjectId object() const { return object_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
   [[nodiscard]] Store& store() const { return store_; }
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 
@@ -143,6 +145,7 @@ class Region {
   std::uint64_t size_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;
+  bool anywhere_ = false;
   bool reserved_ = false;  // the address space is ours
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;

@@ -50,7 +50,7 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
   }
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Region> region, Region::open(*store_, name, options));
-  regions_.push_back(std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region)}));
+  regions_.push_back(std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr}));
   return regions_.back().get();
 }
 

@@ -25,10 +25,11 @@ namespace memlith::core {
 
 class Session;
 
-// Both are constant from opening to closing.
+// `session` and `region` are constant from opening to closing.
 struct OpenRegion {
   Session& session;
   std::unique_ptr<Region> region;
+  std::unique_ptr<RegionClient> client = nullptr;  // what stands on the region, if anything does; goes before the region
 };
 
 class Session {

@@ -25,6 +25,7 @@ void print_json(const StorePath& path, const memlith_report& report) {
               {"clean", report.clean != 0},
               {"regions", report.regions},
               {"region_bytes", report.region_bytes},
+              {"heaps", report.heaps},
               {"log_bytes", report.log_bytes},
               {"frames", report.frames},
               {"frame_bytes", report.frame_bytes},
@@ -36,6 +37,9 @@ void print_text(const StorePath& path, const memlith_report& report) {
   write_line(fmt::format("{}: sound", printable(path.path)));
   write_line(fmt::format("  {} region{}, {}", report.regions, report.regions == 1 ? "" : "s",
                          human_bytes(report.region_bytes)));
+  if (report.heaps > 0) {
+    write_line(fmt::format("  {} of them hold{} a heap, which is sound", report.heaps, report.heaps == 1 ? "s" : ""));
+  }
   write_line(fmt::format("  log of {}: {} whole frames, {}", human_bytes(report.log_bytes), report.frames,
                          human_bytes(report.frame_bytes)));
   write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,

@@ -1,0 +1,233 @@
+// memlith: an allocator for the containers of the standard library, and their names with it. Guide: docs/heap.md.
+//
+//   memlith::map<memlith::string, memlith::vector<int>>    // std::map, std::basic_string and std::vector, in a heap
+//
+// Pointers in a heap are ordinary pointers, because a heap lies at the same address in every run. Each container keeps to one heap:
+//  - a container that lies in a heap allocates in that heap;
+//  - a container elsewhere (on the stack, for one, as a temporary) allocates in the heap that it was given, else in the current heap of the
+//    thread: the one named with memlith::use_heap, or the only one that is open.
+// So memory of a container with this allocator is always memory of a heap, and containers can be moved into one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <forward_list>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "memlith/heap.h"
+#include "memlith/memlith.hpp"
+
+namespace memlith {
+
+// What allocate() of the allocator throws. what() is the sentence; code() is a code of memlith.h.
+class heap_error : public std::bad_alloc {
+ public:
+  explicit heap_error(std::int32_t code) noexcept : code_(code) { memlith_last_error(text_, sizeof text_); }
+  heap_error(std::int32_t code, const char* text) noexcept : code_(code) {
+    std::snprintf(text_, sizeof text_, "%s", text);
+  }
+  [[nodiscard]] const char* what() const noexcept override { return text_; }
+  [[nodiscard]] std::int32_t code() const noexcept { return code_; }
+
+ private:
+  std::int32_t code_;
+  char text_[512] = "";
+};
+
+namespace detail {
+
+inline void* allocate_in(memlith_heap* heap, std::size_t bytes, std::size_t alignment) {
+  if (heap == nullptr) {
+    throw heap_error(MEMLITH_INVALID,
+                     "memlith: a container outside of a heap has to allocate, and no heap is named: none is open, or "
+                     "more than "
+                     "one. Pass the heap's allocator, or name the heap with memlith::use_heap");
+  }
+  void* block = nullptr;
+  if (const std::int32_t code = memlith_heap_allocate(heap, bytes, alignment, &block); code != MEMLITH_OK) {
+    throw heap_error(code);
+  }
+  return block;
+}
+
+// A block of a heap that is closed is gone with the heap. A block that is none, or was freed before, is a mistake of the program that
+// would spoil what is persisted next: the program ends.
+inline void free_in_heap(void* block) noexcept {
+  memlith_heap* const heap = memlith_heap_of(block);
+  if (heap == nullptr) return;
+  if (memlith_category(memlith_heap_free(heap, block)) != MEMLITH_INVALID) return;
+  char text[512];
+  memlith_last_error(text, sizeof text);
+  std::fprintf(stderr, "memlith: %s\n", text);
+  std::abort();
+}
+
+}  // namespace detail
+
+template <class T = std::byte>
+class allocator {
+ public:
+  using value_type = T;
+
+  // See the head of this file.
+  allocator() noexcept : heap_base_(base_of(this)) {}
+  explicit allocator(memlith_heap* heap) noexcept : heap_base_(base(heap)) {}
+  allocator(const allocator& other) noexcept : heap_base_(other.heap_base_) { settle(); }
+  template <class U>
+  allocator(const allocator<U>& other) noexcept
+      : heap_base_(other.heap_base()) {  // NOLINT(google-explicit-constructor)
+    settle();
+  }
+  allocator& operator=(const allocator&) = default;
+  ~allocator() = default;
+
+  [[nodiscard]] T* allocate(std::size_t count) {
+    static_assert(alignof(T) <= 4096, "memlith: a heap aligns to 4096 bytes at most");
+    if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    settle();
+    memlith_heap* const heap = heap_base_ != nullptr ? memlith_heap_of(heap_base_) : memlith_heap_current();
+    return static_cast<T*>(detail::allocate_in(heap, count * sizeof(T), alignof(T)));
+  }
+  void deallocate(T* block, std::size_t) noexcept { detail::free_in_heap(block); }
+
+  // Elements that take an allocator get this one, so that what they own lies in the same heap.
+  template <class U, class... Arguments>
+  void construct(U* place, Arguments&&... arguments) {
+    static_assert(is_persistable_v<U>,
+                  "memlith: an element of this type cannot live in a heap. The type owns memory of the process "
+                  "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
+                  "pointer to code; none of these is there any more in the next run. Use memlith::string, "
+                  "memlith::vector and so on; if everything that the type owns lies in the heap, say so by "
+                  "specialising "
+                  "memlith::is_persistable for it");
+    std::uninitialized_construct_using_allocator(place, *this, std::forward<Arguments>(arguments)...);
+  }
+
+  // A copy of a container belongs to where the copy lies, not to where the original does.
+  [[nodiscard]] allocator select_on_container_copy_construction() const noexcept { return allocator(); }
+
+  [[nodiscard]] const void* heap_base() const noexcept { return heap_base_; }
+  template <class U>
+  friend bool operator==(const allocator& a, const allocator<U>& b) noexcept {
+    return settled(a.heap_base()) == settled(b.heap_base());
+  }
+
+ private:
+  static const void* base(memlith_heap* heap) noexcept { return memlith_region_address(memlith_heap_region(heap)); }
+  static const void* base_of(const void* address) noexcept { return base(memlith_heap_of(address)); }
+  static const void* settled(const void* heap_base) noexcept {
+    return heap_base != nullptr ? heap_base : base(memlith_heap_current());
+  }
+  // A container is often given an allocator that was made on the stack; the place where the container lies says which heap is meant.
+  void settle() noexcept {
+    if (heap_base_ == nullptr) heap_base_ = base_of(this);
+  }
+
+  const void* heap_base_;  // of the region; null: the current heap, when it is needed
+};
+
+// For unordered containers: the same value in every run and with every standard library, and strings by what they hold.
+template <class T>
+struct hash {
+  using is_transparent = void;
+  template <class Key>
+  std::size_t operator()(const Key& key) const noexcept {
+    if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
+      std::uint64_t value = 0xcbf29ce484222325;
+      for (const char each : std::string_view(key)) {
+        value = (value ^ static_cast<unsigned char>(each)) * 0x100000001b3;
+      }
+      return static_cast<std::size_t>(value ^ value >> 32);
+    } else {
+      static_assert(std::is_integral_v<Key> || std::is_enum_v<Key> || std::is_pointer_v<Key>,
+                    "memlith: pass a hash of your own for keys of this type, one that is the same in every run");
+      std::uint64_t value = 0;
+      if constexpr (std::is_pointer_v<Key>) {
+        value = reinterpret_cast<std::uintptr_t>(key);
+      } else {
+        value = static_cast<std::uint64_t>(key);
+      }
+      value = (value ^ value >> 32) * 0x9e3779b97f4a7c15;
+      return static_cast<std::size_t>(value ^ value >> 29);
+    }
+  }
+};
+
+using string = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+template <class T>
+using vector = std::vector<T, allocator<T>>;
+template <class T>
+using deque = std::deque<T, allocator<T>>;
+template <class T>
+using list = std::list<T, allocator<T>>;
+template <class T>
+using forward_list = std::forward_list<T, allocator<T>>;
+template <class Key, class T, class Compare = std::less<>>
+using map = std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>;
+template <class Key, class T, class Compare = std::less<>>
+using multimap = std::multimap<Key, T, Compare, allocator<std::pair<const Key, T>>>;
+template <class Key, class Compare = std::less<>>
+using set = std::set<Key, Compare, allocator<Key>>;
+template <class Key, class Compare = std::less<>>
+using multiset = std::multiset<Key, Compare, allocator<Key>>;
+template <class Key, class T, class Hash = hash<Key>, class Equal = std::equal_to<>>
+using unordered_map = std::unordered_map<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>;
+template <class Key, class T, class Hash = hash<Key>, class Equal = std::equal_to<>>
+using unordered_multimap = std::unordered_multimap<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>;
+template <class Key, class Hash = hash<Key>, class Equal = std::equal_to<>>
+using unordered_set = std::unordered_set<Key, Hash, Equal, allocator<Key>>;
+template <class Key, class Hash = hash<Key>, class Equal = std::equal_to<>>
+using unordered_multiset = std::unordered_multiset<Key, Hash, Equal, allocator<Key>>;
+
+// What may live in a heap: containers with the heap's allocator whose elements may, and what is made of such.
+template <class Character, class Traits>
+struct is_persistable<std::basic_string<Character, Traits, allocator<Character>>> : std::true_type {};
+template <class T, class U>
+struct is_persistable<std::vector<T, allocator<U>>> : is_persistable<T> {};
+template <class T, class U>
+struct is_persistable<std::deque<T, allocator<U>>> : is_persistable<T> {};
+template <class T, class U>
+struct is_persistable<std::list<T, allocator<U>>> : is_persistable<T> {};
+template <class T, class U>
+struct is_persistable<std::forward_list<T, allocator<U>>> : is_persistable<T> {};
+template <class A, class B>
+struct is_persistable<std::pair<A, B>> : std::bool_constant<is_persistable_v<A> && is_persistable_v<B>> {};
+template <class... T>
+struct is_persistable<std::tuple<T...>> : std::bool_constant<(is_persistable_v<T> && ...)> {};
+template <class T>
+struct is_persistable<std::optional<T>> : is_persistable<T> {};
+template <class K, class T, class C, class U>
+struct is_persistable<std::map<K, T, C, allocator<U>>> : is_persistable<std::pair<K, std::pair<T, C>>> {};
+template <class K, class T, class C, class U>
+struct is_persistable<std::multimap<K, T, C, allocator<U>>> : is_persistable<std::pair<K, std::pair<T, C>>> {};
+template <class K, class C, class U>
+struct is_persistable<std::set<K, C, allocator<U>>> : is_persistable<std::pair<K, C>> {};
+template <class K, class C, class U>
+struct is_persistable<std::multiset<K, C, allocator<U>>> : is_persistable<std::pair<K, C>> {};
+template <class K, class T, class H, class E, class U>
+struct is_persistable<std::unordered_map<K, T, H, E, allocator<U>>> : is_persistable<std::tuple<K, T, H, E>> {};
+template <class K, class T, class H, class E, class U>
+struct is_persistable<std::unordered_multimap<K, T, H, E, allocator<U>>> : is_persistable<std::tuple<K, T, H, E>> {};
+template <class K, class H, class E, class U>
+struct is_persistable<std::unordered_set<K, H, E, allocator<U>>> : is_persistable<std::tuple<K, H, E>> {};
+template <class K, class H, class E, class U>
+struct is_persistable<std::unordered_multiset<K, H, E, allocator<U>>> : is_persistable<std::tuple<K, H, E>> {};
+
+}  // namespace memlith
