@@ -1,10 +1,10 @@
-// memlith: plain memory that survives crashes. The C++20 interface: a thin layer over memlith.h, where each call's full
-// contract stands. Handles close themselves; errors are values; nothing throws.
+// memlith: memory that survives crashes. The C++20 interface, a thin layer over memlith.h, which states the full
+// contract of each call. Handles close themselves; errors are values; nothing throws.
 //
 //   auto store = memlith::Store::open("notes", {.create = true});
 //   auto region = store->region("main", {.create = true, .size = 1 << 20});
-//   auto notes = region->root<Notes>();        // constructed once, then found again; an error if Notes has changed since
-//   if (!notes) ...                            // as each of the calls above and below: notes.error().message() says why
+//   auto notes = region->root<Notes>();        // constructed once, then found again; an error if Notes has changed
+//   since if (!notes) ...                            // each call can fail; notes.error().message() says why
 //   (*notes)->count++;                         // plain memory
 //   if (!region->persist()) ...                // durable, all or nothing
 #pragma once
@@ -31,7 +31,7 @@ namespace memlith {
 
 class Heap;  // memlith/heap.hpp
 
-// Why a call failed: a code of memlith.h and the sentence that goes with it.
+// Why a call failed: a code of memlith.h and its message.
 class Error {
  public:
   Error() = default;
@@ -53,15 +53,15 @@ class Error {
 };
 
 namespace detail {
-// A failed result was taken for a value: the program ends, in every build, and says what the failure was.
+// The program used the value of a failed result: the program ends, in every build, and prints the error's message.
 [[noreturn]] inline void end_without_value(const Error& error) {
   std::fprintf(stderr, "memlith: the value of a failed call was used: %s\n", error.message().c_str());
   std::abort();
 }
 }  // namespace detail
 
-// A value, or an Error. Check ok() before using the value: using that of a failed result is a bug of the caller, and ends the
-// program with the error's sentence.
+// A value, or an Error. Check ok() before you use the value: using the value of a failed result is an error of the
+// program, which ends with the error's message.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -116,24 +116,25 @@ enum class Tracker : std::uint32_t {
   fault = MEMLITH_TRACKER_FAULT,
 };
 
-// How the disk is read and written.
+// How memlith reads and writes the disk; see MEMLITH_IO_AUTO.
 enum class Io : std::uint32_t { automatic = MEMLITH_IO_AUTO, posix = MEMLITH_IO_POSIX, uring = MEMLITH_IO_URING };
 
-// Whose stores a persist or a rollback is about: those of every thread, unless the calling thread's are asked for by name.
+// Whose stores a persist or a rollback covers: those of every thread (the default), or those of the calling thread.
 enum class Scope : std::uint32_t {
   process = MEMLITH_SCOPE_PROCESS,
   thread = MEMLITH_SCOPE_THREAD,
 };
 
-// Whether an object of type T may live in a region. Memory of a region is kept as bytes and comes back in another process, so T
-// must not own memory of the process (std::string, std::vector, std::unique_ptr), nor have virtual functions, whose table of pointers
-// to code lies elsewhere in each run. C++20 cannot list the members of a class; a class counts as such where it can neither be
-// copied as bytes nor forgotten without a destructor, which its members decide, however deeply they are nested. Plain pointers
-// pass, because pointers into the region stay valid: a region lies at the same address in every run. Pointers out of the region, to
-// functions, and std::string_view do not stay valid, and cannot be seen when they are members; they are up to you.
+// Whether an object of type T may live in a region. A region's bytes come back in another process, so T must not own
+// memory of the process (std::string, std::vector, std::unique_ptr), and T must not have virtual functions, because the
+// pointer to their table is another one in each run. C++20 cannot list the members of a class. Instead, T passes if it
+// can be copied as bytes and needs no destructor; members decide both, however deeply they are nested.
+// Plain pointers pass, because pointers into the region stay valid: a region lies at the same address in every run.
+// Pointers to memory outside of the region, pointers to functions, and std::string_view do not stay valid. The compiler
+// cannot see them when they are members: avoiding them is up to you.
 //
-// A class of your own that keeps all that it owns inside the region (a container with an allocator that allocates there) passes
-// when you say so:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
+// A class of your own that keeps everything it owns in the region, such as a container whose allocator allocates there,
+// passes if you declare it:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
 template <class T>
 struct is_persistable
     : std::bool_constant<std::is_object_v<T> && !std::is_polymorphic_v<T> && std::is_trivially_destructible_v<T> &&
@@ -146,7 +147,7 @@ struct is_persistable<T[Count]> : is_persistable<T> {};
 template <class T>
 inline constexpr bool is_persistable_v = is_persistable<T>::value;
 
-// What an asynchronous persist returns, to be waited for. Rises in the order of the persists.
+// The number of an asynchronous persist, for Store::wait(). Tickets rise in the order of the persists.
 using Ticket = std::uint64_t;
 
 struct StoreOptions {
@@ -155,13 +156,13 @@ struct StoreOptions {
   bool read_only = false;
   bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool manual_checkpoint = false;
-  std::uint64_t log_bytes = 0;      // 0 = 1 MiB, more while it is filled quickly
+  std::uint64_t log_bytes = 0;      // 0 = 1 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
   std::uint64_t flush_interval_ms = 0;
   std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;      // 0 = no limit
-  std::uint32_t physical_block_bytes = 0;  // 4096: a power cut may spoil so much around what is written; see memlith.h
+  std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
   Io io = Io::automatic;
   void (*notice)(void* context, const char* sentence) = nullptr;  // see memlith_store_options
   void* notice_context = nullptr;
@@ -192,11 +193,11 @@ template <class Mutex>
 Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* regions, std::uint64_t count,
                                 std::unique_lock<Mutex>& lock, Scope scope) {
   if (!lock.owns_lock()) {
-    return Error(MEMLITH_INVALID, "persist(lock) needs the lock under which the change was made, and it is not held");
+    return Error(MEMLITH_INVALID, "persist(lock): the lock is not held; take it before you change the data");
   }
   Ticket ticket = 0;
-  // ORDER capture-before-unlock: a change that another thread begins once the lock is free must not be captured half done; a crash
-  // would bring that half back. [capi/threads]
+  // ORDER capture-before-unlock: once the lock is free, another thread may begin a change. Captured after that, half of
+  // that change could come back after a crash. [capi/threads]
   const std::int32_t code = memlith_persist_async(regions, count, static_cast<std::uint32_t>(scope), &ticket);
   if (code != MEMLITH_OK) return Error(code);
   lock.unlock();
@@ -204,8 +205,8 @@ Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* reg
 }
 }  // namespace detail
 
-// A read-only view of regions as one durable persist left them. Move-only; outlives the regions and the store, and a forked child may
-// use the view. See memlith_region_snapshot.
+// A read-only view of regions as one durable persist left them. Move-only. The view outlives the regions and the store,
+// and a forked child may use it. See memlith_region_snapshot.
 class Snapshot {
  public:
   Snapshot(Snapshot&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -215,12 +216,13 @@ class Snapshot {
   }
   ~Snapshot() { memlith_snapshot_close(handle_); }
 
-  // Of region number `index`, in the order in which the regions were given.
+  // The view of region number `index`, in the order in which the regions were given.
   [[nodiscard]] const void* address(std::uint64_t index = 0) const { return memlith_snapshot_address(handle_, index); }
   [[nodiscard]] std::uint64_t size(std::uint64_t index = 0) const { return memlith_snapshot_size(handle_, index); }
-  // Every ticket up to this one is in the view, and no later one.
+  // The view holds every ticket up to this one, and no later one.
   [[nodiscard]] Ticket lsn() const { return memlith_snapshot_lsn(handle_); }
-  // In a forked child: over the regions' own addresses, so that pointers in them work. See memlith_snapshot_place.
+  // In a forked child: maps the view over the regions' own addresses, so that pointers in the regions work. See
+  // memlith_snapshot_place.
   Result<void> place() { return detail::result_of(memlith_snapshot_place(handle_)); }
   [[nodiscard]] memlith_snapshot* handle() const { return handle_; }
 
@@ -238,8 +240,8 @@ class Snapshot {
   memlith_snapshot* handle_;
 };
 
-// A mapped region. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone
-// then, and all that may still be done with the object is to destroy it.
+// A mapped region. Move-only. Closing a region drops changes that were not persisted. Closing the store closes its
+// regions, too: their memory is unmapped then, and the program may only destroy the Region objects.
 class Region {
  public:
   Region(Region&& other) noexcept
@@ -258,40 +260,45 @@ class Region {
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
-  // Durable on ok, all or nothing. See memlith_persist. Where threads share what they change, use the next one.
+  // Durable on ok, all or nothing. See memlith_persist. Threads that change shared data use persist(lock), below.
   Result<void> persist(Scope scope = Scope::process) const {
     return detail::result_of(memlith_persist(&handle_, 1, static_cast<std::uint32_t>(scope)));
   }
-  // The persist for threads that change shared data under a lock. Captures what was stored while `lock` is held, so that no
-  // other thread's change can be half done in it; lets the lock go; returns when what it captured is durable. Other threads work
-  // while the disk does. docs/threads.md says why the order matters. Durable on ok, all or nothing, as persist().
-  // Errors of the capture (FULL, NO_SPACE, NO_MEMORY, UNSUPPORTED): nothing was captured, and the lock is still held, so the change
-  // can be taken back or split before another thread sees it. IO, POISONED: as memlith_persist; lock.owns_lock() says whether
-  // the lock was let go before the failure. INVALID: the lock is not held.
+  // For threads that change shared data under a lock. Captures the changes while `lock` is held, so that no half-done
+  // change of another thread is captured; releases the lock; returns when the captured changes are durable. Other
+  // threads can take the lock while this thread waits for the disk. docs/threads.md explains why the order matters.
+  // Durable on ok, all or nothing.
+  // Errors: INVALID                                 - the lock is not held.
+  //         FULL, NO_SPACE, NO_MEMORY, UNSUPPORTED  - nothing was captured, and the lock is still held: undo or split
+  //         the change
+  //                                                   before another thread sees it.
+  //         IO, POISONED                            - as memlith_persist. lock.owns_lock() tells whether the lock had
+  //         been
+  //                                                   released before the failure.
   template <class Mutex>
   Result<void> persist(std::unique_lock<Mutex>& lock, Scope scope = Scope::process) const {
     return detail::persist_and_unlock(store_, &handle_, 1, lock, scope);
   }
-  // Captured on ok, durable when Store::wait() has returned. See memlith_persist_async.
+  // Captured on ok; durable when Store::wait() has returned ok. See memlith_persist_async.
   Result<Ticket> persist_async(Scope scope = Scope::process) const {
     Ticket ticket = 0;
     const std::int32_t code = memlith_persist_async(&handle_, 1, static_cast<std::uint32_t>(scope), &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
   }
-  // Memory is as it was last persisted. See memlith_rollback.
+  // Undoes all changes since the last persist. See memlith_rollback.
   Result<void> rollback(Scope scope = Scope::process) const {
     return detail::result_of(memlith_rollback(&handle_, 1, static_cast<std::uint32_t>(scope)));
   }
-  // A view of the region's last durable state that never changes. See memlith_region_snapshot.
+  // A read-only view of the region's last durable state. See memlith_region_snapshot.
   [[nodiscard]] Result<Snapshot> snapshot() const { return Snapshot::of(&handle_, 1); }
-  // Before a system call that writes into the region. See memlith_prepare.
+  // Call this before a system call that writes into the region. See memlith_prepare.
   Result<void> prepare(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_prepare(handle_, address, bytes));
   }
-  // Gives the memory of clean pages back. See memlith_region_release.
+  // Gives the memory of clean pages back to the system. See memlith_region_release.
   Result<void> release_memory() const { return detail::result_of(memlith_region_release(handle_)); }
-  // The new size is durable with the next persist. See memlith_region_grow.
+  // Enlarges the region. The new size is durable with the next persist. See memlith_region_grow.
   Result<void> grow(std::uint64_t size) const { return detail::result_of(memlith_region_grow(handle_, size)); }
   Result<void> touch(const void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_touch(handle_, address, bytes));
@@ -311,34 +318,37 @@ class Region {
     return store_open_ != nullptr && *store_open_ ? detail::result_of(memlith_region_close(handle)) : Result<void>();
   }
 
-  // The one object everything else in the region hangs on. It lies at the start of the region, behind 64 bytes that
-  // remember its size and `version`, and is constructed from `arguments` the first time, persisted with the next
-  // persist like any store; later calls find it again. `version` is yours to raise when T's layout changes; a root of
-  // another version or size is an error (INCOMPATIBLE), not a guess.
-  // T must be a type that may live in a region: see is_persistable.
+  // The root: the object from which the program finds everything else in the region. It lies at the start of the
+  // region, after a header of 64 bytes that holds its size and `version`. The first call constructs it from
+  // `arguments`; like any change, it is durable with the next persist. Later calls find it again. Raise `version` when
+  // the layout of T changes. T must be a type that may live in a region: see is_persistable.
+  // Errors: INCOMPATIBLE (the region has a root of another size or version), INVALID (the region is too small),
+  // NOT_FOUND (no
+  //         root yet, and the store is open read-only).
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
     static_assert(is_persistable_v<T>,
                   "memlith: an object of this type cannot be the root of a region. The type owns memory of the process "
-                  "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
-                  "pointer to code; none of these is there any more in the next run. Use plain data: numbers, arrays, "
-                  "and pointers into the region. If everything that the type owns lies in the region, say so by "
-                  "specialising memlith::is_persistable for it");
-    static_assert(alignof(T) <= 64, "memlith: a root is aligned to 64 bytes at most");
+                  "(std::string, std::vector, std::unique_ptr or such a member), has virtual functions, or is a "
+                  "pointer "
+                  "to code; none of these is valid in the next run. Use plain data: numbers, arrays, and pointers into "
+                  "the region. If everything that the type owns lies in the region, specialise memlith::is_persistable "
+                  "for the type");
+    static_assert(alignof(T) <= 64, "memlith: the alignment of a root is at most 64 bytes");
     if (size() < sizeof(RootHeader) + sizeof(T)) {
       return Error(MEMLITH_INVALID, std::string("region \"") + info().name + "\" has " + std::to_string(size()) +
                                         " bytes, too few for its root object, which needs " +
                                         std::to_string(sizeof(RootHeader) + sizeof(T)) +
-                                        " with its header; create it larger, or let it grow");
+                                        " with its header; create a larger region, or grow this one");
     }
     auto* header = static_cast<RootHeader*>(address());
     auto* object = reinterpret_cast<T*>(header + 1);
     if (header->magic == 0) {
       if (info().tracker == 0)
-        return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and is open read-only");
+        return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and the store is open read-only");
       new (object) T(std::forward<Arguments>(arguments)...);
       *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
-      // Only explicit regions need to be told; on others this has no effect.
+      // Regions with the explicit tracker need this; on others it has no effect.
       (void)touch(header, sizeof(RootHeader) + sizeof(T));
       return object;
     }
@@ -349,8 +359,9 @@ class Region {
                                                           std::to_string(header->bytes) + " bytes"
                                                     : std::string("found bytes that are no root object")) +
                        ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
-                       " bytes; use the type and the version that it was made with, and convert it to a root in a new "
-                       "region");
+                       " bytes; use the type and the version with which the root was created, and convert it to a root "
+                       "in "
+                       "a new region");
     }
     return object;
   }
@@ -408,32 +419,33 @@ class Store {
     return detail::result_of(memlith_region_remove(handle_, name.c_str()));
   }
 
-  // All open regions, in one.
+  // Persists all open regions, in one commit.
   Result<void> persist(Scope scope = Scope::process) const {
     return detail::result_of(memlith_persist_all(handle_, static_cast<std::uint32_t>(scope)));
   }
-  // Several regions, in one.
+  // Persists several regions, in one commit.
   static Result<void> persist(std::initializer_list<const Region*> regions, Scope scope = Scope::process) {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::result_of(memlith_persist(handles.data(), handles.size(), static_cast<std::uint32_t>(scope)));
   }
-  // Several regions of this store, in one, for threads that change them under a lock. See Region::persist(lock).
+  // Persists several regions of this store in one commit, for threads that change them under a lock. See
+  // Region::persist(lock).
   template <class Mutex>
   Result<void> persist(std::initializer_list<const Region*> regions, std::unique_lock<Mutex>& lock,
                        Scope scope = Scope::process) const {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::persist_and_unlock(handle_, handles.data(), handles.size(), lock, scope);
   }
-  // Several regions, as one and the same persist left them.
+  // A view of several regions, as one and the same persist left them.
   static Result<Snapshot> snapshot(std::initializer_list<const Region*> regions) {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return Snapshot::of(handles.data(), handles.size());
   }
   // Returns when everything up to the ticket is durable.
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }
-  // Every ticket up to this one is durable.
+  // The newest durable ticket.
   [[nodiscard]] Ticket durable() const { return memlith_store_durable(handle_); }
-  // How long asynchronous persists may wait. See memlith_store_set_flush_window.
+  // Limits how long asynchronous persists may wait. See memlith_store_set_flush_window.
   Result<void> set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
     return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
   }

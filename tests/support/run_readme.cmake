@@ -1,6 +1,7 @@
-# The program of README.md as a reader would use it: copied, compiled, run twice; then with a root of another size,
-# which must be refused with a sentence and change nothing; then with a root that owns memory of the process, which must
-# not compile, and must say why. COMPILER, README, INCLUDE, LIBRARY, FOLDER.
+# Follows README.md as a reader would: copies the program, compiles it with the command that the README prints, runs it
+# twice and compares the output with the README's. Then two changes of the program: a root of another size must be refused
+# with a message and change nothing; a root that owns memory of the process must not compile, and the compiler must say
+# why. Parameters: COMPILER, README, INCLUDE, LIBRARY, FOLDER.
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 file(READ ${README} readme)
@@ -13,7 +14,31 @@ string(SUBSTRING "${readme}" ${begin} -1 program)
 string(FIND "${program}" "```" end)
 string(SUBSTRING "${program}" 0 ${end} program)
 
+# The README's commands are for the folder of a clone; this is one with the compiler and the library of this build.
 get_filename_component(library_folder ${LIBRARY} DIRECTORY)
+file(MAKE_DIRECTORY ${FOLDER}/clone/build/release)
+file(CREATE_LINK ${INCLUDE} ${FOLDER}/clone/include SYMBOLIC)
+file(CREATE_LINK ${library_folder} ${FOLDER}/clone/build/release/lib SYMBOLIC)
+file(WRITE ${FOLDER}/clone/notebook.cpp "${program}")
+set(console "```console\n\\$ c\\+\\+ ([^\n]+)\n\\$ ./notebook\n([^$]+)\\$ ./notebook\n([^`]+)```")
+if(NOT readme MATCHES "${console}")
+  message(FATAL_ERROR "${README} does not show how to compile the program, and two runs of it")
+endif()
+set(arguments "${CMAKE_MATCH_1}")
+set(first_run "${CMAKE_MATCH_2}")
+set(second_run "${CMAKE_MATCH_3}")
+execute_process(COMMAND sh -c "PWD=$(pwd); ${COMPILER} ${arguments}" WORKING_DIRECTORY ${FOLDER}/clone
+  RESULT_VARIABLE result ERROR_VARIABLE error)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "README's command does not compile its program: c++ ${arguments}: ${error}")
+endif()
+foreach(expected IN ITEMS "${first_run}" "${second_run}")
+  execute_process(COMMAND ./notebook WORKING_DIRECTORY ${FOLDER}/clone RESULT_VARIABLE result OUTPUT_VARIABLE output)
+  if(NOT result EQUAL 0 OR NOT output STREQUAL expected)
+    message(FATAL_ERROR "the README's program ended with ${result} and printed: ${output}The README shows: ${expected}")
+  endif()
+endforeach()
+
 set(command ${COMPILER} -std=c++20 -I${INCLUDE})
 set(link ${LIBRARY} -Wl,-rpath,${library_folder})
 
