@@ -134,6 +134,11 @@ Status Volume::remove_own(std::string_view name, Device& device) {
   return there == own ? remove(name) : kOk;
 }
 
+Result<std::unique_ptr<VolumeLock>> Volume::lock(std::string_view name, bool exclusive) {
+  MEMLITH_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, open_file(name, false));
+  return file->lock(exclusive);
+}
+
 // ---- notices ----------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Notice> Volume::make_notice(std::string_view, std::span<const std::byte>, Device*) { return nullptr; }

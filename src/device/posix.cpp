@@ -47,14 +47,15 @@ bool is_memory(int fd) {
 
 class PosixLock final : public VolumeLock {
  public:
-  explicit PosixLock(Descriptor descriptor) : descriptor_(std::move(descriptor)), process_(::getpid()) {}
+  explicit PosixLock(std::shared_ptr<const Descriptor> descriptor)
+      : descriptor_(std::move(descriptor)), process_(::getpid()) {}
   // A forked child shares the lock: it outlives our descriptor if we do not drop it, and must not be dropped by the child.
   ~PosixLock() override {
-    if (process_ == ::getpid()) (void)::flock(descriptor_.get(), LOCK_UN);
+    if (process_ == ::getpid()) (void)::flock(descriptor_->get(), LOCK_UN);
   }
 
  private:
-  Descriptor descriptor_;
+  std::shared_ptr<const Descriptor> descriptor_;
   pid_t process_;
 };
 
@@ -71,28 +72,22 @@ class PosixVolume final : public Volume {
     // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
     int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
-    Descriptor descriptor(open_in_folder(name, flags));
-    if (descriptor.get() < 0) {
+    auto descriptor = std::make_shared<const Descriptor>(open_in_folder(name, flags));
+    if (descriptor->get() < 0) {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
-    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
-    // Without NONBLOCK, which is not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a
-    // ring's fail for ever with EAGAIN then.
-    (void)::fcntl(descriptor.get(), F_SETFL, 0);
-    DeviceCaps caps;
-    const bool direct = caching == Caching::direct && make_direct(descriptor.get(), mode, caps);
-    caps.forgets = is_memory(descriptor.get());
-    caps.io = io_;
-    if (io_ != IoBackend::posix && !has_uring()) {
-      if (io_ == IoBackend::uring) {
-        return fail(Errc::unsupported, Detail::open,
-                    "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
-                    "memlith",
-                    path);
-      }
-      caps.io = IoBackend::posix;
-    }
-    return make_posix_device(std::move(descriptor), caps, path, direct);
+    MEMLITH_TRY(check_ordinary(descriptor->get(), path));
+    return make_device(std::move(descriptor), path, mode != OpenMode::read_only, caching);
+  }
+
+  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
+    const std::string path = path_of(name);
+    const int flags = O_CLOEXEC | O_NONBLOCK | (writable ? O_RDWR : O_RDONLY);
+    auto descriptor = std::make_shared<const Descriptor>(open_in_folder(name, flags));
+    if (descriptor->get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
+    MEMLITH_TRY(check_ordinary(descriptor->get(), path));
+    return std::unique_ptr<OpenFile>(std::make_unique<PosixFile>(*this, std::move(descriptor), std::string(name),
+                                                                 writable));
   }
 
   Result<bool> exists(std::string_view name) override {
@@ -190,32 +185,70 @@ class PosixVolume final : public Volume {
     return look_at_posix_notice(descriptor.get(), path, bytes);
   }
 
-  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
-    const std::string path = path_of(name);
-    Descriptor descriptor(open_in_folder(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (descriptor.get() < 0) return fail_errno(errno, Detail::lock, "{}: cannot open it to lock it", path);
-    MEMLITH_TRY(check_ordinary(descriptor.get(), path));
-    int result = 0;
-    do {
-      result = ::flock(descriptor.get(), (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
-    } while (result != 0 && errno == EINTR);
-    if (result != 0 && errno == EWOULDBLOCK) {
-      return fail(Errc::busy, Detail::lock, "{}: cannot lock it: somebody else has", path);
+ private:
+  class PosixFile final : public OpenFile {
+   public:
+    PosixFile(PosixVolume& volume, std::shared_ptr<const Descriptor> descriptor, std::string name, bool writable)
+        : volume_(volume), descriptor_(std::move(descriptor)), name_(std::move(name)), writable_(writable) {}
+
+    Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override {
+      const int fd = descriptor_->get();
+      const std::string path = volume_.path_of(name_);
+      int result = 0;
+      do {
+        result = ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+      } while (result != 0 && errno == EINTR);
+      if (result != 0 && errno == EWOULDBLOCK) {
+        return fail(Errc::busy, Detail::lock, "{}: cannot lock it: somebody else has", path);
+      }
+      if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
+      auto lock = std::make_unique<PosixLock>(descriptor_);
+      // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
+      struct stat locked{};
+      struct stat named{};
+      if (::fstat(fd, &locked) != 0 || volume_.look(name_, named) != 0) {
+        return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+      }
+      if (identity_in(locked) != identity_in(named)) {
+        return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
+      }
+      if (exclusive) MEMLITH_TRY(RingFile::settle(fd, path));
+      return std::unique_ptr<VolumeLock>(std::move(lock));
     }
-    if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
-    // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
-    struct stat locked{};
-    struct stat named{};
-    if (::fstat(descriptor.get(), &locked) != 0 || look(name, named) != 0) {
-      return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+
+    Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) override {
+      return volume_.make_device(descriptor_, volume_.path_of(name), writable_, caching);
     }
-    if (identity_in(locked) != identity_in(named)) {
-      return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
+
+   private:
+    PosixVolume& volume_;
+    std::shared_ptr<const Descriptor> descriptor_;
+    std::string name_;
+    bool writable_;
+  };
+
+  Result<std::unique_ptr<Device>> make_device(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
+                                              bool writable, Caching caching) {
+    const int fd = descriptor->get();
+    // Without NONBLOCK, which is not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a
+    // ring's fail for ever with EAGAIN then.
+    (void)::fcntl(fd, F_SETFL, 0);
+    DeviceCaps caps;
+    const bool direct = caching == Caching::direct && make_direct(fd, writable, caps);
+    caps.forgets = is_memory(fd);
+    caps.io = io_;
+    if (io_ != IoBackend::posix && !has_uring()) {
+      if (io_ == IoBackend::uring) {
+        return fail(Errc::unsupported, Detail::open,
+                    "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
+                    "memlith",
+                    path);
+      }
+      caps.io = IoBackend::posix;
     }
-    return std::unique_ptr<VolumeLock>(std::make_unique<PosixLock>(std::move(descriptor)));
+    return make_posix_device(std::move(descriptor), caps, path, direct);
   }
 
- private:
   // Null, with errno, where it cannot be opened. Once it is open, it is never looked for again.
   std::shared_ptr<Folder> folder() {
     const LockGuard lock(folder_mutex_);
@@ -278,9 +311,9 @@ class PosixVolume final : public Volume {
   }
 
   // The same descriptor, so that nothing is looked up again; leaves everything as it is where the file system refuses.
-  static bool make_direct(int fd, OpenMode mode, DeviceCaps& caps) {
+  static bool make_direct(int fd, bool writable, DeviceCaps& caps) {
     if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
-    const std::uint32_t block = direct_block_bytes(fd, mode != OpenMode::read_only);
+    const std::uint32_t block = direct_block_bytes(fd, writable);
     if (block == 0) {
       (void)::fcntl(fd, F_SETFL, 0);
       return false;

@@ -25,8 +25,9 @@ namespace {
 
 class PosixDevice : public Device {
  public:
-  PosixDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
-      : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)) {
+  PosixDevice(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps, std::string path, bool direct,
+              std::weak_ptr<RingFile> rings = {})
+      : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)), rings_(std::move(rings)) {
     struct stat info{};
     counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
   }
@@ -76,13 +77,15 @@ class PosixDevice : public Device {
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
     if (caps_.io != IoBackend::posix) {
-      if (auto queue = make_uring_queue(*this, fd(), depth)) return queue;
+      if (auto rings = ring_file(); rings != nullptr) {
+        if (auto queue = make_uring_queue(*this, std::move(rings), depth)) return queue;
+      }
     }
     return Device::make_queue(depth);
   }
 
  protected:
-  [[nodiscard]] int fd() const { return descriptor_.get(); }
+  [[nodiscard]] int fd() const { return descriptor_->get(); }
 
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
     std::uint64_t done = 0;
@@ -146,7 +149,9 @@ class PosixDevice : public Device {
   bool leave_direct() {
     const std::unique_lock lock(direct_mutex_);
     if (!direct()) return true;
-    if (queued_writes_.load(std::memory_order_relaxed) != 0 || ::fcntl(fd(), F_SETFL, 0) != 0) {
+    const std::shared_ptr<RingFile> rings = rings_.lock();
+    if (queued_writes_.load(std::memory_order_relaxed) != 0 || ::fcntl(fd(), F_SETFL, 0) != 0 ||
+        (rings != nullptr && ::fcntl(rings->fd(), F_SETFL, 0) != 0)) {
       errno = EINVAL;
       return false;
     }
@@ -264,10 +269,19 @@ class PosixDevice : public Device {
     return status;
   }
 
-  Descriptor descriptor_;
+  // One for all rings, as long as there are any.
+  std::shared_ptr<RingFile> ring_file() {
+    const std::unique_lock lock(direct_mutex_);  // as leave_direct()
+    std::shared_ptr<RingFile> rings = rings_.lock();
+    if (rings == nullptr) rings_ = rings = RingFile::open(fd(), direct());
+    return rings;
+  }
+
+  std::shared_ptr<const Descriptor> descriptor_;
   // Shared while a call writes past the page cache; alone while direct_, which anybody may read, becomes false.
   std::shared_mutex direct_mutex_;
   std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
+  std::weak_ptr<RingFile> rings_;                // null: there are no rings; under direct_mutex_
   bool counts_names_ = false;                    // some file systems say of every file that it has no name
 };
 
@@ -277,8 +291,9 @@ class PosixDevice : public Device {
 // that takes longer than the call.
 class UringDevice final : public PosixDevice {
  public:
-  UringDevice(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct)
-      : PosixDevice(std::move(descriptor), caps, std::move(path), direct), calls_(fd()) {}
+  UringDevice(std::shared_ptr<const Descriptor> descriptor, std::shared_ptr<RingFile> rings, DeviceCaps caps,
+              std::string path, bool direct)
+      : PosixDevice(std::move(descriptor), caps, std::move(path), direct, rings), calls_(std::move(rings)) {}
 
  protected:
   ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) override { return calls_.read(target, offset); }
@@ -292,9 +307,12 @@ class UringDevice final : public PosixDevice {
 
 }  // namespace
 
-std::unique_ptr<Device> make_posix_device(Descriptor descriptor, DeviceCaps caps, std::string path, bool direct) {
+std::unique_ptr<Device> make_posix_device(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps,
+                                          std::string path, bool direct) {
   if (caps.io == IoBackend::uring) {
-    return std::make_unique<UringDevice>(std::move(descriptor), caps, std::move(path), direct);
+    if (std::shared_ptr<RingFile> rings = RingFile::open(descriptor->get(), direct); rings != nullptr) {
+      return std::make_unique<UringDevice>(std::move(descriptor), std::move(rings), caps, std::move(path), direct);
+    }
   }
   return std::make_unique<PosixDevice>(std::move(descriptor), caps, std::move(path), direct);
 }

@@ -1,12 +1,16 @@
 #include "device/uring.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <liburing.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,7 +89,8 @@ class FileRing {
 
 class UringQueue final : public IoQueue {
  public:
-  UringQueue(Device& device, int fd, std::uint32_t depth) : device_(device), ring_(fd, depth), transfers_(depth) {}
+  UringQueue(Device& device, std::shared_ptr<const RingFile> file, std::uint32_t depth)
+      : device_(device), file_(std::move(file)), ring_(file_->fd(), depth), transfers_(depth) {}
   ~UringQueue() override {
     if (ready()) (void)wait_all();
   }
@@ -226,15 +231,64 @@ class UringQueue final : public IoQueue {
   }
 
   Device& device_;
+  std::shared_ptr<const RingFile> file_;
   FileRing ring_;
   std::vector<Transfer> transfers_;
   std::span<std::byte> registered_;
 };
 
+// The byte that the lock of a file of rings is on: behind any content, and behind the bytes that SQLite locks.
+constexpr off_t kRingByte = off_t{1} << 62;
+constexpr auto kSettleEvery = std::chrono::milliseconds(1);
+constexpr int kSettleLooks = 3000;
+
+struct flock ring_lock(short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kRingByte;
+  lock.l_len = 1;
+  return lock;
+}
+
 }  // namespace
 
-std::unique_ptr<IoQueue> make_uring_queue(Device& device, int fd, std::uint32_t depth) {
-  auto queue = std::make_unique<UringQueue>(device, fd, depth);
+// ---- RingFile ----------------------------------------------------------------------------------------------------
+
+RingFile::RingFile(Descriptor descriptor) : descriptor_(std::move(descriptor)), process_(::getpid()) {}
+
+std::unique_ptr<RingFile> RingFile::open(int device_fd, bool direct) {
+  const int access = ::fcntl(device_fd, F_GETFL) & O_ACCMODE;
+  const std::string path = fmt::format("/proc/thread-self/fd/{}", device_fd);
+  Descriptor descriptor(above_standard(::open(path.c_str(), access | O_CLOEXEC | (direct ? O_DIRECT : 0))));
+  if (descriptor.get() < 0) return nullptr;
+  struct flock lock = ring_lock(F_RDLCK);
+  if (access != O_RDONLY && ::fcntl(descriptor.get(), F_OFD_SETLK, &lock) != 0) return nullptr;
+  return std::unique_ptr<RingFile>(new RingFile(std::move(descriptor)));
+}
+
+RingFile::~RingFile() {
+  if (process_ != ::getpid()) return;
+  struct flock lock = ring_lock(F_UNLCK);
+  (void)::fcntl(fd(), F_OFD_SETLK, &lock);
+}
+
+Status RingFile::settle(int fd, const std::string& path) {
+  for (int look = 0; look < kSettleLooks; ++look) {
+    struct flock lock = ring_lock(F_WRLCK);
+    if (::fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return kOk;
+    std::this_thread::sleep_for(kSettleEvery);
+  }
+  return fail(Errc::busy, Detail::lock,
+              "{}: a process that had it open has ended, but the disk is still writing what that process wrote; try "
+              "again later",
+              path);
+}
+
+// ---- UringQueue --------------------------------------------------------------------------------------------------
+
+std::unique_ptr<IoQueue> make_uring_queue(Device& device, std::shared_ptr<const RingFile> file, std::uint32_t depth) {
+  auto queue = std::make_unique<UringQueue>(device, std::move(file), depth);
   return queue->ready() ? std::move(queue) : nullptr;
 }
 
@@ -248,7 +302,7 @@ class UringCalls::Ring : public FileRing {
   std::unique_ptr<Ring> next;
 };
 
-UringCalls::UringCalls(int fd) : fd_(fd) {}
+UringCalls::UringCalls(std::shared_ptr<const RingFile> file) : file_(std::move(file)) {}
 UringCalls::~UringCalls() = default;
 
 std::unique_ptr<UringCalls::Ring> UringCalls::take() {
@@ -261,7 +315,7 @@ std::unique_ptr<UringCalls::Ring> UringCalls::take() {
     }
   }
   // Who transfers may be in the middle of a commit, out of which no exception may come.
-  std::unique_ptr<Ring> ring(new (std::nothrow) Ring(fd_));
+  std::unique_ptr<Ring> ring(new (std::nothrow) Ring(file_->fd()));
   return ring != nullptr && ring->ready() ? std::move(ring) : nullptr;
 }
 
@@ -290,14 +344,16 @@ ssize_t UringCalls::read(std::span<std::byte> target, std::uint64_t offset) {
   const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(target.size(), 1 * kGiB));
   return transfer([&](io_uring_sqe* entry,
                       int file) { ::io_uring_prep_read(entry, file, target.data(), bytes, offset); },
-                  [&] { return ::pread(fd_, target.data(), bytes, static_cast<off_t>(offset)); });
+                  [&] { return ::pread(file_->fd(), target.data(), bytes, static_cast<off_t>(offset)); });
 }
 
 ssize_t UringCalls::write(std::span<const iovec> pieces, std::uint64_t offset) {
   const auto count = static_cast<unsigned>(pieces.size());
   return transfer([&](io_uring_sqe* entry,
                       int file) { ::io_uring_prep_writev(entry, file, pieces.data(), count, offset); },
-                  [&] { return ::pwritev(fd_, pieces.data(), static_cast<int>(count), static_cast<off_t>(offset)); });
+                  [&] {
+                    return ::pwritev(file_->fd(), pieces.data(), static_cast<int>(count), static_cast<off_t>(offset));
+                  });
 }
 
 }  // namespace memlith::core

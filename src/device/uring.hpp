@@ -4,14 +4,41 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/sync.hpp"
 #include "device/device.hpp"
 
 namespace memlith::core {
 
-// Nothing where the kernel refuses, for want of io_uring, descriptors or memory. `fd` is the device's, and outlives the queue.
-std::unique_ptr<IoQueue> make_uring_queue(Device& device, int fd, std::uint32_t depth);
+// The file of a device, opened once more for its rings. When a process is killed, the kernel finishes the transfers that the rings of
+// the process had begun, and keeps their file open until then. A lock on the device's own file is therefore released at once. What is
+// still being written must not meet the next opening of a store, so the file of rings carries a lock of its own, which settle() waits for.
+class RingFile {
+ public:
+  // Null where the file cannot be opened once more: without /proc, without descriptors, or without the permission by now.
+  static std::unique_ptr<RingFile> open(int device_fd, bool direct);
+  ~RingFile();
+  RingFile(const RingFile&) = delete;
+  RingFile& operator=(const RingFile&) = delete;
+
+  [[nodiscard]] int fd() const { return descriptor_.get(); }
+
+  // Waits until no ring of any process writes to the file that `fd` is open on; `busy` after some seconds. The caller holds an
+  // exclusive lock on the file, so no process that lives has rings for it.
+  static Status settle(int fd, const std::string& path);
+
+ private:
+  explicit RingFile(Descriptor descriptor);
+
+  Descriptor descriptor_;
+  int process_;  // a forked child has the lock, too, and leaves it alone
+};
+
+// Nothing where the kernel refuses, for want of io_uring, descriptors or memory.
+std::unique_ptr<IoQueue> make_uring_queue(Device& device, std::shared_ptr<const RingFile> file, std::uint32_t depth);
 
 // Whether it does not refuse in principle.
 bool uring_works();
@@ -20,7 +47,7 @@ bool uring_works();
 // it is those.
 class UringCalls {
  public:
-  explicit UringCalls(int fd);
+  explicit UringCalls(std::shared_ptr<const RingFile> file);
   ~UringCalls();
   ssize_t read(std::span<std::byte> target, std::uint64_t offset);
   ssize_t write(std::span<const iovec> pieces, std::uint64_t offset);
@@ -31,7 +58,7 @@ class UringCalls {
   template <class Prepare, class Call>
   ssize_t transfer(const Prepare& prepare, const Call& call);
 
-  int fd_;
+  std::shared_ptr<const RingFile> file_;
   Mutex mutex_;
   std::unique_ptr<Ring> idle_ MEMLITH_GUARDED_BY(mutex_);  // a list of as many as there ever were calls at a time
 };

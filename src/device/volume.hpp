@@ -27,6 +27,18 @@ class VolumeLock {
   virtual ~VolumeLock() = default;
 };
 
+// A file that was looked up by its name once. Its lock and its devices share one descriptor, and each of them may outlive this object.
+// The volume outlives all of them.
+class OpenFile {
+ public:
+  virtual ~OpenFile() = default;
+  // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once. An exclusive lock is had when nothing is
+  // being written any more that a process wrote which was killed. At most one lock at a time. Errors: not_found: the name leads to another file by now.
+  virtual Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) = 0;
+  // `name` is for messages: the file may have been renamed. At most one device for direct I/O at a time, and then no other.
+  virtual Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) = 0;
+};
+
 // A small file that other processes may look at while its maker changes it. For what nobody has to rely on: it is never flushed,
 // and what goes wrong with it is told to nobody.
 class Notice {
@@ -63,8 +75,9 @@ class Volume {
   // What is left on it for users, by now.
   virtual Result<std::uint64_t> free_bytes() = 0;
 
-  // Many may hold a shared lock on the file, or one an exclusive one; else `busy`, at once.
-  virtual Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) = 0;
+  virtual Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) = 0;
+  // A lock on a descriptor of its own.
+  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive);
 
   // A notice of this name, in the place of one that is there, showing these bytes, of which the first eight are not all zeros; with
   // the permissions of `like` if that is not null. Null where that cannot be. The volume outlives it.

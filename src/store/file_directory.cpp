@@ -142,7 +142,8 @@ Status FileDirectory::prepare_to_recover() {
 }
 
 Status FileDirectory::lock_file() {
-  auto lock = files_.volume.lock(files_.names.file, !files_.read_only());
+  MEMLITH_TRY_ASSIGN(OpenFile* const file, files_.homes.user_file());
+  auto lock = file->lock(!files_.read_only());
   if (!lock.ok() && lock.error().category == Errc::busy) {
     return fail(Errc::busy, Detail::lock, "{}: the file is in use under another of its names; close it there, or wait",
                 files_.path());

@@ -2,13 +2,34 @@
 
 #include <utility>
 
+#include "store/objects.hpp"
+
 namespace memlith::core {
 
 Result<Device*> Homes::get(ObjectId id) {
   const LockGuard lock(mutex_);
   if (const auto found = devices_.find(id); found != devices_.end()) return found->second.get();
-  MEMLITH_TRY_ASSIGN(auto device, volume_.open(names_.home(id), mode_, Caching::buffered));
+  std::unique_ptr<Device> device;
+  if (!names_.file.empty() && id == kFile) {
+    MEMLITH_TRY_ASSIGN(OpenFile* const file, open_user_file());
+    MEMLITH_TRY_ASSIGN(device, file->device(names_.file, Caching::buffered));
+  } else {
+    const OpenMode mode = read_only_ ? OpenMode::read_only : OpenMode::read_write;
+    MEMLITH_TRY_ASSIGN(device, volume_.open(names_.home(id), mode, Caching::buffered));
+  }
   return (devices_[id] = std::move(device)).get();
+}
+
+Result<OpenFile*> Homes::user_file() {
+  const LockGuard lock(mutex_);
+  return open_user_file();
+}
+
+Result<OpenFile*> Homes::open_user_file() {
+  if (user_file_ == nullptr) {
+    MEMLITH_TRY_ASSIGN(user_file_, volume_.open_file(names_.file, !read_only_));
+  }
+  return user_file_.get();
 }
 
 Result<Device*> Homes::get_if_there(ObjectId id) {

@@ -13,10 +13,12 @@ namespace memlith::core {
 // Threads: any. A device is open until its object is forgotten or the store is closed.
 class Homes {
  public:
-  Homes(Volume& volume, const StoreNames& names, bool read_only)
-      : volume_(volume), names_(names), mode_(read_only ? OpenMode::read_only : OpenMode::read_write) {}
+  // `user_file` of a one-file store is opened when it is needed first, if it is not open already.
+  Homes(Volume& volume, const StoreNames& names, bool read_only, std::shared_ptr<OpenFile>& user_file)
+      : volume_(volume), names_(names), read_only_(read_only), user_file_(user_file) {}
 
   Result<Device*> get(ObjectId id);
+  Result<OpenFile*> user_file();
   // Null where there is none. A home that is open is not looked up by name: the right to do so may have been given up since.
   Result<Device*> get_if_there(ObjectId id);
   void keep(ObjectId id, std::unique_ptr<Device> device);
@@ -25,8 +27,11 @@ class Homes {
  private:
   Volume& volume_;
   const StoreNames& names_;
-  const OpenMode mode_;
+  const bool read_only_;
+  std::shared_ptr<OpenFile>& user_file_;
   Mutex mutex_;
+  Result<OpenFile*> open_user_file() MEMLITH_REQUIRES(mutex_);
+
   std::map<ObjectId, std::unique_ptr<Device>> devices_ MEMLITH_GUARDED_BY(mutex_);
 };
 

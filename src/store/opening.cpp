@@ -36,8 +36,7 @@ bool is_known(std::uint32_t kind) {
 
 Status Opening::run() {
   MEMLITH_TRY(find_or_make_log());
-  const OpenMode mode = files_.read_only() ? OpenMode::read_only : OpenMode::read_write;
-  MEMLITH_TRY_ASSIGN(files_.log_device, files_.volume.open(files_.names.log, mode, files_.log_caching()));
+  MEMLITH_TRY_ASSIGN(files_.log_device, files_.log_file->device(files_.names.log, files_.log_caching()));
   LogOptions log_options = files_.options.log;
   log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
                                                             : std::max(kLogMaxBytesDefault, files_.options.log_bytes);
@@ -97,7 +96,8 @@ Status Opening::check_blocks(const StoreHeader& header) {
 // ---- who has it open -------------------------------------------------------------------------------------------
 
 Status Opening::lock_log(const std::string& name) {
-  auto lock = files_.volume.lock(name, !files_.read_only());
+  MEMLITH_TRY_ASSIGN(files_.log_file, files_.volume.open_file(name, !files_.read_only()));
+  auto lock = files_.log_file->lock(!files_.read_only());
   if (!lock.ok()) return lock.error().category == Errc::busy ? tell_who_holds(lock.error()) : lock.error();
   files_.lock = std::move(*lock);
   return kOk;

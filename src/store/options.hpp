@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/units.hpp"
+#include "device/volume.hpp"
 #include "log/log.hpp"
 #include "store/format.hpp"
 
@@ -19,7 +21,9 @@ struct FlushWindow {
 
 struct StoreOptions {
   StoreKind kind = StoreKind::folder;
-  std::string file_name;    // one_file: the file, in the volume; its log is file_log_name()
+  std::string file_name;  // one_file: the file, in the volume; its log is file_log_name()
+  // one_file: the same file, open already, for writing if the store is; null: the store opens it by its name.
+  std::shared_ptr<OpenFile> file;
   bool keeps_mark = false;  // one_file: where the file begins with kFileMark, replay writes its moment behind that
   bool create = false;
   bool exclusive = false;  // with create: fail where there is one

@@ -19,11 +19,12 @@ struct StoreFiles {
   Volume& volume;
   StoreOptions options;
   const StoreNames names{options.kind, options.file_name};
-  std::unique_ptr<VolumeLock> lock;       // of the log
+  std::unique_ptr<OpenFile> log_file;
+  std::unique_ptr<VolumeLock> lock;       // of log_file
   std::unique_ptr<VolumeLock> file_lock;  // of the file of a one-file store
   std::unique_ptr<Device> log_device;
   std::unique_ptr<Log> log;
-  Homes homes{volume, names, options.read_only};
+  Homes homes{volume, names, options.read_only, options.file};
   bool was_clean = false;
   bool keeps_mark = options.keeps_mark;
   std::uint32_t physical_block_bytes = 0;  // as in the store's header

@@ -52,9 +52,26 @@ Status SwitchingVolume::sync_folder(std::string_view name) {
   scheduler_.here("flush a folder");
   return volume_.sync_folder(name);
 }
-Result<std::unique_ptr<VolumeLock>> SwitchingVolume::lock(std::string_view name, bool exclusive) {
-  scheduler_.here("lock a file");
-  return volume_.lock(name, exclusive);
+Result<std::unique_ptr<OpenFile>> SwitchingVolume::open_file(std::string_view name, bool writable) {
+  class SwitchingFile final : public OpenFile {
+   public:
+    SwitchingFile(std::unique_ptr<OpenFile> file, Scheduler& scheduler)
+        : file_(std::move(file)), scheduler_(scheduler) {}
+    Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override {
+      scheduler_.here("lock a file");
+      return file_->lock(exclusive);
+    }
+    Result<std::unique_ptr<Device>> device(std::string_view named, Caching caching) override {
+      return file_->device(named, caching);
+    }
+
+   private:
+    std::unique_ptr<OpenFile> file_;
+    Scheduler& scheduler_;
+  };
+  scheduler_.here("open a file");
+  MEMLITH_TRY_ASSIGN(auto file, volume_.open_file(name, writable));
+  return std::unique_ptr<OpenFile>(std::make_unique<SwitchingFile>(std::move(file), scheduler_));
 }
 
 // ---- Session ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class SwitchingVolume final : public core::Volume {
   core::Status remove(std::string_view name) override;
   core::Status sync_folder(std::string_view name) override;
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
-  core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override;
+  core::Result<std::unique_ptr<core::OpenFile>> open_file(std::string_view name, bool writable) override;
   [[nodiscard]] std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
 
  private:

@@ -651,11 +651,15 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
     if (found == names_.end()) return fail_errno(ENOENT, Detail::open, "{}: cannot open it", path_of(name));
     file = found->second;
   }
+  return make_device(std::move(file), name, mode != OpenMode::read_only, caching);
+}
+
+std::unique_ptr<Device> SimVolume::make_device(std::shared_ptr<File> file, std::string_view name, bool writable,
+                                               Caching caching) {
   DeviceCaps caps;
   const bool direct = caching == Caching::direct;
   caps.block_bytes = direct ? direct_block_bytes : 1;
-  return std::unique_ptr<Device>(std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct,
-                                                             mode != OpenMode::read_only));
+  return std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct, writable);
 }
 
 Result<bool> SimVolume::exists(std::string_view name) {
@@ -768,20 +772,44 @@ class SimLock final : public VolumeLock {
 };
 }  // namespace
 
-Result<std::unique_ptr<VolumeLock>> SimVolume::lock(std::string_view name, bool exclusive) {
+class SimVolume::SimFile final : public OpenFile {
+ public:
+  SimFile(SimVolume& volume, std::shared_ptr<File> file, std::string name, bool writable)
+      : volume_(volume), file_(std::move(file)), name_(std::move(name)), writable_(writable) {}
+
+  Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override {
+    const std::lock_guard lock(volume_.mutex_);
+    const auto named = volume_.names_.find(name_);
+    if (named == volume_.names_.end() || named->second != file_) {
+      return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", volume_.path_of(name_));
+    }
+    int& holders = file_->holders;
+    if (holders < 0 || (exclusive && holders > 0)) {
+      return fail(Errc::busy, Detail::lock, "{}: cannot lock it: it is held", volume_.path_of(name_));
+    }
+    holders = exclusive ? -1 : holders + 1;
+    auto release = [&volume = volume_, file = file_, exclusive] {
+      const std::lock_guard relock(volume.mutex_);
+      file->holders = exclusive ? 0 : file->holders - 1;
+    };
+    return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
+  }
+  Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) override {
+    return volume_.make_device(file_, name, writable_, caching);
+  }
+
+ private:
+  SimVolume& volume_;
+  std::shared_ptr<File> file_;
+  std::string name_;
+  bool writable_;
+};
+
+Result<std::unique_ptr<OpenFile>> SimVolume::open_file(std::string_view name, bool writable) {
   const std::lock_guard lock(mutex_);
   const auto found = names_.find(name);
-  if (found == names_.end()) return fail_errno(ENOENT, Detail::lock, "{}: cannot open it to lock it", path_of(name));
-  int& holders = found->second->holders;
-  if (holders < 0 || (exclusive && holders > 0)) {
-    return fail(Errc::busy, Detail::lock, "{}: cannot lock it: it is held", path_of(name));
-  }
-  holders = exclusive ? -1 : holders + 1;
-  auto release = [this, file = found->second, exclusive] {
-    const std::lock_guard relock(mutex_);
-    file->holders = exclusive ? 0 : file->holders - 1;
-  };
-  return std::unique_ptr<VolumeLock>(std::make_unique<SimLock>(std::move(release)));
+  if (found == names_.end()) return fail_errno(ENOENT, Detail::open, "{}: cannot open it", path_of(name));
+  return std::unique_ptr<OpenFile>(std::make_unique<SimFile>(*this, found->second, std::string(name), writable));
 }
 
 }  // namespace memlith::core

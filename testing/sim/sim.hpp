@@ -212,7 +212,7 @@ class SimVolume final : public Volume {
   Status remove(std::string_view name) override;
   Status sync_folder(std::string_view name) override;
   Result<std::uint64_t> free_bytes() override { return free_bytes_told.load(); }
-  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override;
+  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override;
   std::string path_of(std::string_view name) const override;
 
   [[nodiscard]] const SimTrace& trace() const { return trace_; }
@@ -238,7 +238,10 @@ class SimVolume final : public Volume {
   friend class SimDevice;
   struct File;
   struct State;
+  class SimFile;
   void record(SimRecord&& record);
+  std::unique_ptr<Device> make_device(std::shared_ptr<File> file, std::string_view name, bool writable,
+                                      Caching caching);
 
   mutable std::mutex mutex_;
   [[nodiscard]] bool is_folder(std::string_view name) const;

@@ -248,6 +248,7 @@ Status Database::open_store() {
   StoreOptions options = options_.store;
   options.kind = core::StoreKind::one_file;
   options.file_name = file_name_;
+  options.file = host_lock_->file();
   options.keeps_mark = true;
   options.create = !read_only_;
   options.read_only = read_only_;
@@ -274,7 +275,7 @@ Status Database::open_store() {
 
 // Read-only, and the file is complete by itself: no log is looked at.
 Status Database::open_plain(const Head& head) {
-  MEMLITH_TRY_ASSIGN(plain_, volume_->open(file_name_, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(plain_, host_lock_->file()->device(file_name_, Caching::buffered));
   MEMLITH_TRY_ASSIGN(const int descriptor, plain_->mapping_descriptor());
   image_ = std::make_unique<Image>(descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));

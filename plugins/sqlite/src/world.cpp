@@ -31,12 +31,13 @@ constexpr off_t kSharedBytes = 510;
 class RealLock final : public HostLock {
  public:
   static Result<std::unique_ptr<RealLock>> open(core::Volume& volume, const std::string& name, bool writable) {
-    const auto mode = writable ? core::OpenMode::read_write : core::OpenMode::read_only;
-    MEMLITH_TRY_ASSIGN(auto file, volume.open(name, mode, core::Caching::buffered));
-    MEMLITH_TRY_ASSIGN(const int fd, file->mapping_descriptor());
-    return std::make_unique<RealLock>(std::move(file), fd);
+    MEMLITH_TRY_ASSIGN(std::shared_ptr<core::OpenFile> file, volume.open_file(name, writable));
+    MEMLITH_TRY_ASSIGN(auto device, file->device(name, core::Caching::buffered));
+    MEMLITH_TRY_ASSIGN(const int fd, device->mapping_descriptor());
+    return std::make_unique<RealLock>(std::move(file), std::move(device), fd);
   }
-  RealLock(std::unique_ptr<core::Device> file, int fd) : file_(std::move(file)), fd_(fd) {}
+  RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd)
+      : file_(std::move(file)), device_(std::move(device)), fd_(fd) {}
   // A forked child has the descriptor too, and would keep the lock.
   ~RealLock() override {
     if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
@@ -52,8 +53,9 @@ class RealLock final : public HostLock {
     return status;
   }
   Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
+  [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return file_; }
   [[nodiscard]] bool removed() const override {
-    const auto removed = file_->removed();
+    const auto removed = device_->removed();
     return removed.ok() && *removed;
   }
 
@@ -65,16 +67,18 @@ class RealLock final : public HostLock {
     lock.l_start = begin;
     lock.l_len = bytes;
     if (::fcntl(fd_, F_OFD_SETLK, &lock) == 0) return kOk;
-    if (errno != EAGAIN && errno != EACCES) return fail_errno(errno, Detail::lock, "{}: cannot lock it", file_->path());
+    if (errno != EAGAIN && errno != EACCES)
+      return fail_errno(errno, Detail::lock, "{}: cannot lock it", device_->path());
     struct flock holder = lock;
     holder.l_pid = 0;
     const bool told = ::fcntl(fd_, F_OFD_GETLK, &holder) == 0 && holder.l_type != F_UNLCK && holder.l_pid > 0;
-    return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", file_->path(),
+    return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", device_->path(),
                 told ? fmt::format("process {}, which opened it as plain SQLite does", holder.l_pid)
                      : "another connection that does not share memory with this one");
   }
 
-  std::unique_ptr<core::Device> file_;
+  std::shared_ptr<core::OpenFile> file_;
+  std::unique_ptr<core::Device> device_;
   int fd_;  // the device's
   pid_t process_ = ::getpid();
 };

@@ -20,6 +20,9 @@ class HostLock {
   virtual core::Status make_exclusive() = 0;
   // Shared again.
   virtual core::Status share() = 0;
+  // The file that is locked, for others to open it and lock it for their own ends without another descriptor. Open for writing if it was
+  // locked for a writer.
+  [[nodiscard]] virtual std::shared_ptr<core::OpenFile> file() const = 0;
   // Whether the file has no name any more, so that nobody will find it again.
   [[nodiscard]] virtual bool removed() const = 0;
 };

@@ -12,7 +12,7 @@
 namespace memlith::test {
 namespace {
 
-constexpr std::uint64_t kDescriptorsEach = 6;
+constexpr std::uint64_t kDescriptorsEach = 3;
 constexpr std::uint64_t kThreadsOfAll = 7;  // store/background.hpp
 constexpr std::uint64_t kBytesEach = 1024 * 1024;
 

@@ -28,8 +28,8 @@ class BorrowedVolume final : public core::Volume {
   core::Status remove(std::string_view name) override { return volume_.remove(name); }
   core::Status sync_folder(std::string_view name) override { return volume_.sync_folder(name); }
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
-  core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override {
-    return volume_.lock(name, exclusive);
+  core::Result<std::unique_ptr<core::OpenFile>> open_file(std::string_view name, bool writable) override {
+    return volume_.open_file(name, writable);
   }
   std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
 
@@ -52,16 +52,23 @@ class SimWorld final : public sqlite::World {
     return volume->open(name_of(path), core::OpenMode::create, core::Caching::buffered).status();
   }
   bool may_write(const std::string&) override { return true; }
-  core::Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume&, const std::string&, bool) override {
-    return std::unique_ptr<sqlite::HostLock>(std::make_unique<NoLock>());
+  core::Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume& of, const std::string& name,
+                                                       bool writable) override {
+    MEMLITH_TRY_ASSIGN(auto file, of.open_file(name, writable));
+    return std::unique_ptr<sqlite::HostLock>(std::make_unique<NoLock>(std::move(file)));
   }
 
  private:
   class NoLock final : public sqlite::HostLock {
    public:
+    explicit NoLock(std::shared_ptr<core::OpenFile> file) : file_(std::move(file)) {}
     core::Status make_exclusive() override { return core::kOk; }
     core::Status share() override { return core::kOk; }
+    [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return file_; }
     [[nodiscard]] bool removed() const override { return false; }
+
+   private:
+    std::shared_ptr<core::OpenFile> file_;
   };
   static std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 };

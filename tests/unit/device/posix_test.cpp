@@ -23,6 +23,7 @@
 #include "base/units.hpp"
 #include "support/count_allocations.hpp"
 #include "support/expect.hpp"
+#include "support/process_memory.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -570,6 +571,40 @@ TEST_F(PosixVolumeTest, LocksConflict) {
   EXPECT_ERROR(Errc::busy, volume_->lock("a", true));
   two = nullptr;
   EXPECT_OK(volume_->lock("a", true));
+}
+
+// The transfers of a process that was killed may still be under way. Their ring keeps its file open, and who is to write next waits for it;
+// the lock itself is free.
+TEST_F(PosixVolumeTest, AnExclusiveLockWaitsForRings) {
+  (void)create("a");
+  auto device = must(volume_->open("a", OpenMode::read_write, Caching::direct));
+  if (device->caps().io == IoBackend::posix) GTEST_SKIP() << "no io_uring here";
+  auto queue = device->make_queue(2);
+  std::atomic<bool> over{false};
+  std::thread ending([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    over = true;
+    queue = nullptr;
+  });
+  EXPECT_OK(volume_->lock("a", false));
+  EXPECT_OK(volume_->lock("a", true));
+  EXPECT_TRUE(over);
+  ending.join();
+}
+
+// The lock and the devices of an open file share one descriptor, and the lock ends with its object.
+TEST_F(PosixVolumeTest, AnOpenFileHasOneDescriptor) {
+  (void)create("a");
+  const std::uint64_t before = descriptor_count();
+  auto file = must(volume_->open_file("a", true));
+  auto lock = must(file->lock(true));
+  auto device = must(file->device("a", Caching::buffered));
+  EXPECT_EQ(descriptor_count(), before + 1);
+  file = nullptr;
+  EXPECT_ERROR(Errc::busy, volume_->lock("a", true));
+  lock = nullptr;
+  EXPECT_OK(volume_->lock("a", true));
+  EXPECT_OK(device->flush());
 }
 
 // Signals, one upon the other, keep the kernel from making the thread that io_uring hands the transfers of a thread to. They are made

@@ -24,8 +24,8 @@ class VolumeWithStuckNotice final : public Volume {
   Status remove(std::string_view name) override { return disk.remove(name); }
   Status sync_folder(std::string_view name) override { return disk.sync_folder(name); }
   Result<std::uint64_t> free_bytes() override { return disk.free_bytes(); }
-  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
-    return disk.lock(name, exclusive);
+  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
+    return disk.open_file(name, writable);
   }
   [[nodiscard]] std::string path_of(std::string_view name) const override { return disk.path_of(name); }
   std::unique_ptr<Notice> make_notice(std::string_view, std::span<const std::byte>, Device*) override {

@@ -158,8 +158,8 @@ class IntrudedVolume final : public Volume {
   Status remove(std::string_view name) override { return step().remove(name); }
   Status sync_folder(std::string_view name) override { return step().sync_folder(name); }
   Result<std::uint64_t> free_bytes() override { return step().free_bytes(); }
-  Result<std::unique_ptr<VolumeLock>> lock(std::string_view name, bool exclusive) override {
-    return step().lock(name, exclusive);
+  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
+    return step().open_file(name, writable);
   }
   std::string path_of(std::string_view name) const override { return inner_->path_of(name); }
   bool intruded() const { return intruded_; }
