@@ -1,117 +1,124 @@
 // Planted faults, for the crash laboratory. Floor: base.
 //
-// A mutant is one deliberate mistake in the engine, such as a flush left out. The laboratory compiles the floors a second
-// time with MEMLITH_MUTANTS and switches on one at a time: if its tests do not notice, a test is missing. Everywhere else
-// MEMLITH_MUTANT(name) is the constant false, and nothing of this is in the library; a test looks for it there.
+// A mutant is one deliberate mistake in the engine, such as a flush left out. The laboratory compiles the floors a
+// second time with MEMLITH_MUTANTS and switches on one at a time: if its tests do not notice, a test is missing.
+// Everywhere else MEMLITH_MUTANT(name) is the constant false, and nothing of this is in the library; a test looks for
+// it there.
 #pragma once
 
 #include <cstdint>
 
 // X(name, floor, what it does)
 // clang-format off
-#define MEMLITH_MUTANT_LIST(X)                                                                                    \
-  X(flushes_side_by_side, device, "two threads flush a device at the same time")                                  \
-  X(skip_log_flush, log, "a batch is acknowledged without a flush")                                               \
-  X(skip_log_write, log, "a batch is flushed without having been written")                                        \
-  X(flush_before_write, log, "a batch is flushed first and written then")                                         \
-  X(acknowledge_before_flush, log, "a batch is acknowledged first and flushed then")                              \
-  X(acknowledge_next_batch, log, "a batch that is done acknowledges the one in flight behind it")                 \
-  X(complete_out_of_order, log, "a batch is acknowledged before the one in front of it is done")                  \
-  X(failed_write_acknowledged, log, "a batch whose write or flush failed is acknowledged")                        \
-  X(failed_flush_retried, log, "a failed flush is tried again, and success believed")                             \
-  X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                        \
-  X(stream_not_flushed, log, "a streamed frame is acknowledged without a flush")                                  \
-  X(stream_end_after_flush, log, "the last chunk of a streamed frame is written behind the flush")                \
+// Those that only leave out or reorder writes and flushes. The laboratory does that between the engine and the disk
+// (testing/lab/mutant_volume.hpp), so that the engine's code has nothing of them.
+#define MEMLITH_DEVICE_MUTANT_LIST(X)                                                                              \
+  X(skip_log_flush, log, "a batch is acknowledged without a flush")                                                \
+  X(skip_log_write, log, "a batch is flushed without having been written")                                         \
+  X(flush_before_write, log, "a batch is flushed first and written then")                                          \
+  X(acknowledge_before_flush, log, "a batch is acknowledged first and flushed then")                               \
+  X(failed_write_acknowledged, log, "a batch whose write or flush failed is acknowledged")                         \
+  X(failed_flush_retried, log, "a failed flush is tried again, and success believed")                              \
+  X(stream_not_flushed, log, "a streamed frame is acknowledged without a flush")                                   \
+  X(stream_end_after_flush, log, "the last chunk of a streamed frame is written behind the flush")                 \
   X(stream_end_not_waited, log, "a streamed frame is flushed while its last chunks are still on their way")        \
-  X(stream_end_waited_late, log, "the last chunks of a streamed frame are waited for behind the flush")           \
-  X(stream_buffer_used_early, log, "a chunk is filled while the one before it in the buffer is on its way")       \
-  X(two_streams_at_once, log, "a frame is streamed while another one is")                                         \
-  X(stream_beyond_in_flight_max, log, "a frame is streamed although as many batches as may be are in flight")     \
-  X(log_read_not_waited, log, "the log is looked at before the transfer from it has arrived")                     \
-  X(first_claim_counts, log, "of two slots that claim a segment the first counts, not the later one")             \
-  X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")        \
-  X(batch_without_slot_headers, log, "a batch that enters a slot does not say so in its header")                  \
-  X(skip_payload_checksum, log, "a frame counts whatever its payload")                                            \
-  X(earlier_incarnation_taken, log, "a frame counts although the log was opened anew before its place")           \
-  X(constant_incarnation, log, "an open does not begin a new incarnation")                                        \
-  X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                              \
-  X(one_superblock_copy, log, "the superblock is always written over the same copy")                              \
-  X(superblock_not_flushed, log, "a superblock is not flushed")                                                   \
-  X(superblock_copies_in_turn, log, "a new superblock is written to one of the two copies, in turn")              \
-  X(superblock_copies_at_once, log, "the second superblock copy is written before the first is flushed")          \
-  X(start_over_unflushed_copy, log, "an opening writes over a superblock copy while the other may be unflushed")  \
-  X(tail_too_far, log, "a trim moves the tail one block too far")                                                 \
-  X(trim_not_written, log, "a trim frees slots without writing the new tail")                                     \
-  X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                  \
-  X(growth_not_durable, log, "new slots are counted in the superblock before the file is that long")              \
-  X(log_cut_early, log, "a close cuts off slots that the superblock still counts")                                \
-  X(cut_log_goes_on_in_lost_slot, log, "a close cuts off the slot in which the log goes on")                      \
-  X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                   \
-  X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                               \
-  X(unproven_frames_believed, log, "recovery believes frames that only the page cache may have")                  \
-  X(frames_moved_in_place, log, "a recovery writes frames again over themselves")                                 \
-  X(moved_frames_claimed_early, log, "a slot claims the frames moved to it before they are flushed")              \
+  X(stream_end_waited_late, log, "the last chunks of a streamed frame are waited for behind the flush")            \
+  X(stream_buffer_used_early, log, "a chunk is filled while the one before it in the buffer is on its way")        \
+  X(log_read_not_waited, log, "the log is looked at before the transfer from it has arrived")                      \
+  X(stream_without_slot_headers, log, "a streamed frame that enters a slot does not say so in its header")         \
+  X(batch_without_slot_headers, log, "a batch that enters a slot does not say so in its header")                   \
+  X(superblock_not_flushed, log, "a superblock is not flushed")                                                    \
+  X(superblock_copies_at_once, log, "the second superblock copy is written before the first is flushed")           \
+  X(blocks_not_flushed, store, "parts of blocks are written home before the whole blocks, which are kept, are flushed")
+// All.
+#define MEMLITH_MUTANT_LIST(X)                                                                                     \
+  MEMLITH_DEVICE_MUTANT_LIST(X)                                                                                    \
+  X(flushes_side_by_side, device, "two threads flush a device at the same time")                                   \
+  X(acknowledge_next_batch, log, "a batch that is done acknowledges the one in flight behind it")                  \
+  X(complete_out_of_order, log, "a batch is acknowledged before the one in front of it is done")                   \
+  X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                         \
+  X(two_streams_at_once, log, "a frame is streamed while another one is")                                          \
+  X(stream_beyond_in_flight_max, log, "a frame is streamed although as many batches as may be are in flight")      \
+  X(first_claim_counts, log, "of two slots that claim a segment the first counts, not the later one")              \
+  X(skip_payload_checksum, log, "a frame counts whatever its payload")                                             \
+  X(earlier_incarnation_taken, log, "a frame counts although the log was opened anew before its place")            \
+  X(constant_incarnation, log, "an open does not begin a new incarnation")                                         \
+  X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                               \
+  X(one_superblock_copy, log, "the superblock is always written over the same copy")                               \
+  X(superblock_copies_in_turn, log, "a new superblock is written to one of the two copies, in turn")               \
+  X(start_over_unflushed_copy, log, "an opening writes over a superblock copy while the other may be unflushed")   \
+  X(tail_too_far, log, "a trim moves the tail one block too far")                                                  \
+  X(trim_not_written, log, "a trim frees slots without writing the new tail")                                      \
+  X(trim_frees_live_slot, log, "a trim frees the slot in which the tail stands")                                   \
+  X(growth_not_durable, log, "new slots are counted in the superblock before the file is that long")               \
+  X(log_cut_early, log, "a close cuts off slots that the superblock still counts")                                 \
+  X(cut_log_goes_on_in_lost_slot, log, "a close cuts off the slot in which the log goes on")                       \
+  X(durable_lsn_not_told, log, "frames do not say how far the log was durable")                                    \
+  X(no_check_for_damage, log, "recovery takes any end of the chain for a torn one")                                \
+  X(unproven_frames_believed, log, "recovery believes frames that only the page cache may have")                   \
+  X(frames_moved_in_place, log, "a recovery writes frames again over themselves")                                  \
+  X(moved_frames_claimed_early, log, "a slot claims the frames moved to it before they are flushed")               \
   X(moved_frames_not_ended, log, "what stood behind the frames in the slot they move to stays there")              \
-  X(frames_moved_under_old_tail, log, "frames are moved to slots that only an unflushed tail calls free")         \
-  X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                          \
-  X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                     \
+  X(frames_moved_under_old_tail, log, "frames are moved to slots that only an unflushed tail calls free")          \
+  X(log_formatted_late, log, "a new log gets its name before its superblock is flushed")                           \
+  X(waiter_looks_late, log, "a committer looks what to wait for after it let go of the lock")                      \
   X(tail_moved_outside_lock, log, "a trim moves the tail in memory after it let go of the lock for superblocks")   \
-  X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")           \
-  X(refusal_wakes_nobody, log, "a commit that waits for room is not told that none could be made")                \
-  X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")         \
-  X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")       \
-  X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")           \
-  X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                      \
-  X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")      \
+  X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")            \
+  X(refusal_wakes_nobody, log, "a commit that waits for room is not told that none could be made")                 \
+  X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")          \
+  X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
+  X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \
+  X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                       \
+  X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")       \
   X(checkpoint_forgets_home, store, "a checkpoint that flushed homes on its way does not flush the rest of them")  \
-  X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")        \
-  X(cached_length_believed, store, "a file's length that is right is taken for a durable one")                    \
-  X(blocks_taken_for_sectors, store, "a store for large physical blocks lays its frames out in sectors")            \
-  X(recovered_blocks_written_over, store, "a recovery writes over the blocks that it may still need")              \
-  X(moments_not_compared, store, "a file and a log of two moments are taken for a pair")                         \
-  X(moment_not_told_before_home, store, "homes are written before the file says what is on its way there")        \
-  X(moment_not_told_behind_home, store, "a checkpoint does not say what the file holds by then")                  \
-  X(torn_moment_believed, store, "a moment that the crash tore is taken for one of another log")                  \
-  X(moment_not_flushed, store, "the moment of the file is not flushed")                                           \
-  X(holes_left, store, "a sparse file is opened without room for its holes")                                      \
-  X(snapshot_of_old_homes, store, "a snapshot copies homes without a checkpoint before it")                       \
-  X(blocks_not_kept, store, "parts of blocks are written home without the blocks having been kept whole")         \
-  X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")             \
-  X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                  \
-  X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")         \
-  X(recovery_misses_first_frame, store, "a recovery does not apply the first frame")                              \
-  X(view_misses_first_frame, store, "a read-only opening does not apply the first frame")                         \
-  X(bytes_over_the_end_dropped, store, "of bytes over the end of a file that was cut none are written home")      \
-  X(last_extent_dropped, store, "the last extent of a commit is not replayed")                                    \
-  X(extents_reversed, store, "the extents of a commit are applied in reverse order")                              \
-  X(first_version_wins, store, "of two versions of the same bytes the older one is written home")                 \
-  X(unlink_before_checkpoint, store, "an object's file is removed while frames still name it")                    \
-  X(home_created_unflushed, store, "a new object's file is named before its length is flushed")                   \
-  X(home_created_unsynced, store, "a new object is named before the folder of its file is flushed")               \
-  X(store_renamed_unsynced, store, "a new store is used before the folder with its log's name is flushed")        \
-  X(home_grown_unflushed, store, "a home grows without a flush before a frame refers to the new part")            \
-  X(size_not_logged, store, "a new size is not part of the commit that needs it")                                 \
-  X(wrong_live_count, store, "the directory's count of objects is not lowered by a removal")                      \
-  X(directory_header_not_logged, store, "a creation commits its entry without the directory's header")            \
-  X(truncate_not_flushed_by_close, store, "a file is closed as clean before its new length is flushed")           \
-  X(truncate_not_flushed_by_open, store, "an unpersisted growth is undone at open without a flush")               \
-  X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                   \
-  X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                       \
-  X(lack_poisons, store, "a checkpoint that lacks memory poisons the store")                                      \
-  X(late_waiter_forgotten, store, "a checkpoint that is done forgets who came to wait for room meanwhile")        \
-  X(stop_told_outside_lock, base, "the threads in the background are told to end without their lock")             \
-  X(asleep_asked_outside_lock, store, "whether the flusher is at work is asked before its lock is taken")         \
-  X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                       \
-  X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                    \
-  X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                          \
-  X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")      \
-  X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")       \
-  X(persist_does_not_wait, region, "a persist returns before its commit is durable")                              \
-  X(region_size_not_persisted, region, "a persist leaves the region's new size out")                              \
-  X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")         \
-  X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                       \
-  X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")             \
-  X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")      \
+  X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")       \
+  X(cached_length_believed, store, "a file's length that is right is taken for a durable one")                     \
+  X(blocks_taken_for_sectors, store, "a store for large physical blocks lays its frames out in sectors")           \
+  X(recovered_blocks_written_over, store, "a recovery writes over the blocks that it may still need")               \
+  X(moments_not_compared, store, "a file and a log of two moments are taken for a pair")                            \
+  X(moment_not_told_before_home, store, "homes are written before the file says what is on its way there")          \
+  X(moment_not_told_behind_home, store, "a checkpoint does not say what the file holds by then")                    \
+  X(torn_moment_believed, store, "a moment that the crash tore is taken for one of another log")                    \
+  X(moment_not_flushed, store, "the moment of the file is not flushed")                                             \
+  X(holes_left, store, "a sparse file is opened without room for its holes")                                        \
+  X(snapshot_of_old_homes, store, "a snapshot copies homes without a checkpoint before it")                         \
+  X(blocks_not_kept, store, "parts of blocks are written home without the blocks having been kept whole")          \
+  X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")              \
+  X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                   \
+  X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")          \
+  X(recovery_misses_first_frame, store, "a recovery does not apply the first frame")                               \
+  X(view_misses_first_frame, store, "a read-only opening does not apply the first frame")                          \
+  X(bytes_over_the_end_dropped, store, "of bytes over the end of a file that was cut none are written home")       \
+  X(last_extent_dropped, store, "the last extent of a commit is not replayed")                                     \
+  X(extents_reversed, store, "the extents of a commit are applied in reverse order")                               \
+  X(first_version_wins, store, "of two versions of the same bytes the older one is written home")                  \
+  X(unlink_before_checkpoint, store, "an object's file is removed while frames still name it")                     \
+  X(home_created_unflushed, store, "a new object's file is named before its length is flushed")                    \
+  X(home_created_unsynced, store, "a new object is named before the folder of its file is flushed")                \
+  X(store_renamed_unsynced, store, "a new store is used before the folder with its log's name is flushed")         \
+  X(home_grown_unflushed, store, "a home grows without a flush before a frame refers to the new part")             \
+  X(size_not_logged, store, "a new size is not part of the commit that needs it")                                  \
+  X(wrong_live_count, store, "the directory's count of objects is not lowered by a removal")                       \
+  X(directory_header_not_logged, store, "a creation commits its entry without the directory's header")             \
+  X(truncate_not_flushed_by_close, store, "a file is closed as clean before its new length is flushed")            \
+  X(truncate_not_flushed_by_open, store, "an unpersisted growth is undone at open without a flush")                \
+  X(close_without_checkpoint, store, "a store is closed as clean with commits in the log only")                    \
+  X(failed_checkpoint_goes_on, store, "a checkpoint that failed does not poison the store")                        \
+  X(lack_poisons, store, "a checkpoint that lacks memory poisons the store")                                       \
+  X(late_waiter_forgotten, store, "a checkpoint that is done forgets who came to wait for room meanwhile")         \
+  X(stop_told_outside_lock, base, "the threads in the background are told to end without their lock")              \
+  X(asleep_asked_outside_lock, store, "whether the flusher is at work is asked before its lock is taken")          \
+  X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                        \
+  X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \
+  X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                           \
+  X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")       \
+  X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")        \
+  X(persist_does_not_wait, region, "a persist returns before its commit is durable")                               \
+  X(region_size_not_persisted, region, "a persist leaves the region's new size out")                               \
+  X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")          \
+  X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                        \
+  X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
+  X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")     \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")
 // clang-format on
 

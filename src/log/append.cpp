@@ -23,8 +23,8 @@ FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinish
 
 namespace {
 
-// What is copied lies scattered, and the processor cannot foresee where the next of it is: the beginning of `next` is fetched
-// while the end of `source` is copied.
+// What is copied lies scattered, and the processor cannot foresee where the next of it is: the beginning of `next` is
+// fetched while the end of `source` is copied.
 void copy_and_fetch(std::byte* target, const std::byte* source, std::uint64_t count, std::span<const std::byte> next) {
   constexpr std::uint64_t kStep = 512;
   constexpr std::uint64_t kCacheLineBytes = 64;
@@ -288,12 +288,7 @@ Status Log::sync(Lsn lsn) {
     if (durable_position_.lsn >= lsn) return kOk;
     if (!failure_.ok()) {
       const Status failure = failure_.tell();
-#ifdef MEMLITH_MUTANTS
-      if (MEMLITH_MUTANT(poisoned_log_goes_on)) {
-        failed_ = false;
-        failure_.forget();
-      }
-#endif
+      if (MEMLITH_MUTANT(poisoned_log_goes_on)) forget_failure();
       return failure;
     }
     MEMLITH_ASSERT(lsn <= head_);
@@ -316,9 +311,9 @@ Status Log::sync(Lsn lsn) {
 
 void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
 
-// Gives way to others for some turns before it sleeps. Waking a thread that sleeps can take as long as writing a small batch;
-// those who are woken would come too late for the next one, and batches stay small. Turns and not a time: they are over soon
-// where nobody else runs, and last as long as it takes where many committers are at work.
+// Gives way to others for some turns before it sleeps. Waking a thread that sleeps can take as long as writing a small
+// batch; those who are woken would come too late for the next one, and batches stay small. Turns and not a time: they
+// are over soon where nobody else runs, and last as long as it takes where many committers are at work.
 void Log::wait_for(Lock& lock, std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
@@ -367,10 +362,10 @@ void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
   std::memcpy(block.data(), &header, sizeof header);
 }
 
-// Waits for the committers of the last acknowledged batch to come back with their next frames, beside those that have come
-// meanwhile, a quarter of a batch's I/O time at most: the same I/O then serves all of them. The idea is PostgreSQL's
-// commit_delay, but with nothing to tune: where commits come one by one, nobody was there but the one who leads, and nobody
-// waits.
+// Waits for the committers of the last acknowledged batch to come back with their next frames, beside those that have
+// come meanwhile, a quarter of a batch's I/O time at most: the same I/O then serves all of them. The idea is
+// PostgreSQL's commit_delay, but with nothing to tune: where commits come one by one, nobody was there but the one who
+// leads, and nobody waits.
 void Log::gather(Lock& lock) {
   const auto enough = [this] {
     return batch(open_sequence_).committers >= expected_committers_ || room_wanted_ || !failure_.ok();
@@ -396,29 +391,9 @@ void Log::lead(Lock& lock) {
   lock.unlock();
   seal(sealed, sequence);
   const auto begin = SteadyClock::now();
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(flush_before_write)) (void)device_.flush();
-#endif
   Status status = write_batch(sealed);
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(skip_log_flush) || MEMLITH_MUTANT(flush_before_write) ||
-      MEMLITH_MUTANT(acknowledge_before_flush)) {
-    complete(lock, sequence, status, {});
-    lock.unlock();
-    if (MEMLITH_MUTANT(acknowledge_before_flush)) (void)device_.flush();
-    lock.lock();
-    return;
-  }
-#endif
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(durable_told_before_flush) && done_sequence_.load() == sequence) {
-    durable_lsn_.store(sealed.begin.advance(sealed.used).value);
-  }
-#endif
+  if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
   if (status.ok()) status = device_.flush();
-#ifdef MEMLITH_MUTANTS
-  if (!status.ok() && MEMLITH_MUTANT(failed_flush_retried)) status = device_.flush();
-#endif
   complete(lock, sequence, status, SteadyClock::now() - begin);
 }
 
@@ -457,10 +432,9 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
 }
 
 Status Log::write_batch(Batch& sealed) {
-  if (MEMLITH_MUTANT(skip_log_write)) return kOk;
   for (const Piece& piece : sealed.pieces) {
     iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + piece.begin, piece.bytes}};
-    if (piece.with_slot_header && !MEMLITH_MUTANT(batch_without_slot_headers)) {
+    if (piece.with_slot_header) {
       fill_slot_header(sealed.slot_header, piece.segment);
       MEMLITH_TRY(device_.write_pieces(piece.device_offset - geometry_.block_bytes, vectors));
     } else {
@@ -470,28 +444,34 @@ Status Log::write_batch(Batch& sealed) {
   return kOk;
 }
 
-// Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, which tells nothing of batches. Called without the lock, returns with it.
-void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
+// Until every batch before this one is acknowledged.
+void Log::await_done(std::uint32_t sequence) {
+  if (MEMLITH_MUTANT(complete_out_of_order)) return;
   for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
-    if (MEMLITH_MUTANT(complete_out_of_order)) break;
     await(done_sequence_, now);
   }
+}
+
+// Where the log is durable to when this batch is.
+LogPosition Log::end_of(std::uint32_t sequence) {
+  if (MEMLITH_MUTANT(acknowledge_next_batch) && sealed_sequence_.load() - sequence == 2) ++sequence;
+  const Batch& done = batch(sequence);
+  return {done.begin.advance(done.used), done.after_checksum};
+}
+
+// Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, which tells nothing of batches.
+// Called without the lock, returns with it.
+void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
+  await_done(sequence);
   Batch& done = batch(sequence);
   lock.lock();
-  if (MEMLITH_MUTANT(failed_write_acknowledged)) status = kOk;
   if (failure_.ok() && !status.ok()) {
     keep_failure(status);
     change_space();
   }
   if (failure_.ok()) {
     // ORDER flush-before-acknowledge: only here does a commit become visible as durable. [crash/acknowledged]
-    durable_position_ = {done.begin.advance(done.used), done.after_checksum};
-#ifdef MEMLITH_MUTANTS
-    if (MEMLITH_MUTANT(acknowledge_next_batch) && sealed_sequence_.load() - sequence == 2) {
-      const Batch& next = batch(sequence + 1);
-      durable_position_ = {next.begin.advance(next.used), next.after_checksum};
-    }
-#endif
+    durable_position_ = end_of(sequence);
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
   if (io_time.count() > 0) io_time_ += (io_time - io_time_) / 8;
@@ -562,7 +542,7 @@ void Log::stream_send() {
   ++stream_.chunk;
   stream_.chunk_used = 0;
   // The buffer that comes next may still be on its way.
-  if (stream_.chunk >= kStreamChunks && !MEMLITH_MUTANT(stream_buffer_used_early)) {
+  if (stream_.chunk >= kStreamChunks) {
     const Status status = stream_.queue->wait(stream_slot(stream_.chunk));
     if (stream_.status.ok()) stream_.status = status;
   }
@@ -574,7 +554,7 @@ Status Log::stream_write() {
     lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.pieces);
   }
   for (const Piece& piece : stream_.pieces) {
-    if (piece.with_slot_header && !MEMLITH_MUTANT(stream_without_slot_headers)) {
+    if (piece.with_slot_header) {
       fill_slot_header(stream_.slot_header, piece.segment);
       MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
                                 {stream_.slot_header.data(), geometry_.block_bytes}));
@@ -601,9 +581,6 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   fill_to(frame_end);
   const FrameTrailer trailer{stream_.payload_checksum.digest()};
   std::memcpy(stream_buffer(stream_.chunk) + frame_end - sizeof trailer, &trailer, sizeof trailer);
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(stream_end_after_flush)) (void)device_.flush();
-#endif
   stream_send();
 
   // From here on as with a batch: what comes behind may be sealed; wait, flush, acknowledge.
@@ -611,11 +588,8 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   batch(writer.sequence_).after_checksum = last_checksum_;
   publish_sealed(writer.sequence_);
   Status status = stream_.status;
-  const bool wait_left_out = MEMLITH_MUTANT(stream_end_not_waited) || MEMLITH_MUTANT(stream_end_waited_late);
-  if (const Status rest = wait_left_out ? kOk : stream_.queue->wait_all(); status.ok()) status = rest;
-  const bool flush_left_out = MEMLITH_MUTANT(stream_not_flushed) || MEMLITH_MUTANT(stream_end_after_flush);
-  if (status.ok() && !flush_left_out) status = device_.flush();
-  if (MEMLITH_MUTANT(stream_end_waited_late)) (void)stream_.queue->wait_all();
+  if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
+  if (status.ok()) status = device_.flush();
   Lock lock(mutex_, std::defer_lock);
   complete(lock, writer.sequence_, status, {});
   if (!failure_.ok()) return failure_.tell();

@@ -509,8 +509,7 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, LogPos
     if (!MEMLITH_MUTANT(one_superblock_copy)) superblock_at_ = 1 - superblock_at_;
     const std::uint64_t offset = static_cast<std::uint64_t>(superblock_at_) * kSuperblockStrideBytes;
     MEMLITH_TRY(device_.write(offset, {superblock_block_.data(), next.block_bytes}));
-    if (copy == 0 && MEMLITH_MUTANT(superblock_copies_at_once)) continue;
-    if (!MEMLITH_MUTANT(superblock_not_flushed)) MEMLITH_TRY(device_.flush());
+    MEMLITH_TRY(device_.flush());
   }
   superblock_ = next;
   return kOk;

@@ -42,7 +42,7 @@ Result<bool> LogReader::fill(std::uint64_t bytes) {
   while (end > arrived_end_) {
     MEMLITH_TRY(start_transfers());
     const auto index = static_cast<std::uint32_t>(transfers_arrived_++ % kTransfers);
-    if (!MEMLITH_MUTANT(log_read_not_waited)) MEMLITH_TRY(queue_->wait(index));
+    MEMLITH_TRY(queue_->wait(index));
     arrived_end_ = transfer_ends_[index];
   }
   MEMLITH_TRY(start_transfers());

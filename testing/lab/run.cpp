@@ -67,7 +67,8 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
     result.error = last_error_text();
     return result;
   };
-  auto store = Store::open(volume, reopen);
+  std::optional<MutantVolume> mutated;
+  auto store = Store::open(MutantVolume::over(volume, mutated), reopen);
   if (!store.ok()) {
     if (store.error().category != Errc::not_found) return failed(store.error());
     result.ok = true;
@@ -239,7 +240,7 @@ void Run::open() {
   }
   const std::uint64_t before = fired();
   history.opened(now());
-  auto store = Store::open(volume, options_);
+  auto store = Store::open(MutantVolume::over(volume, mutated_), options_);
   flip_in_open_ = flip_in_open_ || (fired() > before && volume.faults().fired(SimFaults::Kind::flip_bit) > 0);
   if (!passed(store.status(), "open", before)) return;
   store_ = std::move(*store);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "history.hpp"
+#include "mutant_volume.hpp"
 #include "region/region.hpp"
 #include "scheduler.hpp"
 #include "sim/sim.hpp"
@@ -146,6 +147,7 @@ class Run {
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
 
   core::StoreOptions options_;
+  std::optional<MutantVolume> mutated_;  // what the store is on if a mutant of writes and flushes is active
   std::unique_ptr<core::Store> store_;
   std::map<std::string, Memory> regions_;
   std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once

@@ -90,7 +90,7 @@ Session::Session(Scheduler& the_scheduler, StoreOptions options, SimImage start,
 void Session::broken(std::string what) { broken_.push_back(std::move(what)); }
 
 void Session::open() {
-  auto opened = Store::open(volume, options_);
+  auto opened = Store::open(MutantVolume::over(volume, mutated), options_);
   if (opened.ok()) {
     store = std::move(*opened);
   } else {

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "history.hpp"
+#include "mutant_volume.hpp"
 #include "run.hpp"
 #include "scheduler.hpp"
 #include "sim/sim.hpp"
@@ -46,6 +48,7 @@ class Session {
   core::SimVolume volume;
   History history;
   Scheduler& scheduler;
+  std::optional<MutantVolume> mutated;  // what the store is on if a mutant of writes and flushes is active
   std::unique_ptr<core::Store> store;
   std::size_t decided_from = 0;  // operations done when the deciding began
   [[nodiscard]] const std::vector<std::string>& broken() const { return broken_; }
