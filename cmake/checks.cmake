@@ -1,5 +1,8 @@
-# The rules about files that no compiler checks, as tests (those about includes are lint.floors, in tests/).
+# The rules that no compiler checks, as tests (those about includes are lint.floors, in tests/).
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-add_test(NAME lint.style COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/cmake/check_style.py ${PROJECT_SOURCE_DIR})
-add_test(NAME lint.style_self_test COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/cmake/check_style.py --self-test)
-set_tests_properties(lint.style lint.style_self_test PROPERTIES LABELS lint TIMEOUT ${MEMLITH_HANG_SECONDS})
+foreach(rule style orders)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/check_${rule}.py)
+  add_test(NAME lint.${rule} COMMAND Python3::Interpreter ${script} ${PROJECT_SOURCE_DIR})
+  add_test(NAME lint.${rule}_self_test COMMAND Python3::Interpreter ${script} --self-test)
+  set_tests_properties(lint.${rule} lint.${rule}_self_test PROPERTIES LABELS lint TIMEOUT ${MEMLITH_HANG_SECONDS})
+endforeach()

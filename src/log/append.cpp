@@ -470,7 +470,8 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
     change_space();
   }
   if (failure_.ok()) {
-    // ORDER flush-before-acknowledge: only here does a commit become visible as durable. [crash/acknowledged]
+    // ORDER flush-before-acknowledge: only here does a commit become visible as durable.
+    // [mutant acknowledge_before_flush]
     durable_position_ = end_of(sequence);
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }

@@ -346,8 +346,8 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
 Status Log::secure() {
   if (proven_ >= recovered_.lsn || MEMLITH_MUTANT(unproven_frames_believed)) return kOk;
   if (!superblocks_agree_ && !MEMLITH_MUTANT(frames_moved_under_old_tail)) {
-    // ORDER tail-before-move: of two copies that differ the newer may be in the page cache only. What the older one's tail still
-    // counts must not be written over. [lab/reopened]
+    // ORDER tail-before-move: of two copies that differ the newer may be in the page cache only. What the older one's
+    // tail still counts must not be written over. [mutant frames_moved_under_old_tail]
     MEMLITH_TRY(device_.flush());
     const std::lock_guard lock(superblock_mutex_);
     MEMLITH_TRY(write_superblock(tail_, client_bytes(), {Lsn{superblock_.head_lsn}, superblock_.head_previous}, false));
@@ -359,7 +359,7 @@ Status Log::secure() {
   for (std::uint64_t segment = first; segment < end; ++segment) {
     MEMLITH_TRY(copy_segment(segment, targets[segment - first], buffer));
   }
-  // ORDER copy-before-claim: a slot that claims the segment has all of it. [lab/reopened]
+  // ORDER copy-before-claim: a slot that claims the segment has all of it. [mutant moved_frames_claimed_early]
   if (!MEMLITH_MUTANT(moved_frames_claimed_early)) MEMLITH_TRY(device_.flush());
   incarnation_ = std::max(superblock_.incarnation, incarnation_seen_) + 1;
   for (std::uint64_t segment = first; segment < end; ++segment) {
@@ -420,8 +420,9 @@ Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const Aligne
     at += piece.size();
   }
   if (until == geometry_.segment_bytes() || MEMLITH_MUTANT(moved_frames_not_ended)) return kOk;
-  // ORDER end-before-claim: an earlier recovery may have been cut off while it copied more frames to this slot than survived the
-  // crash. Without the zeros these frames would follow the moved ones, and come back. [lab/recovery-again]
+  // ORDER end-before-claim: an earlier recovery may have been cut off while it copied more frames to this slot than
+  // survived the crash. Without the zeros these frames would follow the moved ones, and come back.
+  // [mutant moved_frames_not_ended]
   std::memset(buffer.data(), 0, geometry_.block_bytes);
   return device_.write(target + until, buffer.span().first(geometry_.block_bytes));
 }
@@ -437,8 +438,8 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   superblock_.incarnation = std::max(superblock_.incarnation, incarnation_seen_);
   incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
-  // ORDER copy-after-kill: the copy that was found newest may have been written by a program that was killed before it flushed it.
-  // Not until it is on the medium may the other one be written. [crash/killed]
+  // ORDER copy-after-kill: the copy that was found newest may have been written by a program that was killed before it
+  // flushed it. Not until it is on the medium may the other one be written. [mutant start_over_unflushed_copy]
   if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const std::lock_guard lock(superblock_mutex_);
@@ -502,9 +503,9 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, LogPos
   next.checksum = header_checksum(next, kSuperblockSeed);
   std::memset(superblock_block_.data(), 0, next.block_bytes);
   std::memcpy(superblock_block_.data(), &next, sizeof next);
-  // ORDER copy-after-copy: one copy is whole at any time, and when this returns both say the same. So either may be lost later,
-  // and the other is no older than what anybody relied on: a tail after whose writing slots were used again, or a clean
-  // mark after which frames were written. [unit/log, lab/wraparound]
+  // ORDER copy-after-copy: one copy is whole at any time, and when this returns both say the same. So either may be
+  // lost later, and the other is no older than what anybody relied on: a tail after whose writing slots were used
+  // again, or a clean mark after which frames were written. [mutant superblock_copies_at_once]
   for (int copy = 0; copy < (MEMLITH_MUTANT(superblock_copies_in_turn) ? 1 : 2); ++copy) {
     if (!MEMLITH_MUTANT(one_superblock_copy)) superblock_at_ = 1 - superblock_at_;
     const std::uint64_t offset = static_cast<std::uint64_t>(superblock_at_) * kSuperblockStrideBytes;
@@ -522,7 +523,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     // Held until the tail is moved in memory, too: growth writes a superblock with that one. [schedule/trim-growth]
     std::unique_lock superblock_lock(superblock_mutex_);
     // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
-    // old tail pointing into overwritten frames. [crash/trim]
+    // old tail pointing into overwritten frames. [mutant trim_not_written]
     const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : write_superblock(tail, client, durable(), false);
     if (!status.ok()) {
       poison(status);
@@ -574,7 +575,8 @@ Status Log::close(const ClientBytes& client) {
   const Status status = write_superblock(from, client, end, true);
   if (!status.ok()) poison(status);
   if (!status.ok() || !grown) return status;
-  // ORDER count-before-cut: no superblock counts the slots any more. If they stay after all, that is no harm. [crash/growing-log]
+  // ORDER count-before-cut: no superblock counts the slots any more. If they stay after all, that is no harm.
+  // [mutant log_cut_early]
   return device_.truncate(bytes);
 }
 
@@ -648,7 +650,8 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
 #endif
   MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
   MEMLITH_TRY(device_.reserve(end));
-  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them. [crash/log_growth]
+  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them.
+  // [mutant growth_not_durable]
   MEMLITH_TRY(write_zeros(device_, begin, end, zeros));
   MEMLITH_TRY(device_.flush());
   superblock_.slot_count += more;
@@ -667,6 +670,7 @@ Status Log::grow(std::uint64_t more_slots) {
   const std::uint64_t old_count = superblock_.slot_count;
   if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
   // ORDER room-before-growth: slots that a superblock counts are in memory, too, whatever memory there is by then.
+  // [test OutOfMemoryStore.ALogGrowsOrNot]
   try {
     const Lock lock(mutex_);
     slots_.grow(static_cast<std::uint32_t>(old_count + more_slots));

@@ -195,7 +195,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.check_process());
   MEMLITH_TRY(store_.failure());
   // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
-  // old one. [crash/grow]
+  // old one. [mutant home_grown_unflushed]
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const LockGuard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);

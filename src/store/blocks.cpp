@@ -87,7 +87,8 @@ Status KeptBlocks::write(std::span<const std::byte> content) {
   MEMLITH_TRY(make());
   MEMLITH_TRY(device_->reserve(content.size()));
   MEMLITH_TRY(device_->write(0, content));
-  // ORDER blocks-before-home: a part of a block goes home when the whole block is on the medium. [lab/blocks]
+  // ORDER blocks-before-home: a part of a block goes home when the whole block is on the medium.
+  // [mutant blocks_not_flushed]
   MEMLITH_TRY(device_->flush());
   return put_in_place();
 }
@@ -112,8 +113,8 @@ Status KeptBlocks::make() {
   return kOk;
 }
 
-// ORDER blocks-before-name: the homes that a crash left half written need the older blocks until the newer ones are flushed, or until
-// those homes are. [lab/blocks]
+// ORDER blocks-before-name: the homes that a crash left half written need the older blocks until the newer ones are
+// flushed, or until those homes are. [workload blocks]
 Status KeptBlocks::put_in_place() {
   if (in_place_) return kOk;
   MEMLITH_TRY(files_.volume.rename(files_.names.fresh_blocks(), files_.names.blocks));

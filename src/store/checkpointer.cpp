@@ -111,8 +111,8 @@ Status Checkpointer::run(Pacing& pacing) {
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log.trim(to, directory_.client_bytes()));
 #endif
-  // ORDER moment-before-home: a file that holds anything of these commits says so, or an older log would be replayed over them.
-  // [sqlite/moments]
+  // ORDER moment-before-home: a file that holds anything of these commits says so, or an older log would be replayed
+  // over them. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(from, to));
   MEMLITH_TRY(replay_->write_home(&pacing));
   if (!replay_->unreachable().empty()) {
@@ -147,10 +147,12 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
 
 // The homes are written: what is before `to` leaves the log.
 Status Checkpointer::settle(LogPosition to) {
-  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/checkpoint]
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home.
+  // [mutant home_not_flushed_by_checkpoint]
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
   replay_->assert_at_rest();
   // ORDER home-before-moment, moment-before-tail: the log gives up only what the file says that it holds, and it does.
+  // [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
   MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
   files_.counters.checkpoints.fetch_add(1, std::memory_order_relaxed);

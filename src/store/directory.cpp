@@ -137,7 +137,8 @@ Status Directory::poison_on_failure(Status status) {
   return status;
 }
 
-// ORDER space-before-commits: every page of a home has its space before a commit may change it. [fault/environment]
+// ORDER space-before-commits: every page of a home has its space before a commit may change it.
+// [test Environment.SparseFileOnFullTmpfs]
 Status Directory::fill_holes() {
   if (MEMLITH_MUTANT(holes_left)) return kOk;
   for (const ObjectInfo& info : objects()) {

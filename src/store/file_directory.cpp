@@ -61,7 +61,8 @@ Status FileDirectory::check_before_create() {
   MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(name));
   if (there && exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", files_.path());
   MEMLITH_TRY(check_log_not_removed());
-  // ORDER file-before-log: whoever made the file may have been killed before its name was durable. [crash/killed]
+  // ORDER file-before-log: whoever made the file may have been killed before its name was durable.
+  // [test AfterAKill.TheNameOfAFileIsFlushedBeforeItsLogHasOne]
   if (there) return files_.volume.sync_folder("");
   auto made = files_.volume.open(name, OpenMode::create, Caching::buffered);
   if (!made.ok() && (made.error().category != Errc::exists || exclusive)) return made.error();
@@ -103,7 +104,8 @@ Status FileDirectory::tell_log_is_missing() {
 
 Status FileDirectory::make_first(std::uint64_t) {
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  // ORDER length-before-log: a file that was just copied here may not be on the medium yet. [crash/killed]
+  // ORDER length-before-log: a file that was just copied here may not be on the medium yet.
+  // [test AfterAKill.WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon]
   MEMLITH_TRY(file->flush());
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   set_record_at_home({kFile.value, 1, size, 0, 0});

@@ -93,7 +93,8 @@ Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
 Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commit& commit) {
   const LockGuard create_lock(create_mutex_);
   MEMLITH_TRY_ASSIGN(const std::uint64_t slot, make_room_for_entry());
-  // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then. [capi/allocation]
+  // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then.
+  // [test OutOfMemoryStore.ARegionIsMadeOrNot]
   Entry made{wanted, slot};
   {
     const LockGuard lock(mutex_);
@@ -101,7 +102,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
   }
   const ObjectInfo info = made.info;
   // ORDER growth-before-name: the home is there, whole and durable, before the directory or any frame names it.
-  // [crash/create]
+  // [mutant home_created_unflushed]
   MEMLITH_TRY(create_home(info.id, info.size_bytes));
   DirectoryHeader header;
   {
@@ -145,7 +146,8 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
     const LockGuard lock(mutex_);
     std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
   }
-  // ORDER replay-before-unlink: while the log still has frames for the object, its home stays. [crash/remove]
+  // ORDER replay-before-unlink: while the log still has frames for the object, its home stays.
+  // [mutant unlink_before_checkpoint]
   if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
   files_.homes.forget(id);
   return files_.volume.remove(files_.names.home(id));

@@ -204,6 +204,7 @@ void Opening::undo() {
   const bool made_log = !made_log_.empty();
   if (made_log) {
     // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.
+    // [test CreateStoreInFolder.AFailureAndAPowerCutLeaveNoHalfStore]
     status = files_.volume.remove(made_log_);
     if (status.ok()) status = files_.volume.sync_folder("");
   }

@@ -21,9 +21,9 @@ Status Recovery::run() {
 }
 
 Status Recovery::flush_log() {
-  // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed first,
-  // a power cut could keep part of them at home and lose them from the log. Nor may a reader see what a power cut still
-  // takes. [crash/killed]
+  // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed
+  // first, a power cut could keep part of them at home and lose them from the log. Nor may a reader see what a power
+  // cut still takes. [test AfterAKill.FramesAreFlushedBeforeAReaderSeesThem]
   const Status flushed = files_.log_device->flush();
   const bool no_flush_here =
       flushed.os_errno == EINVAL || flushed.os_errno == EROFS;  // a file system that is only read
@@ -91,8 +91,9 @@ Status Recovery::write_piece_home() {
 Status Recovery::bring_home() {
   Log& log = *files_.log;
   MEMLITH_TRY(directory_.fill_holes());
-  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes only what is
-  // in the log on the medium, or a power cut between two homes would keep a half of a commit. [lab/reopened]
+  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes
+  // only what is in the log on the medium, or a power cut between two homes would keep a half of a commit.
+  // [mutant unproven_frames_believed]
   MEMLITH_TRY(log.secure());
   if (!replay_.overlay().objects().empty()) MEMLITH_TRY(replay_.note_moment(log.tail(), log.recovered()));
   MEMLITH_TRY(replay_.write_home(nullptr));
@@ -101,9 +102,10 @@ Status Recovery::bring_home() {
   if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(replay_.flush_homes());
   replay_.assert_at_rest();
   MEMLITH_TRY(replay_.blocks().settle());
-  // ORDER home-before-moment: as in Checkpointer::settle().
+  // ORDER home-before-moment: as in Checkpointer::settle(). [test Crash.EveryOperation]
   MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
-  // ORDER home-before-tail: the frames are given up only when what they say is durable at home. [crash/recovery]
+  // ORDER home-before-tail: the frames are given up only when what they say is durable at home.
+  // [mutant home_not_flushed_by_recovery]
   MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes()));
   return directory_.remove_orphans();
 }

@@ -71,9 +71,9 @@ Status Replay::write_home(ReplayPace* pace) {
   const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
   work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
   if (blocks_.in_use()) {
-    // ORDER homes-before-blocks: homes that were written under the older blocks need them until they are flushed. Once they are, no
-    // home is half written, and the older blocks may be written over: a file of blocks that is torn does not count (the header has the
-    // checksum of the content), and need not. [lab/blocks]
+    // ORDER homes-before-blocks: homes that were written under the older blocks need them until they are flushed. Once
+    // they are, no home is half written, and the older blocks may be written over: a file of blocks that is torn does
+    // not count (the header has the checksum of the content), and need not. [workload blocks-pieces]
     MEMLITH_TRY(flush_homes());
     MEMLITH_TRY(blocks_.keep(overlay_));
   }

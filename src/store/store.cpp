@@ -114,7 +114,8 @@ Status Store::close() {
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
   MEMLITH_TRY(finish());
-  // ORDER remove-before-unlock: or who opens the store in between goes on with a log that has no name. [sqlite/files]
+  // ORDER remove-before-unlock: or who opens the store in between goes on with a log that has no name.
+  // [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
   const Status removed = remove_log();
   files_.unlock();
   // A process that gave up the right to remove the log leaves it there, closed as it is.
@@ -230,8 +231,8 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
   MEMLITH_TRY(check_process());
   HomeCopies result;
   result.copies.resize(objects.size());
-  // ORDER checkpoint-and-copy: no other checkpoint begins between the one that brings the homes to the commit and the copy of the
-  // last of them, or the copies would be of two commits. [capi/snapshot]
+  // ORDER checkpoint-and-copy: no other checkpoint begins between the one that brings the homes to the commit and the
+  // copy of the last of them, or the copies would be of two commits. [test Snapshots.ShowOnePersistBesideCommitters]
   const auto copy_all = [&]() -> Status {
     result.lsn = read_only() ? files_.log->durable_lsn() : files_.log->tail().lsn;
     for (std::size_t i = 0; i < objects.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -225,6 +226,36 @@ TEST(OutOfMemoryStore, ARegionIsMadeOrNot) {
       EXPECT_EQ(memlith_store_close(store), 0);
     }
   }
+}
+
+// A log that lacks memory to count more slots says that nothing was written, and is as long as before.
+TEST(OutOfMemoryStore, ALogGrowsOrNot) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
+  const memlith_store_options options = store_options();
+  const memlith_region_options wanted = region_options(8 << 20);
+  bool told = false;
+  bool failed = true;
+  for (std::uint64_t n = 1; failed && !::testing::Test::HasFailure(); ++n) {
+    const TempFolder folder;
+    memlith_store* store = nullptr;
+    memlith_region* region = nullptr;
+    ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0);
+    ASSERT_EQ(memlith_region_open(store, "large", &wanted, &region), 0);
+    std::memset(memlith_region_address(region), 1, 4 << 20);  // more than the log holds
+    const auto log_bytes = [&] { return std::filesystem::file_size(folder / "store/log"); };
+    const auto before = log_bytes();
+    failed = failing_in(n, false, [&] { return memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS); });
+    char sentence[512] = "";
+    memlith_last_error(sentence, sizeof sentence);
+    if (failed && std::string(sentence).find("out of memory for a log of") != std::string::npos) {
+      told = true;
+      EXPECT_EQ(log_bytes(), before) << "allocation " << n;
+    }
+    EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), 0) << "allocation " << n;
+    EXPECT_EQ(memlith_region_close(region), 0);
+    EXPECT_EQ(memlith_store_close(store), 0);
+  }
+  EXPECT_TRUE(told) << "no allocation of the log's failed";
 }
 
 }  // namespace

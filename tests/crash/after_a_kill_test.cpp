@@ -92,6 +92,28 @@ TEST_F(AfterAKill, FramesAreFlushedBeforeTheyGoHome) {
   EXPECT_GE(halves, 1u) << "no cut struck between a write home and its flush";
 }
 
+// A reader changes nothing, but what it has shown must not be taken back by a power cut: it flushes the log before it looks.
+TEST_F(AfterAKill, FramesAreFlushedBeforeAReaderSeesThem) {
+  auto store = open();
+  const ObjectId a = create_object(*store, "a", 4096);
+  ASSERT_OK(store->checkpoint());
+  const std::size_t begin = volume_->operations();
+  ASSERT_OK(commit(*store, {{a, 0, filled(1500, 1)}}));
+  store = nullptr;
+  kill_before(begin, flush_of("file"));
+  StoreOptions reading = tiny_options();
+  reading.create = false;
+  reading.read_only = true;
+  store = open(reading);
+  const Bytes seen = content_of(*store, a);
+  ASSERT_EQ(seen[0], filled(1, 1)[0]) << "the frame was not there to be seen";
+  store = nullptr;
+
+  SimVolume rest(cut_with_all_lost());
+  auto again = must(Store::open(rest, tiny_options()));
+  EXPECT_EQ(content_of(*again, a), seen);
+}
+
 // Found by the laboratory, when it had power fail while the disk was at several writes. The last copy of the superblock was
 // written; the program died before its flush. The next one read that copy as the newest and wrote the other. A power cut left
 // both torn, and the whole store was lost. The log is flushed before an opening writes a superblock.

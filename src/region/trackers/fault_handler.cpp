@@ -344,7 +344,7 @@ FaultRegion* free_entry() {
     if (next == nullptr) {
       next = new (std::nothrow) FaultRegionGroup;
       if (next == nullptr) return nullptr;
-      // ORDER entries-before-link: a handler that sees the group sees its entries empty. [unit/region]
+      // Release: a handler that sees the group sees its entries empty.
       group->next.store(next, std::memory_order_release);
     }
     group = next;

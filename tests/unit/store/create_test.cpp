@@ -116,6 +116,35 @@ TEST_F(CreateStore, FullDiskWhileTheStoreIsMade) {
   EXPECT_GE(nth, 4u);
 }
 
+// A creation that failed behind its log's name takes back what it made, and a power cut may come in the middle of that. Of the
+// names that it changed any one may be the only one that the medium has, or the only one that it lacks: what is left is no
+// store, or one without anything in it, but never a log without its directory.
+TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
+  std::uint64_t failed = 0;
+  for (std::uint64_t nth = 0;; ++nth) {
+    SimVolume volume({}, true);
+    volume.faults().plan(Kind::no_memory, nth);
+    auto store = Store::open(volume, tiny_options());
+    if (volume.faults().fired(Kind::no_memory) == 0) break;
+    if (store.ok()) continue;
+    ++failed;
+    SimMedium medium(volume.trace());
+    for (;;) {
+      for (std::size_t one = 0; one <= medium.pending_count(); ++one) {
+        for (const bool kept : {false, true}) {
+          SimVolume rest(medium.cut([&](std::size_t item) { return (item == one) == kept; }));
+          EXPECT_OK(Store::open(rest, tiny_options())) << "read " << nth << ", operation " << medium.position() << ", "
+                                                       << one << (kept ? " kept" : " lost") << ":\n"
+                                                       << volume.trace().describe(medium.position());
+        }
+      }
+      if (medium.position() == volume.operations()) break;
+      medium.step();
+    }
+  }
+  EXPECT_GE(failed, 2u);
+}
+
 // A log that cannot grow because the disk is full: no_space, nothing changed, smaller commits go on.
 TEST_F(CreateStore, FullDiskWhenTheLogGrows) {
   auto store = open();
