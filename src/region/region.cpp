@@ -282,9 +282,11 @@ void Region::append_extents(std::vector<Extent>& extents, std::vector<const std:
   }
 }
 
-// ORDER client-before-capture: the client's threads take the client's locks first and this one then, to grow the region. And with the
-// client's structures whole, a crash brings none of them back half changed. [crash/heap]
-// Held beyond the call, which the analysis cannot follow through the client.
+// The locks stay held beyond the call, which the analysis cannot follow through the client.
+//
+// ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the region.
+// And while the client's structures are whole, a crash brings none of them back half changed.
+// [test Heap.EveryCaptureIsOfAWholeHeap]
 void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (client_ != nullptr) client_->hold();
   capture_mutex_.lock();

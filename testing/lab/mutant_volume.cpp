@@ -234,4 +234,26 @@ Result<std::unique_ptr<Device>> MutantVolume::open(std::string_view name, OpenMo
   return std::unique_ptr<Device>(std::make_unique<MutantDevice>(std::move(device), kind_of(name)));
 }
 
+namespace {
+
+class MutantFile final : public OpenFile {
+ public:
+  explicit MutantFile(std::unique_ptr<OpenFile> file) : file_(std::move(file)) {}
+  Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override { return file_->lock(exclusive); }
+  Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) override {
+    MEMLITH_TRY_ASSIGN(auto device, file_->device(name, caching));
+    return std::unique_ptr<Device>(std::make_unique<MutantDevice>(std::move(device), kind_of(name)));
+  }
+
+ private:
+  std::unique_ptr<OpenFile> file_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<OpenFile>> MutantVolume::open_file(std::string_view name, bool writable) {
+  MEMLITH_TRY_ASSIGN(auto file, volume_.open_file(name, writable));
+  return std::unique_ptr<OpenFile>(std::make_unique<MutantFile>(std::move(file)));
+}
+
 }  // namespace memlith::lab

@@ -32,9 +32,7 @@ class MutantVolume final : public core::Volume {
   core::Status remove(std::string_view name) override { return volume_.remove(name); }
   core::Status sync_folder(std::string_view name) override { return volume_.sync_folder(name); }
   core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
-  core::Result<std::unique_ptr<core::VolumeLock>> lock(std::string_view name, bool exclusive) override {
-    return volume_.lock(name, exclusive);
-  }
+  core::Result<std::unique_ptr<core::OpenFile>> open_file(std::string_view name, bool writable) override;
   [[nodiscard]] std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
 
  private:
