@@ -86,8 +86,13 @@ class Store {
   }
 
   // Lets a thread of the process make everything up to `lsn` durable, within the window and in order.
-  void flush_soon(Lsn lsn) { flusher_->want(lsn); }
-  void set_flush_window(FlushWindow window) { flusher_->set_window(window); }
+  // A read-only store commits nothing, and these do nothing.
+  void flush_soon(Lsn lsn) {
+    if (flusher_ != nullptr) flusher_->want(lsn);
+  }
+  void set_flush_window(FlushWindow window) {
+    if (flusher_ != nullptr) flusher_->set_window(window);
+  }
   // An eventfd that is raised by one whenever more has become durable, or nothing can any more; -1 for none.
   // When this returns, the one before is not used any more.
   void set_durable_eventfd(int fd) { durable_event_.set(fd); }
