@@ -185,7 +185,8 @@ class MutantQueue final : public IoQueue {
     const bool log = device_.kind() == FileKind::log;
     if (log && writes_[slot] && MEMLITH_MUTANT(stream_buffer_used_early)) return kOk;
     if (log && !writes_[slot] && MEMLITH_MUTANT(log_read_not_waited)) return kOk;
-    return device_.latch(queue_->wait(slot));
+    const Status status = queue_->wait(slot);
+    return writes_[slot] ? device_.latch(status) : status;  // a read that fails latches nothing
   }
   Status wait_all() override {
     if (std::find(writes_.begin(), writes_.end(), true) == writes_.end()) return queue_->wait_all();
