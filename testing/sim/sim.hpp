@@ -3,12 +3,13 @@
 // SimVolume lives in memory and behaves as device.hpp and volume.hpp say. It can write down everything that is done
 // to it (SimTrace). SimMedium plays a trace again, operation by operation, knows what was flushed and what was not,
 // and cuts the power wherever it is asked: it hands out the image in which any chosen subset of the unflushed items
-// was kept. An item is one 512-byte sector of a write, one change of a file's length, or one change of a name. An item may
-// also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts which
-// faults really fired.
+// was kept. An item is one 512-byte sector of a write, one change of a file's length, or one change of a name. An item
+// may also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts
+// which faults really fired.
 //
-// A queue's transfers happen when they are waited for and no sooner, the last first, from what the memory holds then; until then
-// the memory of a read holds nonsense. Who waits too late, or not at all, or uses the memory again too early, will see.
+// A queue's transfers happen when they are waited for and no sooner, the last first, from what the memory holds then;
+// until then the memory of a read holds nonsense. Who waits too late, or not at all, or uses the memory again too
+// early, will see.
 #pragma once
 
 #include <array>
@@ -58,6 +59,8 @@ inline bool is_name_change(SimOp op) {
   return op == SimOp::create || op == SimOp::rename || op == SimOp::remove || op == SimOp::make_folder;
 }
 std::string_view name_of(SimOp op);
+// The folder that a name lies in; empty for the volume's own.
+std::string_view sim_folder_of(std::string_view name);
 
 struct SimRecord {
   SimOp op{};
@@ -162,8 +165,8 @@ struct SimFaults {
     fail_name,    // rename and remove say EIO
     full_write,   // ENOSPC, nothing written
     no_memory,    // a read says ENOMEM
-    // EIO; what was unflushed is still read, and later flushes return ok and pass it by: it is in the page cache only, and
-    // a power cut loses it (Linux)
+    // EIO; what was unflushed is still read, and later flushes return ok and pass it by: it is in the page cache only,
+    // and a power cut loses it (Linux)
     forget_flush,
   };
   static constexpr std::size_t kKinds = 12;
@@ -176,8 +179,8 @@ struct SimFaults {
   [[nodiscard]] bool strikes(Kind kind);
   void clear();
 
-  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, a failed flush leaves
-  // everything as it was, unflushed, and a forgotten one brought some of it to the medium.
+  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, a failed flush
+  // leaves everything as it was, unflushed, and a forgotten one brought some of it to the medium.
   bool done_nevertheless = false;
 
   // The files, by path, whose reads flip_bit counts and spoils; all files unless it is set.

@@ -1,0 +1,152 @@
+// Lies of the medium: bit rot, misdirected writes and flipped reads, and what may be said of a store after them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "explorer.hpp"
+#include "log/format.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+bool is_mixture(const History& history, std::size_t at, const Expected& expected, const Content& content) {
+  std::vector<Content> states;
+  for (std::size_t p = expected.vouched; p <= expected.last; ++p) states.push_back(history.content(at, p));
+  const auto some = [&states](auto&& suits) { return std::any_of(states.begin(), states.end(), suits); };
+  for (const auto& [name, bytes] : content.objects) {
+    if (!some([&](const Content& state) {
+          const auto object = state.objects.find(name);
+          return object != state.objects.end() && object->second.size() == bytes.size();
+        })) {
+      return false;
+    }
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (!some([&](const Content& state) {
+            const auto object = state.objects.find(name);
+            // What it grew by is zeros until its bytes come.
+            return object != state.objects.end() &&
+                   (i < object->second.size() ? object->second[i] : std::byte{0}) == bytes[i];
+          })) {
+        return false;
+      }
+    }
+  }
+  return some([&](const Content& state) {
+    return state.exists == content.exists && state.objects.size() == content.objects.size();
+  });
+}
+}  // namespace
+
+std::string Explorer::lie_verdict(const Run& run, std::size_t at, const Recovered& recovered, const Expected& expected,
+                                  bool last_commit_may_go, FaultCount& count) const {
+  if (!recovered.ok) {
+    const bool clear =
+        (recovered.status.category == Errc::corrupt || recovered.status.category == Errc::incompatible) &&
+        recovered.error.find("sim:") != std::string::npos;
+    if (!clear) return "the damage is reported as: " + recovered.error;
+    ++count.detected;
+    return {};
+  }
+  if (expected.allows(recovered.found, expected.first)) {
+    ++count.harmless;
+    return {};
+  }
+  // Nothing behind the newest frame vouches for it: its damage looks like a torn end. A checkpoint may have brought
+  // some of its bytes home already, so every byte is that of one of the last states, but not all of the same.
+  if (last_commit_may_go && is_mixture(run.history, at, expected, recovered.content)) {
+    ++count.untellable;
+    return {};
+  }
+  return fmt::format("damage went unnoticed: recovered {}, which is none of the states after commits {} to {}",
+                     describe(recovered.content), last_commit_may_go ? expected.vouched : expected.first,
+                     expected.last);
+}
+
+void Explorer::judge_lie(const Run& run, const SimImage& image, const Expected& expected, Fault fault,
+                         bool last_commit_may_go) {
+  (void)note_distinct(image.hash(), operation_);
+  SimVolume volume(image);
+  set_identity(kIdentity);
+  const Recovered recovered = recover(volume, options_);
+  ++tally_.recoveries;
+  std::string wrong =
+      lie_verdict(run, path_.back().at, recovered, expected, last_commit_may_go, at(tally_.faults, fault));
+  if (!wrong.empty()) violated(std::move(wrong), image.hash());
+}
+
+// One of the file and its log is a copy that was taken earlier.
+void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector<SimChoice>& choices,
+                            const Expected& expected) {
+  if (random_.one_in(2)) draw_operations(choices);
+  Cut& cut = path_.back();
+  cut.choices = choices;
+  cut.older_file = random_.one_in(2) ? options_.file_name : file_log_name(options_.file_name);
+  cut.older_at = random_.below(medium.position() + 1);
+  SimImage image = medium.cut(choices, kGarbageSeed);
+  const bool put = put_older_file(image, run.volume.trace(), cut);
+  if (put && says_its_moment(image)) {
+    FaultCount& count = at(tally_.faults, Fault::other_moment);
+    ++count.planned;
+    ++count.fired;
+    (void)note_distinct(image.hash(), operation_);
+    SimVolume volume(image);
+    set_identity(kIdentity);
+    const Recovered recovered = recover(volume, options_);
+    ++tally_.recoveries;
+    std::string wrong = moment_verdict(run, recovered, expected, count);
+    if (!wrong.empty()) violated(std::move(wrong), image.hash());
+  }
+  cut.older_file.clear();
+}
+
+// A file that was never marked, or whose moment is torn, tells nothing.
+bool Explorer::says_its_moment(const SimImage& image) const {
+  const auto& file = *image.files.at(options_.file_name);
+  std::uint64_t mark[2] = {};
+  if (file.size() >= sizeof mark) std::memcpy(mark, file.data(), sizeof mark);
+  return mark[0] == kFileMark && is_whole_moment(mark[1]);
+}
+
+// The two go together if nothing changed the file in between: then the log decides, and it is of the earlier moment or
+// of this one.
+std::string Explorer::moment_verdict(const Run& run, const Recovered& recovered, const Expected& expected,
+                                     FaultCount& count) const {
+  const Cut& cut = path_.back();
+  if (!recovered.ok) {
+    if (recovered.status.category != Errc::corrupt) return "a pair of two moments is reported as: " + recovered.error;
+    ++count.detected;
+    return {};
+  }
+  const Expected of_log = cut.older_file == options_.file_name ? expected : run.history.expected(cut.older_at);
+  if (of_log.allows(recovered.found, of_log.first)) {
+    ++count.harmless;
+    return {};
+  }
+  return fmt::format("a file and a log of two moments were taken for a pair: recovered {}",
+                     describe(recovered.content));
+}
+
+// A bit flips in what one of the recovery's reads returns.
+void Explorer::flip_reads(const Run& run, const SimImage& image, const Expected& expected) {
+  SimVolume counting(image);
+  set_identity(kIdentity);
+  const std::uint64_t reads = recover(counting, options_).reads_of_open;
+  if (reads == 0) return;
+  const std::uint64_t nth = random_.below(reads);
+  path_.back().flipped_read = nth;
+  SimVolume volume(image);
+  volume.faults().plan(SimFaults::Kind::flip_bit, nth);
+  FaultCount& count = at(tally_.faults, Fault::read_flip);
+  ++count.planned;
+  set_identity(kIdentity);
+  const Recovered recovered = recover(volume, options_);
+  tally_.recoveries += 2;
+  if (volume.faults().fired() > 0) ++count.fired;
+  std::string wrong = lie_verdict(run, path_.back().at, recovered, expected, true, count);
+  if (!wrong.empty()) violated(std::move(wrong), image.hash());
+  path_.back().flipped_read.reset();
+}
+
+}  // namespace memlith::lab
