@@ -54,8 +54,8 @@ inline bool read_log(core::Log& log, Payloads& frames) {
       .ok();
 }
 
-// Whether the superblocks are some that memlith wrote. One that is made up, with its checksum put right, may say anything: that an
-// incarnation is yet to come, for one, of which there are frames already. What is then found is anybody's guess.
+// Whether memlith wrote the superblocks. An invented one with a corrected checksum may say anything, for example that
+// an incarnation is still to come of which frames exist already. The result of opening is then undefined.
 enum class Superblocks { real, made_up };
 
 inline void try_log(std::vector<std::byte> bytes, Superblocks superblocks) {

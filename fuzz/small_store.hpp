@@ -26,7 +26,7 @@ inline core::StoreOptions small_store_options(bool one_file) {
   return options;
 }
 
-// So many objects of a page, and three commits to each; closed, or as a kill leaves it.
+// `objects` objects of one page, with three commits each; closed, or as a kill leaves it.
 inline core::Status fill_small_store(core::SimVolume& volume, bool one_file, std::size_t objects, bool close) {
   MEMLITH_TRY_ASSIGN(auto store, core::Store::open(volume, small_store_options(one_file)));
   for (std::size_t n = 0; n < objects; ++n) {

@@ -13,8 +13,7 @@
 
 namespace memlith::tool {
 
-// What it is compared with: a write of as many bytes, of the whole pages they lie in, or of a copy that is made and checksummed
-// first.
+// The raw side: a write of as many bytes, of the whole pages, or of a copy with a checksum.
 enum class RawSide : std::uint8_t { bytes, pages, captured };
 
 struct BenchPersistArguments {

@@ -49,7 +49,7 @@ Limits limits_of(const BenchPersistArguments& arguments) {
 
 Limits alone_limits(const BenchPersistArguments& arguments) {
   if (arguments.rounds == 0) return {arguments.threads, {kTurnsMin, kAloneNsMin}, kAlonePhases};
-  // Who asks for few rounds wants few of these too.
+  // If few rounds are requested, few of these are made, too.
   return {arguments.threads, {std::min(arguments.rounds, kTurnsMin), 0}, std::min(arguments.rounds, kAlonePhases)};
 }
 Limits warm_up_limits(std::size_t threads) { return {threads, {kWarmUpTurns, 0}, 1}; }

@@ -85,7 +85,7 @@ class PhaseCrew {
       std::uint64_t elapsed_ns = 0;
       member.failure = sides_[side].round(thread, elapsed_ns);
       if (member.failure) {
-        failed_.store(true, std::memory_order_relaxed);  // the barrier orders it before anybody looks
+        failed_.store(true, std::memory_order_relaxed);  // the barrier orders it before any thread reads it
         return;
       }
       member.samples_ns[side].push_back(elapsed_ns);

@@ -28,7 +28,7 @@ struct Side {
 inline constexpr std::uint64_t kTurnsMin = 300;  // or a 99.9th percentile means nothing at all
 inline constexpr std::uint64_t kWarmUpTurns = 20;
 
-// Until both are reached: so many rounds of each side, and so much time.
+// Ends when both are reached: this many rounds of each side, and this much time.
 struct TurnLimits {
   std::uint64_t rounds_min = 0;
   std::uint64_t duration_ns_min = 0;

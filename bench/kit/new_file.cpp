@@ -66,7 +66,8 @@ NewFile::NewFile(NewFile&& other) noexcept
       direct_(other.direct_) {}
 
 NewFile::~NewFile() {
-  if (!temporary_.empty()) (void)::unlink(temporary_.c_str());  // nobody is left to tell, and its name says what it is
+  // The process is ending, and the file's name says what it is.
+  if (!temporary_.empty()) (void)::unlink(temporary_.c_str());
 }
 
 MaybeFailure NewFile::leave_direct_io() {

@@ -1,7 +1,6 @@
 // A progress bar for what may take long: opening a store with a long log, copying a file.
 //
-// It appears on standard error, only if that is a terminal, and only once a second has passed: nobody needs one for
-// less. When the object goes, the bar is wiped from the line.
+// It appears on standard error, only if that is a terminal, and only after a second. The destructor erases the bar.
 #pragma once
 
 #include <cstdint>

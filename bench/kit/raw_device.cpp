@@ -116,7 +116,7 @@ MaybeFailure RawFile::leave_direct_io() {
   return {};
 }
 
-// The kernel says what it takes by taking it: every way of asking is younger than the kernels we run on.
+// Only a transfer shows what the kernel accepts: every query is newer than the oldest supported kernel.
 MaybeFailure RawFile::choose_alignment(std::span<const std::byte> zeros) {
   if (!direct_) return {};
   for (const std::uint64_t candidate : {std::uint64_t{512}, std::uint64_t{4096}}) {

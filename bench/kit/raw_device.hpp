@@ -91,7 +91,7 @@ class RawWriter {
 
   // One write and one flush. The time is that of both.
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
-  // Likewise, of somebody's round_bytes(), aligned like the file.
+  // The same for a caller's buffer of round_bytes(), aligned like the file.
   [[nodiscard]] MaybeFailure write(std::span<const std::byte> source);
 
  private:

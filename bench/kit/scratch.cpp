@@ -35,7 +35,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchan
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
   ignore_interrupts();
-  std::error_code ignored;  // nobody is left to tell, and the folder's name says what it is
+  std::error_code ignored;  // the process is ending, and the folder's name says what it is
   std::filesystem::remove_all(path_, ignored);
 }
 

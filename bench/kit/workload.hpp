@@ -65,7 +65,7 @@ class Workload {
   // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
   [[nodiscard]] MaybeFailure fill();
 
-  // From now on a round changes so many; at most as many as at the beginning.
+  // From now on a round changes `pages` pages; at most as many as at the beginning.
   void set_pages(std::uint64_t pages);
 
   // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.

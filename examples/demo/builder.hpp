@@ -35,7 +35,7 @@ struct BuildOptions {
   bool verbose = false;
 };
 
-// Opens or resumes the index, checks it, and goes on to the end of the list of files. Durable at each persist.
+// Opens or resumes the index, checks it, and continues to the end of the list of files. Durable at each persist.
 Result<void> build(const BuildOptions& options);
 
 // The index built in one go in anonymous memory, out of memlith's reach.

@@ -37,7 +37,7 @@ inline constexpr std::uint64_t kKiB = 1024;
 inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 
-// FNV-1a, 64 bits: tells two texts or two indexes apart where nobody means harm.
+// FNV-1a, 64 bits: distinguishes texts and indexes; not secure against attacks.
 class Checksum {
  public:
   void add(std::string_view bytes) {

@@ -23,7 +23,7 @@ constexpr std::uint64_t kEnoughText = 1 * kMiB;     // for a default folder
 constexpr std::uint64_t kTextBytesMin = 64 * kKiB;  // below, the builder is done before it can be killed
 constexpr std::string_view kListHead = "memlith-demo files 1\n";
 
-// Not text, or text that nobody would search. Whatever else is not text betrays itself by a NUL byte.
+// Not text, or text not worth searching. Other files that are not text contain a NUL byte.
 constexpr std::array<std::string_view, 24> kEndings = {
     ".gz",  ".xz",  ".bz2", ".zst", ".zip", ".jar", ".png", ".gif",  ".jpg",   ".jpeg", ".svg", ".ico",
     ".pdf", ".eps", ".ps",  ".so",  ".a",   ".o",   ".pyc", ".woff", ".woff2", ".ttf",  ".pem", ".map"};

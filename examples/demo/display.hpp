@@ -28,7 +28,7 @@ class Progress {
  public:
   Progress(std::uint64_t text_bytes, std::uint32_t kills);
 
-  // How far the builder is. Draws at most some times a second, and on a terminal only.
+  // Shows the builder's progress. Draws at most a few times per second, and only on a terminal.
   void advance(std::uint64_t text_bytes, std::uint64_t commits, std::uint32_t kills);
   // A line of its own: what became of a kill.
   void say(std::string_view verdict);

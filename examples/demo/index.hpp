@@ -39,7 +39,7 @@ struct Document {
   std::uint64_t words;
 };
 
-// Where to go on after a restart.
+// Where to continue after a restart.
 struct Position {
   std::uint64_t file = 0;        // number in the list of files
   std::uint64_t offset = 0;      // bytes of it that are indexed; 0 also means that it is not a document yet

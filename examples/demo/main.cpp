@@ -29,7 +29,7 @@ std::uint64_t random_seed() {
   return (std::uint64_t{device()} << 32 | device()) % 1'000'000'000;
 }
 
-// As a shell reads it back: as it is, or between quotes where it holds anything that a shell might take otherwise.
+// Quotes a word for a shell, if it contains characters that a shell might interpret.
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;

@@ -30,7 +30,7 @@ static_assert(sizeof(Report) == 64 && std::is_trivially_copyable_v<Report>);
 
 class Reporter {
  public:
-  // A negative descriptor means that nobody listens.
+  // A negative descriptor means that there is no listener.
   explicit Reporter(int descriptor) : descriptor_(descriptor) {}
   void send(const Report& report) const {
     if (descriptor_ < 0) return;

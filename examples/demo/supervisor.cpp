@@ -21,7 +21,7 @@ namespace demo {
 namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
-constexpr std::uint64_t kSilenceNsMax = 60'000'000'000;  // a builder that says nothing for so long hangs
+constexpr std::uint64_t kSilenceNsMax = 60'000'000'000;  // a builder that does not report for this long hangs
 constexpr double kStretchNsMin = 20e6;                   // of building between two kills, so that none comes too late
 constexpr double kBuildingNsMax = 40e9;                  // what the rest of the build may take before batches grow
 constexpr std::uint64_t kBatchBytesMin = 16;
@@ -68,7 +68,7 @@ Result<Child> start_builder(const std::string& folder, std::uint64_t batch_bytes
   const pid_t supervisor = ::getpid();
   const pid_t process = ::fork();
   if (process == 0) {
-    // A builder without its supervisor would go on writing to the store behind the back of the next run.
+    // A builder without its supervisor would still write to the store during the next run.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != supervisor) ::_exit(127);
     ::fcntl(ends[1], F_SETFD, 0);
@@ -88,7 +88,7 @@ enum class Aim { nowhere, opening, persisting, anywhere };
 struct Plan {
   std::uint64_t batch_bytes = 0;
   Aim aim = Aim::nowhere;
-  std::uint64_t text_bytes = 0;      // persisting, anywhere: not before so much is indexed
+  std::uint64_t text_bytes = 0;      // persisting, anywhere: not before this much is indexed
   double delay = 0;                  // in parts of what it is aimed at
   std::uint64_t strike_ns = kNever;  // known once the builder is where it shall be
 };

@@ -33,7 +33,7 @@ Result<AlignedBuffer> AlignedBuffer::allocate(std::uint64_t bytes) {
   buffer.mapping_ = mapping;
   const auto address = round_up(reinterpret_cast<std::uintptr_t>(mapping), kHugeBytes);
   buffer.data_ = reinterpret_cast<std::byte*>(address);
-  (void)::madvise(buffer.data_, buffer.bytes_, MADV_HUGEPAGE);  // a wish; 4 KiB pages are slower, not wrong
+  (void)::madvise(buffer.data_, buffer.bytes_, MADV_HUGEPAGE);  // a hint; 4 KiB pages are slower, but correct
   return buffer;
 }
 

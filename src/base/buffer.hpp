@@ -1,7 +1,7 @@
 // Page-aligned memory for direct I/O. Floor: base.
 //
-// From 2 MiB on it asks for huge pages: a transfer out of 4 KiB pages is cut into one segment a page, and on
-// virtio disks that alone can halve the speed of a 1 MiB transfer (docs/performance.md).
+// Buffers of 2 MiB and more ask for huge pages: a transfer from 4 KiB pages is cut into one segment per page, which on
+// virtio disks can halve the speed of a 1 MiB transfer (docs/notes/performance-history.md).
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace memlith::core {
 
 std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed);
 
-// The same value, fed piece by piece; for frames too large to stand in one buffer.
+// The same value, computed in parts; for frames that are too large for one buffer.
 class StreamingChecksum {
  public:
   StreamingChecksum();

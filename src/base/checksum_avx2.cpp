@@ -1,4 +1,4 @@
-// Compiled with -mavx2 where the compiler has it; only called where the processor has it too.
+// Compiled with -mavx2 if the compiler has it; only called if the processor has AVX2.
 #if defined(__x86_64__)
 #include "base/checksum_functions.inc"
 

@@ -1,4 +1,4 @@
-// The two builds of XXH3 behind checksum.hpp, one an instruction set. Floor: base, private to it.
+// The two builds of XXH3 behind checksum.hpp, one per instruction set. Floor: base, private to it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Descriptors of files that are written to. Floor: base.
+// Descriptors of files. Floor: base.
 #pragma once
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 namespace memlith::core {
 
-// Closes what it holds.
+// Owns a descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -27,8 +27,9 @@ class Descriptor {
   int fd_;
 };
 
-// Takes `fd`, which may be negative, and gives one above 2 for the same file; negative, with errno, where there is none. 0 to 2 are
-// where the program's messages go, also when it runs with one of them closed: they must not go into a file of ours.
+// Takes ownership of `fd`, which may be negative, and returns a descriptor above 2 for the same file, or a negative
+// number with errno. The program writes its messages to descriptors 0 to 2, even if they were closed when it started: a
+// store's file must not get one of these numbers.
 inline int above_standard(int fd) {
   if (fd < 0 || fd > 2) return fd;
   const int above = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -1,4 +1,4 @@
-// How long calls took, counted by steps of time. Floor: base.
+// A histogram of latencies. Floor: base.
 #pragma once
 
 #include <array>
@@ -8,13 +8,14 @@
 
 namespace memlith::core {
 
-// 16 steps to each power of two: a percentile is at most 6 % off. Threads: any; each counter stands alone (relaxed). It may lie in
-// memory that other processes copy (store/stats.hpp): a histogram of zeros is an empty one.
+// It has 16 steps per power of two, so a percentile is off by at most 6 %. Threads: any; the counters are independent
+// (relaxed). A histogram may lie in memory that other processes copy (store/stats.hpp); all zeros is an empty
+// histogram.
 class LatencyHistogram {
  public:
   void add(std::uint64_t ns) { counts_[index_of(ns)].fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t count() const;
-  // The time that `share` of all calls took at most; 0 if there were none.
+  // The time that a share of `share` of all calls took at most; 0 if there were none.
   [[nodiscard]] std::uint64_t percentile_ns(double share) const;
 
  private:

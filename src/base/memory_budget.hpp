@@ -1,19 +1,19 @@
-// When a user of private copies has to give their memory back. Floor: base.
+// Decides when private copies have to be released. Floor: base.
 #pragma once
 
 #include <cstdint>
 
 namespace memlith::core {
 
-// What was captured stands in memory twice, in the private copy and in the page cache of the home file, so half of the budget is for
-// the copies. Constant once it was made.
+// A captured page is in memory twice, as the private copy and in the page cache of the home file, so half of the budget
+// is for the copies. Constant after construction.
 class MemoryBudget {
  public:
   MemoryBudget() = default;                                                  // no limit
   explicit MemoryBudget(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}  // 0: no limit
 
   [[nodiscard]] bool limited() const { return max_bytes_ != 0; }
-  // Whether copies of `copied_bytes`, made since memory was given back, are more than the budget has room for.
+  // Whether `copied_bytes` of copies, made since the last release, exceed the budget.
   [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return limited() && copied_bytes >= max_bytes_ / 2; }
 
  private:

@@ -2,8 +2,7 @@
 //
 // A mutant is one deliberate mistake in the engine, such as a flush left out. The laboratory compiles the floors a
 // second time with MEMLITH_MUTANTS and switches on one at a time: if its tests do not notice, a test is missing.
-// Everywhere else MEMLITH_MUTANT(name) is the constant false, and nothing of this is in the library; a test looks for
-// it there.
+// Everywhere else MEMLITH_MUTANT(name) is the constant false. A test checks that the library contains no mutant.
 #pragma once
 
 #include <cstdint>
@@ -132,7 +131,7 @@ enum class Mutant : int {
 #undef MEMLITH_MUTANT_NAME
 };
 extern Mutant active_mutant;          // defined by the laboratory
-extern std::uint64_t given_identity;  // what random_identity() returns, unless 0: crash states are to be repeatable
+extern std::uint64_t given_identity;  // if not 0, the result of random_identity(), so that crash states are repeatable
 }  // namespace memlith::core
 
 #define MEMLITH_MUTANT(name) (::memlith::core::active_mutant == ::memlith::core::Mutant::name)

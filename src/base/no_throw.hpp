@@ -10,8 +10,9 @@
 
 namespace memlith::core {
 
-// Runs `body`, which returns a Status. What it throws is a Status as well: running out of memory in a container, or of threads, is an
-// error like any other. A body that needs a mutex says so; here the analysis cannot know which one that is.
+// Runs `body`, which returns a Status, and turns an exception into a Status: a container that runs out of memory, or a
+// lack of threads, is an error like any other. A body that needs a mutex is annotated with it; the analysis cannot know
+// the mutex here.
 template <class Body>
 Status no_throw(Body&& body) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   try {
@@ -19,7 +20,7 @@ Status no_throw(Body&& body) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   } catch (const std::bad_alloc&) {
     return fail(Errc::no_memory, Detail::none, "out of memory");
   } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) {  // a file system's, say
+    if (error.code() != std::errc::resource_unavailable_try_again) {  // for example of std::filesystem
       return fail_errno(error.code().value(), Detail::none, "{}", error.what());
     }
     return fail(Errc::no_memory, Detail::thread,

@@ -13,11 +13,12 @@ namespace {
 
 using Mark = std::atomic<std::uint64_t>;
 
-std::atomic<Mark*> g_mark{nullptr};           // on a page that is empty in a forked child; never unmapped
-std::atomic<bool> g_refused{false};           // the kernel has no such pages
-std::atomic<std::uint64_t> g_last_number{0};  // a child inherits it, so its number is none of its ancestors'
+std::atomic<Mark*> g_mark{nullptr};  // on a page that is empty in a forked child; never unmapped
+std::atomic<bool> g_refused{false};  // the kernel has no such pages
+// A child inherits it, so the child's number differs from its ancestors' numbers.
+std::atomic<std::uint64_t> g_last_number{0};
 
-// Without a lock, which a child might inherit taken.
+// Without a lock, because a child might inherit the lock while it is held.
 Mark* make_mark() {
   void* const page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
@@ -27,7 +28,7 @@ Mark* make_mark() {
     return static_cast<Mark*>(page);  // which is all zeros, as a Mark is
   }
   ::munmap(page, kPageBytes);
-  return expected;  // another thread's, or none
+  return expected;  // another thread's mark, or none
 }
 
 }  // namespace

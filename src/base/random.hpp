@@ -29,7 +29,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// A number no other store has; never 0.
+// A random number that identifies a store; never 0.
 inline std::uint64_t random_identity() {
   std::uint64_t value = 0;
 #ifdef MEMLITH_MUTANTS

@@ -32,7 +32,7 @@ Errc category_of_errno(int os_errno) {
     case EDQUOT:
     case EFBIG: return Errc::no_space;
     case ENOMEM:
-    case EAGAIN: return Errc::no_memory;  // of mmap(2), say, where all memory is locked and there is a limit to that
+    case EAGAIN: return Errc::no_memory;  // for example of mmap(2), if all memory is locked and a limit applies
     case EMFILE:
     case ENFILE: return Errc::too_many_files;
     case EINVAL:

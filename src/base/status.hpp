@@ -1,9 +1,9 @@
 // Error values. Floor: base.
 //
-// Three kinds of failure, never mixed: a bug of ours or a broken precondition aborts (assert.hpp);
-// what the world does (I/O, full disk, corrupt bytes, a busy store) is a Status; an expected answer
-// ("no such key") is an optional inside the result. A Status is a number and never allocates. The
-// sentence that goes with it is kept per thread, in a fixed buffer, by the call that made it.
+// Three kinds of failure, never mixed: a bug of ours or a broken precondition aborts (assert.hpp); a failure of the
+// environment (I/O, full disk, corrupt bytes, a busy store) is a Status; an expected answer ("no such key") is an
+// optional inside the result. A Status is a number and never allocates. The call that makes a Status keeps its message
+// per thread, in a fixed buffer.
 #pragma once
 
 #include <fmt/core.h>
@@ -74,7 +74,7 @@ struct [[nodiscard]] Status {
 };
 static_assert(sizeof(Status) == 8 && std::is_trivially_copyable_v<Status>);
 
-// Memory or a descriptor was lacking: nothing is wrong with any file, and the same call may succeed later.
+// True if memory or a descriptor was lacking: no file is damaged, and the same call may succeed later.
 constexpr bool is_lack(Status status) {
   return status.category == Errc::no_memory || status.category == Errc::too_many_files;
 }
@@ -84,7 +84,7 @@ inline constexpr Status kOk{};
 std::string_view name_of(Errc category);
 std::string_view name_of(Detail detail);
 
-// The sentence of the last Status that this thread made. At most kErrorTextBytes, cut at the end.
+// The message of the last Status that this thread made, cut to kErrorTextBytes.
 inline constexpr std::size_t kErrorTextBytes = 1024;
 std::string_view last_error_text();
 void set_error_text(std::string_view text);
@@ -99,10 +99,11 @@ Errc category_of_errno(int os_errno);
 std::string_view text_of_errno(int os_errno);
 }  // namespace detail
 
-// A failure and its sentence, kept to be told to others. Allocates nothing: there may be no memory when it is needed.
+// A failure and its message, kept for other threads. Allocates nothing, because memory may be lacking when it is
+// needed.
 class KeptFailure {
  public:
-  // With what last_error_text() says.
+  // Keeps the failure with the current last_error_text().
   void keep(Status status) {
     status_ = status;
     text_ = detail::error_text();
@@ -110,7 +111,7 @@ class KeptFailure {
   void forget() { status_ = kOk; }
   [[nodiscard]] bool ok() const { return status_.ok(); }
   [[nodiscard]] std::string_view text() const { return {text_.text, text_.used}; }
-  // As if the calling thread had met it.
+  // Returns the failure and sets its message, as if it had happened in the calling thread.
   [[nodiscard]] Status tell() const {
     detail::error_text() = text_;
     return status_;
@@ -121,7 +122,7 @@ class KeptFailure {
   detail::ErrorText text_{};
 };
 
-// Keeps the sentence of a failure that is on its way to the caller, while cleaning up behind it may fail as well.
+// Preserves the message of a failure while the cleanup after it may fail, too.
 class KeptSentence {
  public:
   KeptSentence() : text_(detail::error_text()) {}
@@ -133,8 +134,8 @@ class KeptSentence {
   detail::ErrorText text_;
 };
 
-// Makes a Status and its sentence. The sentence names the file, the offset, what was expected and what
-// was found, and says what the caller can do.
+// Makes a Status and its message. The message names the file, the offset, what was expected and what was found, and
+// says what the caller can do.
 template <class... Args>
 Status fail(Errc category, Detail what, fmt::format_string<Args...> format, Args&&... args) {
   auto& text = detail::error_text();
@@ -143,7 +144,7 @@ Status fail(Errc category, Detail what, fmt::format_string<Args...> format, Args
   return Status{category, what, 0, 0};
 }
 
-// The same for a failed system call: the category follows from errno, and errno's own words are added.
+// The same for a failed system call: errno determines the category, and its text is appended.
 template <class... Args>
 Status fail_errno(int os_errno, Detail what, fmt::format_string<Args...> format, Args&&... args) {
   Status status = fail(detail::category_of_errno(os_errno), what, format, std::forward<Args>(args)...);

@@ -1,10 +1,10 @@
-// Threads, locks, and what they wait for, under names of our own. Floor: base.
+// Threads, locks, condition variables and atomics under our own names. Floor: base.
 //
-// Everywhere but in the crash laboratory these are the types of the standard library, and mutexes and what locks them carry the
-// annotations of base/thread_annotations.hpp. The laboratory's own
-// copy of the engine (MEMLITH_MUTANTS) has types that do the same until a Controller takes charge of the calling thread: then
-// one thread runs at a time, and at each of these calls the controller says which one goes on, so that every interleaving of
-// a small case can be tried, and tried again (docs/testing.md, "schedules").
+// Outside of the crash laboratory these are the types of the standard library, with the annotations of
+// base/thread_annotations.hpp on mutexes and locks. The laboratory's copy of the engine (MEMLITH_MUTANTS) has types
+// that behave in the same way until a Controller takes over the calling thread: then one thread runs at a time, and at
+// each of these calls the controller decides which thread continues, so that every interleaving of a small case can be
+// tried and repeated (docs/testing.md, "Schedules").
 #pragma once
 
 #include <atomic>
@@ -51,27 +51,27 @@ inline void yield_thread() { std::this_thread::yield(); }
 
 namespace memlith::core {
 
-// Who says which of its threads runs. All calls come from the thread that runs.
+// Decides which of its threads runs. All calls come from the running thread.
 class Controller {
  public:
   virtual ~Controller() = default;
-  // Another thread may go first. `what` is about to be done, or has just been done to `object`.
+  // Another thread may run first. `what` is about to be done, or has just been done, to `object`.
   virtual void point(const char* what, const void* object) = 0;
-  // Goes on when `until` holds (true), or when a timed wait runs out of time (false), which may be at any moment.
+  // Continues when `until` holds (true), or when a timed wait times out (false), which may happen at any time.
   virtual bool block(const char* what, const void* object, bool timed, const std::function<bool()>& until) = 0;
-  // Another thread goes first, if one can.
+  // Another thread runs first, if one can.
   virtual void yield() = 0;
-  // Which of so many waiting threads is woken.
+  // Chooses which of the waiting threads is woken.
   virtual std::size_t choose(std::size_t count) = 0;
   // A new thread under this controller; the flag is set when it has ended.
   virtual std::shared_ptr<const bool> start(std::function<void()> act) = 0;
   virtual std::chrono::nanoseconds now() = 0;
 };
 
-// Of the calling thread; null: the machine schedules it. Defined by the laboratory.
+// The controller of the calling thread; null: the machine schedules the thread. Defined by the laboratory.
 extern thread_local Controller* controller;
 
-// Threads that are blocked until somebody wakes them.
+// Threads that are blocked until another thread wakes them.
 class WaitList {
  public:
   bool wait(const char* what, bool timed) {
@@ -152,7 +152,7 @@ class Thread {
   std::shared_ptr<const bool> ended_;
 };
 
-// Relaxed accesses are no place to switch: they are made under a lock, or nothing depends on them.
+// No thread switch happens at relaxed accesses: they are made under a lock, or nothing depends on them.
 template <class T>
 class Atomic {
  public:
@@ -245,7 +245,7 @@ class MEMLITH_SCOPED_CAPABILITY LockGuard {
   Mutex& mutex_;
 };
 
-// The same, and it may unlock the mutex and lock it again meanwhile.
+// The same, and it can unlock the mutex and lock it again.
 class MEMLITH_SCOPED_CAPABILITY UniqueLock {
  public:
   explicit UniqueLock(Mutex& mutex) MEMLITH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -268,8 +268,9 @@ class MEMLITH_SCOPED_CAPABILITY UniqueLock {
   bool held_ = true;
 };
 
-// A wait unlocks the mutex, and has locked it again when it returns. A predicate is called with the mutex locked, and says so:
-// [this]() MEMLITH_REQUIRES(mutex_) { ... }. It is called here alone, where the analysis cannot know which mutex that is.
+// A wait unlocks the mutex, and has locked it again when it returns. The predicate is called with the mutex locked and
+// is annotated with it: [this]() MEMLITH_REQUIRES(mutex_) { ... }. It is called only here, where the analysis cannot
+// know the mutex.
 #ifndef MEMLITH_MUTANTS
 
 class ConditionVariable {
@@ -280,7 +281,7 @@ class ConditionVariable {
     real_.wait(real, predicate);
     real.release();
   }
-  // False: the time is over, and the predicate does not hold.
+  // False: timed out, and the predicate does not hold.
   template <class Rep, class Period, class Predicate>
   bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> time, Predicate predicate)
       MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
@@ -329,7 +330,7 @@ class ConditionVariable {
   }
 
  private:
-  // Somebody who does not hold the lock may come between the question whether to wait and the waiting.
+  // A thread that does not hold the lock may run between the check of the condition and the wait.
   bool wait_controlled(Mutex& mutex, bool timed) MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     controller->point("wait", this);
     mutex.held_ = false;

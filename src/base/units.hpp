@@ -7,8 +7,8 @@
 
 namespace memlith::core {
 
-// Log sequence number: the byte offset of a frame in the endless logical log. It grows for ever and is
-// never used twice for frames that were acknowledged.
+// Log sequence number: the byte offset of a frame in the endless logical log. LSNs only rise, and none is used twice
+// for acknowledged frames.
 struct Lsn {
   std::uint64_t value = 0;
   [[nodiscard]] constexpr Lsn advance(std::uint64_t bytes) const { return Lsn{value + bytes}; }

@@ -93,7 +93,7 @@ bool Workers::start_thread() {
   try {
     threads_.reserve(threads_max_);
     threads_.emplace_back([this] { work(); });
-  } catch (const std::exception&) {  // of the system, or no memory for what a thread needs
+  } catch (const std::exception&) {  // the system refused, or memory for a thread was lacking
     return false;
   }
   return true;

@@ -1,7 +1,7 @@
-// A few threads for what many owners want done in the background. Floor: base.
+// A few threads that do background work for many owners. Floor: base.
 //
-// An owner has a Job for each kind of such work, and says when the job is to run. A job runs on one thread at a time. The threads are
-// started as jobs need them, up to a limit, and end with the Workers: an owner that has nothing to do costs no thread.
+// An owner has a Job for each kind of work, and requests its runs. A job runs on one thread at a time. Threads are
+// started when jobs need them, up to a limit, and end with the Workers; an owner without work costs no thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Workers {
 
   class Job {
    public:
-    // `act` throws nothing, and returns when it is to run again: nothing until the next want(), as a rule.
+    // `act` does not throw, and returns the time of its next run; usually none, until the next want().
     explicit Job(std::function<std::optional<Time>()> act) : act_(std::move(act)) {}
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
@@ -44,12 +44,13 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // The job runs at `due`, or sooner if that was wanted before; a job that runs already runs once more. Of no effect on a job that was
-  // withdrawn. Takes no memory but for threads. False: there is no thread, and none is to be had; the job does not run.
+  // The job runs at `due`, or sooner if an earlier run was requested before; a running job runs once more afterwards.
+  // No effect on a withdrawn job. Allocates nothing, except for threads. False: there is no thread and none can be
+  // started, so the job does not run.
   bool want(Job& job, Time due);
-  // When this returns, the job does not run, and never will again. Not from the job itself.
+  // When this returns, the job is not running and never will again. Must not be called by the job itself.
   void withdraw(Job& job);
-  // Jobs wait although they are due, because all threads are busy: a job that takes its time hurries.
+  // True if jobs are due and wait, because all threads are busy: a job that paces itself then stops pausing.
   [[nodiscard]] bool crowded() const { return crowded_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,8 +59,8 @@ class Workers {
   void enqueue(Job& job, Time due) MEMLITH_REQUIRES(mutex_);
   void remove(Job& job) MEMLITH_REQUIRES(mutex_);
   bool start_thread() MEMLITH_REQUIRES(mutex_);
-  // The jobs in the list are those that wait, none of them withdrawn, in the order in which they are due; no more threads are idle than
-  // there are.
+  // The jobs in the list are those that wait, none of them withdrawn, in the order in which they are due; no more
+  // threads are idle than there are.
   [[nodiscard]] bool state_holds() const MEMLITH_REQUIRES(mutex_);
 
   const std::size_t threads_max_;

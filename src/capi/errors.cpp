@@ -1,4 +1,4 @@
-// Codes, their names and sentences; include/memlith/memlith.h. Floor: capi.
+// Codes, their names and messages; include/memlith/memlith.h. Floor: capi.
 #include "capi/errors.hpp"
 
 #include "capi/handles.hpp"

@@ -15,8 +15,8 @@ inline std::int32_t code_of(Status status) {
                                    static_cast<std::uint32_t>(status.detail) << 8);
 }
 
-// Holds back pthread_cancel(3) until the call is over: what a persist waits in are cancellation points, and unwinding it there would
-// leave a frame without an end.
+// Defers pthread_cancel(3) until the call is over: a persist waits in cancellation points, and unwinding it there would
+// leave an unfinished frame.
 class UncancelledHere {
  public:
   UncancelledHere() { (void)::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -28,7 +28,7 @@ class UncancelledHere {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// Every entry point runs inside this: nothing unwinds into C.
+// Every entry point runs inside this function: no exception reaches C.
 template <class Body>
 std::int32_t guarded(Body&& body) noexcept {
   const UncancelledHere uncancelled;

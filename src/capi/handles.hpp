@@ -1,7 +1,8 @@
-// What the entry points share: the objects behind the handles, and copying structs that may be of another version. Floor: capi.
+// What the entry points share: the objects behind the handles, and copying structs that may be of another version.
+// Floor: capi.
 //
-// A memlith_store is a Session, a memlith_region an OpenRegion of it, a memlith_snapshot a Snapshot: the types of memlith.h have no
-// definition.
+// A memlith_store is a Session, a memlith_region an OpenRegion of it, a memlith_snapshot a Snapshot: the types of
+// memlith.h have no definition.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@ inline Status need(const void* pointer, const char* what) {
   return fail(Errc::invalid, Detail::argument, "{} is null", what);
 }
 
-// The same for a handle, which must not be a forked child's.
+// The same for a handle, which must not be used in a forked child.
 inline Status need_ours(const memlith_store* store) {
   MEMLITH_TRY(need(store, "store"));
   return session_of(store).check_process();
@@ -51,7 +52,7 @@ inline Status need_ours(const memlith_region* region) {
 // INVALID where they name what there is not.
 Result<RegionOptions> region_options(const memlith_region_options& given);
 
-// The regions of one call, which must not be a forked child's. Until the thread selects again.
+// The regions of one call, which must not come from a forked child. Valid until the thread's next selection.
 struct Selection {
   Session* session = nullptr;  // null: no regions
   std::span<Region* const> regions;
@@ -68,7 +69,7 @@ inline Result<Selection> selection_of(memlith_region* const* regions, std::uint6
   return Selection{&open_region_of(regions[0]).session, all};
 }
 
-// Copies what the caller knows of an options struct; a later one may be longer, an earlier one shorter.
+// Copies the part of an options struct that the caller knows; a later version may be longer, an earlier one shorter.
 template <class Options>
 Status read_options(const Options* given, Options& options) {
   options = Options{};
@@ -88,7 +89,7 @@ Status read_options(const Options* given, Options& options) {
   return kOk;
 }
 
-// Fills as much of the caller's struct as it knows of, and leaves its struct_size alone.
+// Fills the part of the struct that the caller knows, and leaves struct_size unchanged.
 template <class Info>
 Status write_info(Info* target, Info& info) {
   MEMLITH_TRY(need(target, "info"));
@@ -100,7 +101,7 @@ Status write_info(Info* target, Info& info) {
   return kOk;
 }
 
-// With a zero behind it; as much as there is room for.
+// Copies as much of the text as fits, and a terminating zero.
 inline void copy_text(std::span<char> target, std::string_view text) {
   const std::size_t count = std::min(text.size(), target.size() - 1);
   std::memcpy(target.data(), text.data(), count);

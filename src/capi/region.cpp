@@ -1,4 +1,4 @@
-// Regions: opening, closing, growing, telling of stores; include/memlith/memlith.h. Floor: capi.
+// Regions: opening, closing, growing, touch and prepare; include/memlith/memlith.h. Floor: capi.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Stores: opening, closing, flush windows, checkpoints, what they say of themselves; include/memlith/memlith.h. Floor: capi.
+// Stores: opening, closing, flush windows, checkpoints, information; include/memlith/memlith.h. Floor: capi.
 #include <chrono>
 #include <memory>
 #include <string>
@@ -76,7 +76,7 @@ Status check_store_options(const memlith_store_options& given) {
   return kOk;
 }
 
-// A store that is new, in memory: whoever makes it should know.
+// A new store on a file system in memory: the caller that creates it should know.
 void tell_if_forgetful(const Session& session, const memlith_store_options& given) {
   const Store& store = session.store();
   const bool made = !store.read_only() && session.incarnation() == 1;

@@ -1,4 +1,4 @@
-// Verifying a store that nobody has open; include/memlith/memlith.h. Floor: capi.
+// Verifying a store that is not open; include/memlith/memlith.h. Floor: capi.
 #include <memory>
 #include <utility>
 
@@ -33,7 +33,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     options.kind = kind_at(path);
     options.read_only = true;
     MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, options.kind));
-    // A read-only open reads and checks everything that there is to check, and keeps the result in memory.
+    // A read-only opening reads and checks every structure, and keeps the result in memory.
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, Session::open(std::move(place), std::move(options)));
     const Store& inner = session->store();
     memlith_report report{};

@@ -42,7 +42,7 @@ Status Device::check_latch() const {
 
 namespace {
 
-// One transfer at a time, done when it is asked for.
+// One transfer at a time, done at once.
 class SerialQueue final : public IoQueue {
  public:
   SerialQueue(Device& device, std::uint32_t depth) : device_(device), results_(depth) {}

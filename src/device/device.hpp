@@ -27,7 +27,7 @@
 
 namespace memlith::core {
 
-// How transfers are asked for.
+// How transfers are done.
 enum class IoBackend : std::uint32_t {
   automatic = 0,  // system calls; io_uring where several transfers are in flight, if the kernel has it
   posix = 1,      // system calls only, one transfer at a time in each thread
@@ -45,29 +45,29 @@ struct DeviceCaps {
 class IoQueue {
  public:
   virtual ~IoQueue() = default;
-  // Starts a transfer; the memory stays untouched by the caller until that slot was waited for.
-  // `slot` < depth names the transfer; a slot still in flight is waited for first.
+  // Starts the transfer number `slot` < depth; the caller does not touch the memory until wait(slot) returns. A
+  // transfer of the same number that is still in flight is waited for first.
   virtual Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) = 0;
   virtual Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) = 0;
-  // Ok when the transfer of the slot was done whole. A slot never used is ok.
+  // Waits for the transfer; ok if it was complete. Ok if the number was never used.
   virtual Status wait(std::uint32_t slot) = 0;
   virtual Status wait_all() = 0;
-  // Transfers to and from this memory may go quicker from now on, because the kernel keeps it at hand. It replaces what was given
-  // before; nothing is in flight, and the memory outlives the queue or the next call.
+  // Transfers to and from this memory may be faster from now on, because the kernel keeps it pinned. Replaces the
+  // memory of the last call. No transfer may be in flight, and the memory must outlive the queue or the next call.
   virtual void register_memory(std::span<std::byte>) {}
 };
 
-// Two devices that are open at a time have the same one exactly if they are open on the same file, under whatever names.
+// Two open devices have equal identities exactly if they are open on the same file, under whatever names.
 struct FileIdentity {
   std::uint64_t volume = 0;
   std::uint64_t number = 0;
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// What a read says that found the end of the file.
+// The error of a read that reached the end of the file.
 Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got);
 
-// Writes into a file that lies in memory, where a full disk is a lack of memory.
+// Writes into a file in memory, where a full disk means a lack of memory.
 Status write_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes);
 
 class Device {
@@ -78,17 +78,18 @@ class Device {
 
   [[nodiscard]] const DeviceCaps& caps() const { return caps_; }
   [[nodiscard]] const std::string& path() const { return path_; }  // for messages
-  // Whether transfers bypass the page cache. A device may stop doing so when the file system refuses such a transfer; the alignment of
-  // transfers stays.
+  // Whether transfers bypass the page cache. A device may stop doing so when the file system refuses such a transfer;
+  // the required alignment stays the same.
   [[nodiscard]] bool direct() const { return direct_.load(std::memory_order_relaxed); }
 
   // The length of the file in bytes.
   virtual Result<std::uint64_t> size() = 0;
 
   virtual Result<FileIdentity> identity() = 0;
-  // Whether the file has no name any more, in any folder: nobody who opens files by name will find it.
+  // Whether the file has lost its last name, so that it cannot be opened by name any more.
   virtual Result<bool> removed() = 0;
-  // Takes over the permissions of `file`, and for root its owner: what a log holds is as secret as the file that it belongs to.
+  // Copies the permissions of `file` and, if the process is root, its owner: the log is as secret as the file that it
+  // belongs to.
   virtual Status match_permissions(Device& file) = 0;
 
   // Fills the whole target, or fails: bytes past the end of the file are an error (corrupt).
@@ -106,23 +107,23 @@ class Device {
 
   // On ok, all writes that had returned survive power loss.
   //
-  // One at a time: of two flushes side by side one may fail, and lose what both were for, and the other return ok behind it. That
-  // would be a flush tried again and believed. [schedule/flush-fails]
+  // Flushes run one at a time: of two concurrent flushes, one may fail and lose the bytes of both, and the other may
+  // then return ok. That would amount to retrying a failed flush and believing it. [schedule/flush-fails]
   Status flush() {
     if (MEMLITH_MUTANT(flushes_side_by_side)) return flush_unless_latched();
     const LockGuard lock(flush_mutex_);
     return flush_unless_latched();
   }
 
-  // Makes the file at least `bytes` long with its space reserved, new bytes reading as zeros. A full disk
-  // (no_space) does not latch: nothing that was promised is lost. Durable after the next flush.
+  // Makes the file at least `bytes` long with its space reserved, new bytes reading as zeros. A full disk (no_space)
+  // does not latch: nothing promised is lost. Durable after the next flush.
   Status reserve(std::uint64_t bytes) {
     MEMLITH_TRY(check_latch());
     return do_reserve(bytes);
   }
 
-  // Gives the file's holes space. Neither content nor length changes, on failure either. A full disk (no_space) does not latch. Not
-  // durable: a crash may bring holes back, and who opens the file next fills them anew.
+  // Reserves disk space for the file's holes. Neither content nor length changes, also on failure. A full disk
+  // (no_space) does not latch. Not durable: a crash may bring holes back, and the next opening fills them again.
   Status fill_holes() {
     MEMLITH_TRY(check_latch());
     return do_fill_holes();
@@ -138,27 +139,29 @@ class Device {
   // mapping and write() see the same page cache.
   virtual Result<int> mapping_descriptor() = 0;
 
-  // For queues: around a write that bypasses the page cache. Whether it does; if not, nothing has begun.
+  // For queues: called before and after a write that bypasses the page cache. Returns whether it may; if not, nothing
+  // has begun.
   virtual bool begin_direct_write() { return false; }
   virtual void end_direct_write() {}
 
-  // From `offset` on, which lies before the end of the file: the first byte that may be other than zero, or the size of the file where
-  // there is none. What lies between is a hole. A device that does not know of holes says `offset`.
+  // The offset of the first byte from `offset` on that may differ from zero, or the size of the file if there is none;
+  // the bytes between are a hole. `offset` lies before the end of the file. A device that cannot find holes returns
+  // `offset`.
   virtual std::uint64_t skip_hole(std::uint64_t offset) { return offset; }
 
-  // A copy in memory of the first `bytes` bytes, which the file has, and which nobody writes meanwhile; it changes no more, whatever
-  // is written to the device. Holes and pages of zeros take no memory. Only on buffered devices. Errors: no_memory, too_many_files,
-  // and those of reads; none of them latches.
+  // Copies the first `bytes` bytes into a file in memory. The device has these bytes, and no thread writes them
+  // meanwhile; later writes do not change the copy. Holes and pages of zeros take no memory. Only on buffered devices.
+  // Errors: no_memory, too_many_files, and those of reads; none of them latches.
   Result<Descriptor> copy_to_memory(std::uint64_t bytes);
 
-  // At most `depth` transfers at once. Falls back to one at a time where the system has nothing better.
+  // At most `depth` transfers at once. Falls back to one at a time if the system offers nothing better.
   virtual std::unique_ptr<IoQueue> make_queue(std::uint32_t depth);
 
   [[nodiscard]] bool latched() const { return latched_.load(std::memory_order_acquire); }
 
-  // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable. Returns the failure as
-  // `io`, whatever the system called it: what was being written may be on the medium or not, which no_space or no_memory would
-  // deny.
+  // Latches from outside: an asynchronous transfer failed, or the floor above found the medium unusable. Returns the
+  // failure as `io`, whatever its errno: the bytes may be on the medium or not, and no_space or no_memory would claim
+  // that they are not.
   Status latch(Status status);
   // `poisoned` once latched.
   Status check_latch() const;
@@ -175,7 +178,7 @@ class Device {
 
   DeviceCaps caps_;
   std::string path_;
-  std::atomic<bool> direct_;  // guards nothing: whoever needs more than a hint has a lock of its own
+  std::atomic<bool> direct_;  // only a hint; code that needs certainty holds a lock of its own
 
  private:
   Status flush_unless_latched() {

@@ -15,13 +15,13 @@ namespace memlith::core {
 
 namespace {
 
-// What a log is read and written in, beside blocks: both superblocks, and a large commit.
+// The other transfer sizes of a log besides blocks: both superblocks, and a large commit.
 constexpr std::uint64_t kSuperblocksBytes = 8 * kKiB;
 constexpr std::uint64_t kLargeBytes = 1 * kMiB;
 
 bool refused(ssize_t done) { return done < 0 && errno == EINVAL; }
 
-// Whether the file system takes direct transfers in these blocks. The file is empty, and is left so.
+// Whether the file system accepts direct transfers of these blocks. The file is empty before and after.
 bool takes_writes(int fd, std::byte* memory, std::uint32_t block) {
   bool taken = !refused(::pwrite(fd, memory, block, 0));
   for (const std::uint64_t bytes : {kSuperblocksBytes, kLargeBytes}) {
@@ -31,15 +31,16 @@ bool takes_writes(int fd, std::byte* memory, std::uint32_t block) {
 }
 
 bool takes_reads(int fd, std::byte* memory, std::uint32_t block) {
-  // Behind the end some kernels answer before they look at the alignment: in an empty file only the larger one is sure.
+  // Beyond the end of a file, some kernels answer before they check the alignment: in an empty file only the larger
+  // alignment is certain.
   const ssize_t got = ::pread(fd, memory, block, 0);
   return (got > 0 || (got == 0 && block == kPageBytes)) && !refused(::pread(fd, memory, kSuperblocksBytes, 0));
 }
 
 }  // namespace
 
-// Asks by transferring, because some file systems accept the flag and then refuse transfers: by writing where the file is empty, else
-// by reading. What neither finds the device finds later.
+// Asks by transferring, because some file systems accept the flag and then refuse transfers: by writing where the file
+// is empty, else by reading. What neither finds the device finds later.
 std::uint32_t direct_block_bytes(int fd, bool writable) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) return 0;

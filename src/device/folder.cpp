@@ -15,21 +15,21 @@
 
 namespace memlith::core {
 
-// The kernel gives the number of a removed folder to another one, but not while a descriptor holds the first.
+// The kernel may reuse the number of a removed folder, but not while a descriptor holds that folder.
 struct Folder::Registry {
   std::uint64_t process = process_mark();
   Mutex mutex;
   std::map<Key, std::weak_ptr<Folder>> folders MEMLITH_GUARDED_BY(mutex);
 };
 
-// A child of fork() begins a registry of its own, because a thread of its parent may have held the mutex. A registry is never
-// destroyed: stores may outlive the end of main().
+// A child of fork() starts a registry of its own, because a thread of its parent may have held the mutex. A registry is
+// never destroyed, because stores may outlive main().
 Folder::Registry& Folder::registry() {
   static std::atomic<Registry*> current{nullptr};
   Registry* found = current.load(std::memory_order_acquire);
   if (found != nullptr && found->process == process_mark()) return *found;
   auto made = std::make_unique<Registry>();
-  // Acquire and release: the registry of the thread that was faster is used, and is whole.
+  // Acquire and release: if two threads race, both use the registry of the faster one, completely initialised.
   if (current.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) return *made.release();
   return *found;
 }
@@ -45,7 +45,7 @@ std::shared_ptr<Folder> Folder::open(const std::string& path) {
   if (fd < 0) return nullptr;
   std::shared_ptr<Folder> folder(new Folder(fd));
   struct statx info{};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &info) != 0) return folder;  // shared with nobody
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &info) != 0) return folder;  // not shared
   folder->key_ = {(info.stx_mask & STATX_MNT_ID) != 0 ? info.stx_mnt_id : 0,
                   ::makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino, readable};
   Registry& known = registry();
@@ -60,7 +60,7 @@ Folder::~Folder() {
   {
     Registry& known = registry();
     const LockGuard lock(known.mutex);
-    // Another descriptor of the folder may have been entered since the last user of this one let go.
+    // Another descriptor of the folder may have been registered since the last user of this one released it.
     const auto entry = known.folders.find(key_);
     if (entry != known.folders.end() && entry->second.expired()) known.folders.erase(entry);
   }

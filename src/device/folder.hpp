@@ -1,8 +1,8 @@
-// A folder that is held open by its descriptor. Floor: device.
+// A folder that is kept open by a descriptor. Floor: device.
 //
-// What is looked up relative to the descriptor is looked up in this folder, whatever its path leads to by then: the folder may be
-// renamed or moved, another may be put in its place, and the program may change its current folder. The process has one descriptor
-// for each folder, however many stores lie in it.
+// Names are looked up relative to the descriptor, and therefore in this folder, wherever its path leads by then: the
+// folder may be renamed or moved, another folder may take its place, and the program may change its working directory.
+// The process has one descriptor per folder, however many stores lie in the folder.
 #pragma once
 
 #include <compare>
@@ -14,19 +14,20 @@ namespace memlith::core {
 
 class Folder {
  public:
-  // Null, with errno, where the path leads to no folder, or to one that this process may not enter. Any thread.
+  // Null, with errno, if there is no folder at the path or this process may not enter it. Any thread.
   static std::shared_ptr<Folder> open(const std::string& path);
   ~Folder();
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
 
-  // For openat(2) and its like.
+  // For openat(2) and similar calls.
   [[nodiscard]] int fd() const { return fd_; }
-  // Makes the names in it durable. 0, or -1 with errno: EACCES where this process may enter the folder and not read it.
+  // Makes the names in the folder durable. 0, or -1 with errno: EACCES if this process may enter the folder but not
+  // read it.
   [[nodiscard]] int sync() const;
 
  private:
-  // One folder may be mounted twice, at one place for reading only: that counts as two.
+  // One folder may be mounted twice, at one of the places read-only: that counts as two folders.
   struct Key {
     std::uint64_t mount = 0;
     std::uint64_t device = 0;

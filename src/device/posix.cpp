@@ -1,4 +1,4 @@
-// The volume that is a folder of the operating system. Its devices are in posix_device.cpp, its notices in posix_notice.cpp.
+// The volume on a folder of the operating system. Its devices are in posix_device.cpp, its notices in posix_notice.cpp.
 #include "device/posix.hpp"
 
 #include <dirent.h>
@@ -27,19 +27,19 @@ namespace memlith::core {
 
 namespace {
 
-// Where the path leads now, whatever the program's current folder becomes; without what says nothing, for messages.
+// The absolute path, for messages, independent of later changes of the working directory; without redundant parts.
 std::string absolute(const std::string& path) {
   std::error_code unknown;
   auto whole = std::filesystem::absolute(path, unknown);
   if (unknown) return path;
-  // ".." behind a link does not lead back.
+  // ".." after a symbolic link does not lead back.
   if (std::find(whole.begin(), whole.end(), "..") == whole.end()) whole = whole.lexically_normal();
   std::string text = whole.string();
   while (text.size() > 1 && text.ends_with('/')) text.pop_back();
   return text;
 }
 
-// Whether the file system lies in memory.
+// Whether the file system keeps its files in memory.
 bool is_memory(int fd) {
   struct statfs info{};
   return ::fstatfs(fd, &info) == 0 && (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
@@ -49,7 +49,8 @@ class PosixLock final : public VolumeLock {
  public:
   explicit PosixLock(std::shared_ptr<const Descriptor> descriptor)
       : descriptor_(std::move(descriptor)), process_(::getpid()) {}
-  // A forked child shares the lock: it outlives our descriptor if we do not drop it, and must not be dropped by the child.
+  // A forked child shares the lock: the lock would outlive this process's descriptor if it were not released
+  // explicitly, and the child must not release it.
   ~PosixLock() override {
     if (process_ == ::getpid()) (void)::flock(descriptor_->get(), LOCK_UN);
   }
@@ -69,7 +70,7 @@ class PosixVolume final : public Volume {
 
   Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
     const std::string path = path_of(name);
-    // NONBLOCK: a named pipe in the place of a file must give an error, not a wait for the other end.
+    // NONBLOCK: a named pipe in the place of a file must cause an error, not a wait for its other end.
     int flags = O_CLOEXEC | O_NONBLOCK | (mode == OpenMode::read_only ? O_RDONLY : O_RDWR);
     if (mode == OpenMode::create) flags |= O_CREAT | O_EXCL;
     auto descriptor = std::make_shared<const Descriptor>(open_in_folder(name, flags));
@@ -103,7 +104,7 @@ class PosixVolume final : public Volume {
   }
 
   Result<std::vector<std::string>> list(std::string_view folder) override {
-    // A descriptor of its own, because the place to read on is the descriptor's.
+    // A new descriptor, because the read position belongs to the descriptor.
     const int fd = open_in_folder(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR* const handle = fd < 0 ? nullptr : ::fdopendir(fd);
     if (handle == nullptr) {
@@ -130,7 +131,7 @@ class PosixVolume final : public Volume {
     if (in_folder([&](int at) { return ::mkdirat(at, std::string(name).c_str(), 0755); }) == 0)
       return sync_folder(parent);
     const int error = errno;
-    // There already: but whoever made it may have been killed before its name was durable.
+    // It exists already, but its creator may have been killed before the name was durable.
     struct stat info{};
     if (error == EEXIST && look(name, info) == 0 && S_ISDIR(info.st_mode)) return sync_folder(parent);
     return fail_errno(error, Detail::open, "{}: cannot make this folder", path_of(name));
@@ -168,7 +169,7 @@ class PosixVolume final : public Volume {
 
   std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first, Device* like) override {
     const std::string path = path_of(name);
-    (void)remove(name);  // whoever still looks at an earlier one keeps it
+    (void)remove(name);  // a process that reads the earlier notice keeps its own view
     Descriptor descriptor(open_in_folder(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC));
     if (descriptor.get() < 0) return nullptr;
     if (like != nullptr) (void)match_permissions(*like, descriptor.get(), path);
@@ -203,7 +204,8 @@ class PosixVolume final : public Volume {
       }
       if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
       auto lock = std::make_unique<PosixLock>(descriptor_);
-      // Somebody may have removed or replaced it since it was opened; a lock on a file that has lost its name keeps nobody out.
+      // The file may have been removed or replaced since it was opened; a lock on a file without a name excludes no
+      // other process.
       struct stat locked{};
       struct stat named{};
       if (::fstat(fd, &locked) != 0 || volume_.look(name_, named) != 0) {
@@ -230,8 +232,8 @@ class PosixVolume final : public Volume {
   Result<std::unique_ptr<Device>> make_device(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
                                               bool writable, Caching caching) {
     const int fd = descriptor->get();
-    // Without NONBLOCK, which is not for transfers: on disks that cannot refuse to wait, dm-crypt's for one, Linux before 6.4 lets a
-    // ring's fail for ever with EAGAIN then.
+    // NONBLOCK is cleared for transfers: on disks that cannot refuse to wait, such as dm-crypt's, transfers of a ring
+    // would otherwise fail forever with EAGAIN (Linux before 6.4).
     (void)::fcntl(fd, F_SETFL, 0);
     DeviceCaps caps;
     const bool direct = caching == Caching::direct && make_direct(fd, writable, caps);
@@ -249,14 +251,14 @@ class PosixVolume final : public Volume {
     return make_posix_device(std::move(descriptor), caps, path, direct);
   }
 
-  // Null, with errno, where it cannot be opened. Once it is open, it is never looked for again.
+  // Null, with errno, if the folder cannot be opened. Once it is open, it is never looked up again.
   std::shared_ptr<Folder> folder() {
     const LockGuard lock(folder_mutex_);
     if (folder_ == nullptr) folder_ = Folder::open(root_);
     return folder_;
   }
 
-  // What the call says that is given the folder's descriptor; -1, with errno, without the folder.
+  // The result of the call with the folder's descriptor; -1, with errno, if there is no folder.
   template <class Call>
   int in_folder(const Call& call) {
     const std::shared_ptr<Folder> own = folder();
@@ -286,7 +288,7 @@ class PosixVolume final : public Volume {
       }
       own = folder_;
     }
-    // Also where it was there already: whoever made it may have been killed before its name was durable.
+    // Also if the folder existed already: its creator may have been killed before the name was durable.
     const Descriptor parent(::openat(own->fd(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return flush_folder(parent.get(), path_of(".."));
   }
@@ -297,7 +299,7 @@ class PosixVolume final : public Volume {
     return kOk;
   }
 
-  // Asked when the first file is opened.
+  // Determined when the first file is opened.
   bool has_uring() {
     std::call_once(uring_asked_, [&] { has_uring_ = uring_works(); });
     return has_uring_;
@@ -310,7 +312,8 @@ class PosixVolume final : public Volume {
     return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
   }
 
-  // The same descriptor, so that nothing is looked up again; leaves everything as it is where the file system refuses.
+  // Changes the same descriptor, so that no name is looked up again; if the file system refuses, everything stays as it
+  // is.
   static bool make_direct(int fd, bool writable, DeviceCaps& caps) {
     if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
     const std::uint32_t block = direct_block_bytes(fd, writable);

@@ -8,8 +8,9 @@
 
 namespace memlith::core {
 
-// The folder at `path`, seen from the program's current folder as it is now; the folder need not exist yet (make_folder("") makes
-// it), and is opened when it is needed first. Where `io` is uring and the kernel refuses it, opening a device fails (unsupported).
+// The folder at `path`, relative to the program's working directory at the time of the call. The folder need not exist
+// yet (make_folder("") creates it), and is opened at its first use. If `io` is uring and the kernel refuses io_uring,
+// opening a device fails (unsupported).
 std::unique_ptr<Volume> make_posix_volume(std::string path, IoBackend io = IoBackend::automatic);
 
 }  // namespace memlith::core

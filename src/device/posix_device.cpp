@@ -1,5 +1,5 @@
-// Transfers by pwritev + fdatasync, past the page cache where the file is opened so; io_uring where several transfers are in flight, or
-// for all of them. Sections: PosixDevice, UringDevice.
+// Transfers by pwritev + fdatasync, past the page cache where the file is opened so; io_uring where several transfers
+// are in flight, or for all of them. Sections: PosixDevice, UringDevice.
 #include "device/posix_device.hpp"
 
 #include <fcntl.h>
@@ -104,7 +104,7 @@ class PosixDevice : public Device {
   }
 
   Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
-    // The kernel takes everything in one call nearly always; the rest of this is for when it does not.
+    // Nearly always the kernel writes everything in one call; the rest handles the other cases.
     std::uint64_t skip = 0;
     while (!pieces.empty()) {
       if (pieces.front().iov_len == skip) {
@@ -141,11 +141,11 @@ class PosixDevice : public Device {
     return kOk;
   }
 
-  // Some file systems take O_DIRECT when a file is opened, and small transfers, and refuse others. From the first refusal on the file is
-  // transferred through the page cache; nothing was written by what was refused. False where that cannot be.
+  // Some file systems accept O_DIRECT when a file is opened, and small transfers, and refuse others. From the first
+  // refusal on, transfers go through the page cache; the refused transfer wrote nothing. False if that is impossible.
   //
-  // No direct write is under way then: one to a neighbouring sector might reach the medium behind the page cache, which writes the whole
-  // page back later, with that sector as it was before.
+  // No direct write may be in flight at that time: it might change a sector on the medium while the page cache holds
+  // the page, which the kernel would later write back with the sector's old content.
   bool leave_direct() {
     const std::unique_lock lock(direct_mutex_);
     if (!direct()) return true;
@@ -167,7 +167,7 @@ class PosixDevice : public Device {
     return error == EINVAL && direct() ? " with direct I/O (O_DIRECT), which MEMLITH_OPEN_BUFFERED does without" : "";
   }
 
-  // As pread(2) and pwritev(2), which may do a part.
+  // As pread(2) and pwritev(2), which may transfer a part.
   virtual ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) {
     return ::pread(fd(), target.data(), target.size(), static_cast<off_t>(offset));
   }
@@ -190,18 +190,18 @@ class PosixDevice : public Device {
     if (result == 0) return kOk;
     if (errno != EOPNOTSUPP && errno != ENOSYS) {
       const Status status = fail_errno(errno, Detail::resize, "{}: cannot reserve {} bytes", path_, bytes);
-      (void)::ftruncate(fd(), static_cast<off_t>(present));  // some file systems keep what they had found by then
+      (void)::ftruncate(fd(), static_cast<off_t>(present));  // some file systems keep what they have reserved so far
       return status;
     }
     return reserve_by_writing(present, bytes);
   }
 
-  // Space that is set aside already, and never written, reads as a hole too: to set it aside once more costs little.
+  // Space that is reserved and was never written also looks like a hole; reserving it again costs little.
   Status do_fill_holes() override {
     struct stat found{};
     if (::fstat(fd(), &found) != 0) return fail_errno(errno, Detail::resize, "{}: cannot be looked at", path_);
     const off_t hole = ::lseek(fd(), 0, SEEK_HOLE);
-    if (hole < 0 || hole >= found.st_size) return kOk;  // none, or a file system that does not tell
+    if (hole < 0 || hole >= found.st_size) return kOk;  // no hole, or a file system that does not report holes
     const auto size = static_cast<std::uint64_t>(found.st_size);
     const std::uint64_t held = std::min(size, static_cast<std::uint64_t>(found.st_blocks) * 512);
     const auto full = [&](int error) {
@@ -210,7 +210,8 @@ class PosixDevice : public Device {
                         "and open it again. The file's content was not changed",
                         path_, size - held);
     };
-    // A file system that gives up half-way may keep what it had found by then, and leave the disk full: it is asked first.
+    // A file system that fails half-way may keep what it has reserved so far and leave the disk full. So the free space
+    // is checked first.
     struct statvfs disk{};
     if (::fstatvfs(fd(), &disk) == 0) {
       const std::uint64_t room = (::geteuid() == 0 ? disk.f_bfree : disk.f_bavail) * disk.f_frsize;
@@ -233,7 +234,8 @@ class PosixDevice : public Device {
   }
 
  private:
-  // For file systems without fallocate. What is written is what was read: some have called holes what had bytes.
+  // For file systems without fallocate. Writes back the bytes that were read, because some file systems report holes
+  // where there are bytes.
   template <class Full>
   Status fill_by_writing(std::uint64_t hole, std::uint64_t size, const Full& full) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer bytes, AlignedBuffer::allocate(64 * kKiB));
@@ -255,7 +257,7 @@ class PosixDevice : public Device {
     return kOk;
   }
 
-  // For file systems without fallocate: zeros, written.
+  // For file systems without fallocate: writes zeros.
   Status reserve_by_writing(std::uint64_t present, std::uint64_t bytes) {
     MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(1 * kMiB));
     std::memset(zeros.data(), 0, zeros.size());
@@ -278,17 +280,18 @@ class PosixDevice : public Device {
   }
 
   std::shared_ptr<const Descriptor> descriptor_;
-  // Shared while a call writes past the page cache; alone while direct_, which anybody may read, becomes false.
+  // Shared while a call writes past the page cache; exclusive while direct_, which any thread may read, becomes false.
   std::shared_mutex direct_mutex_;
-  std::atomic<std::uint32_t> queued_writes_{0};  // by queues, past the page cache; raised under direct_mutex_
-  std::weak_ptr<RingFile> rings_;                // null: there are no rings; under direct_mutex_
-  bool counts_names_ = false;                    // some file systems say of every file that it has no name
+  // Writes of queues that bypass the page cache; raised under direct_mutex_.
+  std::atomic<std::uint32_t> queued_writes_{0};
+  std::weak_ptr<RingFile> rings_;  // null: there are no rings; under direct_mutex_
+  bool counts_names_ = false;      // some file systems report a link count of 0 for every file
 };
 
 // ---- UringDevice -----------------------------------------------------------------------------------------------
 
-// Reads and writes through io_uring. Flushes stay fdatasync: the kernel hands a flush in a ring to a thread of its own, and waking
-// that takes longer than the call.
+// Reads and writes with io_uring. Flushes remain fdatasync calls: the kernel hands a flush in a ring to a thread of its
+// own, and waking that thread takes longer than the call.
 class UringDevice final : public PosixDevice {
  public:
   UringDevice(std::shared_ptr<const Descriptor> descriptor, std::shared_ptr<RingFile> rings, DeviceCaps caps,
@@ -326,7 +329,7 @@ Status match_permissions(Device& file, int other, const std::string& other_path)
   if ((wanted.st_mode & 0777) != (found.st_mode & 0777) && ::fchmod(other, wanted.st_mode & 0777) != 0) {
     return fail_errno(errno, Detail::open, "{}: cannot give it the permissions of {}", other_path, file.path());
   }
-  // Only root may, and only root has to: the log of another user's file belongs to that user.
+  // Only root can do this, and only root has to: the log of another user's file must belong to that user.
   const bool other_owner = wanted.st_uid != found.st_uid || wanted.st_gid != found.st_gid;
   if (::geteuid() == 0 && other_owner && ::fchown(other, wanted.st_uid, wanted.st_gid) != 0) {
     return fail_errno(errno, Detail::open, "{}: cannot give it the owner of {}", other_path, file.path());

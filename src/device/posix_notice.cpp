@@ -23,9 +23,9 @@ struct flock whole_file() {
   return lock;
 }
 
-// Written, and not mapped: a store to a mapped page for which the file system has no room any more, or that it has given up, would
-// be a SIGBUS. Its maker has a lock on it, of the open file description (fcntl(2)): one that others can ask for without taking it,
-// whatever numbers processes have where they look from.
+// The file is written and not mapped: a store to a mapped page for which the file system has no space, or that it has
+// given up, would raise SIGBUS. The owner holds a lock of the open file description (fcntl(2)) on the file. Other
+// processes can query this lock without taking it, also from another process namespace.
 class PosixNotice final : public Notice {
  public:
   PosixNotice(Descriptor descriptor, std::shared_ptr<Folder> folder, std::string name)
@@ -54,7 +54,7 @@ std::unique_ptr<Notice> make_posix_notice(Descriptor descriptor, std::shared_ptr
   struct flock held = whole_file();
   const auto rest = first.subspan(kBeginBytes);
   const int fd = descriptor.get();
-  // Its beginning last: who reads zeros there knows that it is being made.
+  // The first bytes are written last: a reader that finds zeros there knows that the notice is being created.
   if (::fcntl(fd, F_OFD_SETLK, &held) == 0 &&
       ::pwrite(fd, rest.data(), rest.size(), kBeginBytes) == static_cast<ssize_t>(rest.size()) &&
       ::pwrite(fd, first.data(), kBeginBytes, 0) == static_cast<ssize_t>(kBeginBytes)) {
@@ -66,7 +66,7 @@ std::unique_ptr<Notice> make_posix_notice(Descriptor descriptor, std::shared_ptr
 Result<SeenNotice> look_at_posix_notice(int fd, const std::string& path, std::uint64_t bytes) {
   SeenNotice seen{std::vector<std::byte>(bytes)};
   ssize_t got = ::pread(fd, seen.bytes.data(), bytes, 0);
-  // It grows while it is being made.
+  // The file grows while it is being created.
   if (got >= 0 && static_cast<std::uint64_t>(got) < bytes) got = ::pread(fd, seen.bytes.data(), bytes, 0);
   if (got < 0) return fail_errno(errno, Detail::read, "{}: cannot read it", path);
   std::uint64_t begin = 0;

@@ -21,13 +21,14 @@ namespace memlith::core {
 namespace {
 
 constexpr unsigned kLookEveryUs = 50;
-// What cannot be done at once a thread of the kernel does, which it fails to make where signals keep coming or threads are limited;
-// then it gives the transfer up before it has begun.
+// Transfers that cannot be done at once need a thread of the kernel. If signals keep arriving or threads are limited,
+// the kernel cannot create that thread and abandons the transfer before it has begun.
 constexpr int kNoThread = -ECANCELED;
 
-// A ring for one file. The file is not registered with the ring, which would save looking it up for every transfer: the kernel takes
-// a ring down behind the program's back, some 40 ms after its end, and holds what is registered until then. The volume of a closed
-// store could not be unmounted, the space of a removed log was occupied, and the locks of a killed process were held.
+// A ring for one file. The file is not registered with the ring, although that would save a lookup per transfer: the
+// kernel destroys a ring about 40 ms after it was closed and keeps registered files until then. During that time, the
+// volume of a closed store could not be unmounted, the space of a removed log stayed in use, and the locks of a killed
+// process stayed held.
 class FileRing {
  public:
   FileRing(int fd, std::uint32_t depth) : fd_(fd), ready_(::io_uring_queue_init(depth, &ring_, 0) == 0) {}
@@ -40,8 +41,8 @@ class FileRing {
   [[nodiscard]] bool ready() const { return ready_; }
   [[nodiscard]] io_uring* get() { return &ring_; }
 
-  // There are no more entries under way than the depth. `prepare(entry, fd)` fills it. 0, or why it was not taken; then nothing
-  // is taken any more, for the entry stays where the kernel would find it.
+  // At most `depth` entries are in flight. `prepare(entry, fd)` fills the entry. 0, or the reason why the kernel
+  // refused it; the ring is unusable then, because the entry stays where the kernel would find it.
   template <class Prepare>
   int submit(std::uint64_t user_data, const Prepare& prepare) {
     if (refused_ != 0) return refused_;
@@ -61,13 +62,13 @@ class FileRing {
     std::uint64_t user_data = 0;
     int result = 0;
   };
-  // 0, or why nothing could be waited for.
+  // 0, or the reason why waiting failed.
   int wait(Completion& completion) {
     io_uring_cqe* entry = nullptr;
     int waited = 0;
     do {
       waited = ::io_uring_wait_cqe(&ring_, &entry);
-      // What was begun before a sandbox refused everything will end all the same.
+      // Transfers that began before a sandbox refused further calls still complete.
       if (waited == -EPERM || waited == -EACCES || waited == -ENOSYS) {
         refused_ = -waited;
         (void)::usleep(kLookEveryUs);
@@ -84,7 +85,7 @@ class FileRing {
   io_uring ring_{};
   int fd_;
   bool ready_;
-  int refused_ = 0;  // why the kernel takes no more
+  int refused_ = 0;  // why the kernel accepts no more entries
 };
 
 class UringQueue final : public IoQueue {
@@ -115,8 +116,9 @@ class UringQueue final : public IoQueue {
     return first;
   }
 
-  // The kernel pins it, as far as RLIMIT_MEMLOCK allows; refused, transfers go as before. Our buffers stand in huge pages, which cost
-  // a transfer little to find, so it gains nothing that we could measure: only where everything is to go by io_uring.
+  // The kernel pins the memory, as far as RLIMIT_MEMLOCK allows; if it refuses, transfers work as before. Buffers lie
+  // in huge pages, which the kernel finds quickly, so registration gained nothing measurable; it is used only if
+  // everything goes through io_uring.
   void register_memory(std::span<std::byte> memory) override {
     if (device_.caps().io != IoBackend::uring) return;
     if (!registered_.empty()) (void)::io_uring_unregister_buffers(ring_.get());
@@ -131,9 +133,9 @@ class UringQueue final : public IoQueue {
     std::span<std::byte> memory;
     std::uint64_t done = 0;  // bytes
     bool writes = false;
-    bool direct = false;  // when it was handed to the kernel
+    bool direct = false;  // as of its submission
     bool in_flight = false;
-    bool refused = false;  // as a direct transfer; to be done by a call
+    bool refused = false;  // refused as a direct transfer; to be done by a system call
     Status result = kOk;
   };
 
@@ -164,7 +166,7 @@ class UringQueue final : public IoQueue {
       }
     });
     if (error == 0) return kOk;
-    // Refused, as by a sandbox that was put up since the ring was made.
+    // Refused, for example by a sandbox that was installed after the ring was created.
     end_direct_write(transfer);
     finish_by_call(transfer);
     return kOk;
@@ -175,7 +177,7 @@ class UringQueue final : public IoQueue {
     transfer.direct = false;
   }
 
-  // Nothing of the rest was begun, and there are other ways.
+  // None of the remaining transfers has begun; they are done by system calls.
   void finish_by_call(Transfer& transfer) {
     const std::span<std::byte> rest = transfer.memory.subspan(transfer.done);
     const std::uint64_t offset = transfer.offset + transfer.done;
@@ -183,10 +185,10 @@ class UringQueue final : public IoQueue {
     transfer.result = transfer.writes ? device_.write(offset, rest) : device_.read(offset, rest);
   }
 
-  // Takes one completion; a short transfer goes on with its rest.
+  // Processes one completion; a short transfer continues with its rest.
   Status reap() {
-    // The file system refuses direct transfers, as the device will find out by the call; it goes on through the page cache only when no
-    // direct write is under way.
+    // The file system refuses direct transfers. The system call will show that to the device, which changes to the page
+    // cache only when no direct write is in flight.
     if (std::none_of(transfers_.begin(), transfers_.end(), [](const Transfer& each) { return each.in_flight; })) {
       for (Transfer& each : transfers_) {
         if (std::exchange(each.refused, false)) finish_by_call(each);
@@ -314,7 +316,7 @@ std::unique_ptr<UringCalls::Ring> UringCalls::take() {
       return ring;
     }
   }
-  // Who transfers may be in the middle of a commit, out of which no exception may come.
+  // The caller may be in the middle of a commit, which must not throw.
   std::unique_ptr<Ring> ring(new (std::nothrow) Ring(file_->fd()));
   return ring != nullptr && ring->ready() ? std::move(ring) : nullptr;
 }

@@ -1,4 +1,4 @@
-// Several transfers of one file in flight, by io_uring. Floor: device.
+// Several concurrent transfers of one file, with io_uring. Floor: device.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,14 @@
 
 namespace memlith::core {
 
-// The file of a device, opened once more for its rings. When a process is killed, the kernel finishes the transfers that the rings of
-// the process had begun, and keeps their file open until then. A lock on the device's own file is therefore released at once. What is
-// still being written must not meet the next opening of a store, so the file of rings carries a lock of its own, which settle() waits for.
+// The file of a device, opened once more for its rings. When a process is killed, the kernel finishes the transfers
+// that the rings of the process had begun, and keeps their file open until then. A lock on the device's own file is
+// therefore released at once. What is still being written must not meet the next opening of a store, so the file of
+// rings carries a lock of its own, which settle() waits for.
 class RingFile {
  public:
-  // Null where the file cannot be opened once more: without /proc, without descriptors, or without the permission by now.
+  // Null where the file cannot be opened once more: without /proc, without descriptors, or without the permission by
+  // now.
   static std::unique_ptr<RingFile> open(int device_fd, bool direct);
   ~RingFile();
   RingFile(const RingFile&) = delete;
@@ -26,8 +28,8 @@ class RingFile {
 
   [[nodiscard]] int fd() const { return descriptor_.get(); }
 
-  // Waits until no ring of any process writes to the file that `fd` is open on; `busy` after some seconds. The caller holds an
-  // exclusive lock on the file, so no process that lives has rings for it.
+  // Waits until no ring of any process writes to the file that `fd` is open on; `busy` after some seconds. The caller
+  // holds an exclusive lock on the file, so no process that lives has rings for it.
   static Status settle(int fd, const std::string& path);
 
  private:
@@ -40,11 +42,11 @@ class RingFile {
 // Nothing where the kernel refuses, for want of io_uring, descriptors or memory.
 std::unique_ptr<IoQueue> make_uring_queue(Device& device, std::shared_ptr<const RingFile> file, std::uint32_t depth);
 
-// Whether it does not refuse in principle.
+// Whether the kernel offers io_uring at all.
 bool uring_works();
 
-// Transfers one by one, as pread(2) and pwritev(2) with their results and errno. Any thread. Where a ring cannot be had,
-// it is those.
+// Single transfers with the results and errno of pread(2) and pwritev(2). Any thread. Uses these calls if there is no
+// ring.
 class UringCalls {
  public:
   explicit UringCalls(std::shared_ptr<const RingFile> file);
@@ -60,7 +62,8 @@ class UringCalls {
 
   std::shared_ptr<const RingFile> file_;
   Mutex mutex_;
-  std::unique_ptr<Ring> idle_ MEMLITH_GUARDED_BY(mutex_);  // a list of as many as there ever were calls at a time
+  // A list of as many rings as there ever were concurrent calls.
+  std::unique_ptr<Ring> idle_ MEMLITH_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlith::core

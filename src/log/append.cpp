@@ -23,8 +23,8 @@ FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinish
 
 namespace {
 
-// What is copied lies scattered, and the processor cannot foresee where the next of it is: the beginning of `next` is
-// fetched while the end of `source` is copied.
+// The sources lie scattered, and the processor cannot predict the next one: the beginning of `next` is fetched while
+// the end of `source` is copied.
 void copy_and_fetch(std::byte* target, const std::byte* source, std::uint64_t count, std::span<const std::byte> next) {
   constexpr std::uint64_t kStep = 512;
   constexpr std::uint64_t kCacheLineBytes = 64;
@@ -68,7 +68,7 @@ Result<Lsn> FrameWriter::finish() {
   return begin_.advance(frame_bytes);
 }
 
-// Everything but the chain, which only the one who seals knows.
+// Fills everything except the chain, which only the thread that seals knows.
 FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes) const {
   FrameHeader header{};
   header.magic = kFrameMagic;
@@ -79,7 +79,7 @@ FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t paylo
   return header;
 }
 
-// Chains the frame behind the one sealed before it. Called in LSN order.
+// Chains the frame to the frame that was sealed before it. Called in LSN order.
 void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
   header.previous = last_checksum_;
   header.durable_lsn = MEMLITH_MUTANT(durable_lsn_not_told) ? 0 : durable_lsn;
@@ -109,7 +109,7 @@ Status Log::allocate_buffers() {
   return kOk;
 }
 
-// The memory that large frames need, and for streams the queue. Lets go of the lock meanwhile.
+// Allocates the memory that large frames need and, for streams, the queue. Releases the lock meanwhile.
 Status Log::make_large(Lock& lock, bool with_queue) {
   const bool memory_wanted = large_memory_.size() == 0;
   const std::uint64_t batches_bytes = batches_.size() * options_.batch_bytes;
@@ -126,7 +126,7 @@ Status Log::make_large(Lock& lock, bool with_queue) {
   if (status.ok() && with_queue) queue = device_.make_queue(kStreamChunks);
   lock.lock();
   MEMLITH_TRY(status);
-  // Another thread may have done the same, and stream already.
+  // Another thread may have done the same and may be streaming already.
   if (large_memory_.size() == 0 && memory.size() > 0) {
     large_memory_ = std::move(memory);
     stream_.memory = large_memory_.data() + batches_bytes;
@@ -138,7 +138,7 @@ Status Log::make_large(Lock& lock, bool with_queue) {
   return kOk;
 }
 
-// Under mutex_. A log that needed no large memory between two checkpoints gives it back.
+// Under mutex_. A log that needed no large memory between two checkpoints releases it.
 Log::Spare Log::take_spare() {
   Spare spare;
   const bool needed = std::exchange(large_used_, false) || large_memory_.size() == 0;
@@ -158,11 +158,11 @@ void Log::place_buffer(std::uint32_t sequence) {
   open.buffer = (large ? large_memory_ : small_memory_).data() + sequence % batches_.size() * open.capacity;
 }
 
-// What keeps a frame of this size from being begun right now.
+// The obstacle that prevents a frame of this size from being begun now.
 Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed) {
   const Batch& open = batch(open_sequence_);
-  // A lone large frame gains by being written while it is still being copied; where several committers are at work, a
-  // write that they share gains more.
+  // A large frame of a single committer gains by being written while it is being copied; with several committers, a
+  // shared write gains more.
   streamed = frame_bytes > options_.batch_bytes ||
              (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
   const bool small_is_all = options_.small_batch_bytes == options_.batch_bytes;
@@ -179,7 +179,7 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
   return slots_needed(head_.advance(frame_bytes)) <= free_slots_.size() ? Obstacle::none : Obstacle::full_log;
 }
 
-// One step towards its end. Lets go of the lock: the caller looks at everything anew.
+// Takes one step to remove the obstacle. Releases the lock: the caller checks everything again.
 Status Log::work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed) {
   switch (obstacle) {
     case Obstacle::none: break;
@@ -235,7 +235,7 @@ Status Log::make_room(std::uint64_t payload_bytes, bool will_sync) {
   }
 }
 
-// The frame's place in the log; nothing is in its way.
+// Assigns the frame's place in the log; there is no obstacle.
 FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
   const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
   for (std::uint64_t i = slots_needed(head_.advance(frame_bytes)); i > 0; --i) {
@@ -252,12 +252,12 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   if (will_sync) ++open.committers;
   head_ = head_.advance(frame_bytes);
   if (streamed) {
-    // The stream is a batch of its own, already under way; its bytes stand in the stream's buffers.
+    // The stream is a batch of its own, already in flight; its bytes are in the stream's buffers.
     open_next_batch();
     stream_.busy = true;
     stream_.sequence = sequence;
     stream_.begin = begin;
-    // Chunks of one size, so that the last is not a small one with a transfer of its own.
+    // Chunks have equal sizes, so that the last one is not a small transfer of its own.
     const std::uint64_t wish = options_.stream_chunk_bytes;
     const std::uint64_t chunks = std::max<std::uint64_t>(2, (frame_bytes + wish / 2) / wish);
     stream_.chunk_bytes = round_up((frame_bytes + chunks - 1) / chunks, kPageBytes);
@@ -311,9 +311,9 @@ Status Log::sync(Lsn lsn) {
 
 void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
 
-// Gives way to others for some turns before it sleeps. Waking a thread that sleeps can take as long as writing a small
-// batch; those who are woken would come too late for the next one, and batches stay small. Turns and not a time: they
-// are over soon where nobody else runs, and last as long as it takes where many committers are at work.
+// Yields several times before it blocks. Waking a blocked thread can take as long as writing a small batch; woken
+// committers would come too late for the next batch, and batches would stay small. A count and not a time: it is over
+// soon if no other thread runs, and lasts as long as needed if there are many committers.
 void Log::wait_for(Lock& lock, std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
@@ -362,10 +362,9 @@ void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
   std::memcpy(block.data(), &header, sizeof header);
 }
 
-// Waits for the committers of the last acknowledged batch to come back with their next frames, beside those that have
-// come meanwhile, a quarter of a batch's I/O time at most: the same I/O then serves all of them. The idea is
-// PostgreSQL's commit_delay, but with nothing to tune: where commits come one by one, nobody was there but the one who
-// leads, and nobody waits.
+// Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
+// a batch's I/O time, so that the same I/O serves all of them. The idea is PostgreSQL's commit_delay, but without a
+// parameter: a single committer is the only one of its batch, and does not wait.
 void Log::gather(Lock& lock) {
   const auto enough = [this] {
     return batch(open_sequence_).committers >= expected_committers_ || room_wanted_ || !failure_.ok();
@@ -381,7 +380,7 @@ void Log::gather(Lock& lock) {
   gathering_ = false;
 }
 
-// Seals the open batch, which is not empty, and makes it durable. Lets go of the lock meanwhile.
+// Seals the open batch, which is not empty, and makes it durable. Releases the lock meanwhile.
 void Log::lead(Lock& lock) {
   const std::uint32_t sequence = open_sequence_;
   Batch& sealed = batch(sequence);
@@ -459,8 +458,8 @@ LogPosition Log::end_of(std::uint32_t sequence) {
   return {done.begin.advance(done.used), done.after_checksum};
 }
 
-// Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, which tells nothing of batches.
-// Called without the lock, returns with it.
+// Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, whose time says nothing about
+// batches. Called without the lock, returns with it.
 void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
   await_done(sequence);
   Batch& done = batch(sequence);
@@ -470,8 +469,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
     change_space();
   }
   if (failure_.ok()) {
-    // ORDER flush-before-acknowledge: only here does a commit become visible as durable.
-    // [mutant acknowledge_before_flush]
+    // ORDER flush-before-acknowledge: a commit becomes visible as durable only here. [mutant acknowledge_before_flush]
     durable_position_ = end_of(sequence);
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
@@ -528,21 +526,21 @@ void Log::stream_hash(std::uint64_t payload_end) {
   stream_.payload_checksum.update({stream_buffer(stream_.chunk) + payload_begin, payload_end - payload_begin});
 }
 
-// Sends the chunk on its way and turns to the next buffer.
+// Submits the chunk and changes to the next buffer.
 void Log::stream_send() {
   if (stream_.chunk == 0) {
-    // The header goes out first, so everything before the frame has to be sealed by now.
+    // The header is written first, so everything before the frame must be sealed by now.
     await_sealed(stream_.sequence);
     chain(stream_.header, durable_lsn_.load(std::memory_order_acquire));
     std::memcpy(stream_buffer(0), &stream_.header, sizeof stream_.header);
   }
   if (stream_.status.ok()) stream_.status = stream_write();
-  if (stream_.status.category == Errc::poisoned) {  // refused because of a transfer before it
+  if (stream_.status.category == Errc::poisoned) {  // refused because of an earlier transfer
     if (const Status cause = stream_.queue->wait_all(); !cause.ok()) stream_.status = cause;
   }
   ++stream_.chunk;
   stream_.chunk_used = 0;
-  // The buffer that comes next may still be on its way.
+  // The next buffer may still be in flight.
   if (stream_.chunk >= kStreamChunks) {
     const Status status = stream_.queue->wait(stream_slot(stream_.chunk));
     if (stream_.status.ok()) stream_.status = status;
@@ -584,7 +582,7 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   std::memcpy(stream_buffer(stream_.chunk) + frame_end - sizeof trailer, &trailer, sizeof trailer);
   stream_send();
 
-  // From here on as with a batch: what comes behind may be sealed; wait, flush, acknowledge.
+  // From here on as with a batch: later frames may be sealed; wait, flush, acknowledge.
   last_checksum_ = chain_value(stream_.header, trailer, log_id_);
   batch(writer.sequence_).after_checksum = last_checksum_;
   publish_sealed(writer.sequence_);

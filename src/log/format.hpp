@@ -1,4 +1,4 @@
-// What a log looks like on the medium. Floor: log. Told in docs/format.md; a test holds the two together.
+// The format of a log on the medium. Floor: log. docs/format.md describes it; a test compares the two.
 //
 //   0                superblock, copy 0        (kSuperblockStrideBytes)
 //   4096             superblock, copy 1
@@ -29,27 +29,28 @@ inline constexpr std::uint64_t kHolderOffset = 8192;
 inline constexpr std::uint64_t kSlotsOffset = 16384;
 inline constexpr std::size_t kClientBytes = 256;
 
-inline constexpr std::uint64_t kSuperblockSeed = 0x6d656d6c697468u;  // known before the log's identity is
+// A constant, because the log's identity is not known yet.
+inline constexpr std::uint64_t kSuperblockSeed = 0x6d656d6c697468u;
 
-// Which segments are live and where the log stood when it was last trimmed, opened or closed.
+// Says which segments are live, and where the log ended when it was last trimmed, opened or closed.
 struct Superblock {           // docs/format.md#superblock
   std::uint64_t magic;        // kSuperblockMagic
   std::uint32_t version;      // kFormatVersion
   std::uint32_t block_bytes;  // frames start on multiples of it: 512 or 4096
   std::uint64_t log_id;       // random; seeds every checksum in the log
-  std::uint64_t sequence;     // raised by each write; copy number = sequence % 2
-  std::uint64_t incarnation;  // raised by each open that writes
+  std::uint64_t sequence;     // rises with each write; copy number = sequence % 2
+  std::uint64_t incarnation;  // rises with each opening for writing
   std::uint64_t slot_bytes;
   std::uint64_t slot_count;
   std::uint64_t tail_lsn;       // the oldest frame that may still be needed
-  std::uint64_t tail_previous;  // what the frame at the tail carries in `previous`
-  std::uint64_t head_lsn;       // up to here the log was durable when this was written; if clean, it ends here
+  std::uint64_t tail_previous;  // `previous` of the frame at the tail
+  std::uint64_t head_lsn;       // the log was durable up to here when this was written; if clean, the log ends here
   std::uint64_t head_previous;  // chain_value() of the last frame before head_lsn
-  std::uint32_t clean;          // 1: closed in good order, nothing follows head_lsn
+  std::uint32_t clean;          // 1: closed cleanly, nothing follows head_lsn
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
-  std::uint64_t begun_lsn;        // where the log stood when this incarnation began: frames from here on are of it
-  std::uint64_t slot_count_made;  // how many it was made with, to which a clean close goes back
+  std::uint64_t begun_lsn;        // head of the log when this incarnation began: valid frames from here on belong to it
+  std::uint64_t slot_count_made;  // number of slots at creation, to which a clean close goes back
   std::uint8_t reserved[136];     // zeros
   std::uint64_t checksum;         // of everything before it, seeded with kSuperblockSeed
 };
@@ -58,28 +59,29 @@ static_assert(std::has_unique_object_representations_v<Superblock>);
 
 inline constexpr std::uint32_t kSlotMagic = 0x544f4c53u;  // "SLOT"
 
-// Says which segment the slot holds. Written together with the segment's first frame.
+// Says which segment the slot holds. Written together with the first frame of the segment.
 struct SlotHeader {        // docs/format.md#slot-header
   std::uint32_t magic;     // kSlotMagic
   std::uint32_t reserved;  // zero
   std::uint64_t segment;
-  std::uint64_t incarnation;  // of two slots that claim one segment, the later wins
+  std::uint64_t incarnation;  // of two slots that claim one segment, the later counts
   std::uint64_t checksum;     // of everything before it, seeded with log_id
 };
 static_assert(sizeof(SlotHeader) == 32 && std::has_unique_object_representations_v<SlotHeader>);
 
 inline constexpr std::uint32_t kFrameMagic = 0x4d415246u;  // "FRAM"
 
-// Followed by the payload, then zeros, then the trailer, which ends on a block boundary. What is known only when the whole
-// payload has passed by comes behind it, so that a large frame can be on its way to the device while it is still being made.
+// Followed by the payload, then zeros, then the trailer, which ends on a block boundary. The checksum of the payload is
+// known only at the end and therefore stands in the trailer, so that a large frame can be written while it is being
+// filled.
 struct FrameHeader {          // docs/format.md#frame
   std::uint32_t magic;        // kFrameMagic
-  std::uint32_t kind;         // of the owner's choice
+  std::uint32_t kind;         // defined by the log's owner
   std::uint64_t lsn;          // where this frame starts
   std::uint64_t previous;     // chain_value() of the frame before it
   std::uint64_t durable_lsn;  // everything before this LSN was durable when the frame was sealed
   std::uint64_t payload_bytes;
-  std::uint64_t incarnation;  // makes a rewritten frame differ from the lost one even if the payload is the same
+  std::uint64_t incarnation;  // distinguishes a rewritten frame from the lost one with the same payload
   std::uint64_t checksum;     // of everything before it, seeded with log_id
 };
 static_assert(sizeof(FrameHeader) == 56 && std::has_unique_object_representations_v<FrameHeader>);

@@ -1,4 +1,4 @@
-// Where a logical offset lies in the file. Floor: log.
+// Maps logical offsets to offsets in the file. Floor: log.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
   return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
 }
 
-// Bound to its place, so that a payload that strayed is not taken for the one that belongs here.
+// Depends on the place, so that a payload written to the wrong place is not accepted.
 inline std::uint64_t payload_seed(std::uint64_t log_id, Lsn lsn) { return log_id + lsn.value; }
 
-// What the next frame carries in `previous`: it stands for the whole frame, header and payload.
+// The value that the next frame carries in `previous`: it covers the whole frame, header and payload.
 inline std::uint64_t chain_value(const FrameHeader& header, const FrameTrailer& trailer, std::uint64_t log_id) {
   const std::uint64_t both[2] = {header.checksum, trailer.payload_checksum};
   return checksum(std::as_bytes(std::span(both)), log_id);
@@ -52,14 +52,14 @@ class SlotMap {
     slots_.assign(capacity, kNone);
     first_ = end_ = first_segment;
   }
-  // Room for so many slots; keeps what is mapped.
+  // Makes room for `capacity` slots; keeps the mapping.
   void grow(std::uint32_t capacity) {
     if (capacity <= slots_.size()) return;
     std::vector<std::uint32_t> bigger(capacity, kNone);
     for (std::uint64_t segment = first_; segment < end_; ++segment) bigger[segment % capacity] = at(segment);
     slots_ = std::move(bigger);
   }
-  // Nothing is mapped any more; the next segment is `segment`.
+  // Clears the mapping; the next segment is `segment`.
   void restart(std::uint64_t segment) { first_ = end_ = segment; }
   [[nodiscard]] std::uint64_t first() const { return first_; }
   [[nodiscard]] std::uint64_t end() const { return end_; }  // one past the last mapped segment
@@ -71,7 +71,7 @@ class SlotMap {
     MEMLITH_ASSERT(end_ - first_ < slots_.size());
     slots_[end_++ % slots_.size()] = slot;
   }
-  // The segment, which is mapped, is in this slot now.
+  // The mapped segment is in this slot now.
   void move(std::uint64_t segment, std::uint32_t slot) {
     MEMLITH_ASSERT(segment >= first_ && segment < end_);
     slots_[segment % slots_.size()] = slot;

@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::uint64_t kSlotBytesMax = 1 * kGiB;
 constexpr std::uint64_t kSlotCountMax = 1u << 20;
-constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // more are not to be had by opening
+constexpr std::uint64_t kIncarnationMax = 1ull << 62;  // the largest number that opening accepts
 constexpr std::uint64_t kZeroBytes = 2 * kMiB;         // large enough for huge pages
-constexpr std::uint64_t kProbeBytesLeast = 16 * kKiB;  // of a slot that looks as if it was never used
+constexpr std::uint64_t kProbeBytesLeast = 16 * kKiB;  // bytes examined of a slot that seems never used
 constexpr std::uint64_t kProbeBytesMost = 64 * kKiB;
 constexpr std::uint32_t kSlotReads = 64;  // at a time
 constexpr std::uint64_t kNoSegment = ~0ull;
@@ -28,7 +28,7 @@ Result<AlignedBuffer> zeros_for(std::uint64_t begin, std::uint64_t end) {
   return zeros;
 }
 
-// Zeros really written, so that a later flush has no metadata of the file system to move.
+// Writes the zeros instead of reserving space, so that a later flush changes no metadata of the file system.
 Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end, const AlignedBuffer& zeros) {
   for (std::uint64_t offset = begin; offset < end;) {
     const std::uint64_t step = std::min(zeros.size(), end - offset);
@@ -38,7 +38,7 @@ Status write_zeros(Device& device, std::uint64_t begin, std::uint64_t end, const
   return kOk;
 }
 
-// Bytes from the medium on their way to becoming a Superblock.
+// Bytes from the medium that may be a Superblock.
 enum class Verdict : std::uint8_t { valid, foreign, torn, other_version, nonsense };
 
 Verdict judge(const Superblock& copy) {
@@ -56,7 +56,7 @@ Verdict judge(const Superblock& copy) {
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
-// What is wrong with one copy: what was expected in it, and what was found.
+// The fault of one copy: what was expected and what was found.
 std::string describe(Verdict verdict, const Superblock& copy) {
   switch (verdict) {
     case Verdict::valid: return "it is valid";
@@ -71,7 +71,7 @@ std::string describe(Verdict verdict, const Superblock& copy) {
   return "?";
 }
 
-// The advice for a log of a version that this memlith does not read.
+// The advice for a log of a version that this version of memlith does not read.
 const char* advice_for_version(std::uint32_t version) {
   if (version > kFormatVersion) return "Use a later memlith";
   if (version == 0)
@@ -107,7 +107,7 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   log.superblock_.slot_bytes = format.slot_bytes;
   log.superblock_.slot_count = log.superblock_.slot_count_made = format.slot_count;
   const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
-  // Not marked clean: whoever opens it first cannot rely on its name being durable.
+  // Not marked clean: the first opening cannot rely on the log's name being durable.
   return log.write_superblock(beginning, client, beginning, false);
 }
 
@@ -215,14 +215,14 @@ Status Log::read_slots() {
   return kOk;
 }
 
-// Reads `bytes` of each of these slots, from `begin` on, many at a time: a log of 1 GiB may have thousands.
+// Reads `bytes` of each of these slots, from `begin` on, many at a time: a log of 1 GiB may have thousands of slots.
 Status Log::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                           const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit) {
   const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots.size(), kSlotReads));
   if (depth == 0) return kOk;
   MEMLITH_TRY_ASSIGN(AlignedBuffer memory, AlignedBuffer::allocate(depth * bytes));
   const auto place = [&](std::uint64_t nth) { return memory.span().subspan(nth % depth * bytes, bytes); };
-  if (depth <= 4) {  // not worth the making of a queue
+  if (depth <= 4) {  // not worth creating a queue
     for (std::uint64_t i = 0; i < slots.size(); ++i) {
       MEMLITH_TRY(device_.read(geometry_.slot_offset(slots[i]) + begin, place(i)));
       visit(slots[i], place(i));
@@ -279,15 +279,16 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   return kOk;
 }
 
-// A torn tail and a rotten middle look alike at the place itself. They differ in what follows: every frame says up to
-// where the log was durable when it was sealed, so a later frame that vouches for this place proves that what stood
-// here had been acknowledged.
+// A torn end and damage in the middle look alike at the place itself. They differ in what follows: every frame says how
+// far the log was durable when it was sealed, so a later frame whose durable LSN lies beyond this place proves that the
+// bytes here had been acknowledged.
 Status Log::check_for_damage(LogPosition end, const char* why) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   const std::uint32_t block_bytes = geometry_.block_bytes;
   const std::uint64_t end_segment = geometry_.segment_of(end.lsn);
-  // Never used, if what follows the header is empty as well: zeros on their way to new slots may have met this header instead, and
-  // more than the header. (Not all of the slot is read: a large log that is hardly used would take long to open.)
+  // The slot was never used if the bytes after the header are zeros, too: a misdirected write of zeros for new slots
+  // may have overwritten this header, but would have overwritten more than the header. (Not all of the slot is read:
+  // opening a large log that is hardly used would take long.)
   std::vector<std::uint32_t> blank;
   for (std::uint32_t slot = 0; slot < superblock_.slot_count; ++slot) {
     if (headers_[slot].magic == 0) blank.push_back(slot);
@@ -318,7 +319,7 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
         if (header.magic != kFrameMagic || header.lsn % geometry_.segment_bytes() != at + block) continue;
         if (header.durable_lsn <= proven_.value || header.lsn < end.lsn.value) continue;
         if (header.checksum != header_checksum(header, log_id_)) continue;
-        // What was in flight behind a frame that is lost tells of those before it, too.
+        // Frames that were in flight behind a lost frame also report a durable LSN.
         proven_ = std::min(Lsn{header.durable_lsn}, end.lsn);
         if (header.durable_lsn <= end.lsn.value) continue;
         return fail(Errc::corrupt, Detail::frame,
@@ -336,18 +337,18 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
 
 // ---- frames that nothing proves --------------------------------------------------------------------------------
 
-// A flush that fails may leave the page cache with bytes that the medium does not have, and call them clean (Linux does): they are
-// read back, and later flushes, which return ok, pass them by. So the frames that were read are believed no further than the
-// superblock or a later frame says that they were durable. The rest, which is short, is written again before anything is built
-// upon it.
+// A failed flush may leave bytes in the page cache that the medium does not have, marked clean (Linux does that): reads
+// return them, and later flushes return ok without writing them. Therefore the frames that were read are trusted only
+// as far as the superblock or a later frame reports them as durable. The rest, which is short, is written again before
+// anything relies on it.
 //
-// Not in place: the newest of these frames may have been acknowledged, and a power cut can spoil what is being written. A free slot
-// takes the segment over, under a later incarnation than the old one's.
+// Not in place: the newest of these frames may have been acknowledged, and a power cut can damage bytes that are being
+// written. A free slot takes the segment over, with a later incarnation than the old slot's.
 Status Log::secure() {
   if (proven_ >= recovered_.lsn || MEMLITH_MUTANT(unproven_frames_believed)) return kOk;
   if (!superblocks_agree_ && !MEMLITH_MUTANT(frames_moved_under_old_tail)) {
-    // ORDER tail-before-move: of two copies that differ the newer may be in the page cache only. What the older one's
-    // tail still counts must not be written over. [mutant frames_moved_under_old_tail]
+    // ORDER tail-before-move: if the two copies differ, the newer may be in the page cache only. Slots from the older
+    // copy's tail on must not be overwritten. [mutant frames_moved_under_old_tail]
     MEMLITH_TRY(device_.flush());
     const std::lock_guard lock(superblock_mutex_);
     MEMLITH_TRY(write_superblock(tail_, client_bytes(), {Lsn{superblock_.head_lsn}, superblock_.head_previous}, false));
@@ -359,7 +360,7 @@ Status Log::secure() {
   for (std::uint64_t segment = first; segment < end; ++segment) {
     MEMLITH_TRY(copy_segment(segment, targets[segment - first], buffer));
   }
-  // ORDER copy-before-claim: a slot that claims the segment has all of it. [mutant moved_frames_claimed_early]
+  // ORDER copy-before-claim: a slot must have all of the segment when it claims it. [mutant moved_frames_claimed_early]
   if (!MEMLITH_MUTANT(moved_frames_claimed_early)) MEMLITH_TRY(device_.flush());
   incarnation_ = std::max(superblock_.incarnation, incarnation_seen_) + 1;
   for (std::uint64_t segment = first; segment < end; ++segment) {
@@ -374,8 +375,8 @@ Status Log::secure() {
   return kOk;
 }
 
-// Free are slots that claim no segment that is live, be it against another slot's later claim: on the medium there may be nothing of
-// the later one.
+// A slot is free if it claims no live segment, even if another slot has a later claim: the later claim may not be on
+// the medium.
 Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment) {
   const std::uint64_t needed = end_segment - first_segment;
   std::vector<std::uint32_t> targets;
@@ -406,7 +407,8 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
   return targets;
 }
 
-// The live bytes of the segment go to the same places in another slot, and a block of zeros follows the newest frame.
+// Copies the live bytes of the segment to the same places in another slot, followed by a block of zeros after the
+// newest frame.
 Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer) {
   const std::uint64_t begin = segment * geometry_.segment_bytes();
   const std::uint64_t from = std::max(begin, tail_.lsn.value) - begin;
@@ -420,9 +422,8 @@ Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const Aligne
     at += piece.size();
   }
   if (until == geometry_.segment_bytes() || MEMLITH_MUTANT(moved_frames_not_ended)) return kOk;
-  // ORDER end-before-claim: an earlier recovery may have been cut off while it copied more frames to this slot than
-  // survived the crash. Without the zeros these frames would follow the moved ones, and come back.
-  // [mutant moved_frames_not_ended]
+  // ORDER end-before-claim: an earlier, interrupted recovery may have copied more frames to this slot than survived the
+  // crash. Without the zeros, these frames would follow the moved ones and come back. [mutant moved_frames_not_ended]
   std::memset(buffer.data(), 0, geometry_.block_bytes);
   return device_.write(target + until, buffer.span().first(geometry_.block_bytes));
 }
@@ -433,13 +434,13 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_TRY_ASSIGN(superblock_block_, AlignedBuffer::allocate(kSuperblockStrideBytes));
   begun_lsn_ = recovered_.lsn;
   superblock_.begun_lsn = begun_lsn_.value;
-  // Later than all there are. If the newest superblock rotted away, the other one does not know of the last opening, whose slots
-  // and frames must not be taken for this one's. [log/forgotten_incarnation]
+  // Later than all existing incarnations. If the newest superblock is damaged, the other copy does not know of the last
+  // opening, whose slots and frames must not be taken for those of this opening. [log/forgotten_incarnation]
   superblock_.incarnation = std::max(superblock_.incarnation, incarnation_seen_);
   incarnation_ = superblock_.incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
   MEMLITH_TRY(allocate_buffers());
-  // ORDER copy-after-kill: the copy that was found newest may have been written by a program that was killed before it
-  // flushed it. Not until it is on the medium may the other one be written. [mutant start_over_unflushed_copy]
+  // ORDER copy-after-kill: the newest copy may have been written by a program that was killed before the flush. The
+  // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
   if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const std::lock_guard lock(superblock_mutex_);
@@ -447,7 +448,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   }
   const Lock lock(mutex_);
   claims_ = {};
-  // Live are the segments that hold [tail, head); what was mapped beyond the head is stale.
+  // The segments that hold [tail, head) are live; segments mapped beyond the head are stale.
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
   const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
   SlotMap live;
@@ -503,9 +504,9 @@ Status Log::write_superblock(LogPosition tail, const ClientBytes& client, LogPos
   next.checksum = header_checksum(next, kSuperblockSeed);
   std::memset(superblock_block_.data(), 0, next.block_bytes);
   std::memcpy(superblock_block_.data(), &next, sizeof next);
-  // ORDER copy-after-copy: one copy is whole at any time, and when this returns both say the same. So either may be
-  // lost later, and the other is no older than what anybody relied on: a tail after whose writing slots were used
-  // again, or a clean mark after which frames were written. [mutant superblock_copies_at_once]
+  // ORDER copy-after-copy: one copy is intact at any time, and when this returns both are equal. If one copy is lost
+  // later, the other is never older than a state that was relied on: a tail after which slots were reused, or a clean
+  // mark after which frames were written. [mutant superblock_copies_at_once]
   for (int copy = 0; copy < (MEMLITH_MUTANT(superblock_copies_in_turn) ? 1 : 2); ++copy) {
     if (!MEMLITH_MUTANT(one_superblock_copy)) superblock_at_ = 1 - superblock_at_;
     const std::uint64_t offset = static_cast<std::uint64_t>(superblock_at_) * kSuperblockStrideBytes;
@@ -520,10 +521,10 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
   if (poisoned()) return failure_for_late_comer();
   Spare spare;
   {
-    // Held until the tail is moved in memory, too: growth writes a superblock with that one. [schedule/trim-growth]
+    // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
     std::unique_lock superblock_lock(superblock_mutex_);
-    // ORDER tail-before-reuse: slots are handed out again only when the new tail is durable, or a crash would find the
-    // old tail pointing into overwritten frames. [mutant trim_not_written]
+    // ORDER tail-before-reuse: slots are reused only when the new tail is durable. Otherwise, after a crash, the old
+    // tail could point into overwritten frames. [mutant trim_not_written]
     const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : write_superblock(tail, client, durable(), false);
     if (!status.ok()) {
       poison(status);
@@ -549,7 +550,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
 
 void Log::release_slots_before(std::uint64_t segment) {
   while (slots_.first() < std::min(segment, slots_.end())) free_slots_.push_back(slots_.drop_first());
-  // The tail may stand at the very start of a segment that no frame has entered yet.
+  // The tail may be the very start of a segment that has no frame yet.
   if (slots_.first() == slots_.end() && slots_.first() < segment) slots_.restart(segment);
 }
 
@@ -563,7 +564,7 @@ Status Log::close(const ClientBytes& client) {
   const bool grown = superblock_.slot_count > superblock_.slot_count_made && from == end;
   const std::uint64_t bytes = kSlotsOffset + superblock_.slot_count_made * geometry_.slot_bytes;
   if (grown) {
-    // What it has grown is given back. The log goes on in a new segment, for which any slot is as good as another.
+    // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.
     if (!MEMLITH_MUTANT(cut_log_goes_on_in_lost_slot)) {
       const std::uint64_t segments = geometry_.segment_of(end.lsn.advance(geometry_.segment_bytes() - 1));
       end.lsn = Lsn{segments * geometry_.segment_bytes()};
@@ -575,18 +576,18 @@ Status Log::close(const ClientBytes& client) {
   const Status status = write_superblock(from, client, end, true);
   if (!status.ok()) poison(status);
   if (!status.ok() || !grown) return status;
-  // ORDER count-before-cut: no superblock counts the slots any more. If they stay after all, that is no harm.
-  // [mutant log_cut_early]
+  // ORDER count-before-cut: no superblock counts the slots any more when they are cut off. If they stay after all, they
+  // do no harm. [mutant log_cut_early]
   return device_.truncate(bytes);
 }
 
-// How many slots are to be mapped for everything up to `end`.
+// How many slots have to be mapped for everything up to `end`.
 std::uint64_t Log::slots_needed(Lsn end) const {
   const std::uint64_t wanted_end = (end.value + geometry_.segment_bytes() - 1) / geometry_.segment_bytes();
   return wanted_end - std::min(wanted_end, slots_.end());
 }
 
-// More free slots, for everything up to `end`. Lets go of the lock.
+// Makes more slots free, enough for everything up to `end`. Releases the lock.
 Status Log::make_space(Lock& lock, Lsn end) {
   const std::uint64_t needed = slots_needed(end);
   // What would be free if everything before the head were trimmed.
@@ -605,7 +606,7 @@ Status Log::make_space(Lock& lock, Lsn end) {
     lock.lock();
     return status;
   }
-  // Full for now: what is in memory goes to the medium, then the owner is asked to trim.
+  // The log is full: frames in memory are written to the medium, then the owner is asked to trim.
   const std::uint32_t word = space_word_.load(std::memory_order_acquire);
   const std::uint32_t refusals = refusals_;
   const Lsn head = head_;
@@ -637,7 +638,7 @@ void Log::refuse_room(Status cause) {
   space_word_.notify_all();
 }
 
-// On the medium. With any failure but `io` and `poisoned` nothing happened.
+// Adds slots to the file. After any failure except `io` and `poisoned`, nothing has changed.
 Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
   const std::uint64_t begin = kSlotsOffset + superblock_.slot_count * geometry_.slot_bytes;
   const std::uint64_t end = begin + more * geometry_.slot_bytes;
@@ -668,9 +669,10 @@ Status Log::grow(std::uint64_t more_slots) {
   if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblock_.slot_count = count_before;
 #endif
   const std::uint64_t old_count = superblock_.slot_count;
-  if (old_count + more_slots > options_.slot_count_max) return kOk;  // somebody grew it meanwhile; begin() looks again
-  // ORDER room-before-growth: slots that a superblock counts are in memory, too, whatever memory there is by then.
-  // [test OutOfMemoryStore.ALogGrowsOrNot]
+  // Another thread grew the log meanwhile; begin() checks again.
+  if (old_count + more_slots > options_.slot_count_max) return kOk;
+  // ORDER room-before-growth: memory for the new slots is allocated before the superblock counts them, so that it
+  // cannot be lacking afterwards. [test OutOfMemoryStore.ALogGrowsOrNot]
   try {
     const Lock lock(mutex_);
     slots_.grow(static_cast<std::uint32_t>(old_count + more_slots));
@@ -697,8 +699,8 @@ Status Log::grow(std::uint64_t more_slots) {
 
 // ---- state -----------------------------------------------------------------------------------------------------
 
-// Those who wait for their bytes do not know whether they are durable, whatever it was that failed: to them it is `io`, also where
-// the device had refused because of a failure that another thread has not told yet.
+// Committers that wait do not know whether their bytes are durable, whatever failed. They get `io`, even if the device
+// refused because of a failure that another thread has not reported yet.
 void Log::keep_failure(Status cause) {
   cause.category = Errc::io;
   failure_.keep(cause);
@@ -706,7 +708,7 @@ void Log::keep_failure(Status cause) {
 }
 
 void Log::poison(Status cause) {
-  const KeptSentence why;  // whatever those who are told do
+  const KeptSentence why;  // whatever the notified callers do
   {
     const Lock lock(mutex_);
     if (failure_.ok()) keep_failure(cause);

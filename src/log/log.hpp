@@ -1,7 +1,8 @@
-// The redo log: circular, append-only, one write and one flush a commit. Floor: log. docs/format.md, docs/architecture.md.
+// The redo log: circular, append-only, one write and one flush per commit. Floor: log. docs/format.md,
+// docs/architecture.md.
 //
-// Life of a log:   format() once; open(); recover() hands out every frame that survived; secure() makes sure that all of them are
-// on the medium; start() begins a new incarnation; then any number of threads append; close().
+// Life of a log:   format() once; open(); recover() hands out every frame that survived; secure() makes sure that all
+// of them are on the medium; start() begins a new incarnation; then any number of threads append; close().
 //
 // Appending takes three steps, so that the caller's bytes are copied once, straight into the buffer that is written:
 //     begin(payload_bytes)   reserves the place and, in LSN order, the bytes
@@ -10,14 +11,14 @@
 //     sync(lsn)              returns when everything before the LSN is durable
 // The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
-// (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs a
-// lone committer nothing. Batches are acknowledged in order. A frame too large for a batch, or a large one of a lone
+// (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs
+// a lone committer nothing. Batches are acknowledged in order. A frame too large for a batch, or a large one of a lone
 // committer, is streamed: its first pieces are on their way to the device while the rest is still being copied.
 //
-// Errors: the first failed write or flush poisons the log. Everything that was not acknowledged by then gets that
-// error (whether it is durable is unknown until reopening), everything after it gets `poisoned`.
-// Threads: begin, put, finish and sync from any thread; a thread has one unfinished writer at a time.
-// recover, start and close while nobody else uses the log; trim from one thread at a time.
+// Errors: the first failed write or flush poisons the log. Commits that were not acknowledged by then get that error
+// (whether they are durable is unknown until reopening); later ones get `poisoned`. Threads: begin, put, finish and
+// sync from any thread; a thread has one unfinished writer at a time. recover, start and close while no other thread
+// uses the log; trim from one thread at a time.
 #pragma once
 
 #include <array>
@@ -53,20 +54,20 @@ struct LogFormat {
 
 struct LogOptions {
   std::uint64_t slot_count_max = 128;             // the log grows up to this
-  std::uint64_t bytes_max = 0;                    // or, if not 0, to as many slots as make so much
+  std::uint64_t bytes_max = 0;                    // or, if not 0, to this many bytes
   std::uint32_t in_flight_max = 2;                // batches being written at a time
-  std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a batch of less waits for the one before it, and grows meanwhile
-  std::uint32_t turns_awake = 60;                 // how often who waits for a batch lets others run before it sleeps
+  std::uint64_t pipeline_bytes_min = 128 * kKiB;  // a smaller batch waits for the batch before it, and grows meanwhile
+  std::uint32_t turns_awake = 60;                 // how often a waiting committer yields before it blocks
   std::uint64_t batch_bytes = 1280 * kKiB;
-  // What a batch holds while that is enough: a log that takes small frames only needs no more memory.
+  // The capacity of a batch while all frames are small, so that a log with small frames needs little memory.
   std::uint64_t small_batch_bytes = 64 * kKiB;
-  std::uint64_t stream_bytes_min = 384 * kKiB;  // a lone committer's frame is streamed from here on
+  std::uint64_t stream_bytes_min = 384 * kKiB;  // from this size on, a frame of a single committer is streamed
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
   std::uint64_t window_bytes = 4 * kMiB;            // read ahead by a checkpoint
   std::uint64_t recovery_window_bytes = 32 * kMiB;  // and by recovery
 };
 
-// What a log has done since it was opened. All monotonic.
+// Counters of a log since it was opened. All only rise.
 struct LogCounters {
   std::atomic<std::uint64_t> frames{0};
   std::atomic<std::uint64_t> batches{0};  // = writes + flushes on the commit path
@@ -76,7 +77,7 @@ struct LogCounters {
 
 class Log;
 
-// One frame being filled. Must be finished: its place in the log is taken.
+// A frame that is being filled. It must be finished, because its place in the log is taken.
 class FrameWriter {
  public:
   FrameWriter(FrameWriter&& other) noexcept;
@@ -84,12 +85,13 @@ class FrameWriter {
   FrameWriter(const FrameWriter&) = delete;
   ~FrameWriter();
 
-  // Exactly payload_bytes in all. `next`, not read, is what will be put after it: fetched into the cache meanwhile.
+  // Adds bytes to the payload; exactly payload_bytes in all. `next` is the source of the next call; its beginning is
+  // fetched into the cache meanwhile.
   void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {});
-  // The LSN behind the frame, for sync().
+  // Returns the end of the frame, for sync().
   Result<Lsn> finish();
 #ifdef MEMLITH_MUTANTS
-  [[nodiscard]] Lsn begin() const { return begin_; }  // also of a frame that then fails
+  [[nodiscard]] Lsn begin() const { return begin_; }  // also if the frame fails later
 #endif
 
  private:
@@ -111,7 +113,7 @@ class FrameWriter {
   Lsn begin_;
   std::uint64_t payload_bytes_;
   std::uint64_t put_bytes_ = 0;
-  std::byte* frame_;  // batched: where the frame stands in the batch's buffer
+  std::byte* frame_;  // the frame's place in the batch's buffer, unless it is streamed
 };
 
 class Log {
@@ -123,26 +125,29 @@ class Log {
   static Result<std::unique_ptr<Log>> open(Device& device, const LogOptions& options);
   ~Log();
 
-  // Hands every surviving frame to `visit` in order, and finds the end. Damage before the last acknowledged frame is
-  // `corrupt`, never a silent end: all of a log that was closed cleanly was acknowledged. Changes nothing on the medium.
+  // Passes every surviving frame to `visit`, in order, and finds the end. Damage before the last acknowledged frame is
+  // `corrupt`, never taken for the end; every frame of a log that was closed cleanly was acknowledged. Changes nothing
+  // on the medium.
   Status recover(const std::function<Status(const Frame&)>& visit);
 
-  // The frames that recover() handed out were read, perhaps from a page cache whose flush had failed: those before this LSN are
-  // known to be on the medium.
+  // Frames before this LSN are known to be on the medium. Later frames that recover() found may be only in a page cache
+  // whose flush had failed.
   [[nodiscard]] Lsn proven() const { return proven_; }
 
-  // Makes the other frames durable, too, by writing them again, to free slots. To be called before anything is built upon these
-  // frames; start() does it by itself. Durable on ok. Errors: no_space (no free slot, and no room for one; nothing was lost).
+  // Makes the other frames durable, too, by writing them again to free slots. Must be called before anything relies on
+  // these frames; start() calls it. Durable on ok. Errors: no_space (no free slot, and no space for one; nothing was
+  // lost).
   Status secure();
 
-  // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on ok.
+  // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
+  // ok.
   Status start(LogPosition tail, const ClientBytes& client);
 
-  // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled, and
-  // leaders may expect the caller to come back.
+  // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled,
+  // and leaders may expect the caller to come back.
   Result<FrameWriter> begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync = true);
-  // For callers with a lock that others shall not wait for while the disk is at work: begins the frame only if nothing has to be
-  // waited for and nothing to be written first. make_room() does the waiting and writing then, and the caller tries again.
+  // For callers with a lock for which other threads must not wait during I/O: begins the frame only if that needs
+  // neither waiting nor writing. Otherwise make_room() waits and writes, and the caller tries again.
   Result<std::optional<FrameWriter>> begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync);
   Status make_room(std::uint64_t payload_bytes, bool will_sync);
   Status sync(Lsn lsn);
@@ -153,30 +158,31 @@ class Log {
   // Frees everything before `tail`. Durable on ok; the space is reused only after that.
   Status trim(LogPosition tail, const ClientBytes& client);
 
-  // Adds slots, zeros that are durable before they count; nothing happens beyond slot_count_max. From any thread, while commits
-  // go on. Errors: no_space (nothing happened), poisoned.
+  // Adds slots, filled with zeros that are durable before the superblock counts them; does nothing beyond
+  // slot_count_max. Any thread, also during commits. Errors: no_space (nothing changed), poisoned.
   Status grow(std::uint64_t more_slots);
 
-  // Makes everything durable and marks the log clean, so that opening it reads nothing but the superblock; slots that grow() added are
-  // given back.
+  // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
+  // that grow() added.
   Status close(const ClientBytes& client);
 
-  // From now on nothing is acknowledged; for the floor above, when what it does with the log failed.
+  // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);
   [[nodiscard]] bool poisoned() const { return failed_.load(std::memory_order_acquire); }
-  // What every call fails with since the log is poisoned; ok as long as it is not.
+  // The failure of every call once the log is poisoned; ok before.
   [[nodiscard]] Status failure() const;
 
-  // Called without any lock when begin() finds the log full: makes trim() happen, now or soon.
+  // Sets the function that begin() calls, without any lock, when the log is full: it causes a trim(), now or soon.
   void set_relieve(std::function<Status()> relieve) { relieve_ = std::move(relieve); }
 
-  // The owner was asked for room and could not make any, for lack of memory or of descriptors. Each begin() that waits for room by now
-  // returns this failure, having changed nothing; the log goes on, and the next begin() asks again.
+  // The owner could not make the requested room, for lack of memory or descriptors. Each begin() that waits for room
+  // returns this failure and has changed nothing. The log continues, and the next begin() asks again.
   void refuse_room(Status cause);
-  // A begin() has asked its owner for room, and none came free and none was refused since.
+  // Whether a begin() has asked for room that was neither made nor refused since.
   [[nodiscard]] bool room_is_waited_for() const;
 
-  // Called without any lock whenever more has become durable, and when the log is poisoned. Set while nobody else uses the log.
+  // Sets the function that is called, without any lock, whenever more has become durable and when the log is poisoned.
+  // Call this while no other thread uses the log.
   void set_on_durable(std::function<void()> on_durable) { on_durable_ = std::move(on_durable); }
 
   [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
@@ -186,13 +192,13 @@ class Log {
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;
   [[nodiscard]] LogPosition recovered() const { return recovered_; }
-  [[nodiscard]] bool started() const { return started_; }                               // while nobody calls start()
+  [[nodiscard]] bool started() const { return started_; }                               // not during start()
   [[nodiscard]] bool closed_cleanly() const { return found_clean_; }                    // as found by open()
-  [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // whole ones found by open()
+  [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // intact copies found by open()
   [[nodiscard]] std::uint64_t capacity_bytes() const;                                   // as it is now
   [[nodiscard]] std::uint64_t mapped_bytes() const;  // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
-  [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while nobody writes
+  [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while no thread writes
   [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
   [[nodiscard]] std::uint64_t slot_count_max() const { return options_.slot_count_max; }
@@ -202,7 +208,7 @@ class Log {
  private:
   friend class FrameWriter;
 
-  // A stretch of a batch that lies together on the device.
+  // A part of a batch that is consecutive on the device.
   struct Piece {
     std::uint64_t device_offset = 0;
     std::uint64_t begin = 0;  // in the batch
@@ -215,14 +221,14 @@ class Log {
     std::uint64_t capacity = 0;  // of the buffer; changed only while the batch is open and empty
     Lsn begin;
     std::uint64_t used = 0;
-    std::uint32_t committers = 0;  // those who wait for a frame in it
+    std::uint32_t committers = 0;  // threads that wait for a frame in it
     std::uint64_t after_checksum = 0;
     Atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
-    Atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to look again
+    Atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to check again
     std::vector<Piece> pieces;
     AlignedBuffer slot_header;
   };
-  // The one large frame that may be under way, besides the batches.
+  // The streamed frame; at most one at a time, besides the batches.
   struct Stream {
     std::unique_ptr<IoQueue> queue;  // from the first stream on
     StreamingChecksum payload_checksum;
@@ -245,7 +251,7 @@ class Log {
 
   Log(Device& device, const LogOptions& options) : device_(device), options_(options) {}
 
-  // What the next frames need no more, freed when this is.
+  // Memory that later frames do not need; freed with this object.
   struct Spare {
     std::unique_ptr<IoQueue> queue;
     AlignedBuffer memory;
@@ -258,7 +264,7 @@ class Log {
   Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                        const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
   Status check_for_damage(LogPosition end, const char* why);
-  // `head`: where the log ends, if it is closed, `clean`, else up to where it is durable.
+  // `head`: the end of the log if it is closed (`clean`), otherwise how far it is durable.
   Status write_superblock(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
   Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);
   Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment);
@@ -270,7 +276,7 @@ class Log {
   [[nodiscard]] std::uint64_t slots_needed(Lsn end) const;
   void release_slots_before(std::uint64_t segment);
   void keep_failure(Status cause);
-  // Under mutex_: whoever waits for room looks again. The word is notified afterwards.
+  // Under mutex_: makes threads that wait for room check again. The word is notified afterwards.
   void change_space() {
     space_waiters_ = 0;
     space_word_.fetch_add(1, std::memory_order_release);
@@ -282,8 +288,8 @@ class Log {
   [[nodiscard]] std::uint32_t in_flight() const {
     return open_sequence_ - done_sequence_.load(std::memory_order_relaxed);
   }
-  // Small batches take as long as one flush, however full: one that all committers share serves them better than two that
-  // overlap. Large ones are transfers, and those run side by side.
+  // A small batch takes as long as a flush, however full it is: one batch for all committers is better than two that
+  // overlap. Large batches are dominated by transfers, which run side by side.
   [[nodiscard]] bool may_lead() {
     if (gathering_ || in_flight() >= options_.in_flight_max) return false;
     return in_flight() == 0 || batch(open_sequence_).used >= options_.pipeline_bytes_min;
@@ -330,8 +336,8 @@ class Log {
   LogGeometry geometry_;
   Superblock superblock_{};              // as last read or written; under superblock_mutex_ once started
   int superblock_at_ = 1;                // the copy that was read or written last; likewise
-  std::uint32_t superblock_copies_ = 0;  // whole ones found; constant after open()
-  bool superblocks_agree_ = false;       // both are whole and the same; constant after open()
+  std::uint32_t superblock_copies_ = 0;  // intact copies found; constant after open()
+  bool superblocks_agree_ = false;       // both copies are intact and equal; constant after open()
   std::vector<std::uint64_t>
       claims_;  // by slot: the segment that its header names, if that may still matter; until start()
   std::vector<SlotHeader> headers_;     // of the slots, as open() found them; until start()
@@ -358,21 +364,22 @@ class Log {
   Lsn head_;
   std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
   bool started_ = false;
-  bool gathering_ = false;                 // somebody leads the open batch and waits for more frames
-  bool room_wanted_ = false;               // somebody waits until the open batch is sealed
-  std::uint32_t expected_committers_ = 0;  // the last batch's, who may be back soon, and those in the next
-  std::chrono::nanoseconds io_time_{0};    // of a batch, smoothed
+  bool gathering_ = false;    // a leader of the open batch waits for more frames
+  bool room_wanted_ = false;  // a thread waits until the open batch is sealed
+  // Committers of the last batch, who may come back soon, and those of the next.
+  std::uint32_t expected_committers_ = 0;
+  std::chrono::nanoseconds io_time_{0};  // of a batch, smoothed
   Stream stream_;
   KeptFailure failure_;              // the first
   KeptFailure refusal_;              // the last of refuse_room(), and
   std::uint32_t refusals_ = 0;       // how many there were
-  std::uint32_t space_waiters_ = 0;  // who wait for room since space_word_ changed last
+  std::uint32_t space_waiters_ = 0;  // threads that wait for room since space_word_ changed last
 
   std::vector<std::unique_ptr<Batch>> batches_;
   AlignedBuffer small_memory_;       // of the batches
   AlignedBuffer large_memory_;       // of the batches and the stream, in huge pages; empty while no frame needs it
   bool large_used_ = false;          // since the last trim
-  std::uint64_t last_checksum_ = 0;  // the chain; owned by whoever seals, handed on by sealed_sequence_
+  std::uint64_t last_checksum_ = 0;  // the chain; owned by the thread that seals, passed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
   Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed

@@ -49,7 +49,7 @@ Result<bool> LogReader::fill(std::uint64_t bytes) {
   return true;
 }
 
-// Moves the window to the position: keeps what is already here, and wants everything up to the window's end.
+// Moves the window to the position: keeps the bytes that it has, and requests everything up to the window's end.
 Status LogReader::read_ahead(std::uint64_t bytes) {
   if (queue_ == nullptr) queue_ = device_.make_queue(kTransfers);
   MEMLITH_TRY(queue_->wait_all());
@@ -99,12 +99,12 @@ Result<std::optional<Frame>> LogReader::next() {
   if (header.magic != kFrameMagic) return stop("no frame starts here");
   if (header.checksum != header_checksum(header, log_id_)) return stop("the checksum of the frame's header is wrong");
   if (header.lsn != position_.lsn.value) return stop("the frame belongs to another place");
-  // CHAIN: a frame that was in flight behind a lost one may be whole; only the chain tells that its predecessor is
-  // not the one it was written after. [log/stale_frame]
+  // CHAIN: a frame that was in flight behind a lost one may be intact; only the chain shows that its predecessor is not
+  // the one that it was written after. [log/stale_frame]
   if (header.previous != position_.previous) return stop("the frame follows another one than the last (stale)");
-  // A lost frame that is written again, and torn, can make the old one whole: where only sectors of the same payload were
-  // kept, nothing of the new one is there to see. What was in flight behind the old one follows it, so the chain is no help;
-  // that it is of an incarnation that had ended before this place is. [crash/killed]
+  // A lost frame that is written again and torn can make the old frame intact: if only sectors of the same payload were
+  // kept, nothing of the new frame is visible. Frames that were in flight behind the old one follow it, so the chain
+  // does not help; the incarnation does, which had ended before this place. [crash/killed]
   if (position_.lsn >= begun_ && header.incarnation < incarnation_ && !MEMLITH_MUTANT(earlier_incarnation_taken)) {
     return stop("the frame is of an earlier opening (stale)");
   }

@@ -1,8 +1,8 @@
 // Reading frames in order. Floor: log.
 //
-// The reader believes nothing: a frame counts only when its magic, its own LSN, its place in the chain of checksums,
-// its length and both checksums are right. What follows the last such frame is the end of the log, or damage;
-// log.cpp decides which.
+// The reader trusts nothing: a frame is valid only if its magic, its own LSN, its place in the chain of checksums, its
+// length and both checksums are right. After the last valid frame comes the end of the log, or damage; the log decides
+// which.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace memlith::core {
 
-// A place between two frames: where the next one starts, and what its `previous` must say.
+// A place between two frames: where the next frame starts, and the value of its `previous`.
 struct LogPosition {
   Lsn lsn;
   std::uint64_t previous = 0;
@@ -36,15 +36,14 @@ struct Frame {
 
 class LogReader {
  public:
-  // `slots` and `device` outlive the reader; slots of segments below `limit` do not change meanwhile.
-  // `window_bytes` is how much is read ahead at a time; a longer frame makes the buffer grow. The frames at its beginning
-  // are handed out while the rest is still on its way.
-  // From `begun` on, frames of incarnations before `incarnation` are stale.
+  // `slots` and `device` outlive the reader; slots of segments below `limit` do not change meanwhile. `window_bytes` is
+  // the read-ahead; a longer frame makes the buffer grow. Frames at the beginning of the window are returned while the
+  // rest is still being read. From `begun` on, frames of incarnations before `incarnation` are stale.
   LogReader(Device& device, const LogGeometry& geometry, SlotMap slots, std::uint64_t log_id, LogPosition from,
             Lsn limit, std::uint64_t window_bytes, Lsn begun, std::uint64_t incarnation);
 
-  // The next frame; nothing where no valid frame starts (the end, or damage: see why()); an error only when the
-  // device failed.
+  // The next frame; empty if no valid frame starts here (the end, or damage: see why()); an error only if the device
+  // failed.
   Result<std::optional<Frame>> next();
 
   [[nodiscard]] LogPosition position() const { return position_; }
@@ -53,7 +52,7 @@ class LogReader {
  private:
   static constexpr std::uint32_t kTransfers = 4;  // side by side
 
-  // Makes [position, position + bytes) stand in the buffer; false where the mapped segments end before that.
+  // Loads [position, position + bytes) into the buffer; false if the mapped segments end before that.
   Result<bool> fill(std::uint64_t bytes);
   Status read_ahead(std::uint64_t bytes);
   Status start_transfers();
@@ -76,7 +75,7 @@ class LogReader {
   std::unique_ptr<IoQueue> queue_;
   Lsn buffered_begin_;
   Lsn arrived_end_;  // the buffer holds [buffered_begin_, arrived_end_)
-  Lsn started_end_;  // transfers up to here are on their way
+  Lsn started_end_;  // transfers up to here are in flight
   Lsn wanted_end_;   // and will be up to here
   std::uint64_t transfers_started_ = 0;
   std::uint64_t transfers_arrived_ = 0;

@@ -6,7 +6,7 @@
 
 #include "base/random.hpp"
 
-// ThreadSanitizer's runtime has it, and nothing else.
+// Defined by ThreadSanitizer's runtime only.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void __tsan_init();
 
 namespace memlith::core {
@@ -17,14 +17,14 @@ struct Arena {
   std::uint64_t begin;
   std::uint64_t end;
 };
-// Both are free on x86-64 Linux: below every place where it puts executables, heaps, libraries and stacks, and above the memory that
-// AddressSanitizer keeps for itself. ThreadSanitizer lets a program map the narrow one only.
+// Both ranges are free on x86-64 Linux: below the places of executables, heaps, libraries and stacks, and above the
+// memory that AddressSanitizer reserves. ThreadSanitizer lets a program map the narrow range only.
 constexpr Arena kWide{0x200000000000, 0x540000000000};
 constexpr Arena kNarrow{0x550000000000, 0x555000000000};
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 
-// Of the program, whatever this library was compiled with.
+// Whether the program runs under ThreadSanitizer, however this library was compiled.
 bool under_thread_sanitizer() { return &__tsan_init != nullptr; }
 
 }  // namespace
@@ -44,7 +44,7 @@ Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   void* const got =
       ::mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == wanted) return kOk;
-  if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 takes the address for a hint
+  if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 treats the address as a hint
   if (got == MAP_FAILED && errno != EEXIST) {
     return fail_errno(errno, Detail::mapping, "cannot reserve the addresses {:#x} to {:#x}", address, address + bytes);
   }
@@ -61,8 +61,8 @@ void release_addresses(std::uint64_t address, std::uint64_t bytes) {
 }
 
 Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
-  // At random, and in the wide arena wherever that can be had, so that two stores made apart can be open in one process: of two regions
-  // of 1 GiB one pair in 26,000 overlaps there, and one in 160 in the narrow arena.
+  // Random, and in the wide range if possible, so that two stores that were created independently can be open in one
+  // process: two regions of 1 GiB overlap with a probability of 1 in 26,000 there, and of 1 in 160 in the narrow range.
   Random random(random_identity());
   for (const Arena& arena : {kWide, kNarrow}) {
     if (bytes > (arena.end - arena.begin) / 2 || (arena.begin == kWide.begin && under_thread_sanitizer())) continue;

@@ -1,4 +1,4 @@
-// Where regions lie. Floor: region.
+// The addresses of regions. Floor: region.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace memlith::core {
 
-// Takes [address, address + bytes) in this process without memory behind it. `address_taken` where something is there.
+// Reserves [address, address + bytes) in this process, without memory. `address_taken` if any of it is in use.
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes);
 void release_addresses(std::uint64_t address, std::uint64_t bytes);
 
-// Ok where no object of the store lays claim to any of it, open or not: the two could never be open together.
+// Ok if the range overlaps no object of the store, open or not: two overlapping regions could never be open together.
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
 
-// Finds and takes a place that is free in this process and that no object of the store lays claim to.
+// Finds and reserves a range that is free in this process and overlaps no object of the store.
 Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
 
 }  // namespace memlith::core

@@ -1,4 +1,4 @@
-// Has pages of a private mapping read from home again when they are used next. Floor: region.
+// Drops pages of a private mapping, so that they are read from home again at the next use. Floor: region.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 namespace memlith::core {
 
-// False, with errno: also for pages that the program has locked in memory (mlock), where the kernel is too old.
+// False, with errno; also for pages that the program has locked in memory (mlock), if the kernel is too old.
 inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
   if (::madvise(at, bytes, MADV_DONTNEED) == 0) return true;
   return errno == EINVAL && ::madvise(at, bytes, MADV_DONTNEED_LOCKED) == 0;

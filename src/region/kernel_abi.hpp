@@ -1,5 +1,5 @@
-// What the kernel headers of Debian 12 (6.1) do not know yet. Floor: region. Whether the running kernel has it is asked
-// at run time (probe_scan). Source: Linux include/uapi/linux/userfaultfd.h and fs.h, 6.7.
+// Definitions that the kernel headers of Debian 12 (6.1) lack. Floor: region. probe_scan() checks at run time whether
+// the kernel has them. Source: Linux include/uapi/linux/userfaultfd.h and fs.h, 6.7.
 #pragma once
 
 #include <linux/fs.h>

@@ -1,4 +1,5 @@
-// Memory for arrays that are large and mostly empty: pages of it come with the first use, and can be given back. Floor: region.
+// Memory for arrays that are large and mostly empty: pages are allocated at the first use and can be released. Floor:
+// region.
 #pragma once
 
 #include <sys/mman.h>

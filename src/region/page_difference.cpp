@@ -19,7 +19,8 @@ std::uint64_t word_at(const std::byte* bytes) {
 
 }  // namespace
 
-// Stores may race with it; they make the page dirty again. A function of its own in stack traces: ThreadSanitizer cannot know that.
+// Other threads may store to the page meanwhile; their stores make the page dirty again. A separate function, so that
+// ThreadSanitizer's suppressions can name it.
 [[gnu::noinline]] void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset,
                                       std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();

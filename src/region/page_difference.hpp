@@ -1,4 +1,4 @@
-// In which bytes a page differs from its copy of before. Floor: region.
+// Finds the bytes in which a page differs from its older copy. Floor: region.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace memlith::core {
 
-// Adds to `ranges` the bytes in which `page`, at `offset` of the region, differs from `before`; the whole page where that is
-// cheaper to log. Both aligned to words.
+// Adds to `ranges` the bytes in which `page`, at `offset` of the region, differs from `before`, or the whole page if
+// that is cheaper to log. Both are aligned to words.
 void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, std::vector<Range>& ranges);
 
 }  // namespace memlith::core

@@ -1,4 +1,4 @@
-// What a thread keeps between calls, so that persisting allocates nothing once it has grown. Floor: region.
+// Objects that a thread keeps between calls, so that persisting allocates nothing once they have grown. Floor: region.
 #pragma once
 
 #include <pthread.h>
@@ -7,9 +7,10 @@
 
 namespace memlith::core {
 
-// The calling thread's object of type T. Programs persist as late as in atexit handlers, destructors of statics and of
-// pthread_setspecific's values, when thread_locals that have destructors are gone; so what leads to the object has none. One that
-// is made that late goes with the thread's values, and in the thread that calls exit() with the process.
+// The calling thread's object of type T. Programs may persist as late as in atexit handlers, destructors of statics,
+// and destructors of pthread_setspecific's values, when thread_locals with destructors are gone; so the pointer to the
+// object has no destructor. An object that is made that late is destroyed with the thread's values; in the thread that
+// calls exit(), it lives until the process ends.
 template <class T>
 T& of_this_thread() {
   thread_local T* object = nullptr;
@@ -31,7 +32,7 @@ T& of_this_thread() {
     const int error = ::pthread_key_create(&made, [](void*) { delete std::exchange(object, nullptr); });
     return std::pair(made, error == 0);
   }();
-  if (key.second) (void)::pthread_setspecific(key.first, object);  // refused, some bytes stay
+  if (key.second) (void)::pthread_setspecific(key.first, object);  // if refused, a few bytes leak
   return *object;
 }
 

@@ -1,14 +1,15 @@
 // A region: an object of a store, mapped where it was created, whose stores persist() captures. Floor: region.
 //
 // The mapping is MAP_PRIVATE over the home file: pages come in lazily from the page cache, stores go to private copies
-// and can never reach the file by themselves (invariant 4). The home is never mapped shared and writable, or the kernel
-// would write stores back ahead of the log. A store reaches the medium only as bytes that persist() copied into a frame.
+// and can never reach the file by themselves (invariant 4). The home file is never mapped shared and writable: the
+// kernel would write stores back ahead of the log. A store reaches the medium only as bytes that persist() copied into
+// a frame.
 //
 // Capture: under the regions' capture locks, the trackers say what was stored, the bytes are copied into one frame, and
-// the locks are let go; the I/O happens without them, so other threads go on storing and capturing.
+// the locks are released; the I/O happens without them, so other threads continue to store and capture.
 //
-// Rollback takes a region back to what was last captured: from the tracker's copies of the pages where it keeps them, else
-// from home, after everything in the log was written there.
+// Rollback restores a region to what was last captured: from the tracker's copies of pages, or else from home, after a
+// checkpoint has written everything in the log there.
 #pragma once
 
 #include <atomic>
@@ -26,10 +27,10 @@
 
 namespace memlith::core {
 
-// Whose stores a persist or a rollback is about.
+// Whose stores a persist or a rollback covers.
 enum class Scope : std::uint32_t {
-  process = 0,  // every thread's, those that ended included
-  thread = 1,   // the calling thread's; unsupported where the tracker does not tell threads apart
+  process = 0,  // the stores of every thread, also of threads that have ended
+  thread = 1,   // the stores of the calling thread; unsupported if the tracker does not distinguish threads
 };
 
 struct RegionOptions {
@@ -39,25 +40,26 @@ struct RegionOptions {
   std::uint64_t size_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
   std::uint64_t address = 0;        // 0 = chosen
-  bool anywhere = false;            // of a store that is only read: where there is room, so that pointers in it lead nowhere
+  bool anywhere = false;  // of a store that is only read: where there is room, so that pointers in it lead nowhere
 };
 
-// What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback must not
-// see such a structure half changed.
+// What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback
+// must not see such a structure half changed.
 class RegionClient {
  public:
   virtual ~RegionClient() = default;
-  // Every structure is whole, and stays so until let_go(). Called before the region's capture lock is taken; the client may
-  // grow the region between two calls.
+  // Every structure is whole, and stays so until let_go(). Called before the region's capture lock is taken; the client
+  // may grow the region between two calls.
   virtual void hold() = 0;
   virtual void let_go() = 0;
-  // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out of date.
+  // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out
+  // of date.
   virtual void rolled_back() = 0;
 };
 
 class Region {
  public:
-  // Maps the region, creating it when asked. Not while another thread opens or closes the same one.
+  // Maps the region, and creates it if requested. No other thread may open or close the same region meanwhile.
   static Result<std::unique_ptr<Region>> open(Store& store, std::string_view name, const RegionOptions& options);
   ~Region();  // unmaps; what was not persisted is dropped
 
@@ -70,36 +72,37 @@ class Region {
   [[nodiscard]] Store& store() const { return store_; }
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 
-  // Space is reserved at home now; the size becomes durable with the next persist.
+  // Reserves space in the home file; the size becomes durable with the next persist.
   Status grow(std::uint64_t size_bytes);
 
   Status touch(const void* address, std::uint64_t bytes);
-  // Before a system call that stores to the range, so that it does not meet a protected page.
+  // Call this before a system call that stores to the range, so that the system call meets no protected page.
   Status prepare(const void* address, std::uint64_t bytes);
 
-  // Captures what was stored to the regions, in that scope, since it was last captured, into one frame. All of one store.
-  // Returns the LSN that is to become durable: Store::sync() waits for it, Store::flush_soon() does not.
-  // On `full` and `no_space` nothing was captured, and everything stays for the next try.
-  // `will_sync`: the caller waits at once.
+  // Captures the stores to the regions, in that scope, since the last capture, into one frame. All regions belong to
+  // one store. Returns the LSN that has to become durable: Store::sync() waits for that, Store::flush_soon() does not.
+  // On `full` and `no_space` nothing was captured, and the next capture covers everything. `will_sync`: the caller
+  // waits at once.
   static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync);
   // The analysis cannot follow the locks of as many regions as the list has.
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
                                                  bool wait_for_room) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
-  // capture(), and waits until that is durable.
+  // capture(), then waits until the commit is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
 
-  // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads use the region.
-  // A region with a client refuses thread scope: the client's structures are shared by all threads.
+  // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads
+  // use the region. A region with a client refuses thread scope: the client's structures are shared by all threads.
   void set_client(RegionClient* client) { client_ = client; }
 
-  // Undoes what was stored since it was last captured. The size stays. On failure a region is as it was, unless reading home failed.
+  // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
+  // failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
 
-  // Whether its addresses are the region's still; outlives it.
+  // Whether the region is still mapped at its addresses; outlives the region.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
 
-  // Gives the memory of clean pages back, after writing everything home.
+  // Runs a checkpoint and gives the memory of clean pages back to the system.
   Status release_clean();
 
  private:
@@ -140,23 +143,23 @@ class Region {
   ObjectId object_;
   std::string name_;
   std::byte* base_;
-  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;  // the store's, who opens the region next asks for it
-  int home_descriptor_ = -1;                              // the store's; open for as long as the region is
+  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;  // owned by the store; the next opening of the region reads it
+  int home_descriptor_ = -1;                              // owned by the store; open as long as the region is
   std::uint64_t size_bytes_ = 0;
   std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
   std::uint64_t reserve_bytes_;
   bool anywhere_ = false;
-  bool reserved_ = false;  // the address space is ours
+  bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
-  std::unique_ptr<Twins> twins_;  // where the tracker knows pages only
+  std::unique_ptr<Twins> twins_;  // only if the tracker finds pages and not bytes
 
   RegionClient* client_ = nullptr;
   Mutex capture_mutex_;
-  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the capture under way
-  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // and what is to be logged of it
+  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the running capture
+  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
   bool size_changed_ MEMLITH_GUARDED_BY(capture_mutex_) = false;  // since the last commit
-  Lsn last_lsn_ MEMLITH_GUARDED_BY(capture_mutex_);  // of the last commit that carried bytes of this region
+  Lsn last_lsn_ MEMLITH_GUARDED_BY(capture_mutex_);  // end of the last commit that carried bytes of this region
 };
 
 }  // namespace memlith::core

@@ -21,12 +21,12 @@ Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options
   options.file_name = std::move(place.file_name);
   auto session = std::unique_ptr<Session>(new Session(std::move(place), memory_max_bytes));
   MEMLITH_TRY_ASSIGN(session->store_, Store::open(*session->volume_, std::move(options)));
-  session->incarnation_ = session->store_->log().superblock().incarnation;  // nobody else has the store yet
+  session->incarnation_ = session->store_->log().superblock().incarnation;  // the store is not shared yet
   return session;
 }
 
 Status Session::close(std::unique_ptr<Session> session) {
-  // The threads stayed with the parent, and taking down what they wait in would wait for them for ever.
+  // The threads stayed with the parent; destroying the objects in which they wait would wait for them forever.
   if (session->store_->in_forked_child()) return session.release()->store_->close();
   {
     const LockGuard lock(session->regions_mutex_);
@@ -116,7 +116,7 @@ Status Session::persist_all(Scope scope) {
     for (const auto& each : regions_) all.push_back(each->region.get());
   }
   if (!all.empty()) return persist(all, scope);
-  // Nothing to capture; a store that can persist nothing any more says so all the same.
+  // There is nothing to capture; a poisoned store is reported nevertheless.
   return store_->failure();
 }
 
@@ -135,7 +135,7 @@ Status Session::rollback(std::span<Region* const> regions, Scope scope) {
 
 // ---- memory ----------------------------------------------------------------------------------------------------
 
-// One region that cannot be released does not keep the others; the first failure is told.
+// A region that cannot be released does not prevent the release of the others; the first failure is returned.
 Status Session::release_regions() {
   Status first = kOk;
   for (const auto& each : regions_) {
@@ -148,7 +148,7 @@ Status Session::release_regions() {
 
 void Session::keep_to_memory() {
   if (!memory_budget_.limited()) return;
-  // Who releases, opens or closes a region has it; the next persist looks again.
+  // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
   if (!regions_mutex_.try_lock()) return;
   const LockGuard lock(regions_mutex_, std::adopt_lock);
   std::uint64_t copied_bytes = 0;

@@ -1,11 +1,11 @@
-// A store that this process has open, with the regions that are open in it: what everything above regions stands on. Floor: region.
+// A store that this process has open, with its open regions: the basis of every storey above regions. Floor: region.
 //
-// A session owns the volume, the store and its open regions. A persist through it is timed for the store's statistics, and followed by
-// giving memory back where the session's regions hold more private copies than its memory budget allows.
+// A session owns the volume, the store and its open regions. It times persists for the store's statistics. After a
+// persist it releases memory if the regions hold more private copies than the memory budget allows.
 //
-// Threads: any, but open() and close() alone, and a region is used by nobody while it is closed. In a forked child a session is good
-// for nothing but close(), which leaves it alone: what it locks may have been locked when the child was made, by a thread that is not
-// there to unlock it. check_process() tells.
+// Threads: any; open() and close() while no other thread uses the session, and closing a region while no other thread
+// uses the region. In a forked child only close() may be called, and it leaves the session as it is: a thread that the
+// child does not have may have held its locks at the fork. check_process() tells.
 #pragma once
 
 #include <atomic>
@@ -29,14 +29,17 @@ class Session;
 struct OpenRegion {
   Session& session;
   std::unique_ptr<Region> region;
-  std::unique_ptr<RegionClient> client = nullptr;  // what stands on the region, if anything does; goes before the region
+  std::unique_ptr<RegionClient> client =
+      nullptr;  // what stands on the region, if anything does; goes before the region
 };
 
 class Session {
  public:
-  // Opens the store of `options.kind` at `place`. `memory_max_bytes`: for the private copies of all regions; 0: no limit.
+  // Opens the store of `options.kind` at `place`. `memory_max_bytes`: for the private copies of all regions; 0: no
+  // limit.
   static Result<std::unique_ptr<Session>> open(Place place, StoreOptions options, std::uint64_t memory_max_bytes = 0);
-  // Unmaps the regions and closes the store. In a forked child the session stays in memory, as its parent's threads left it.
+  // Unmaps the regions and closes the store. In a forked child the session stays in memory, as its parent's threads
+  // left it.
   static Status close(std::unique_ptr<Session> session);
 
   [[nodiscard]] Store& store() const { return *store_; }
@@ -47,26 +50,28 @@ class Session {
 
   // `busy` if the region is open already. The session keeps it until close_region() or close().
   Result<OpenRegion*> open_region(std::string_view name, const RegionOptions& options);
-  // Unmaps it; what was not persisted is dropped.
+  // Unmaps the region; changes that were not persisted are dropped.
   void close_region(OpenRegion& region);
   // Durable on ok. `busy` while the region is open.
   Status remove_region(std::string_view name);
-  // Calls `look` if the region of that object is open, which it stays meanwhile.
+  // Calls `look` if the region of that object is open. The region stays open meanwhile.
   void look_at_region(ObjectId object, const std::function<void(const Region&)>& look);
 
   // ---- persist
 
   // Makes the stores to the regions, all of this session, durable in one commit. No regions: ok.
   Status persist(std::span<Region* const> regions, Scope scope);
-  // Captures them; a thread of the process makes them durable. wait() waits for what is returned; for no regions that is 0.
+  // Captures the stores; a background thread makes them durable. wait() waits for the returned LSN, which is 0 if there
+  // are no regions.
   Result<Lsn> persist_async(std::span<Region* const> regions, Scope scope);
-  // persist() of all regions that are open. Without one: `poisoned` where the store is.
+  // persist() of all open regions. Without open regions: `poisoned` if the store is poisoned.
   Status persist_all(Scope scope);
-  // Returns when everything before `lsn` is durable. `invalid` where the store has not come so far.
+  // Returns when everything before `lsn` is durable. `invalid` if the log has not reached `lsn`.
   Status wait(Lsn lsn);
   Status rollback(std::span<Region* const> regions, Scope scope);
 
-  // How giving memory back went when the budget was used up last. The caller's persist is durable, or captured, whatever came of that.
+  // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
+  // captured, in any case.
   [[nodiscard]] Status memory_status() const { return memory_status_.load(std::memory_order_relaxed); }
 
  private:
@@ -79,15 +84,15 @@ class Session {
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;   // destroyed before the volume
   std::uint64_t incarnation_ = 0;  // constant after open
-  Mutex regions_mutex_;            // held while a region is opened, removed, or gives its memory back
+  Mutex regions_mutex_;            // held while a region is opened, removed, or releases its memory
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   const MemoryBudget memory_budget_;
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);
 };
 
-// An empty list, kept for each thread so that persisting allocates nothing once it has grown. Until the next call of the thread, or of its
-// persist_all().
+// An empty list, kept per thread so that persisting allocates nothing once the list has grown. Valid until the thread's
+// next call of this function or of persist_all().
 std::vector<Region*>& empty_region_list();
 
 }  // namespace memlith::core

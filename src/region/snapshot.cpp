@@ -63,8 +63,9 @@ Status Snapshot::place() {
   for (View& view : views_) {
     if (view.size_bytes == 0) continue;
     const std::uint64_t bytes = round_up(view.size_bytes, kPageBytes);
-    // ORDER look-before-mapping: a mapping at a fixed address takes away whatever lies there. Only what the parent had
-    // for the region when it forked is the region's here. [test Snapshots.OutliveRegionsAndStore]
+    // ORDER look-before-mapping: a mapping at a fixed address replaces whatever is mapped there. Only addresses that
+    // the parent had mapped for the region at the fork belong to the region in this process. [test
+    // Snapshots.OutliveRegionsAndStore]
     if (!view.region_lies->load() && !view.placed) {
       MEMLITH_TRY(reserve_addresses(reinterpret_cast<std::uintptr_t>(view.region_base), bytes));
     }

@@ -1,10 +1,10 @@
 // A snapshot: a read-only view of regions as one durable commit left them. Floor: region.
 //
-// A region's mapping is private, but a page that this process has not stored to is the page cache's, also in a forked child: a
-// checkpoint of the parent changes it there. A snapshot is mapped from copies that nobody writes.
+// A region's mapping is private, but a page that this process has not stored to belongs to the page cache, also in a
+// forked child: a checkpoint of the parent changes it there. A snapshot is mapped from copies that are never written.
 //
-// It touches no store once it is made, so a forked child may use it, and it outlives the store. Threads: any number may read;
-// place() and the destructor are for one at a time.
+// A snapshot does not access the store after its creation, so a forked child may use it, and it outlives the store.
+// Threads: any number may read; place() and the destructor are for one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,15 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  // Region number `index` of those that it was made of; null where there is no such number, or the region had no bytes.
+  // The view of region number `index`; null if there is no such number, or the region had no bytes.
   [[nodiscard]] const std::byte* address(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t size(std::uint64_t index) const;
   [[nodiscard]] Lsn lsn() const { return lsn_; }
 
-  // In a forked child: lays the views over the regions' own addresses, so that pointers in them lead into the snapshot. What is
-  // stored there afterwards is the child's own and reaches neither store nor snapshot. Allocates nothing and takes no lock.
-  // Errors: invalid (not in a forked child); address_taken (the region was closed before the fork, and something else lies there).
+  // In a forked child: maps the views over the regions' own addresses, so that pointers in the regions point into the
+  // snapshot. Later stores there belong to the child and change neither store nor snapshot. Allocates nothing and takes
+  // no lock. Errors: invalid (not in a forked child); address_taken (the region was closed before the fork, and the
+  // addresses are in use).
   Status place();
 
  private:
@@ -48,7 +49,7 @@ class Snapshot {
 
   std::vector<View> views_;
   Lsn lsn_;
-  std::uint64_t process_mark_ = 0;  // of the process that made it
+  std::uint64_t process_mark_ = 0;  // of the process that made the snapshot
 };
 
 }  // namespace memlith::core

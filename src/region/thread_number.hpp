@@ -1,5 +1,5 @@
-// Numbers threads, from 1 on, each once a process: unlike a thread id, the number of a thread that ended never comes back,
-// so what it stored and did not persist is never taken for another's. Floor: region.
+// Numbers threads from 1 on, each number once per process. Unlike a thread id, the number of an ended thread is never
+// reused, so its unpersisted stores are never attributed to another thread. Floor: region.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace memlith::core {
 using ThreadNumber = std::uint32_t;
 inline constexpr ThreadNumber kAllThreads = 0;
 
-// Of the calling thread. Async-signal-safe.
+// The number of the calling thread. Async-signal-safe.
 ThreadNumber this_thread_number();
 
 }  // namespace memlith::core

@@ -9,11 +9,11 @@ namespace memlith::core {
 
 namespace {
 
-// A scan costs about 1.6 ns a page of the region, a fault about 4 us a page stored to, 3 more than a page costs the scan. Up to
-// here a scan is worth no more than a dozen faults.
+// A scan costs about 1.6 ns per page of the region. A fault costs about 4 us per page stored to, 3 us more than a
+// written page costs the scan. Up to this size, a scan costs no more than a dozen faults.
 constexpr std::uint64_t kScanBytesMax = 128 * kMiB;
 
-// Reached through the thread's own block without a call, which could allocate inside the signal handler.
+// Initial-exec: the variable is reached without a call, which could allocate inside the signal handler.
 [[gnu::tls_model("initial-exec")]] thread_local ThreadNumber t_number = 0;
 std::atomic<ThreadNumber> g_numbers{0};
 

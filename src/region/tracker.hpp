@@ -1,4 +1,5 @@
-// Trackers answer: what was stored to since the last capture, and by whom? Floor: region, which owns the interface.
+// A tracker finds what was stored to a region since the last capture, and by which thread. Floor: region, which owns
+// the interface.
 #pragma once
 
 #include <atomic>
@@ -23,16 +24,16 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Sorts, and joins what overlaps or touches; never covers a byte that no range covered.
+// Sorts the ranges and joins those that overlap or touch; covers no byte that no range covered.
 void normalize(std::vector<Range>& ranges);
 
 // The memory that a tracker watches.
 struct TrackedMemory {
   std::byte* base = nullptr;
-  std::uint64_t bytes = 0;           // mapped, and not stored to yet
-  std::uint64_t capacity_bytes = 0;  // what it may grow to
-  // Maps pages [begin, end) of the region over home again, read-only, without a lock and without allocating. Where it is empty,
-  // memory that a tracker moved away from its file cannot be given back.
+  std::uint64_t bytes = 0;           // mapped, and without stores so far
+  std::uint64_t capacity_bytes = 0;  // the size to which the region may grow
+  // Maps pages [begin, end) of the region over the home file again, read-only, without a lock and without allocating.
+  // If empty, memory that a tracker moved away from its file cannot be released.
   std::function<Status(std::uint64_t begin, std::uint64_t end)> map_home = nullptr;
 };
 
@@ -41,40 +42,42 @@ class Tracker {
  public:
   virtual ~Tracker() = default;
 
-  // Takes what `thread` stored to since it was last taken (kAllThreads: what anybody did) and adds it to `ranges`, atomically:
-  // a store lands either in these ranges, and then before the caller copies them, or in the next. May add a range twice.
-  // Followed by accept() or give_back(), the latter also when it failed or threw std::bad_alloc: no store is forgotten.
+  // Collects the ranges that `thread` (kAllThreads: any thread) stored to since they were last collected, and adds them
+  // to `ranges`, atomically: a store is either in these ranges, and then precedes the caller's copy, or in the next
+  // ones. May add a range twice. accept() or give_back() follows; give_back() also if this call failed or threw
+  // std::bad_alloc. No store is forgotten.
   virtual Status collect(ThreadNumber thread, std::vector<Range>& ranges) = 0;
-  // What was taken is in a frame now.
+  // The collected ranges are in a frame now.
   virtual void accept() = 0;
-  // It is not, and counts as stored to again, by whom it was.
+  // The capture failed: the ranges are marked dirty again, for the threads that stored to them.
   virtual void give_back() = 0;
 
-  // Whether a rollback of `thread` is known to add something to `others`. What can fail in having home ready is then done first.
+  // Whether a rollback of `thread` will add ranges to `others`, as far as known. If so, the caller makes home complete
+  // first, because that can fail.
   virtual bool rollback_needs_home(ThreadNumber) { return false; }
-  // Where the tracker keeps pages as they were before they were stored to, it puts those of `thread` back at once, and
-  // forgets that they were stored to; all or none of them. It adds to `others` what it cannot put back; that counts as taken by
-  // collect().
+  // If the tracker has copies of pages as they were before the stores, it restores the pages of `thread` at once and
+  // marks them clean; all or none of them. It adds to `others` the ranges that it cannot restore; these count as
+  // collected by collect().
   virtual Status rollback(ThreadNumber thread, std::vector<Range>& others) { return collect(thread, others); }
-  // Has the range, which rollback() added to `others`, hold what home holds. `read` reads that from an offset on.
+  // Restores a range that rollback() added to `others` from home. `read` reads the home file from an offset on.
   using ReadHome = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
   virtual Status restore(Range range, const ReadHome& read) = 0;
 
-  // The region's memory now ends at `bytes`, a multiple of the page size; the new pages are mapped already.
+  // The region's memory now ends at `bytes`, a multiple of the page size. The new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;
 
-  // The calling thread stored to the range. Only the explicit tracker cares. Any thread.
+  // The calling thread stored to the range. Only the explicit tracker uses this. Any thread.
   virtual void touch(Range) {}
-  // The calling thread is about to have the kernel store to the range (read(2)). Any thread.
+  // The kernel is about to store to the range for the calling thread (read(2)). Any thread.
   virtual Status prepare(Range) { return kOk; }
 
-  // Drops clean pages from the mapping, so that they cost no memory until they are used again. Everything captured must be
-  // home. Where releases_any_time(), other threads may go on storing; else every store must have been told of.
+  // Drops clean pages from the mapping, so that they take no memory until they are used again. Everything captured must
+  // be home. If releases_any_time(), other threads may store meanwhile; otherwise every change must have been touched.
   virtual Status release_clean() = 0;
   [[nodiscard]] virtual bool releases_any_time() const { return true; }
 
-  // Pages taken, each as often as it was, since memory was last given back; whether anything in them was logged or not, they
-  // stand in memory. Of trackers that release at any time. Any thread.
+  // How many pages were collected since the last release, each counted every time: they take memory, whether bytes of
+  // them were logged or not. For trackers that release at any time. Any thread.
   [[nodiscard]] std::uint64_t pages_taken() const { return pages_taken_.load(std::memory_order_relaxed); }
 
   [[nodiscard]] virtual bool knows_threads() const = 0;
@@ -90,11 +93,11 @@ Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedM
 // One line: how a tracker of this kind would work on this kernel.
 std::string describe_tracker(TrackerKind kind);
 
-// The makers, one a file in trackers/.
+// The constructors, one per file in trackers/.
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason);
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason);
 std::unique_ptr<Tracker> attach_explicit_tracker(const TrackedMemory& memory);
-// Ok where the kernel has what the scan tracker needs; else why not.
+// Ok if the kernel has what the scan tracker needs; otherwise the reason.
 Status probe_scan();
 
 }  // namespace memlith::core

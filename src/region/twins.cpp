@@ -19,13 +19,13 @@ namespace memlith::core {
 namespace {
 
 constexpr std::uint64_t kPlacesMax = 16384;  // 64 MiB
-constexpr std::uint64_t kPendingMax = 1024;  // copies in one capture; what it has beyond that is logged whole
-constexpr std::uint64_t kRunMax = 64;        // a longer stretch of pages is logged whole, as one
-constexpr std::uint32_t kPopulate = 32;      // copies whose memory comes at once
+constexpr std::uint64_t kPendingMax = 1024;  // copies in one capture; further pages are logged completely
+constexpr std::uint64_t kRunMax = 64;        // a longer run of pages is logged completely, as one extent
+constexpr std::uint32_t kPopulate = 32;      // copies whose memory is allocated at once
 constexpr std::int64_t kCreditMax = 4096;
-constexpr std::int64_t kCreditForSaving = 4;  // for a page of which half or more needed no logging
+constexpr std::int64_t kCreditForSaving = 4;  // for a page of which at least half needed no logging
 
-// Other threads may be storing to the page. A function of its own in stack traces: ThreadSanitizer cannot know that it is meant.
+// Other threads may be storing to the page. A separate function, so that ThreadSanitizer's suppressions can name it.
 [[gnu::noinline]] void copy_twin(std::byte* target, const std::byte* page) { std::memcpy(target, page, kPageBytes); }
 
 }  // namespace
@@ -36,7 +36,7 @@ Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
   const std::uint64_t pages = std::max<std::uint64_t>(capacity_bytes / kPageBytes, 1);
   auto twins = std::unique_ptr<Twins>(new Twins(std::min(std::bit_ceil(pages), kPlacesMax)));
   MEMLITH_TRY(map_array(twins->copies_, twins->copies_max_ * kPageBytes));
-  // So that no copy is forgotten when memory runs out.
+  // Reserve first, so that no copy leaks when memory runs out.
   twins->pending_.reserve(kPendingMax);
   twins->free_.reserve(twins->copies_max_);
   return twins;
@@ -46,7 +46,7 @@ Twins::~Twins() { unmap_array(copies_, copies_max_ * kPageBytes); }
 
 void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::vector<Piece>& pieces) {
   MEMLITH_ASSERT(pending_.empty());
-  credit_ = std::min(credit_ + 1, kCreditMax);  // so that one page is tried now and then
+  credit_ = std::min(credit_ + 1, kCreditMax);  // so that a page is tried from time to time
   for (const Range& range : stored) {
     const std::uint64_t first = range.offset / kPageBytes;
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
@@ -67,7 +67,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<P
   const bool known = place.page == page;
   if (!known && credit_ <= 0) return add_whole(offset, memory, pieces);
   const std::uint32_t now = take_copy();
-  pending_.push_back({page, now});  // with the room for it; what follows may throw
+  pending_.push_back({page, now});  // within the reserved capacity; the code below may throw
   copy_twin(copy(now), memory);
   if (!known) {
     --credit_;
@@ -90,7 +90,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<P
   if (bytes <= kPageBytes / 2) credit_ = std::min(credit_ + kCreditForSaving, kCreditMax);
 }
 
-// Straight from memory; neighbours make one piece.
+// Logs memory without a copy; adjacent pages make one piece.
 void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector<Piece>& pieces) {
   Piece* const last = pieces.empty() ? nullptr : &pieces.back();
   if (last != nullptr && last->source + last->range.bytes == memory &&
@@ -124,7 +124,7 @@ void Twins::clear() {
   MEMLITH_ASSERT(pending_.empty());
   std::fill(places_.begin(), places_.end(), Place{});
   free_.clear();
-  // Refused, it costs memory and nothing else.
+  // If the kernel refuses, memory is not released; nothing else happens.
   if (next_copy_ > 0) (void)::madvise(copies_, copies_max_ * kPageBytes, MADV_DONTNEED);
   next_copy_ = 0;
 }
@@ -142,7 +142,8 @@ void Twins::vacate(Place& place) {
 std::uint32_t Twins::take_copy() {
   if (free_.empty()) {
     MEMLITH_ASSERT(next_copy_ < copies_max_);
-    // Pages one by one, as copies are made, would cost a fault each. Where the kernel refuses, they do.
+    // Allocates several pages at once, because each page would otherwise cost a fault. If the kernel refuses, each page
+    // does.
     if (next_copy_ % kPopulate == 0) {
       const std::uint64_t count = std::min<std::uint64_t>(kPopulate, copies_max_ - next_copy_);
       (void)::madvise(copy(next_copy_), count * kPageBytes, MADV_POPULATE_WRITE);

@@ -1,12 +1,12 @@
-// Twins: copies of pages as they were last captured, so that the next capture of such a page logs only what changed in it.
-// For regions whose tracker knows pages and nothing finer (scan). Floor: region.
+// Twins: copies of pages as they were last captured, so that the next capture of such a page logs only what changed in
+// it. For regions whose tracker finds pages and not bytes (scan). Floor: region.
 //
-// A capture copies a page once, and from that copy comes what the log gets and what the next capture compares with. So the
-// twin is always what replaying the log makes of the page, whatever other threads store meanwhile; a page stored to behind
-// the copy counts as stored to again. (Failure-atomic msync and MemSnap log whole pages.)
+// A capture copies a page once. That copy is the source of what is logged and the twin of the next capture, so the twin
+// always equals the result of replaying the log, whatever other threads store meanwhile; a page that is stored to after
+// the copy is dirty again. (Failure-atomic msync and MemSnap log whole pages.)
 //
-// A bounded cache: a page found in no place of it is logged whole. Copies cost time, so those that never pay are given up: see
-// `credit_`. All calls under the region's capture lock.
+// The twins are a bounded cache: a page without a twin is logged completely. Copies cost time, so copying stops if it
+// does not pay: see `credit_`. All calls under the region's capture lock.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace memlith::core {
 
-// Bytes to be logged, and where they are to be copied from.
+// Bytes that have to be logged, and their source.
 struct Piece {
   Range range;
   const std::byte* source = nullptr;
@@ -26,21 +26,22 @@ struct Piece {
 
 class Twins {
  public:
-  // For a region that may grow to so many bytes. Takes addresses only; memory comes with the copies.
+  // For a region that may grow to `capacity_bytes`. Reserves addresses only; memory is allocated with the copies.
   static Result<std::unique_ptr<Twins>> make(std::uint64_t capacity_bytes);
   ~Twins();
   Twins(const Twins&) = delete;
   Twins& operator=(const Twins&) = delete;
 
-  // Adds to `pieces` what is to be logged of the ranges, which are sorted and were stored to since they were last captured: all of
-  // them, but for bytes that are as they were captured. Sources are good until accept() or give_back(), one of which follows.
+  // Adds to `pieces` the parts of `stored` that have to be logged: everything except bytes that equal their twins. The
+  // ranges are sorted and were stored to since their last capture. The sources stay valid until accept() or
+  // give_back(), one of which follows.
   void reduce(const std::byte* base, std::span<const Range> stored, std::vector<Piece>& pieces);
   // The pieces are in a frame.
   void accept();
-  // They are not: what was captured before them still is what counts.
+  // The capture failed: the twins before it count again.
   void give_back();
 
-  // Forgets every page, and gives the memory back.
+  // Forgets every page and releases the memory.
   void clear();
 
  private:
@@ -67,11 +68,11 @@ class Twins {
   std::vector<Place> places_;  // a power of two of them
   std::byte* copies_ = nullptr;
   std::uint64_t copies_max_ = 0;
-  std::uint32_t next_copy_ = 0;      // never used from here on
-  std::vector<std::uint32_t> free_;  // used before, the last one most recently
+  std::uint32_t next_copy_ = 0;      // copies from here on were never used
+  std::vector<std::uint32_t> free_;  // released copies, the last one most recently
   std::vector<Pending> pending_;     // copies made since accept()
   std::vector<Range> differences_;   // of one page
-  std::int64_t credit_;              // how many pages may yet be copied with nothing to say that it will pay
+  std::int64_t credit_;              // how many pages may still be copied before a copy has to pay
 };
 
 }  // namespace memlith::core

@@ -9,7 +9,8 @@
 namespace memlith::core {
 
 namespace {
-// Of one process. A child's is another, because a fork may come while a thread that the child does not have holds the mutex.
+// Belongs to one process. A forked child gets another, because the mutex may be held, at the fork, by a thread that the
+// child does not have.
 struct Registry {
   std::uint64_t process = 0;
   Mutex mutex;
@@ -22,7 +23,7 @@ Registry& registry() {
   while (found == nullptr || found->process != process_mark()) {
     auto made = std::make_unique<Registry>();
     made->process = process_mark();
-    // The parent's is left as it is.
+    // The parent's object stays as it is.
     if (latest.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) found = made.release();
   }
   return *found;

@@ -1,7 +1,8 @@
 // The threads that all stores of a process share. Floor: store.
 //
-// Each kind of work has its own, so that none waits for another: a flush is short, and somebody may wait for it; a checkpoint takes its
-// time, and a commit that finds no thread for the checkpoint it needs does that itself; statistics are shown to other processes.
+// Each kind of work has threads of its own, so that none waits for another. A flush is short, and a thread may wait for
+// it. A checkpoint is long; a commit that finds no thread for the checkpoint that it needs runs the checkpoint itself.
+// Statistics are published to other processes.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@ struct Background {
   Workers checkpoints{2};
   Workers shows{1};
 
-  // The process's; they end when nobody has them any more. A child of fork() gets its own, and must keep those that it was born with
-  // without using them: their threads stayed with the parent.
+  // The threads of this process; they end with the last reference. A child of fork() gets new ones, and must keep the
+  // inherited object without using it: its threads stayed with the parent.
   static std::shared_ptr<Background> of_process();
 };
 

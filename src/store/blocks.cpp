@@ -10,7 +10,7 @@ namespace memlith::core {
 
 namespace {
 
-// The parts of blocks that the overlay has of a file of `size` bytes, in the order of their offset.
+// The parts of blocks that the overlay has of a file of `size` bytes, in order of offset.
 using VisitPart = std::function<Status(std::uint64_t block, std::uint64_t begin, std::span<const std::byte> bytes)>;
 
 Status for_each_part(const Overlay& overlay, ObjectId object, std::uint64_t size, const VisitPart& visit) {
@@ -87,13 +87,14 @@ Status KeptBlocks::write(std::span<const std::byte> content) {
   MEMLITH_TRY(make());
   MEMLITH_TRY(device_->reserve(content.size()));
   MEMLITH_TRY(device_->write(0, content));
-  // ORDER blocks-before-home: a part of a block goes home when the whole block is on the medium.
-  // [mutant blocks_not_flushed]
+  // ORDER blocks-before-home: a part of a block goes home only when the whole block is on the medium. [mutant
+  // blocks_not_flushed]
   MEMLITH_TRY(device_->flush());
   return put_in_place();
 }
 
-// The file has no blocks yet, and not its name: recovery needs the one that a crash left until the new one is whole.
+// The new file has no blocks and not its final name yet: recovery needs the file that a crash left until the new one is
+// complete.
 Status KeptBlocks::make() {
   if (device_ != nullptr) return kOk;
   std::string fresh = files_.names.fresh_blocks();
@@ -103,7 +104,7 @@ Status KeptBlocks::make() {
     in_place_ = true;
   }
 #endif
-  // One that is there already is written over, and not removed: or a power cut might undo the removal, but not the renaming.
+  // An existing file is overwritten and not removed: a power cut might undo the removal but not the renaming.
   MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh));
   const OpenMode mode = left_over ? OpenMode::read_write : OpenMode::create;
   MEMLITH_TRY_ASSIGN(auto device, files_.volume.open(fresh, mode, Caching::buffered));
@@ -113,8 +114,8 @@ Status KeptBlocks::make() {
   return kOk;
 }
 
-// ORDER blocks-before-name: the homes that a crash left half written need the older blocks until the newer ones are
-// flushed, or until those homes are. [workload blocks]
+// ORDER blocks-before-name: home files that a crash left half written need the older blocks until the newer blocks, or
+// those home files, are flushed. [workload blocks]
 Status KeptBlocks::put_in_place() {
   if (in_place_) return kOk;
   MEMLITH_TRY(files_.volume.rename(files_.names.fresh_blocks(), files_.names.blocks));
@@ -133,7 +134,7 @@ Status KeptBlocks::drop() {
   const std::string& name = in_place_ ? files_.names.blocks : files_.names.fresh_blocks();
   const Status removed = files_.volume.remove_own(name, *device_);
   device_ = nullptr;
-  // A process that gave up the right to remove the file leaves it there: the log says that it is of no use.
+  // A process that gave up the right to remove the file leaves it: the log shows that the file is not valid.
   return removed.category == Errc::permission ? kOk : removed;
 }
 
@@ -151,8 +152,8 @@ Status KeptBlocks::gather(Overlay& overlay) {
   const bool counts = header.magic == kBlocksMagic && header.log_id == log_id &&
                       header.checksum == header_checksum(header, log_id) &&
                       header.tail_lsn == files_.log->tail().lsn.value && header.content_bytes <= size - sizeof header;
-  if (!counts) return kOk;  // of an earlier checkpoint, or not finished: no home was written under it
-  std::vector<std::byte> content(header.content_bytes);  // behind it lies what is left of longer ones
+  if (!counts) return kOk;  // of an earlier checkpoint, or incomplete: no home file was written under it
+  std::vector<std::byte> content(header.content_bytes);  // remains of longer contents follow
   MEMLITH_TRY(device->read(sizeof header, content));
   auto rest = std::span<const std::byte>(content);
   if (header.content_checksum != checksum(rest, log_id)) return kOk;  // likewise

@@ -1,11 +1,12 @@
-// Whole physical blocks of homes, for stores that do not trust a block's neighbours in a torn write. Floor: store.
+// Whole physical blocks of home files, for stores on disks that tear whole blocks. Floor: store.
 //
-// A checkpoint writes parts of blocks home. If a power cut may spoil the whole physical block around a sector in flight, the rest of
-// the block would be lost, because the log has only the parts. So the blocks are written to a file beside the log first, whole.
-// Recovery lays them below the log's commits: both together are the block, whatever is at home.
+// A checkpoint writes parts of blocks home. If a power cut may damage the whole physical block around a sector in
+// flight, the rest of the block would be lost, because the log has only the changed parts. Therefore the complete
+// blocks are first written to a file beside the log. Recovery applies them before the log's commits: together they
+// restore the block, whatever the home file holds.
 //
-// Opening for writing makes the file anew, and gives the file its name. From then on the store writes the file in place, through the
-// open descriptor: the name may lead elsewhere, and the right to make files may have been given up.
+// Opening for writing creates a new file and gives it its name. From then on the store overwrites the file through the
+// open descriptor: the name may lead elsewhere, and the process may have given up the right to create files.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +24,24 @@
 
 namespace memlith::core {
 
-// Of a store that trusts its disk, each call but keep() does nothing. One thread at a time.
+// In a store without physical blocks, each call except keep() does nothing. One thread at a time.
 class KeptBlocks {
  public:
   static constexpr std::uint64_t kBlockBytes = 4096;
 
   KeptBlocks(StoreFiles& files, Directory& directory) : files_(files), directory_(directory) {}
 
-  // Recovery: lays the blocks that were kept for what lies behind the tail into the empty overlay.
+  // Recovery: puts the blocks that were kept for the commits after the tail into the empty overlay.
   Status gather(Overlay& overlay);
   [[nodiscard]] bool in_use() const { return files_.whole_blocks() && !MEMLITH_MUTANT(blocks_not_kept); }
-  // Before homes are written: keeps all of each block of which the overlay has a part. The homes written before are flushed.
+  // Before home files are written: keeps every block of which the overlay has a part, complete. Earlier home writes are
+  // flushed.
   Status keep(const Overlay& overlay);
-  // The overlay that was kept for is at home.
+  // The overlay whose blocks were kept is home.
   void homes_are_written() { gathered_.clear(); }
-  // At the end of recovery, whose homes are flushed: from here on no name is needed.
+  // At the end of recovery, when the home files are flushed: from here on the name is not needed.
   Status settle();
-  // Removes no file but the store's own.
+  // Removes the file only if it is the store's own.
   Status drop();
   [[nodiscard]] bool has_its_name() const { return in_place_; }
 
@@ -54,7 +56,7 @@ class KeptBlocks {
   StoreFiles& files_;
   Directory& directory_;
   std::set<std::pair<ObjectId, std::uint64_t>> gathered_;  // blocks that recovery found, by offset
-  std::unique_ptr<Device> device_;                         // null: the file was not made yet
+  std::unique_ptr<Device> device_;                         // null: the file was not created yet
   bool in_place_ = false;                                  // the file has the name that recovery looks for
 };
 

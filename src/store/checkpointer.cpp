@@ -33,7 +33,7 @@ std::uint64_t Checkpointer::Pacing::step_bytes(double home) {
 
 void Checkpointer::Pacing::pause() {
   if (!kept_.has_value()) return;
-  if (kept_->caller_waits && owner_.files_.log->head() == kept_->head_at_begin) return;  // nobody commits
+  if (kept_->caller_waits && owner_.files_.log->head() == kept_->head_at_begin) return;  // there are no commits
   const LockGuard lock(owner_.wake_mutex_);
   if (owner_.rest(kept_->pace.pause(SteadyClock::now() - kept_->begin))) kept_.reset();
 }
@@ -68,8 +68,8 @@ void Checkpointer::show_progress(double home) {
 // ---- one checkpoint --------------------------------------------------------------------------------------------
 
 Status Checkpointer::run_unless_poisoned(Pacing& pacing) {
-  // A superblock whose write failed may be on the medium nevertheless, and give up the frames that a second try would
-  // write home: from now on homes are left alone.
+  // A superblock whose write failed may be on the medium nevertheless, and may have freed the frames that a second try
+  // would write home: from now on home files are not written.
   if (!MEMLITH_MUTANT(poisoned_homes_written)) MEMLITH_TRY(files_.log->failure());
   Status status = kOk;
   try {
@@ -92,11 +92,11 @@ Status Checkpointer::run(Pacing& pacing) {
   const LogPosition to = log.durable();
   MEMLITH_ASSERT(from.lsn <= to.lsn);
   if (from == to) {
-    // The frames that asked for it are not durable yet: the next commit asks again.
+    // The frames that requested it are not durable yet: the next commit asks again.
     ask_again_after(to.lsn, log.capacity_bytes() / 2);
     return kOk;
   }
-  // Shows how far it is, and that it is over in whatever way.
+  // Publishes the progress, and the end in every case.
   struct Progress {
     StatsPage* page;
     ~Progress() {
@@ -111,8 +111,8 @@ Status Checkpointer::run(Pacing& pacing) {
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log.trim(to, directory_.client_bytes()));
 #endif
-  // ORDER moment-before-home: a file that holds anything of these commits says so, or an older log would be replayed
-  // over them. [test Crash.EveryOperation]
+  // ORDER moment-before-home: a file that holds anything of these commits must say so. Otherwise an older log could be
+  // replayed over them. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(from, to));
   MEMLITH_TRY(replay_->write_home(&pacing));
   if (!replay_->unreachable().empty()) {
@@ -122,7 +122,7 @@ Status Checkpointer::run(Pacing& pacing) {
   return settle(to);
 }
 
-// Reads the frames back into the overlay, and writes home where that is too much for memory.
+// Reads the frames back into the overlay, and writes the overlay home whenever it is too large for memory.
 Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
   replay_->begin();
   LogReader reader = files_.log->reader(from, to.lsn);
@@ -145,14 +145,14 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
   return kOk;
 }
 
-// The homes are written: what is before `to` leaves the log.
+// The home files are written: everything before `to` leaves the log.
 Status Checkpointer::settle(LogPosition to) {
-  // ORDER home-before-tail: the frames are given up only when what they say is durable at home.
-  // [mutant home_not_flushed_by_checkpoint]
+  // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
+  // home_not_flushed_by_checkpoint]
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
   replay_->assert_at_rest();
-  // ORDER home-before-moment, moment-before-tail: the log gives up only what the file says that it holds, and it does.
-  // [test Crash.EveryOperation]
+  // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
+  // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
   MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
   files_.counters.checkpoints.fetch_add(1, std::memory_order_relaxed);
@@ -228,7 +228,7 @@ void Checkpointer::wake_at(Lsn end) {
   if (files_.options.manual_checkpoint || end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
   trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
   if (background_->checkpoints.want(job_, SteadyClock::now())) return;
-  // No thread is to be had: some commits later, perhaps. A commit that finds the log full needs none.
+  // No thread can be started: a later commit tries again. A commit that finds the log full needs none.
   ask_again_after(end, files_.log->capacity_bytes() / 8);
 }
 
@@ -280,11 +280,11 @@ Status Checkpointer::run_once(bool hurry) {
     status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
   }
   if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
-    // Some commits later there may be memory again. Commits that wait for room are told, and lose nothing.
+    // A later commit may find memory again. Commits that wait for room get the failure, and lose nothing.
     log.refuse_room(status);
     ask_again_after(log.head(), log.capacity_bytes() / 8);
   } else if (!status.ok() && !log.poisoned()) {
-    log.poison(status);  // which tells those who wait
+    log.poison(status);  // which informs the waiting threads
   }
   return status;
 }
@@ -309,7 +309,7 @@ bool Checkpointer::grow_log() {
   return true;
 }
 
-// A commit is kept waiting only while a checkpoint makes room for it.
+// A commit waits only while a checkpoint makes room for it.
 void Checkpointer::assert_state() const { MEMLITH_ASSERT(shared_.running); }
 
 }  // namespace memlith::core

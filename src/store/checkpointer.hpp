@@ -1,8 +1,9 @@
-// Brings home what is durable, and so makes room in the log. Floor: store. docs/architecture.md, "Life of a checkpoint".
+// Writes durable commits home, and thereby makes room in the log. Floor: store. docs/architecture.md, "Life of a
+// checkpoint".
 //
-// A checkpoint is made by a thread of the process when the log is half full, by a commit that finds the log full, or by a caller who
-// asks for one. Only one runs at a time (mutex_). What callers want of the one that runs is behind a lock of its own (wake_mutex_),
-// which is never held across I/O.
+// A background thread runs a checkpoint when the log is half full; a commit that finds the log full, or a caller, runs
+// one in its own thread. One checkpoint runs at a time (mutex_). Requests to the running checkpoint are guarded by
+// another lock (wake_mutex_), which is never held during I/O.
 #pragma once
 
 #include <cstdint>
@@ -24,30 +25,32 @@ class Checkpointer {
   Checkpointer(StoreFiles& files, Directory& directory, Replay& replay)
       : files_(files), directory_(directory), replay_(&replay), grower_(files, directory) {}
 
-  // The store was recovered. From now on the log finds room by checkpoints, and unless they are manual a thread makes them ahead.
+  // The store is recovered. From now on checkpoints make room in the log; unless they are manual, a thread runs them
+  // ahead of need.
   void start(Background& background, StatsPublisher& publisher) MEMLITH_EXCLUDES(mutex_);
-  // When this returns, no thread makes a checkpoint, and none will. Callers may.
+  // When this returns, no background thread runs a checkpoint, and none will. Callers still may.
   void stop() MEMLITH_EXCLUDES(wake_mutex_);
 
-  // Writes everything that is durable home, as fast as that goes; so does a checkpoint in the background from then on.
+  // Writes everything that is durable home, without pauses; a running background checkpoint stops pausing, too.
   Status checkpoint() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  // The same, and does `act` before another checkpoint begins. A read-only store has nothing to bring home.
+  // The same, and then calls `act` before another checkpoint begins. A read-only store has nothing to write home.
   Status checkpoint_and(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  // Does `act` while no checkpoint runs.
+  // Calls `act` while no checkpoint runs.
   Status between_checkpoints(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_);
-  // Returns when everything before `end`, which is durable, is home. It makes a checkpoint only if something is not, and lets the
-  // commits of others go first.
+  // Returns when everything before `end`, which is durable, is home. Runs a checkpoint only if necessary, and gives way
+  // to commits of other threads.
   Status bring_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
 
   // Wakes the thread if a frame that ends there has filled the log so far.
   void wake_at(Lsn end);
 
  private:
-  // The pace of one checkpoint. Without a pace that is kept, it hurries: its caller waits for it, and commits may wait, too.
+  // The pace of one checkpoint. A checkpoint without a pace hurries: its caller waits for it, and commits may wait,
+  // too.
   class Pacing final : public ReplayPace {
    public:
     explicit Pacing(Checkpointer& owner) : owner_(owner) {}
-    // To be over when three quarters of the room that is left now are used.
+    // The checkpoint should be over when three quarters of the room that is left now are used.
     void keep_pace(bool caller_waits);
     [[nodiscard]] std::uint64_t write_bytes_max() const override;
     std::uint64_t step_bytes(double home) override;
@@ -58,19 +61,19 @@ class Checkpointer {
       CheckpointPace pace;
       Lsn head_at_begin;
       SteadyClock::time_point begin;
-      bool caller_waits;  // pauses only for commits that there are
+      bool caller_waits;  // pauses only if there are commits
     };
     Checkpointer& owner_;
     std::optional<Kept> kept_;
   };
   // What several processes would share (docs/architecture.md), beside the LSN that triggers a checkpoint.
   struct Shared {
-    bool running = false;        // the job, or a commit that found the log full, makes room
+    bool running = false;        // the job, or a commit that found the log full, is making room
     bool log_full = false;       // a commit waits for that
     bool bringing_home = false;  // bring_home() has a checkpoint under way
     std::uint32_t hurrying = 0;  // callers of checkpoint()
   };
-  // While there is one, a checkpoint makes haste: somebody waits for it.
+  // While such an object exists, a checkpoint does not pause, because a thread waits for it.
   class Haste {
    public:
     explicit Haste(Checkpointer& owner);
@@ -83,8 +86,8 @@ class Checkpointer {
   };
 
   std::optional<Workers::Time> work();
-  // For a commit that found the log full: it waits for the checkpoint under way, or makes one itself. So it needs no thread, and waits
-  // for no other store's.
+  // For a commit that found the log full: waits for the running checkpoint, or runs one itself. The commit therefore
+  // needs no background thread, and does not wait for other stores.
   Status make_room() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
   Status run_for_all(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
   Status run_once(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
@@ -99,7 +102,7 @@ class Checkpointer {
     trigger_lsn_.store(lsn.value + bytes, std::memory_order_relaxed);
   }
   void set_bringing_home(bool now) MEMLITH_EXCLUDES(wake_mutex_);
-  // Sleeps until a checkpoint has to hurry, at most so long. True: it has to.
+  // Sleeps until a checkpoint has to hurry, at most for this time. True: it has to hurry.
   bool rest(std::chrono::nanoseconds time) MEMLITH_REQUIRES(wake_mutex_);
   [[nodiscard]] bool others_wait() const { return background_ != nullptr && background_->checkpoints.crowded(); }
   void show_progress(double home);

@@ -20,7 +20,7 @@ std::uint64_t captured_pages(std::span<const Extent> extents) {
   for (const Extent& extent : extents) {
     const std::uint64_t begin = extent.offset / kPageBytes;
     const std::uint64_t end = (extent.offset + extent.bytes - 1) / kPageBytes + 1;
-    // Those of a region come in order; several may lie in a page.
+    // The extents of a region come in order; several may lie in one page.
     pages += end - (extent.object == object && begin + 1 == uncounted ? uncounted : begin);
     object = extent.object;
     uncounted = end;
@@ -38,7 +38,7 @@ void Store::count_capture(std::span<const Extent> extents) {
   counters.last_captured_pages.store(pages, std::memory_order_relaxed);
 }
 
-// Everything but the bytes of the extents, which follow.
+// Writes everything except the bytes of the extents, which follow.
 void Store::put_commit_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes) {
   count_capture(extents);
   directory_->put_header(writer, extents, sizes);

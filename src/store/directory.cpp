@@ -120,8 +120,9 @@ Status Directory::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
   if (present >= size_bytes) {
-    // Long enough, but is that durable? Whoever made it so may have been killed before the flush, or the flush failed.
-    // What the directory says was flushed before it said so. [crash/killed]
+    // The file is long enough, but its length may not be durable: the program that set it may have been killed before
+    // the flush, or the flush failed. Lengths in the directory were flushed before the directory named them.
+    // [crash/killed]
     const std::optional<ObjectInfo> info = find(id);
     if (info.has_value() && info->size_bytes >= size_bytes) return kOk;
     return poison_on_failure(device->flush());
@@ -131,14 +132,14 @@ Status Directory::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   return poison_on_failure(device->flush());
 }
 
-// A home that can be written no more ends the store at once, and not at the next checkpoint.
+// A home file that cannot be written any more poisons the store at once, and not at the next checkpoint.
 Status Directory::poison_on_failure(Status status) {
   if (status.category == Errc::io && !files_.log->poisoned()) files_.log->poison(status);
   return status;
 }
 
-// ORDER space-before-commits: every page of a home has its space before a commit may change it.
-// [test Environment.SparseFileOnFullTmpfs]
+// ORDER space-before-commits: every page of a home file has disk space before a commit may change it. [test
+// Environment.SparseFileOnFullTmpfs]
 Status Directory::fill_holes() {
   if (MEMLITH_MUTANT(holes_left)) return kOk;
   for (const ObjectInfo& info : objects()) {

@@ -1,11 +1,12 @@
-// The directory of a store: which objects there are, how one comes, grows and goes, and what keeps the list on the medium.
-// Floor: store.
+// The directory of a store: the list of its objects on the medium, and their creation, growth and removal. Floor:
+// store.
 //
-// A folder store has a directory file, "objects/0", and its object n in "objects/n" (FolderDirectory). A one-file store has one
-// object, 1, which is the user's file; its directory is one record in the superblock of the log (FileDirectory). Everything in which
-// the two kinds of store differ is behind this interface.
+// A folder store has a directory file, "objects/0", and its object n in "objects/n" (FolderDirectory). A one-file store
+// has one object, 1, which is the user's file; its directory is one record in the superblock of the log
+// (FileDirectory). Everything in which the two kinds of store differ is behind this interface.
 //
-// Threads: any number may look and commit; create and remove take turns; what opening and checkpoints use says so.
+// Threads: any number may look up and commit; create and remove run one at a time; functions for opening and
+// checkpoints say so.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ class Directory {
  public:
   using Commit = std::function<Status(const Changes&)>;  // durable on ok
   using Checkpoint = std::function<Status()>;
-  // Objects that frames change where their home has no bytes or is missing, with the end of what the frames have.
+  // Objects that frames change beyond the end of their home file, or whose home file is missing, with the end of the
+  // frames' bytes.
   using Unreachable = std::map<ObjectId, std::uint64_t>;
 
   static std::unique_ptr<Directory> make(StoreFiles& files);
@@ -39,70 +41,73 @@ class Directory {
   [[nodiscard]] std::vector<ObjectInfo> objects() const MEMLITH_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<ObjectInfo> find(std::string_view name) const MEMLITH_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<ObjectInfo> find(ObjectId id) const MEMLITH_EXCLUDES(mutex_);
-  // The LSN behind the newest commit to the object since the store was opened, for those who commit to it to note.
+  // The end of the newest commit to the object since the store was opened; committers to the object update it.
   [[nodiscard]] std::shared_ptr<Atomic<std::uint64_t>> committed_lsn(ObjectId id) const MEMLITH_EXCLUDES(mutex_);
 
   // ---- changes
   // An object of zeros, as `wanted` says but for its id. Durable on ok.
   virtual Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) = 0;
   virtual Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) = 0;
-  // Makes the home file long enough and its space reserved, durably. The object's size is unchanged until a commit says it.
+  // Makes the home file long enough and reserves its space, durably. The object's size changes only with a commit.
   Status reserve_home(ObjectId id, std::uint64_t size_bytes) MEMLITH_EXCLUDES(mutex_);
 
   // ---- frames
   [[nodiscard]] std::uint64_t commit_bytes(std::span<const Extent> extents, std::span<const SizeChange> sizes) const;
-  // Everything of a commit but the extents' bytes, which follow.
+  // Writes everything of a commit except the extents' bytes, which follow.
   void put_header(FrameWriter& writer, std::span<const Extent> extents, std::span<const SizeChange> sizes)
       MEMLITH_EXCLUDES(mutex_);
 
   // ---- creating a store: alone
   // Whether a store may be made here; a one-file store gets its file if there is none.
   virtual Status check_before_create() = 0;
-  // What an opening left when it crashed says that there was a log. Then nothing takes its place.
+  // Whether an opening that crashed left traces of a log. In that case no new log is created.
   virtual Status check_log_not_removed() = 0;
   // Why a store without a log cannot be opened.
   virtual Status tell_log_is_missing() = 0;
-  // The directory of a store without objects, durable, before the log gets its name.
+  // Creates the empty directory, durably, before the log gets its name.
   virtual Status make_first(std::uint64_t log_id) = 0;
-  // Removes what this object made; the log is gone, if opening had made one.
+  // Removes the files that this object created; the log, if opening had created one, is removed already.
   virtual void undo_creation(bool log_was_made) = 0;
 
   // ---- recovery: alone, in this order
   virtual void read_record(const ObjectRecord&) {}  // of the file, from the superblock
   virtual Status prepare_to_recover() { return kOk; }
-  // Reads the directory, with what the overlay changes of it.
+  // Reads the directory, including the overlay's changes.
   virtual Status load(const Overlay& overlay) = 0;
-  // Every object has its home, and every frame's object too unless that was removed. `unreachable` is as the overlay has it.
+  // Checks that every object, and every object of a frame that was not removed, has its home file. `unreachable` comes
+  // from the overlay.
   virtual Status check_homes(const Unreachable& unreachable) = 0;
-  // A user's file, or a copy of a home, may be sparse. A checkpoint that found no space for a hole would poison the store.
+  // A user's file, or a copy of a home, may be sparse. A checkpoint that found no space for a hole would poison the
+  // store.
   virtual Status fill_holes();
-  // A length that no commit names may be in the page cache only, if the flush that was to make it durable failed. Such a growth is
-  // undone; whoever needs it grows the file anew.
+  // A length that no commit names may be in the page cache only, because its flush failed. Such a growth is undone; a
+  // later growth sets it again.
   virtual Status settle_lengths() = 0;
-  // Homes that no entry names: of a creation that was interrupted, or a removal that was.
+  // Removes home files that no entry names: left by an interrupted creation or removal.
   virtual Status remove_orphans() { return kOk; }
 
   // ---- replay: one thread at a time
   // False: the object's bytes are in the superblock, and take_record() has to hear of their changes.
   [[nodiscard]] virtual bool has_home(ObjectId) const { return true; }
   virtual Status take_record(const Overlay&) { return kOk; }
-  // Whether frames may have bytes beyond the end of a home that is sound.
+  // Whether frames may have bytes beyond the end of an intact home file.
   [[nodiscard]] virtual bool homes_may_shrink() const { return false; }
-  // Whether to write home while frames are still to come: see FileDirectory.
+  // Whether the overlay may be written home before all frames were read: see FileDirectory.
   virtual Result<bool> homes_are_as_said(const Overlay&) { return true; }
   // As of the last checkpoint; the objects in memory may be ahead of it.
   virtual Result<std::uint64_t> size_at_home(ObjectId id) = 0;
-  // The file becomes as long as the last checkpoint has it, durably, which undoes growth that no commit made part of the object.
+  // Cuts the file, durably, to its length as of the last checkpoint. This undoes growth that no commit made part of the
+  // object.
   virtual Status cut_home_to_size() { return kOk; }
-  // What the superblock says of the store, with the next tail.
+  // The store's part of the superblock, for the next tail.
   [[nodiscard]] ClientBytes client_bytes() const;
-  // What a log that commits fill quickly grows to without having to earn it. A checkpoint writes each page home once, however often
-  // it changed: the more pages a file has, the longer it is worth waiting.
+  // The size to which a log under load grows at once. A checkpoint writes each page home once, however often it
+  // changed: the more pages a file has, the more a large log pays.
   [[nodiscard]] virtual std::uint64_t log_bytes_given() const = 0;
 
-  // Gives another file of the store the permissions of the user's file, which may have changed.
+  // Copies the permissions of the user's file, which may have changed, to another file of the store.
   virtual Status match_permissions(Device&) { return kOk; }
-  // Whose permissions the files beside it get; null: no file's.
+  // The file whose permissions the store's other files get; null: none.
   virtual Result<Device*> permissions_model() { return static_cast<Device*>(nullptr); }
 
  protected:
@@ -118,7 +123,7 @@ class Directory {
   [[nodiscard]] Status no_such_object(ObjectId id) const;
   [[nodiscard]] Status no_store() const;
 
-  // How the size of an object is written in a frame: as bytes of object 0.
+  // A change of an object's size in a frame: bytes of object 0.
   [[nodiscard]] virtual std::uint64_t record_bytes() const = 0;
   [[nodiscard]] virtual std::uint64_t record_offset(const Entry& entry) const = 0;
   virtual void put_record(FrameWriter& writer, const Entry& entry) MEMLITH_REQUIRES(mutex_) = 0;

@@ -1,4 +1,4 @@
-// Tells the owner of an eventfd that more has become durable. Floor: store.
+// Notifies the owner of an eventfd that more has become durable. Floor: store.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -12,7 +12,8 @@ namespace memlith::core {
 // Threads: any.
 class DurableEvent {
  public:
-  // -1 for none. When this returns, the one before is not used any more: its owner may close it, and the number be another file's.
+  // -1 for none. When this returns, the previous eventfd is not used any more: its owner may close it, and its number
+  // may be reused.
   void set(int fd) {
     const LockGuard lock(mutex_);
     fd_.store(fd, std::memory_order_relaxed);

@@ -61,8 +61,8 @@ Status FileDirectory::check_before_create() {
   MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(name));
   if (there && exclusive) return fail(Errc::exists, Detail::open, "{}: this file exists already", files_.path());
   MEMLITH_TRY(check_log_not_removed());
-  // ORDER file-before-log: whoever made the file may have been killed before its name was durable.
-  // [test AfterAKill.TheNameOfAFileIsFlushedBeforeItsLogHasOne]
+  // ORDER file-before-log: the program that created the file may have been killed before the name was durable. [test
+  // AfterAKill.TheNameOfAFileIsFlushedBeforeItsLogHasOne]
   if (there) return files_.volume.sync_folder("");
   auto made = files_.volume.open(name, OpenMode::create, Caching::buffered);
   if (!made.ok() && (made.error().category != Errc::exists || exclusive)) return made.error();
@@ -75,7 +75,8 @@ Status FileDirectory::check_log_not_removed() {
   return check_closed_before();
 }
 
-// An opening of the file leaves its page of counters behind if it is never closed. Then the log that is missing held the newest commits.
+// An opening of the file leaves its page of counters behind if it is never closed. Then the log that is missing held
+// the newest commits.
 Status FileDirectory::check_closed_before() {
   if (files_.keeps_mark) return kOk;  // the mark in the file tells
   MEMLITH_TRY_ASSIGN(const bool left, files_.volume.exists(files_.names.stats));
@@ -115,7 +116,7 @@ Status FileDirectory::make_first(std::uint64_t) {
 void FileDirectory::undo_creation(bool) {
   if (!made_file_) return;
   made_file_ = false;
-  // Another process may have found the file meanwhile, and have put something in it, or a log beside it.
+  // Another process may have found the file meanwhile, written to it, or created a log beside it.
   const auto home = files_.homes.get(kFile);
   const auto size = home.ok() ? (*home)->size() : Result<std::uint64_t>(std::uint64_t{0});
   const auto log_there = files_.volume.exists(files_.names.log);
@@ -173,7 +174,7 @@ Status FileDirectory::load(const Overlay&) {
                 record.size_bytes, size);
   }
   if (record.reserve_bytes < record.size_bytes)
-    record.address = record.reserve_bytes = 0;  // grown by others: to be placed anew
+    record.address = record.reserve_bytes = 0;  // grown by another program: the region gets a new address
   committed_ = record;
   entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
   return kOk;
@@ -183,14 +184,14 @@ Status FileDirectory::settle_lengths() {
   const std::uint64_t wanted = record_at_home().size_bytes;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  // A growth that no persist made part of the file's state. And a length that is right may be the page cache's only.
+  // Undoes a growth that no persist made part of the file. A right length may also be in the page cache only.
   const bool settle = size > wanted || !MEMLITH_MUTANT(cached_length_believed);
   if (settle && !files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
-  // Where the length is right already, whoever made it so may have been killed before the flush; and between two uses the file
-  // is the user's own, who need not have flushed what he did to it, nor its name. [crash/killed]
+  // If the length is right already, the program that set it may have been killed before the flush. Between two uses the
+  // file is the user's own, and neither its content nor its name need be flushed. [crash/killed]
   if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
   const Status named = files_.volume.sync_folder("");
-  return named.category == Errc::permission ? kOk : named;  // a folder that one may enter and not read
+  return named.category == Errc::permission ? kOk : named;  // a folder that the process may enter but not read
 }
 
 // ---- replay ----------------------------------------------------------------------------------------------------
@@ -220,14 +221,14 @@ Result<std::uint64_t> FileDirectory::size_at_home(ObjectId id) {
   if (!files_.read_only()) return record_at_home().size_bytes;
   const std::optional<ObjectInfo> info = find(id);
   if (!info.has_value()) return no_such_object(id);
-  return info->size_bytes;  // it changes no more
+  return info->size_bytes;  // constant from here on
 }
 
 Status FileDirectory::cut_home_to_size() {
   const std::uint64_t wanted = record_at_home().size_bytes;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size == wanted) return kOk;  // else grown, and never persisted
+  if (size == wanted) return kOk;  // otherwise grown and never persisted
   MEMLITH_TRY(file->truncate(wanted));
   return MEMLITH_MUTANT(truncate_not_flushed_by_close) ? kOk : file->flush();
 }

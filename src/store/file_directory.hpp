@@ -1,4 +1,5 @@
-// The directory of a one-file store: one record in the superblock of the log, of the user's file. Floor: store. docs/format.md.
+// The directory of a one-file store: one record in the superblock of the log, of the user's file. Floor: store.
+// docs/format.md.
 #pragma once
 
 #include "store/directory.hpp"
@@ -9,7 +10,7 @@ class FileDirectory final : public Directory {
  public:
   explicit FileDirectory(StoreFiles& files) : Directory(files) {}
 
-  // Gives the file its address and its size. No other object can be made.
+  // Sets the address and the size of the file. No other object can be created.
   Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) override
       MEMLITH_EXCLUDES(create_mutex_, mutex_);
   Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override;
@@ -23,16 +24,16 @@ class FileDirectory final : public Directory {
   void read_record(const ObjectRecord& record) override;
   Status prepare_to_recover() override;
   Status load(const Overlay& overlay) override;
-  // The file is as long as its record says, or load() would have failed; bytes that the log has beyond that are of a time when the
-  // file was longer.
+  // The file has the length of its record, or load() would have failed; bytes of the log beyond it belong to a time
+  // when the file was longer.
   Status check_homes(const Unreachable&) override { return kOk; }
   Status settle_lengths() override;
 
   [[nodiscard]] bool has_home(ObjectId id) const override { return id != kDirectory; }
   Status take_record(const Overlay& overlay) override;
   [[nodiscard]] bool homes_may_shrink() const override { return true; }
-  // A user's file that is shorter than the frames have said so far was either cut by an earlier recovery, as a later frame will say,
-  // or is not the file that the log belongs to. So nothing is written home yet.
+  // A user's file that is shorter than the frames so far require was either cut by an earlier recovery, as a later
+  // frame will show, or is not the file of this log. So nothing is written home yet.
   Result<bool> homes_are_as_said(const Overlay& overlay) override;
   Result<std::uint64_t> size_at_home(ObjectId id) override;
   Status cut_home_to_size() override;
@@ -51,7 +52,7 @@ class FileDirectory final : public Directory {
   // Another name of the file (a hard link) has a log of its own.
   Status lock_file();
 
-  ObjectRecord committed_ MEMLITH_GUARDED_BY(mutex_){};  // the record with every commit that was begun
+  ObjectRecord committed_ MEMLITH_GUARDED_BY(mutex_){};  // the record including every commit that was begun
   ObjectRecord at_home_ MEMLITH_GUARDED_BY(mutex_){};    // and as of the tail of the log
   bool made_file_ = false;                               // by opening; used by opening alone
 };

@@ -31,7 +31,8 @@ void Flusher::want(Lsn lsn) {
     assert_state();
   }
   if (wake) wake_.notify_one();
-  if (!taken) (void)files_.log->sync(lsn);  // no thread is to be had: sooner than it need be, and a failure poisons
+  // No thread can be started: flush now, sooner than necessary; a failure poisons.
+  if (!taken) (void)files_.log->sync(lsn);
 }
 
 bool Flusher::is_queued() const {
@@ -44,7 +45,7 @@ void Flusher::set_window(FlushWindow window) {
     const LockGuard lock(mutex_);
     shared_.window = window;
     if (!shared_.queued) return;
-    shared_.now = true;  // what waits under the old window waits no longer
+    shared_.now = true;  // commits that wait under the old window are flushed now
     (void)background_.flushes.want(job_, SteadyClock::now());
   }
   wake_.notify_one();
@@ -52,8 +53,8 @@ void Flusher::set_window(FlushWindow window) {
 
 bool Flusher::wanted() const { return stopping_ || shared_.target > files_.log->durable_lsn(); }
 
-// The window of a commit begins when the job hears of it, with nothing else waiting; at the latest at its next look.
-// A failed flush has poisoned the log, which tells everybody; there is nothing left to do then.
+// The window of a commit begins when the job notices it and nothing else waits; at the latest at the job's next look. A
+// failed flush has poisoned the log, which informs all callers; there is nothing left to do then.
 std::optional<Workers::Time> Flusher::flush() {
   UniqueLock lock(mutex_);
   while (!stopping_ && !files_.log->poisoned()) {
@@ -63,7 +64,8 @@ std::optional<Workers::Time> Flusher::flush() {
     (void)files_.log->sync(target);
     lock.lock();
     assert_state();
-    // Not done yet: nobody has to wake a thread for the next one, which takes longer than all the rest of an asynchronous persist.
+    // Keep looking: the next asynchronous persist then need not wake a thread, which takes longer than all the rest of
+    // the persist.
     for (std::uint32_t look = 0; look < files_.options.flusher_looks && !wanted(); ++look) {
       if (background_.flushes.crowded()) break;
       wake_.wait_for(mutex_, kLookEvery, [this]() MEMLITH_REQUIRES(mutex_) { return wanted(); });
@@ -89,7 +91,7 @@ void Flusher::stop() {
   background_.flushes.withdraw(job_);
 }
 
-// Nothing is asked for that was not begun.
+// Only commits that were begun are requested.
 void Flusher::assert_state() const { MEMLITH_DCHECK(shared_.target <= files_.log->head()); }
 
 }  // namespace memlith::core

@@ -17,7 +17,7 @@ class Flusher {
  public:
   Flusher(StoreFiles& files, Background& background) : files_(files), background_(background) {}
 
-  // Lets a thread make everything up to `lsn` durable, within the window and in order.
+  // Has a background thread make everything up to `lsn` durable, within the window and in order.
   void want(Lsn lsn) MEMLITH_EXCLUDES(mutex_);
   void set_window(FlushWindow window) MEMLITH_EXCLUDES(mutex_);
   // When this returns, no thread flushes, and none will.

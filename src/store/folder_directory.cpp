@@ -53,7 +53,7 @@ Status FolderDirectory::commit_entries(std::span<const Extent> entries, const st
   return commit({entries, std::span(sources).first(entries.size()), {}});
 }
 
-// Durable on ok. It stays open, so that nobody looks it up by name again.
+// Durable on ok. The file stays open, so that it is never looked up by name again.
 Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
   const std::string name = files_.names.home(id);
   const auto make = [&] { return files_.volume.open(name, OpenMode::create, Caching::buffered); };
@@ -62,7 +62,7 @@ Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
     device = std::move(*made);
   } else {
     if (made.error().category != Errc::exists) return made.error();
-    MEMLITH_TRY(files_.volume.remove(name));  // of a creation that failed
+    MEMLITH_TRY(files_.volume.remove(name));  // left by a failed creation
     MEMLITH_TRY_ASSIGN(device, make());
   }
   Status status = device->reserve(size_bytes);
@@ -76,7 +76,7 @@ Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
   return kOk;
 }
 
-// The first free slot; the file is long enough for it.
+// The first free entry; the file is long enough for it.
 Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
   std::uint64_t slot = 1;
   {
@@ -93,16 +93,16 @@ Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
 Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commit& commit) {
   const LockGuard create_lock(create_mutex_);
   MEMLITH_TRY_ASSIGN(const std::uint64_t slot, make_room_for_entry());
-  // ORDER room-before-commit: what is durable is in memory, too, whatever memory there is by then.
-  // [test OutOfMemoryStore.ARegionIsMadeOrNot]
+  // ORDER room-before-commit: memory for the entry is allocated before the commit, so that it cannot be lacking once
+  // the entry is durable. [test OutOfMemoryStore.ARegionIsMadeOrNot]
   Entry made{wanted, slot};
   {
     const LockGuard lock(mutex_);
     made.info.id = ObjectId{next_id_};
   }
   const ObjectInfo info = made.info;
-  // ORDER growth-before-name: the home is there, whole and durable, before the directory or any frame names it.
-  // [mutant home_created_unflushed]
+  // ORDER growth-before-name: the home file is complete and durable before the directory or any frame names it. [mutant
+  // home_created_unflushed]
   MEMLITH_TRY(create_home(info.id, info.size_bytes));
   DirectoryHeader header;
   {
@@ -146,8 +146,8 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
     const LockGuard lock(mutex_);
     std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
   }
-  // ORDER replay-before-unlink: while the log still has frames for the object, its home stays.
-  // [mutant unlink_before_checkpoint]
+  // ORDER replay-before-unlink: the home file stays as long as the log has frames for the object. [mutant
+  // unlink_before_checkpoint]
   if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
   files_.homes.forget(id);
   return files_.volume.remove(files_.names.home(id));
@@ -166,15 +166,16 @@ Status FolderDirectory::check_before_create() {
                 "store",
                 files_.path(), name);
   }
-  if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // somebody was faster
+  if (std::find(names.begin(), names.end(), "log") != names.end()) return kOk;  // another process was faster
   return check_log_not_removed();
 }
 
 Status FolderDirectory::check_log_not_removed() {
   auto objects = files_.volume.list("objects");
   for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
-    if (name == "0") continue;  // left by a creation that was interrupted
-    // Somebody may have made the store, and an object in it, since the folder was listed. [schedule/two-opens]
+    if (name == "0") continue;  // left by an interrupted creation
+    // Another process may have created the store, and an object in it, since the folder was listed.
+    // [schedule/two-opens]
     MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));
     if (made_meanwhile) return kOk;
     return fail(Errc::corrupt, Detail::open,
@@ -242,7 +243,7 @@ Result<std::vector<std::byte>> FolderDirectory::read_file(const Overlay& overlay
     return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(),
                 size, kDirectoryBytesFirst, kDirectoryBytesMax);
   }
-  // It may have been made longer by somebody who was killed before the flush; entries there must not outlive it.
+  // The file may have been extended by a program that was killed before the flush; entries must not rely on that part.
   if (!files_.read_only() && !files_.was_clean) MEMLITH_TRY(device->flush());
   std::vector<std::byte> bytes(round_down(size, kDirectoryEntryBytes));
   {
@@ -293,7 +294,7 @@ Status FolderDirectory::read_entries(std::span<const std::byte> bytes) {
                   "{}: the entry at offset {} is damaged (id {}, size {}, address {:#x})", path,
                   slot * kDirectoryEntryBytes, object.id, object.size_bytes, object.address);
     }
-    // A sector written to the wrong place brings whole entries, and their checksums, with it.
+    // A sector written to the wrong place carries complete entries with valid checksums.
     if (!ids.insert(object.id).second) {
       return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is there twice (id {})", path,
                   slot * kDirectoryEntryBytes, object.id);
@@ -361,7 +362,7 @@ Status FolderDirectory::remove_orphans() {
   for (const std::string& name : names) {
     std::uint32_t id = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (error != std::errc{} || end != name.data() + name.size()) continue;  // not ours
+    if (error != std::errc{} || end != name.data() + name.size()) continue;  // not a file of the store
     if (id == 0 || find(ObjectId{id}).has_value()) continue;
     files_.homes.forget(ObjectId{id});
     MEMLITH_TRY(files_.volume.remove("objects/" + name));
@@ -377,7 +378,7 @@ Result<std::uint64_t> FolderDirectory::size_at_home(ObjectId id) {
     const LockGuard lock(mutex_);
     const Entry* const entry = find_entry(id);
     if (entry == nullptr) return no_such_object(id);
-    if (files_.read_only()) return entry->info.size_bytes;  // it changes no more
+    if (files_.read_only()) return entry->info.size_bytes;  // constant from here on
     slot = entry->slot;
   }
   DirectoryEntry entry{};

@@ -38,7 +38,7 @@ class FolderDirectory final : public Directory {
 
   [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const MEMLITH_REQUIRES(mutex_);
-  // Commits entries, whose bytes lie behind each other, and waits until they are durable.
+  // Commits entries, whose bytes are consecutive in memory, and waits until they are durable.
   static Status commit_entries(std::span<const Extent> entries, const std::byte* bytes, const Commit& commit);
   Status create_home(ObjectId id, std::uint64_t size_bytes);
   Result<std::uint64_t> make_room_for_entry() MEMLITH_REQUIRES(create_mutex_);

@@ -1,5 +1,5 @@
-// What a store adds to the medium: commits as frames, the directory of objects, and its part of the superblock.
-// Floor: store. Told in docs/format.md; a test holds the two together.
+// The parts of the format that a store defines: commits as frames, the directory of objects, and the store's part of
+// the superblock. Floor: store. docs/format.md describes them; a test compares the two.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +62,8 @@ static_assert(std::has_unique_object_representations_v<DirectoryEntry>);
 
 inline constexpr std::uint64_t kBlocksMagic = 0x0a4b4c424c4d454dU;  // "MEMLBLK\n"
 
-// Whole blocks of homes, kept while parts of them are written. Followed by extent records, each with its bytes behind it.
+// Whole blocks of homes, kept while parts of them are written. Followed by extent records, each with its bytes behind
+// it.
 struct BlocksHeader {  // docs/format.md#blocks-header
   std::uint64_t magic;
   std::uint64_t log_id;

@@ -9,7 +9,7 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::uint32_t kDirectDepth = 64;  // transfers at a time: scattered pages go twice as fast as with 16
+constexpr std::uint32_t kDirectDepth = 64;  // transfers at a time: scattered pages are twice as fast as with 16
 constexpr std::uint64_t kDirectBytes = 64 * kKiB;
 }  // namespace
 

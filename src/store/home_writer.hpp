@@ -1,4 +1,4 @@
-// Two ways of writing the bytes of one home, pieces in the order of their offset. Floor: store.
+// Two ways of writing the extents of one home file, in order of offset. Floor: store.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,16 +18,16 @@
 
 namespace memlith::core {
 
-// Collects neighbouring pieces, and writes as many of them as make `bytes_max` at once through the page cache.
+// Collects adjacent extents, and writes up to `bytes_max` of them at once through the page cache.
 class BufferedHome {
  public:
-  // After a write: so many bytes of pages that were not told before have to be flushed.
+  // Called after a write with the number of bytes of pages that have to be flushed and were not reported before.
   using Written = std::function<Status(std::uint64_t page_bytes)>;
   // `home_bytes` counts what is written.
   BufferedHome(Device& device, std::uint64_t bytes_max, std::atomic<std::uint64_t>& home_bytes, Written written)
       : device_(device), bytes_max_(bytes_max), home_bytes_(home_bytes), written_(std::move(written)) {}
 
-  // The bytes stay where they are until the next put() or finish() has returned.
+  // The bytes must stay valid until the next put() or finish() has returned.
   Status put(std::uint64_t offset, std::span<const std::byte> bytes);
   Status finish();
 
@@ -41,13 +41,13 @@ class BufferedHome {
   std::size_t count_ = 0;
   std::uint64_t begin_ = 0;
   std::uint64_t bytes_held_ = 0;
-  std::uint64_t pages_end_ = 0;  // the pages before it were told
+  std::uint64_t pages_end_ = 0;  // the pages before it were reported
 };
 
 // Collects neighbouring whole pages and writes them past the page cache, many transfers at a time.
 class DirectHome {
  public:
-  // To the file of `buffered`. Nothing where the file system refuses direct I/O.
+  // For the file of `buffered`. Null if the file system refuses direct I/O.
   static Result<std::unique_ptr<DirectHome>> open(Volume& volume, const std::string& name, Device& buffered);
   static bool takes(std::uint64_t offset, std::uint64_t bytes);
   Status put(std::uint64_t offset, std::span<const std::byte> bytes);

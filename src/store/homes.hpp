@@ -19,7 +19,8 @@ class Homes {
 
   Result<Device*> get(ObjectId id);
   Result<OpenFile*> user_file();
-  // Null where there is none. A home that is open is not looked up by name: the right to do so may have been given up since.
+  // Null if there is none. An open home file is not looked up by name: the process may have given up the right to do
+  // so.
   Result<Device*> get_if_there(ObjectId id);
   void keep(ObjectId id, std::unique_ptr<Device> device);
   void forget(ObjectId id);

@@ -52,7 +52,7 @@ bool LogGrower::grow(const Pause& pause) {
   for (std::uint64_t done = 0; done < wanted;) {
     const std::uint64_t step = std::min(step_slots, wanted - done);
     if (!log.grow(step).ok()) {
-      busy_slots_max_ = 0;  // the volume is full, or the log poisoned: a checkpoint goes on from here
+      busy_slots_max_ = 0;  // the volume is full, or the log poisoned: a checkpoint takes over
       return false;
     }
     done += step;

@@ -11,32 +11,33 @@
 
 namespace memlith::core {
 
-// One thread at a time: who holds the checkpointer's mutex.
+// One thread at a time: the holder of the checkpointer's mutex.
 class LogGrower {
  public:
-  // Sleeps for so long, or until a commit waits for room. True: a checkpoint must not be kept waiting.
+  // Sleeps for this time, or until a commit waits for room. True: the checkpoint must start at once.
   using Pause = std::function<bool(std::chrono::nanoseconds time)>;
 
   LogGrower(StoreFiles& files, Directory& directory) : files_(files), directory_(directory) {}
   // The log was opened.
   void start();
-  // Adds slots step by step, no faster than commits fill the log. True: it has room again, so that nothing needs to go home yet.
+  // Adds slots step by step, paced to the rate at which the log fills. True: the log has room again, so no checkpoint
+  // is needed yet.
   bool grow(const Pause& pause);
 
  private:
-  // Where the log stood when a checkpoint was asked for last.
+  // The head of the log at the last request of a checkpoint.
   struct Woken {
     Lsn head;
     SteadyClock::time_point time;
   };
-  // How the log is used. Moves woken_ on.
+  // The load of the log since the last call; updates woken_.
   LogLoad look();
 
   StoreFiles& files_;
   Directory& directory_;
   Woken woken_;
-  std::uint64_t busy_slots_max_ = 0;  // what the log grows to while commits fill it quickly
-  std::uint64_t grown_bytes_ = 0;     // by that, beyond what is given
+  std::uint64_t busy_slots_max_ = 0;  // the size to which the log may grow under load
+  std::uint64_t grown_bytes_ = 0;     // growth beyond the given size
 };
 
 }  // namespace memlith::core

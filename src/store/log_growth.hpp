@@ -1,11 +1,11 @@
 // When a log grows. Floor: store.
 //
-// A checkpoint writes a page home once, however often it changed, and commits beside it find the device busy: the more the log
-// holds between two of them, the less they cost. But what it holds is what recovery reads, and growth itself has to be written,
-// as zeros. So a log begins small, and one that commits fill within a minute grows: at once to a size that is given to it, which
-// costs no more than making it as large at first, and from there, up to a bound, by as much as checkpoints have written home: what that
-// growth costs is at most what not growing has cost so far (ski rental). PostgreSQL weighs the same with
-// checkpoint_timeout and max_wal_size, which have to be set.
+// A checkpoint writes a page home once, however often it changed, and commits beside it find the device busy: the more
+// the log holds between two checkpoints, the less they cost. But recovery has to read what the log holds, and growth
+// writes zeros. So a log starts small, and a log that commits fill within a minute grows: at once to a given size,
+// which costs no more than creating it with that size, and from there, up to a limit, by as much as checkpoints have
+// written home. That growth then costs at most what not growing has cost so far (ski rental). PostgreSQL balances the
+// same with checkpoint_timeout and max_wal_size, which have to be set.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct LogLoad {
   double filled = 0;                 // the part of the log that commits filled
   std::chrono::nanoseconds took{0};  // in this time
   std::uint64_t home_bytes = 0;      // written by checkpoints
-  std::uint64_t given_bytes = 0;     // what the log may have without having earned it
+  std::uint64_t given_bytes = 0;     // the size to which the log may grow at once
   std::uint64_t grown_bytes = 0;     // written by growth beyond that
   std::uint64_t free_bytes = 0;      // on the volume
 };
@@ -34,7 +34,7 @@ inline std::uint64_t slots_to_add(const LogLoad& load) {
   const std::uint64_t earned = (load.home_bytes - std::min(load.grown_bytes, load.home_bytes)) / load.slot_bytes;
   const std::uint64_t given_slots = load.given_bytes / load.slot_bytes;
   const std::uint64_t given = given_slots - std::min(given_slots, load.slots);
-  const std::uint64_t spare = load.free_bytes / 4 / load.slot_bytes;  // most of it is left to others
+  const std::uint64_t spare = load.free_bytes / 4 / load.slot_bytes;  // the log takes only a part of it
   return std::min({load.slots, load.slots_max - load.slots, std::max(earned, given), spare});
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 constexpr std::uint64_t kLsnUnit = 512;  // the smallest block of a log
 
-// From the low end: where `reach` stands in the log, in units of 512 bytes; what stands for the history up to there; and a checksum
-// of these two, because 8 bytes that were in flight when the power failed may be neither the old ones nor the new ones.
+// From the low end: where `reach` stands in the log, in units of 512 bytes; what stands for the history up to there;
+// and a checksum of these two, because 8 bytes that were in flight when the power failed may be neither the old ones
+// nor the new ones.
 constexpr unsigned kPlaceBits = 22;
 constexpr unsigned kChainBits = 22;
 constexpr unsigned kSaidBits = kPlaceBits + kChainBits;
@@ -28,7 +29,7 @@ std::uint64_t with_checksum(std::uint64_t said) {
   return said | checksum(std::as_bytes(std::span(&said, 1)), kFileMark) << kSaidBits;
 }
 
-// The chain value of a position stands for all that the log held before it, so no two histories share one.
+// The chain value of a position depends on everything in the log before it, so no two histories share one.
 std::uint64_t moment_of(LogPosition whole, LogPosition reach, std::uint64_t log_id) {
   const std::uint64_t both[2] = {whole.previous, reach.previous};
   const std::uint64_t chain = low_bits(checksum(std::as_bytes(std::span(both)), log_id), kChainBits);
@@ -51,7 +52,7 @@ Status FileMoment::read() {
   if (size < kFileMarkBytes) return kOk;
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
-  // The mark may be half written over SQLite's own bytes; then a later commit of the log has it whole.
+  // The mark may be half written over SQLite's own bytes; then a later commit of the log has it complete.
   if (mark[0] != kFileMark || mark[1] == kUnmarkedRest) return kOk;
   // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
   if (is_whole_moment(mark[1]) || MEMLITH_MUTANT(torn_moment_believed)) moment_ = mark[1];
@@ -115,7 +116,8 @@ Status check_no_mark(StoreFiles& files) {
   MEMLITH_TRY(file->read(0, std::span(first).first(std::min<std::uint64_t>(size, first.size()))));
   std::uint64_t mark = 0;
   std::memcpy(&mark, first.data(), sizeof mark);
-  // In the header of every database of SQLite, and in hardly a file that a user begins with the same 8 bytes.
+  // These bytes are in the header of every SQLite database, and unlikely in another file that begins with the same 8
+  // bytes.
   constexpr std::byte kFractions[3] = {std::byte{64}, std::byte{32}, std::byte{32}};
   const auto zero = [](std::byte each) { return each == std::byte{0}; };
   const bool is_empty = size >= kFileMarkBytes && std::all_of(first.begin() + kFileMarkBytes, first.end(), zero);

@@ -1,8 +1,8 @@
 // Which commits a marked file holds. Floor: store. docs/format.md, "The mark".
 //
-// A file and a log that are both sound need not belong together: one of the two may be a copy of another time. So a file with a mark
-// says what it holds: every commit before `whole`, none from `reach` on. The log says which commits it still has. The pair is
-// sound where the file lacks nothing that the log gave up, and has nothing that the log does not have.
+// An intact file and an intact log need not belong together: one of the two may be an older copy. Therefore a marked
+// file says what it holds: every commit before `whole`, none from `reach` on. The log says which commits it still has.
+// The two belong together if the file lacks nothing that the log has freed, and has nothing that the log does not have.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,20 @@
 
 namespace memlith::core {
 
-// Of a store that keeps no mark, each call does nothing. One thread at a time.
+// In a store that keeps no mark, each call does nothing. One thread at a time.
 class FileMoment {
  public:
   explicit FileMoment(StoreFiles& files) : files_(files) {}
 
   // ---- recovery, in this order
   Status read();  // the moment of the file as it is found
-  // One more position of the log. A file is at the tail, at a later position to which a checkpoint has brought it, or on its way
-  // there from the tail.
+  // Adds a position of the log. A file is at the tail, at a later position after a checkpoint, or between the two.
   void look_for(LogPosition tail, LogPosition at);
-  // Nothing that was found so far says that the file and the log do not belong together.
+  // Whether the file and the log may belong together, as far as known.
   [[nodiscard]] bool may_belong() const { return !moment_.has_value() || found_; }
   [[nodiscard]] Status check() const;
 
-  // Says at home, durably, what the file holds from now on, and lets a mark that is on its way home in the overlay say the same.
+  // Writes the file's new moment home, durably, and into a mark in the overlay that is about to go home.
   Status note(LogPosition whole, LogPosition reach, Overlay& overlay);
 
  private:
@@ -37,7 +36,7 @@ class FileMoment {
   bool found_ = false;                   // the log has it
 };
 
-// A database of SQLite under the mark was in use when a crash came; without its log it is nobody's to take over.
+// A marked SQLite database was in use during a crash; without its log it cannot be taken over.
 Status check_no_mark(StoreFiles& files);
 
 }  // namespace memlith::core

@@ -1,4 +1,4 @@
-// What the files of a store are called in its volume. Floor: store.
+// The names of a store's files in its volume. Floor: store.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The objects of a store, and what a commit changes of them. Floor: store.
+// The objects of a store, and the changes of a commit. Floor: store.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ struct SizeChange {
 // What one commit changes: bytes of objects, and sizes of objects.
 struct Changes {
   std::span<const Extent> extents;
-  std::span<const std::byte* const> sources;  // of each extent: where its bytes are to be read
+  std::span<const std::byte* const> sources;  // for each extent: the address of its bytes
   std::span<const SizeChange> sizes;
 };
 
@@ -48,7 +48,7 @@ struct HomeCopies {
     Descriptor memory;  // a file of at least size_bytes
     std::uint64_t size_bytes = 0;
   };
-  Lsn lsn;  // they hold everything before it
+  Lsn lsn;  // the copies hold everything before it
   std::vector<Copy> copies;
 };
 

@@ -46,7 +46,8 @@ Status Opening::run() {
 }
 
 Status Opening::find_or_make_log() {
-  // Between looking and locking, somebody else may have created the store, or given up creating it: then look again.
+  // Between looking and locking, another process may have created the store, or abandoned its creation: then look
+  // again.
   for (int attempt = 0; files_.lock == nullptr; ++attempt) {
     MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.log));
     if (there && files_.options.exclusive && files_.options.create) {
@@ -71,7 +72,7 @@ Status Opening::read_header() {
   directory_.read_record(header.file);
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;
-  // What is gathered may need a whole block for each byte.
+  // Each gathered byte may need a whole block.
   if (files_.whole_blocks()) {
     files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
   }
@@ -130,8 +131,8 @@ Status Opening::tell_who_holds(Status busy) {
 
 // ---- creating --------------------------------------------------------------------------------------------------
 
-// A new store appears with the rename of its finished log, so that a crash in the middle leaves no half store. Returns ok
-// without the lock when somebody else was faster.
+// A new store appears with the rename of its finished log, so that a crash leaves no half store. Returns ok without the
+// lock if another process was faster.
 Status Opening::make_log_if_nobody_does() {
   MEMLITH_TRY(directory_.check_before_create());
   const std::string fresh_name = files_.names.fresh_log();
@@ -203,8 +204,8 @@ void Opening::undo() {
   Status status = kOk;
   const bool made_log = !made_log_.empty();
   if (made_log) {
-    // ORDER log-before-file: a log without its file or directory is a damaged store; these without the log are none.
-    // [test CreateStoreInFolder.AFailureAndAPowerCutLeaveNoHalfStore]
+    // ORDER log-before-file: a log without its file or directory is a damaged store; a file or directory without a log
+    // is no store. [test CreateStoreInFolder.AFailureAndAPowerCutLeaveNoHalfStore]
     status = files_.volume.remove(made_log_);
     if (status.ok()) status = files_.volume.sync_folder("");
   }

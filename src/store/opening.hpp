@@ -1,4 +1,4 @@
-// Finds or makes the log of a store, locks it and opens it. Floor: store.
+// Finds or creates the log of a store, locks it and opens it. Floor: store.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace memlith::core {
 
-// Alone: nobody else has the store yet.
+// Alone: the store is not shared yet.
 class Opening {
  public:
   Opening(StoreFiles& files, Directory& directory) : files_(files), directory_(directory) {}
 
-  // Fills `files`. Nothing of a store that was there is changed.
+  // Fills `files`. Changes nothing of an existing store.
   Status run();
-  // Says in the log who has the store open for writing. Advisory: it tells a person whom to ask. The lock itself is the kernel's.
+  // Writes the holder note: which process has the store open for writing. The note is advisory, for people; the lock
+  // itself is the kernel's.
   Status leave_holder_note();
-  // Removes what run() made, of a store to which nothing was committed yet.
+  // Removes the files that run() created, of a store without commits.
   void undo();
   [[nodiscard]] bool made_log() const { return !made_log_.empty(); }
 
@@ -33,7 +34,7 @@ class Opening {
 
   StoreFiles& files_;
   Directory& directory_;
-  std::string made_log_;  // the name of the log that was made; empty: it was there
+  std::string made_log_;  // the name of the created log; empty: the log existed
 };
 
 }  // namespace memlith::core

@@ -13,10 +13,10 @@
 
 namespace memlith::core {
 
-// How long an asynchronous commit may wait for its flush. 0 ms: none longer than the flush before it takes.
+// How long an asynchronous commit may wait for its flush. 0 ms: only while the flush before it is under way.
 struct FlushWindow {
   std::uint64_t interval_ms = 0;
-  std::uint64_t bytes = 16 * kMiB;  // of frames; beyond them the flush comes at once
+  std::uint64_t bytes = 16 * kMiB;  // bytes of frames that may wait before the flush starts at once
 };
 
 struct StoreOptions {
@@ -24,28 +24,31 @@ struct StoreOptions {
   std::string file_name;  // one_file: the file, in the volume; its log is file_log_name()
   // one_file: the same file, open already, for writing if the store is; null: the store opens it by its name.
   std::shared_ptr<OpenFile> file;
-  bool keeps_mark = false;  // one_file: where the file begins with kFileMark, replay writes its moment behind that
+  bool keeps_mark = false;  // one_file: if the file begins with kFileMark, replay writes its moment after the mark
   bool create = false;
-  bool exclusive = false;  // with create: fail where there is one
+  bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;
-  bool direct_io = true;  // past the page cache, where the file system takes that: the log, and a recovery's homes
-  bool manual_checkpoint = false;  // none in the background
+  // Bypass the page cache if the file system accepts it: for the log, and for home files during recovery.
+  bool direct_io = true;
+  bool manual_checkpoint = false;  // no checkpoints in the background
   std::uint64_t log_bytes = 0;     // 0 = 1 MiB
   std::uint64_t log_max_bytes = 0;
-  // A log that commits fill within a minute grows to so much, at most log_max_bytes, as it earns it; 0 = where log_bytes is 0, at once
-  // to 128 MiB, of one file to half of the file, from 16 to 64 MiB, and from there to 1 GiB; else not at all.
+  // The size to which a log under load grows, at most log_max_bytes, as checkpoints cost more than growth. 0 = if
+  // log_bytes is 0: at once to 128 MiB (for one file to half of its size, 16 to 64 MiB), from there to 1 GiB; otherwise
+  // no growth.
   std::uint64_t log_busy_bytes = 0;
   std::uint64_t slot_bytes = 0;  // 0 = chosen from log_bytes
-  // Of a new store: how much a power cut may spoil around what is being written. 0 or 512: what is written and nothing beside it
-  // (powersafe overwrite); 4096: the whole block.
+  // For a new store: how much a power cut may damage around the bytes that are being written. 0 or 512: nothing else
+  // (powersafe overwrite); 4096: the whole physical block.
   std::uint32_t physical_block_bytes = 0;
   LogOptions log;                               // slot_count_max is set from log_max_bytes
-  std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that a checkpoint or recovery gathers before it writes home
-  std::uint64_t direct_replay_bytes_min = 4 * kMiB;  // recovery writes home past the page cache from here on
-  std::uint64_t home_flush_bytes = 2 * kMiB;         // a checkpoint flushes homes after so much of them, at most
-  bool manual_flush = false;                         // flush_soon() does nothing
-  std::uint32_t flusher_looks =
-      10;  // how many times, 100 us apart, a thread that has flushed looks whether there is more to flush
+  std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that replay fills before it writes home
+  // From this many bytes on, recovery writes home past the page cache.
+  std::uint64_t direct_replay_bytes_min = 4 * kMiB;
+  // A checkpoint flushes home files at least once per this many bytes.
+  std::uint64_t home_flush_bytes = 2 * kMiB;
+  bool manual_flush = false;         // flush_soon() does nothing
+  std::uint32_t flusher_looks = 10;  // how many times, 100 us apart, a thread that has flushed looks for more to flush
   FlushWindow flush_window;
   std::function<void(std::uint64_t done, std::uint64_t total)> progress;
 };

@@ -8,9 +8,9 @@
 namespace memlith::core {
 
 namespace {
-// The first is small, because most recoveries have little to replay; the later ones stand in huge pages.
+// The first arena is small, because most recoveries have little to replay; later ones lie in huge pages.
 constexpr std::uint64_t kArenaBytes[] = {16 * kKiB, 2 * kMiB, 16 * kMiB};
-constexpr std::uint64_t kNodeBytes = 64;  // what a piece costs besides its bytes
+constexpr std::uint64_t kNodeBytes = 64;  // the memory of a piece besides its bytes
 }  // namespace
 
 Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
@@ -28,7 +28,7 @@ Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
   return result;
 }
 
-// Leaves no piece inside [begin, end); pieces that reach over a border keep the part outside.
+// Removes everything inside [begin, end); pieces that cross a border keep the part outside.
 void Overlay::cut_out(Pieces& pieces, std::uint64_t begin, std::uint64_t end) {
   auto at = pieces.lower_bound(begin);
   if (at != pieces.begin()) {

@@ -1,7 +1,7 @@
-// What a stretch of the log changes, with every byte in its last version. Floor: store.
+// The changes of a part of the log, with the newest version of each byte. Floor: store.
 //
-// Checkpoint and recovery fill an overlay from frames and write it home, so that what was committed a thousand times
-// is written once. A read-only open keeps its overlay and lays it over the home files in memory.
+// Checkpoint and recovery fill an overlay from frames and write it home, so that bytes that were committed a thousand
+// times are written once. A read-only opening keeps its overlay and lays it over the mapped home files in memory.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace memlith::core {
 
 class Overlay {
  public:
-  // Copies the bytes. They win over whatever was applied there before. Error: no_memory.
+  // Copies the bytes, which replace earlier ones at the same place. Error: no_memory.
   Status apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
 
   // The pieces of an object in order of their offset, none overlapping.

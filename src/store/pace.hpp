@@ -1,8 +1,9 @@
 // How fast a checkpoint writes home. Floor: store.
 //
-// A commit's flush waits for all that the device holds, so a checkpoint in a hurry is felt by every commit beside it. One that has
-// time hands home to the device in small steps, with pauses, and no sooner than the filling of the log asks for: the idea
-// of PostgreSQL's spread checkpoints, held against the log's fill alone, which is what a late checkpoint would make wait.
+// A commit's flush waits for everything that the device holds, so a checkpoint in a hurry slows every commit beside it.
+// A checkpoint that has time writes home in small steps with pauses, paced to the rate at which the log fills. The idea
+// is PostgreSQL's spread checkpoints; only the fill of the log matters here, because a late checkpoint makes commits
+// wait for room.
 #pragma once
 
 #include <algorithm>
@@ -15,25 +16,26 @@ namespace memlith::core {
 
 class CheckpointPace {
  public:
-  static constexpr std::uint64_t kStepBytes = 256 * kKiB;          // of home, from one flush to the next
-  static constexpr std::chrono::nanoseconds kPauseMax{8'000'000};  // home gets 32 MB/s even while nobody commits
+  static constexpr std::uint64_t kStepBytes = 256 * kKiB;          // bytes of home from one flush to the next
+  static constexpr std::chrono::nanoseconds kPauseMax{8'000'000};  // home gets 32 MB/s even while there are no commits
 
-  // Of a checkpoint that begins when the log has so much room left and ought to be over when three quarters of it are used.
+  // For a checkpoint that begins when the log has `room_bytes` left and should end when three quarters of them are
+  // used.
   explicit CheckpointPace(std::uint64_t room_bytes) : room_bytes_(static_cast<double>(room_bytes) * 0.75) {}
 
-  // `done`: the part of the work that is behind, 0 to 1. `filled_bytes`: what commits took of the room meanwhile.
+  // `done`: the finished part of the work, 0 to 1. `filled_bytes`: how much of the room commits have used meanwhile.
   void move(double done, std::uint64_t filled_bytes) {
     done_ = done;
     filled_ = room_bytes_ > 0 ? static_cast<double>(filled_bytes) / room_bytes_ : 1;
   }
 
-  // After so much of home comes the next flush: more, the further the work is behind the log.
+  // The number of bytes of home until the next flush: more, the further the work lags behind the log.
   [[nodiscard]] std::uint64_t step_bytes(std::uint64_t max) const {
     const double behind = std::clamp(filled_ - done_, 0.0, 1.0);
     return std::min(max, kStepBytes + static_cast<std::uint64_t>(behind * static_cast<double>(8 * max)));
   }
 
-  // Until the log, at the rate it has filled since the beginning, has caught up with the work.
+  // The time until the log, at its average rate so far, has caught up with the work.
   [[nodiscard]] std::chrono::nanoseconds pause(std::chrono::nanoseconds since_begin) const {
     if (filled_ >= done_) return std::chrono::nanoseconds{0};
     const double ratio = filled_ > 0 ? (done_ - filled_) / filled_ : 1e9;

@@ -1,4 +1,4 @@
-// Where a path leads: the volume, and the name in it. Floor: store.
+// Resolves a path to a volume and a name in it. Floor: store.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,19 @@ namespace memlith::core {
 
 struct Place {
   std::unique_ptr<Volume> volume;
-  std::string file_name;  // in the volume; empty: the volume itself
+  std::string file_name;  // the name in the volume; empty: the volume itself
 };
 
-// The name that the path ends with, in the folder before it. Errors: invalid, if the path cannot be a file's.
+// Resolves to the last name of the path, in the folder before it. Errors: invalid, if the path cannot be that of a
+// file.
 Result<Place> place_of_name(const std::string& path, IoBackend io = IoBackend::automatic);
 
-// Of the store at `path`: a folder store's volume is its folder; a one-file store's is the folder that has the file itself, whatever
-// link leads there, because the log lies beside it. The store need not exist. Errors: invalid.
+// Resolves the path of a store. The volume of a folder store is its folder. The volume of a one-file store is the
+// folder of the file itself, with symbolic links followed, because the log lies beside the file. The store need not
+// exist. Errors: invalid.
 Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend io = IoBackend::automatic);
 
-// What a store at `path` is, if there is one.
+// The kind of the store at `path`, if there is one.
 StoreKind kind_at(const std::string& path);
 
 }  // namespace memlith::core

@@ -38,12 +38,12 @@ void StatsPublisher::note_change() {
   if (!background_->shows.want(job_, SteadyClock::now())) idle_.store(true);
 }
 
-// Shows the counters while they change, and costs nothing while they do not.
+// Publishes the counters while they change, and costs nothing while they do not.
 std::optional<Workers::Time> StatsPublisher::show() {
   const std::uint64_t seen = changes_.load();
-  live_.show();  // may take a while, and commits tell of changes meanwhile
+  live_.show();  // may take a while, and commits change counters meanwhile
   if (std::exchange(shown_, seen) == seen) {
-    // What was counted just behind the last change was shown by now.
+    // Counters that changed just after the last notification have been published by now.
     idle_.store(true);
     if (changes_.load() == seen || !idle_.exchange(false)) return std::nullopt;
   }

@@ -16,19 +16,19 @@ namespace memlith::core {
 // Threads: any may publish; start and stop alone.
 class StatsPublisher {
  public:
-  // The file of the page gets the permissions of `like` if that is not null.
+  // The statistics file gets the permissions of `like` if that is not null.
   static Result<std::unique_ptr<StatsPublisher>> make(StoreFiles& files, Device* like);
 
-  // Histograms are the caller's to fill; counters follow with publish().
+  // The caller fills the histograms; publish() copies the counters.
   [[nodiscard]] StatsPage& page() const { return *live_; }
   void publish();
-  // The page has changed: a thread of the process shows it to others soon.
+  // The page has changed: a background thread publishes it soon.
   void note_change();
 
   void start(Background& background) { background_ = &background; }
-  // When this returns, no thread shows the page, and none will.
+  // When this returns, no background thread publishes the page, and none will.
   void stop();
-  // Takes the page away from other processes, for which it tells of an open store.
+  // Removes the file, which tells other processes that the store is open.
   void remove() { live_.remove(); }
 
  private:
@@ -37,7 +37,7 @@ class StatsPublisher {
 
   StoreFiles& files_;
   LiveStats live_;
-  Background* background_ = nullptr;       // null: the page is shown no more, or not yet
+  Background* background_ = nullptr;       // null: the page is not published any more, or not yet
   std::atomic<bool> idle_{true};           // the job neither waits nor runs
   std::atomic<std::uint64_t> changes_{0};  // raised before one looks whether the job is idle
   std::uint64_t shown_ = 0;                // as of which change; the job's own

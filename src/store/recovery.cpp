@@ -21,22 +21,23 @@ Status Recovery::run() {
 }
 
 Status Recovery::flush_log() {
-  // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. Replayed
-  // first, a power cut could keep part of them at home and lose them from the log. Nor may a reader see what a power
-  // cut still takes. [test AfterAKill.FramesAreFlushedBeforeAReaderSeesThem]
+  // ORDER log-before-home: after a kill the log may hold frames that can be read but were never flushed. If they were
+  // replayed first, a power cut could keep part of them at home and lose them from the log. A reader must not see what
+  // a power cut can still lose, either. [test AfterAKill.FramesAreFlushedBeforeAReaderSeesThem]
   const Status flushed = files_.log_device->flush();
   const bool no_flush_here =
-      flushed.os_errno == EINVAL || flushed.os_errno == EROFS;  // a file system that is only read
+      flushed.os_errno == EINVAL || flushed.os_errno == EROFS;  // a file system mounted read-only
   if (!files_.read_only() || !no_flush_here) MEMLITH_TRY(flushed);
   if (files_.read_only()) return kOk;
-  // Nor may what creation did last be lost once the store is in use: incarnation 0 was never opened before.
+  // The last steps of the creation must not be lost either, once the store is in use: incarnation 0 was never opened
+  // before.
   const bool never_opened = files_.log->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
   return never_opened ? files_.volume.sync_folder("") : kOk;
 }
 
 // ---- reading the log -------------------------------------------------------------------------------------------
 
-// Lays what the log has over each other, and writes it home in pieces where that is too much for memory.
+// Gathers the log's frames in the overlay, and writes the overlay home whenever it is too large for memory.
 Status Recovery::gather_log() {
   tail_ = gathered_ = files_.log->tail();
   replay_.moment().look_for(tail_, tail_);
@@ -91,9 +92,9 @@ Status Recovery::write_piece_home() {
 Status Recovery::bring_home() {
   Log& log = *files_.log;
   MEMLITH_TRY(directory_.fill_holes());
-  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Home goes
-  // only what is in the log on the medium, or a power cut between two homes would keep a half of a commit.
-  // [mutant unproven_frames_believed]
+  // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Only frames
+  // that are on the medium go home. Otherwise a power cut between two home files would keep half of a commit. [mutant
+  // unproven_frames_believed]
   MEMLITH_TRY(log.secure());
   if (!replay_.overlay().objects().empty()) MEMLITH_TRY(replay_.note_moment(log.tail(), log.recovered()));
   MEMLITH_TRY(replay_.write_home(nullptr));
@@ -104,8 +105,8 @@ Status Recovery::bring_home() {
   MEMLITH_TRY(replay_.blocks().settle());
   // ORDER home-before-moment: as in Checkpointer::settle(). [test Crash.EveryOperation]
   MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
-  // ORDER home-before-tail: the frames are given up only when what they say is durable at home.
-  // [mutant home_not_flushed_by_recovery]
+  // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
+  // home_not_flushed_by_recovery]
   MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes()));
   return directory_.remove_orphans();
 }

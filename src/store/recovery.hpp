@@ -1,4 +1,4 @@
-// Brings a store that was found to its last durable commit. Floor: store. docs/architecture.md, "Life of a recovery".
+// Recovers a store to its last durable commit. Floor: store. docs/architecture.md, "Life of a recovery".
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace memlith::core {
 
-// Alone: nobody else has the store yet. A read-only store keeps what the log has in the overlay, and nothing is written.
+// One thread: the store is not shared yet. A read-only store keeps the log's content in the overlay and writes nothing.
 class Recovery {
  public:
   Recovery(StoreFiles& files, Directory& directory, Replay& replay)
       : files_(files), directory_(directory), replay_(replay) {}
 
-  // Reads the log once. Everything that can be told without writing is told before anything is written: what is CORRUPT is left as it
-  // was found.
+  // Reads the log once. Every fault that can be found without writing is found before anything is written: a CORRUPT
+  // store stays as it was found.
   Status run();
 
  private:
-  // A frame behind a full overlay, which waits until a later one proves that what is in the overlay is durable.
+  // A frame that did not fit into the overlay; it waits until a later frame proves that the content of the overlay is
+  // durable.
   struct Waiting {
     Frame frame;
     std::vector<std::byte> payload;

@@ -71,9 +71,9 @@ Status Replay::write_home(ReplayPace* pace) {
   const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
   work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
   if (blocks_.in_use()) {
-    // ORDER homes-before-blocks: homes that were written under the older blocks need them until they are flushed. Once
-    // they are, no home is half written, and the older blocks may be written over: a file of blocks that is torn does
-    // not count (the header has the checksum of the content), and need not. [workload blocks-pieces]
+    // ORDER homes-before-blocks: home files that were written under the older blocks need them until they are flushed.
+    // After that no home file is half written, and the older blocks may be overwritten. A torn blocks file is invalid
+    // (its header has a checksum of the content), and is not needed then. [workload blocks-pieces]
     MEMLITH_TRY(flush_homes());
     MEMLITH_TRY(blocks_.keep(overlay_));
   }
@@ -108,8 +108,8 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
                         [&](std::uint64_t page_bytes) { return written(object, page_bytes, pace); });
   MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset + bytes.size() > size) {
-      unreachable_.emplace(object, offset + bytes.size());  // the directory says whether it matters
-      // A user's file may have shrunk later in the log, and an earlier recovery cut it; what is left of the bytes counts.
+      unreachable_.emplace(object, offset + bytes.size());  // the directory decides whether it matters
+      // A user's file may shrink later in the log, and an earlier recovery may have cut it; the remaining bytes count.
       if (!directory_.homes_may_shrink() || offset >= size || MEMLITH_MUTANT(bytes_over_the_end_dropped)) return kOk;
       bytes = bytes.first(size - offset);
     }
@@ -122,15 +122,16 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   return buffered.finish();
 }
 
-// At open nobody has the home mapped, so it may be written past the page cache. That pays when there is much to write.
+// At opening the home file is not mapped, so it may be written past the page cache. That pays if there is much to
+// write.
 Result<std::unique_ptr<DirectHome>> Replay::direct_home(ObjectId object, Device& device, const ReplayPace* pace) {
   const bool pays = overlay_.bytes_held() >= files_.options.direct_replay_bytes_min;
   if (pace != nullptr || !files_.options.direct_io || !pays) return std::unique_ptr<DirectHome>();
   return DirectHome::open(files_.volume, files_.names.home(object), device);
 }
 
-// A commit's flush waits for all that the device holds: what a checkpoint puts there is kept short, and while nobody waits for the
-// checkpoint, handed out slowly.
+// A commit's flush waits for everything that the device holds: a checkpoint keeps its writes short, and slow as long as
+// no thread waits for the checkpoint.
 Status Replay::written(ObjectId object, std::uint64_t page_bytes, ReplayPace* pace) {
   home_bytes_unflushed_ += page_bytes;
   if (pace == nullptr || home_bytes_unflushed_ < pace->step_bytes(work_.home)) return kOk;

@@ -1,4 +1,4 @@
-// Replay: the only code that writes home files. Used by checkpoints and by recovery, which is the same thing at open. Floor: store.
+// Replay: the only code that writes home files. Used by checkpoints and by recovery. Floor: store.
 #pragma once
 
 #include <cstdint>
@@ -17,54 +17,55 @@ namespace memlith::core {
 
 class DirectHome;
 
-// How a replay spares the commits beside it, whose flushes wait for all that the device holds.
+// Lets replay give way to concurrent commits, whose flushes wait for everything that the device holds.
 class ReplayPace {
  public:
   static constexpr std::uint64_t kWriteBytesMax =
-      1 * kMiB;  // of one write of neighbouring pieces, where nothing has to be spared
+      1 * kMiB;  // size of one write of adjacent extents, if replay need not give way
 
   virtual ~ReplayPace() = default;
   [[nodiscard]] virtual std::uint64_t write_bytes_max() const = 0;  // of one write
-  // `home`: the part of the work that is at home, 0 to 1. After how many bytes of pages the homes are flushed.
+  // The number of bytes of pages after which home files are flushed. `home`: the part of the work that is home, 0 to 1.
   virtual std::uint64_t step_bytes(double home) = 0;
-  // After such a flush. It may take a while.
+  // Called after such a flush. May take a while.
   virtual void pause() = 0;
 };
 
-// One thread at a time: recovery, and then who holds the checkpointer's mutex.
+// One thread at a time: recovery, later the holder of the checkpointer's mutex.
 class Replay {
  public:
   Replay(StoreFiles& files, Directory& directory) : files_(files), directory_(directory) {}
 
-  // A piece of work begins, of which nothing is gathered yet.
+  // Begins a new piece of work, with nothing gathered yet.
   void begin() { work_ = {}; }
-  // Lays one commit into the overlay. `gathered`: the part of the work that is in the overlay or at home then.
+  // Puts one commit into the overlay. `gathered`: the part of the work that is in the overlay or home afterwards.
   Status gather(const Frame& frame);
   void note_gathered(double gathered) { work_.gathered = gathered; }
-  // What was gathered so far has to be written home before more is.
+  // Whether the overlay has to be written home before more is gathered.
   [[nodiscard]] bool is_full() const { return overlay_.bytes_held() > files_.options.replay_bytes_max; }
-  // Finds out what write_home() would find out while writing.
+  // Finds in advance the faults that write_home() would find while writing.
   Status check();
-  // Writes the overlay into the home files, not flushed yet, and empties it. Without a pace, nobody commits beside it.
+  // Writes the overlay into the home files, not flushed yet, and empties it. Without a pace, there are no commits
+  // beside it.
   Status write_home(ReplayPace* pace);
   Status flush_homes();
-  // Gives the overlay up: the log still has everything, and homes may be written in part.
+  // Discards the overlay: the log still has everything, and home files may be partly written.
   void forget() { overlay_.clear(); }
 
-  // Objects that frames named but that have no home, or too short a one: must be removed ones.
+  // Objects in frames whose home file is missing or too short: they must be removed ones.
   [[nodiscard]] const Directory::Unreachable& unreachable() const { return unreachable_; }
   void forget_unreachable() { unreachable_.clear(); }
 
-  // Says in a marked file what it holds, while the overlay is on its way there.
+  // Keeps the moment of a marked file current while the overlay is written to it.
   Status note_moment(LogPosition whole, LogPosition reach) { return moment_.note(whole, reach, overlay_); }
-  // Lays the blocks that were kept into the empty overlay.
+  // Puts the kept blocks into the empty overlay.
   Status gather_blocks() { return blocks_.gather(overlay_); }
 
   [[nodiscard]] const Overlay& overlay() const { return overlay_; }
   [[nodiscard]] FileMoment& moment() { return moment_; }
   [[nodiscard]] KeptBlocks& blocks() { return blocks_; }
 
-  // Nothing is on its way home, and everything that is there is flushed.
+  // Nothing is being written home, and everything written is flushed.
   void assert_at_rest() const;
 
  private:

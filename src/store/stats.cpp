@@ -33,7 +33,7 @@ void LiveStats::show() {
   auto* const from = reinterpret_cast<std::uint64_t*>(page_.data());
   auto* const to = reinterpret_cast<std::uint64_t*>(copy_.data());
   for (std::size_t i = 0; i < sizeof(StatsPage) / sizeof(std::uint64_t); ++i) {
-    to[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);  // others go on counting
+    to[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);  // other threads continue to count
   }
   notice_->show(copy_.span().first(sizeof(StatsPage)));
 }

@@ -1,8 +1,8 @@
-// The live counters of an open store, in a page that other processes may look at. Floor: store.
+// The live counters of an open store, in a file that other processes can read. Floor: store.
 //
-// The page is shown as the file "stats" in a folder store, FILE.memlith-stats beside a file, which goes when the store is closed. It
-// is advisory: nothing is recovered from it, nobody flushes it, and a store that cannot make it goes without. A reader
-// believes it only as far as its magic number and version, and every number may be a moment old.
+// The file is "stats" in a folder store, FILE.memlith-stats beside a one-file store's file, and is removed when the
+// store is closed. It is advisory: nothing is recovered from it, it is never flushed, and a store that cannot create it
+// works without it. A reader checks only its magic number and version, and every number may be slightly old.
 #pragma once
 
 #include <atomic>
@@ -32,14 +32,14 @@ struct StatsPage {
   Counter batches;
   Counter captured_bytes;
   Counter captured_pages;
-  Counter last_captured_pages;  // by the last capture
+  Counter last_captured_pages;  // of the last capture
   Counter logged_bytes;
   Counter log_bytes;
   Counter log_used_bytes;
   Counter durable_lsn;
   Counter checkpoints;
   Counter home_bytes;
-  Counter checkpoint_done_bytes;   // of the log, by the checkpoint that runs
+  Counter checkpoint_done_bytes;   // bytes of log that the running checkpoint has processed
   Counter checkpoint_total_bytes;  // 0: none runs
   Counter poisoned;
   LatencyHistogram persists;  // from the call until it is durable
@@ -61,18 +61,19 @@ class PersistTimer {
   const SteadyClock::time_point begin_ = SteadyClock::now();
 };
 
-// The page of the store that this object's owner has open.
+// The page of the owner's store.
 class LiveStats {
  public:
   static std::string name_beside(const std::string& log_name);
-  // Never fails for want of a file. It gets the permissions of `like` if that is not null. The volume outlives the page.
+  // Never fails for lack of a file. The file gets the permissions of `like` if that is not null. The volume outlives
+  // the page.
   static Result<LiveStats> make(Volume& volume, const std::string& name, Device* like);
   [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
-  // Whether others can look at it: show() has to be called then, from one thread at a time.
+  // Whether other processes can read it; if so, show() has to be called, from one thread at a time.
   [[nodiscard]] bool shown() const { return notice_ != nullptr; }
   void show();
-  // Takes the file away, but not one that another store has put in its place since.
+  // Removes the file, unless another store has put its own in its place since.
   void remove() {
     if (shown()) notice_->remove();
   }
@@ -83,14 +84,14 @@ class LiveStats {
   std::unique_ptr<Notice> notice_;
 };
 
-// Somebody else's.
+// The page of another process.
 class SeenStats {
  public:
   // Errors: not_found, incompatible.
   static Result<SeenStats> look(Volume& volume, const std::string& name);
   [[nodiscard]] const StatsPage& operator*() const { return *reinterpret_cast<const StatsPage*>(page_.data()); }
   [[nodiscard]] const StatsPage* operator->() const { return &**this; }
-  [[nodiscard]] bool held() const { return held_; }  // whoever wrote them lives
+  [[nodiscard]] bool held() const { return held_; }  // the process that wrote them is alive
 
  private:
   AlignedBuffer page_;

@@ -33,7 +33,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     throw;
   }
   if (status.ok()) return store;
-  // After an I/O error nobody knows what is on the medium: what stays there is told apart by the next opening.
+  // After an I/O error it is unknown what is on the medium: the next opening judges it.
   if (status.category != Errc::io && status.category != Errc::poisoned) store->undo_creation();
   return status;
 }
@@ -76,15 +76,15 @@ void Store::undo_creation() {
 // ---- close -----------------------------------------------------------------------------------------------------
 
 Store::~Store() {
-  const KeptSentence why;  // of the close that failed, perhaps
+  const KeptSentence why;  // possibly of the close that failed
   stop_jobs();
-  drop_stats();  // of a store that could not be closed
+  drop_stats();  // of a store that was not closed
 }
 
 void Store::stop_jobs() {
   if (background_ == nullptr) return;
   if (in_forked_child()) {
-    // Their threads stayed with the parent, which may have held their locks: they are left as they are, for ever.
+    // Their threads stayed with the parent, which may have held their locks: in the child they are never touched.
     (void)new (std::nothrow) std::shared_ptr<Background>(std::move(background_));
     return;
   }
@@ -114,11 +114,11 @@ Status Store::close() {
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
   MEMLITH_TRY(finish());
-  // ORDER remove-before-unlock: or who opens the store in between goes on with a log that has no name.
-  // [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
+  // ORDER remove-before-unlock: otherwise a process that opens the store in between would continue with a log that has
+  // no name. [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
   const Status removed = remove_log();
   files_.unlock();
-  // A process that gave up the right to remove the log leaves it there, closed as it is.
+  // A process that gave up the right to remove the log leaves it, cleanly closed.
   return removed.category == Errc::permission ? kOk : removed;
 }
 
@@ -133,12 +133,12 @@ Status Store::finish() {
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   MEMLITH_TRY(log.close(directory_->client_bytes()));
-  const Status dropped = replay_.blocks().drop();  // a clean log needs none, and no later tail is where theirs was
+  const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   return dropped;
 }
 
-// They tell of an open store. Whoever has the lock may take their file away; no harm if it stays.
+// Its file says that the store is open. The holder of the lock may remove the file; if it stays, it does no harm.
 void Store::drop_stats() {
   if (publisher_ == nullptr || in_forked_child()) return;
   publisher_->remove();
@@ -163,7 +163,7 @@ Directory::Commit Store::committer() {
 
 Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
                                  std::uint64_t reserve_bytes) {
-  MEMLITH_TRY(check_process());  // before its home is made anew, which may be one that the parent has made since
+  MEMLITH_TRY(check_process());  // before a home file is created that the parent may have created since
   return directory_->create({ObjectId{}, std::string(name), size_bytes, address, reserve_bytes}, committer());
 }
 
@@ -231,8 +231,8 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
   MEMLITH_TRY(check_process());
   HomeCopies result;
   result.copies.resize(objects.size());
-  // ORDER checkpoint-and-copy: no other checkpoint begins between the one that brings the homes to the commit and the
-  // copy of the last of them, or the copies would be of two commits. [test Snapshots.ShowOnePersistBesideCommitters]
+  // ORDER checkpoint-and-copy: no other checkpoint may begin between the one that brings the home files to the commit
+  // and the last copy. Otherwise the copies would be of two commits. [test Snapshots.ShowOnePersistBesideCommitters]
   const auto copy_all = [&]() -> Status {
     result.lsn = read_only() ? files_.log->durable_lsn() : files_.log->tail().lsn;
     for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -249,7 +249,7 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
   return result;
 }
 
-// What a read-only store's log says, and nobody has written home.
+// The content of a read-only store's log, which is not written home.
 Status Store::lay_overlay_over(ObjectId id, const HomeCopies::Copy& copy) {
   return overlay().for_each(id, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset >= copy.size_bytes) return kOk;

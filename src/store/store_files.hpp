@@ -1,4 +1,4 @@
-// What all parts of a store work on: its volume, its log and the homes of its objects. Floor: store.
+// The state that all parts of a store share: its volume, its log and the home files of its objects. Floor: store.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace memlith::core {
 
-// Filled while the store is opened, constant from then on but for what has a lock of its own.
+// Set while the store is opened; constant afterwards, except for members with a lock of their own.
 struct StoreFiles {
   Volume& volume;
   StoreOptions options;
@@ -38,7 +38,7 @@ struct StoreFiles {
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
   [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
   [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
-  // Lets go of the locks. Nobody uses the log or the homes any more.
+  // Releases the locks. The log and the home files must not be in use any more.
   void unlock() {
     file_lock = nullptr;
     lock = nullptr;

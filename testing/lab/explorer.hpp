@@ -19,7 +19,7 @@ namespace memlith::lab {
 
 // How much is tried.
 struct Budget {
-  std::size_t exhaustive_items = 7;  // every subset up to so many unflushed items
+  std::size_t exhaustive_items = 7;  // every subset of up to this many unflushed items
   std::size_t samples = 12;          // drawn subsets a crash point beyond that
   std::size_t special = 5;           // states a crash point with a fault that subsets do not show
   std::uint64_t recovery_every = 8;  // crash the recovery of every n-th distinct state
@@ -27,7 +27,7 @@ struct Budget {
   std::uint64_t deep_every = 16;     // crash the recovery after every n-th crash of a recovery
   std::uint64_t look_every = 4;      // open every n-th distinct state read-only as well
   std::uint64_t kill_every = 3;      // kill the program after every n-th operation
-  std::uint64_t life_every = 60;     // go on after every n-th distinct state
+  std::uint64_t life_every = 60;     // continue after every n-th distinct state
   std::size_t life_steps = 2;
   std::size_t violations_max = 3;
   std::uint64_t states_max = ~0ull;
@@ -72,7 +72,7 @@ class Explorer {
   std::unique_ptr<Run> run_workload();
 
   [[nodiscard]] std::size_t step_count() const { return steps_.size(); }
-  // What is being judged right now; for whoever has to tell of a hang or an abort.
+  // The case that is being judged now, for reports of a hang or an abort.
   [[nodiscard]] Case position() const;
 
   // The image that the cuts lead to; the story as it unfolds is told to `tell`. Used to replay. Returns what is wrong

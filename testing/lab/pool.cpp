@@ -56,7 +56,7 @@ struct Child {
   int said = -1;  // its standard error
   Last* last = nullptr;
   Clock::time_point began;
-  double seconds_stopped = 0;  // in which nobody here ran: the whole group was frozen, or the machine asleep
+  double seconds_stopped = 0;  // in which no process of the group ran: the group was frozen, or the machine asleep
   double seconds_max = 0;
   bool asked_to_stop = false;
   std::string bytes;
@@ -159,8 +159,8 @@ Answer finish(Child& child) {
   return answer;
 }
 
-// How long the threads of a process have been ready to run and did not get a processor. On a busy machine that is most of
-// the time, and no fault of the process's.
+// How long the threads of a process have been ready to run and did not get a processor. On a busy machine that is most
+// of the time, and no fault of the process's.
 double seconds_unserved(pid_t pid) {
   double seconds = 0;
   std::error_code ignored;

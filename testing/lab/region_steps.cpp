@@ -114,7 +114,8 @@ std::vector<Step> regions_too_large(Random& random) {
           persist({"a", "b", "c"})};
 }
 
-// Pages that a capture compares with their copies: changed, changed back, not changed at all, rolled back, too many for the log.
+// Pages that a capture compares with their copies: changed, changed back, not changed at all, rolled back, too many for
+// the log.
 std::vector<Step> page_copies(Random& random) {
   const std::uint64_t shift = random.below(500);
   constexpr TrackerKind kPages = TrackerKind::scan;
@@ -147,7 +148,7 @@ std::vector<Step> page_copies(Random& random) {
           persist({"a", "b"})};
 }
 
-// Persists that nobody waits for, stores of another thread, and stores taken back.
+// Persists without a wait, stores of another thread, and rollbacks.
 std::vector<Step> scopes(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto soon = [](std::vector<std::string> names) {

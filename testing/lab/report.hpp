@@ -19,7 +19,7 @@ struct RunOptions {
   FaultSet faults = FaultSet::all();
   bool faults_named = false;
   std::string mutant;
-  double minutes = 0;  // go on for so long
+  double minutes = 0;  // continue for this long
   bool json = false;
   std::string plot;
   std::size_t jobs = 0;

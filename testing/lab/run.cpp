@@ -29,7 +29,7 @@ void hide_moment(std::vector<std::byte>& file) {
 
 namespace {
 
-// Of a read-only store what its log has is laid over what is at home.
+// For a read-only store, the log's content is laid over the home files.
 Result<std::vector<std::byte>> read_object(Store& store, const ObjectInfo& object) {
   MEMLITH_TRY_ASSIGN(std::vector<std::byte> bytes, store.read_home(object.id));
   MEMLITH_TRY(store.overlay().for_each(object.id, [&](std::uint64_t offset, std::span<const std::byte> piece) {
@@ -44,8 +44,9 @@ Result<std::vector<std::byte>> read_object(Store& store, const ObjectInfo& objec
 
 }  // namespace
 
-// Homes carry no checksums, so a bit that flips in a read of a home cannot be noticed. A checkpoint of a store with whole physical
-// blocks reads the rest of each block that it writes, of the directory as well: a bit that flips there is CORRUPT from then on.
+// Homes carry no checksums, so a bit that flips in a read of a home cannot be noticed. A checkpoint of a store with
+// whole physical blocks reads the rest of each block that it writes, of the directory as well: a bit that flips there
+// is CORRUPT from then on.
 void flip_no_homes(SimVolume& volume, const StoreOptions& options) {
   const std::string folder = volume.path_of("objects/");
   const std::string directory = options.physical_block_bytes > 512 ? std::string() : volume.path_of("objects/0");
@@ -112,7 +113,7 @@ std::string look_wrong(const SimImage& image, const StoreOptions& options, const
 }
 
 void make_repeatable(SimVolume& volume) {
-  // Who has the store open differs from run to run, and a crash state must not.
+  // The holder note differs from run to run, and a crash state must not.
   volume.edit_write = [](std::string_view, std::uint64_t offset, std::span<std::byte> bytes) {
     constexpr std::string_view kNote = "process ";
     if (offset != kHolderOffset || bytes.size() < kNote.size()) return;
@@ -205,7 +206,7 @@ void Run::settle(std::size_t commit, bool ok) {
     if (poisoned_ && commit >= poisoned_since_) broken("a commit was acknowledged by a poisoned store");
     history.acknowledged(commit, now());
   } else if (!poisoned) {
-    history.cancelled(commit);  // it said no, and goes on
+    history.cancelled(commit);  // the call was refused, and the store continues
   }
   if (poisoned) now_poisoned();
 }
@@ -254,7 +255,7 @@ void Run::open() {
   for (const ObjectInfo& object : store_->objects()) {
     auto bytes = read_object(*store_, object);
     if (!passed(bytes.status(), "reading an object", fired_by_open)) {
-      store_ = nullptr;  // nothing may be done in a store of which it is not known what it holds
+      store_ = nullptr;  // a store whose content is unknown must not be used
       return;
     }
     content.objects[object.name] = std::move(*bytes);

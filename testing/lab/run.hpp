@@ -1,6 +1,6 @@
-// One life of a workload on a recording disk: the words that workloads are written in. Each word does something to the
-// store, tells the history what it is about to change and what was acknowledged, and holds what the engine answers against
-// the promises: no error without a cause, no success over a failed call, nothing acknowledged once poisoned.
+// One life of a workload on a recording disk: the functions of which workloads consist. Each function changes the
+// store, records in the history what it is about to change and what was acknowledged, and compares the engine's answer
+// with the promises: no error without a cause, no success over a failed call, nothing acknowledged once poisoned.
 #pragma once
 
 #include <cstdint>
@@ -76,10 +76,11 @@ class Run {
   void abandon();  // walks away, as kill -9 would
   void create(const std::string& name, std::uint64_t size);
   void remove(const std::string& name);
-  // One commit; with `size`, the first write's object has that size from then on. Only a one-file store's may become smaller.
+  // One commit; with `size`, the first write's object has that size from then on. Only a one-file store's may become
+  // smaller.
   void commit(const std::vector<Write>& writes, std::uint64_t size = 0);
-  // The same for a file, whatever its size is by now; what it grows by is written whole, because bytes from before it shrank may
-  // still be there.
+  // The same for a file of any size; the part by which it grows is written completely, because bytes from before it
+  // shrank may still be there.
   void resize_file(std::uint64_t size, const Write& write);
   // Commits until the log has gone into that segment.
   void fill_log_into(std::uint64_t segment, const std::string& object);
@@ -123,7 +124,7 @@ class Run {
  private:
   struct Memory {
     std::unique_ptr<core::Region> region;
-    std::vector<std::byte> expected;                           // what it must hold
+    std::vector<std::byte> expected;                           // the content that it must have
     std::vector<std::byte> captured;                           // what a persist took last
     std::vector<std::pair<std::uint64_t, std::uint64_t>> own;  // stored to by this thread since
   };
@@ -155,7 +156,7 @@ class Run {
   std::optional<std::size_t> creation_;
   bool created_ = false;
   bool poisoned_ = false;
-  std::size_t poisoned_since_ = 0;  // so many commits had begun by then
+  std::size_t poisoned_since_ = 0;  // how many commits had begun by then
   bool flip_in_open_ = false;
   std::uint64_t groups_ = 0;
   std::size_t step_ = 0;
@@ -181,9 +182,9 @@ struct Recovered {
   core::Status status;
   std::string error;
 };
-// Opens the store on the volume as it is and reads what it holds.
+// Opens the store on the volume and reads its content.
 Recovered recover(core::SimVolume& volume, const core::StoreOptions& options, bool read_only = false);
-// What is wrong with what one sees who opens it read-only, or nothing: the same must be there, and nothing written.
+// The fault that a read-only opening shows, or empty: it must show the same content and write nothing.
 std::string look_wrong(const core::SimImage& image, const core::StoreOptions& options, const Recovered& recovered);
 
 std::string text_of_commit(const std::vector<Write>& writes, std::uint64_t size);

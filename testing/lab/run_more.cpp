@@ -29,7 +29,8 @@ std::function<void()> once(std::function<void()> act) {
 
 void Run::commit_with_checkpoint_inside(const Write& write) {
   if (store_ == nullptr || possible({write}, 0).empty()) return;
-  // With room in the log, or the commit would checkpoint by itself, and the one inside wait for that for ever.
+  // With room in the log: otherwise the commit would run a checkpoint itself, and the inner commit would wait for it
+  // forever.
   if (store_->log().used_bytes() > store_->log().capacity_bytes() / 2) checkpoint();
   Status inner = kOk;
   volume.after_write = once([&] { inner = store_->checkpoint(); });
@@ -350,7 +351,7 @@ void Run::persist_joined_by_another(const std::string& name) {
   volume.before_transfer = nullptr;
   if (other.joinable()) other.join();
   settle(commit, ok);
-  // The other one stored nothing, but what it was told is durable includes what is being written.
+  // The other thread stored nothing, but its acknowledged persist includes what is being written.
   if (other_done_at != kNever && other_status.ok()) history.acknowledged(commit, std::min(other_done_at, now()));
   if (!ok) return;
   region_content_[name] = memory.captured = memory.expected;

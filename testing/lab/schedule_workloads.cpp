@@ -266,7 +266,7 @@ void three_commits(Session& s) {
   s.side_by_side({[&] { s.commit("a", 0, 100); }, [&] { s.commit("b", 0, 100); }, [&] { s.commit("c", 0, 100); }});
 }
 
-// One batch in flight at a time: who comes later waits for the next.
+// One batch in flight at a time: later committers wait for the next batch.
 void three_commits_of_full_batches(Session& s) {
   s.open();
   s.side_by_side({[&] { s.commit("a", 0, 2500); }, [&] { s.commit("b", 0, 2500); }, [&] { s.commit("c", 0, 2500); }});
@@ -291,7 +291,7 @@ void commits_wake_the_checkpointer(Session& s) {
   s.side_by_side({[&] { s.commit("a", 100, 3000), s.commit("b", 0, 3000); }});
 }
 
-// The log is full but for one slot: who comes second waits for the checkpointer.
+// The log is full except for one slot: the second committer waits for the checkpointer.
 void commits_wait_for_space(Session& s) {
   s.open();
   for (int i = 0; i < 3; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);

@@ -1,5 +1,5 @@
-// The small cases that are run under the scheduler, and the words they are written in. To add one: write a row of the table in
-// schedule_workloads.cpp.
+// The small cases that are run under the scheduler, and the words they are written in. To add one: write a row of the
+// table in schedule_workloads.cpp.
 #pragma once
 
 #include <memory>
@@ -69,11 +69,11 @@ class Session {
   Captured commit_soon(const std::string& object, std::uint64_t offset, std::uint64_t bytes);
   // Until the store says that it is durable, without helping.
   void await_durable(const Captured& captured);
-  // The store is not there yet, and whoever opens it first creates it.
+  // The store does not exist yet; the first opening creates it.
   void expect_creation();
   // No failure but a lack of memory was planned.
   void expect_unpoisoned();
-  // Opens the store, commits, closes it; somebody else who has it open is no error.
+  // Opens the store, commits, closes it; BUSY because another has it open is no error.
   void use_alone(const std::string& object, core::Volume& through);
 
   // Threads beside each other, from here on at the scheduler's will; returns when all have ended.
@@ -103,7 +103,8 @@ struct ScheduleWorkload {
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);
-// A session of the workload: on a disk with a store of three objects, made once. The log writes at most so many batches at a time.
+// A session of the workload, on a disk with a store of three objects that was created once. `in_flight_max` limits the
+// batches in flight.
 std::unique_ptr<Session> make_session(const ScheduleWorkload& workload, std::uint32_t in_flight_max,
                                       Scheduler& scheduler);
 

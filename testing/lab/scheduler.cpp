@@ -70,7 +70,8 @@ void Scheduler::make_worker(std::size_t index) {
 }
 
 void Scheduler::leave(std::size_t self, std::size_t next) {
-  // Found first: once main goes on, a scheduler whose threads are stuck may be gone, but never its workers.
+  // Determined first: once main continues, a scheduler whose threads are stuck may be destroyed, but its workers never
+  // are.
   std::binary_semaphore& mine = self == kMain ? over_ : workers_[self]->go;
   (next == kMain ? over_ : workers_[next]->go).release();
   mine.acquire();
@@ -160,7 +161,7 @@ std::string Scheduler::who_waits() const {
   return text;
 }
 
-// Nobody lets this one go on any more.
+// This thread will never be scheduled again.
 void Scheduler::give_up(std::string why) {
   outcome_.stuck = std::move(why);
   lost_ = true;
@@ -205,7 +206,7 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
     } else if (!timed) {
       give_up("deadlock" + who_waits());
     }
-    if (timed && !until()) {  // chosen although nobody has woken it
+    if (timed && !until()) {  // chosen although no thread has woken it
       time_ += std::chrono::seconds(1);
       break;
     }
@@ -222,7 +223,7 @@ void Scheduler::yield() {
   tell("give way", nullptr);
   if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   find_others();
-  // Nobody else: time passes.
+  // No thread can run: time passes.
   time_ += others_.empty() ? std::chrono::nanoseconds(std::chrono::seconds(1)) : std::chrono::microseconds(1);
   if (!others_.empty()) switch_to(others_[decide(others_.size(), false)]);
 }
@@ -237,7 +238,8 @@ void Scheduler::settle() {
       return t.until != nullptr && !(*t.until)();  // only time would wake it
     });
     if (others_.empty()) break;
-    // It runs until it blocks or ends, and then the first that can goes on: this thread, unless others can as well.
+    // It runs until it blocks or ends; then the first thread that can run continues: this thread, unless others can
+    // run, too.
     const std::function<bool()> all_wait = [this, self = current_] {
       for (std::size_t task = 0; task < tasks_.size(); ++task) {
         const Task& t = tasks_[task];

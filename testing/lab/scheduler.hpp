@@ -1,9 +1,11 @@
-// Runs threads one at a time and decides at each step which one goes on, so that an interleaving can be done again, and the
-// next one tried. It is the Controller of base/sync.hpp. The idea of bounding the preemptions, and of trying everything within
-// the bound: CHESS (Musuvathi and others, "Finding and Reproducing Heisenbugs in Concurrent Programs", OSDI 2008).
+// Runs threads one at a time and decides at each step which one continues, so that an interleaving can be repeated and
+// the next one tried. Implements the Controller of base/sync.hpp. The idea of bounding the preemptions, and of trying
+// everything within the bound: CHESS (Musuvathi and others, "Finding and Reproducing Heisenbugs in Concurrent
+// Programs", OSDI 2008).
 //
-// Its threads are fibers of the one thread that calls run(): a switch then costs no more on a busy machine than on a quiet one.
-// Sanitizers know threads better than fibers, so with them each is a thread of the system's, of which one runs at a time.
+// Its threads are fibers of the one thread that calls run(): a switch then costs no more on a busy machine than on a
+// quiet one. Sanitizers know threads better than fibers, so with them each is a thread of the system's, of which one
+// runs at a time.
 #pragma once
 
 #include <ucontext.h>
@@ -32,12 +34,12 @@
 
 namespace memlith::lab {
 
-// One place where more than one thread could go on. Option 0 is what happens if nobody interferes: the thread that runs goes on,
-// or, where it cannot, the first that can.
+// A point at which more than one thread could continue. Option 0 is the default: the running thread continues or, if it
+// cannot, the first thread that can.
 struct Decision {
   std::uint16_t options = 0;
   std::uint16_t chosen = 0;
-  bool preempts = false;  // any option but 0 takes the processor from a thread that could go on
+  bool preempts = false;  // any option except 0 takes the processor from a thread that could continue
 };
 
 class Scheduler final : public core::Controller {
@@ -53,7 +55,7 @@ class Scheduler final : public core::Controller {
   };
   // Runs `act` as the first thread, until all threads have ended. The first decisions are those given, the rest are 0.
   Outcome run(const std::function<void()>& act, const std::vector<std::uint16_t>& decisions);
-  // Says which of so many options is taken, or a number beyond them for the last one.
+  // Selects one of the options; a number beyond them selects the last one.
   using Chooser = std::function<std::size_t(std::size_t options)>;
   Outcome run(const std::function<void()>& act, Chooser chooser);
 
@@ -96,15 +98,15 @@ class Scheduler final : public core::Controller {
     std::thread thread;
 #endif
   };
-  static constexpr std::size_t kMain = ~std::size_t{0};  // whoever called run()
+  static constexpr std::size_t kMain = ~std::size_t{0};  // the caller of run()
   static constexpr std::size_t kTasksMax = 64;
 
   void work(std::size_t index);
   void make_worker(std::size_t index);
-  // `next` goes on; returns when somebody lets this one go on.
+  // Lets `next` continue; returns when this thread is scheduled again.
   void leave(std::size_t self, std::size_t next);
   [[nodiscard]] bool can_run(std::size_t task) const;
-  // The others that can go on, in the order of their numbers behind the current one.
+  // The other threads that can continue, in order of their numbers after the current one.
   void find_others();
   std::size_t decide(std::size_t options, bool preempts);
   void switch_to(std::size_t task);

@@ -28,7 +28,7 @@ using Choices = std::vector<std::uint16_t>;
 
 constexpr std::uint64_t kNone = 0;
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
-constexpr std::size_t kEverySubset = 4;  // up to so many unflushed items
+constexpr std::size_t kEverySubset = 4;  // up to this many unflushed items
 constexpr double kSecondsMax = 1200;     // for one case; it hangs
 
 constexpr std::uint32_t kInFlight = LogOptions{}.in_flight_max;

@@ -33,7 +33,7 @@ std::string text_of_medium(std::uint64_t hash);
 // Where the exploring of this process is right now, as a line that replays it. For signal handlers: not safe, but the
 // process is lost by then.
 std::string current_position();
-// Somebody else than an explorer tells it, from now on; null: the explorer again.
+// Sets another reporter than the explorer; null: the explorer again.
 void set_position_teller(std::string (*teller)());
 
 }  // namespace memlith::lab

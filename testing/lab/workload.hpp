@@ -14,8 +14,8 @@ namespace memlith::lab {
 // How the threads of a workload take turns. A line replays it byte for byte in each.
 enum class Turns : std::uint8_t {
   none,   // one thread; or others that run to their end while it waits for them
-  fixed,  // at the scheduler: a thread goes on until it has to wait
-  drawn,  // at the scheduler: at every step of the engine's one of them goes on, by the seed
+  fixed,  // with the scheduler: a thread continues until it has to wait
+  drawn,  // with the scheduler: at every step of the engine one of them continues, chosen by the seed
 };
 
 struct Workload {

@@ -64,7 +64,7 @@ std::vector<Step> reopening(Random& random) {
           close()};
 }
 
-// A program that walks away from its store and opens it again, whatever failed: what it finds is what the kernel shows.
+// A program that abandons its store after any failure and opens it again: it finds what the kernel shows.
 std::vector<Step> reopened(Random& random) {
   const std::uint64_t shift = random.below(200);
   return {open(),
@@ -123,7 +123,8 @@ std::vector<Step> reopened_pieces(Random& random) {
   return steps;
 }
 
-// The superblock with which a checkpoint gives slots up is in the page cache only, and so is a commit that was under way.
+// The superblock with which a checkpoint gives slots up is in the page cache only, and so is a commit that was under
+// way.
 std::vector<Step> reopened_inside(Random& random) {
   return {open(),
           create("a", 8192),
@@ -167,7 +168,8 @@ std::vector<Step> file_reopened(Random& random) {
 std::vector<Step> stale_frames(Random& random) {
   const std::uint64_t shift = random.below(100);
   return {open(), create("a", 8192), commit({{"a", 0, 600}}),
-          // The middle sector of the first is payload and nothing else: whoever writes it again writes the same bytes.
+          // The middle sector of the first frame holds payload only, so writing the frame again writes the same bytes
+          // there.
           batch({{{"a", 100, 1100 + shift}}, {{"a", 4000, 100}}}),
           batch({{{"a", 3000, 1200}}, {{"a", 100, 100 + shift}}}),
           batch({{{"a", 100, 600 + shift}}, {{"a", 1000, 600 + shift}}, {{"a", 2000, 500}}}),
@@ -175,7 +177,7 @@ std::vector<Step> stale_frames(Random& random) {
           batch({{{"a", 3000, 600}}, {{"a", 3100, 600 + shift}}}, 1), commit({{"a", 1, 1}})};
 }
 
-// Commits that nobody waited for are lost with the process, or were carried along by those who did.
+// Commits without a wait are lost with the process, or were made durable by commits that were waited for.
 std::vector<Step> unfinished(Random& random) {
   const std::uint64_t shift = random.below(100);
   return {open(),
@@ -217,8 +219,8 @@ std::vector<Step> moments(Random& random) {
           close()};
 }
 
-// Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its log is clean, and
-// until then the length is no part of the moment.
+// Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its
+// log is clean, and until then the length is no part of the moment.
 std::vector<Step> random_moments(Random& random) {
   std::vector<Step> steps{open()};
   std::uint64_t size = 5003;
@@ -285,8 +287,8 @@ Content fourth_slot_content() {
   return recover(volume, small_store()).content;
 }
 
-// A frame over three segments is in flight, and of its slots the last one's header may be all that the crash leaves. Who comes
-// after it reaches that segment in another slot.
+// A frame over three segments is in flight, and the crash may leave only the header of its last slot. The next program
+// reaches that segment in another slot.
 std::vector<Step> two_claims(Random& random) {
   const std::uint64_t bytes = 7400 + random.below(100);
   const auto into = [](std::uint64_t segment) {
@@ -303,8 +305,9 @@ std::vector<Step> two_claims(Random& random) {
           into(6)};
 }
 
-// A flush of the newest commit failed, and the medium does not have it. A recovery found it in the page cache, began to copy the
-// segment to another slot, and was cut off by a power cut before that slot claimed the segment. So the copy has more than the original.
+// A flush of the newest commit failed, and the medium does not have it. A recovery found it in the page cache, began to
+// copy the segment to another slot, and was cut off by a power cut before that slot claimed the segment. So the copy
+// has more than the original.
 const SimImage& cut_recovery_image() {
   static const SimImage image = [] {
     Run run(small_store(), {}, {});

@@ -7,9 +7,9 @@
 // may also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts
 // which faults really fired.
 //
-// A queue's transfers happen when they are waited for and no sooner, the last first, from what the memory holds then;
-// until then the memory of a read holds nonsense. Who waits too late, or not at all, or uses the memory again too
-// early, will see.
+// A queue's transfers happen when they are waited for and no sooner, the last one first, with the content that the
+// memory has then. Until then, the memory of a read holds garbage. Code that waits too late, or not at all, or reuses
+// the memory too early, therefore fails.
 #pragma once
 
 #include <array>
@@ -92,7 +92,7 @@ struct SimTrace {
 // What a power cut does with an unflushed item. The last four are for sectors of writes only.
 enum class SimFate : std::uint8_t {
   kept,
-  lost,           // the medium has what it had before
+  lost,           // the medium keeps its old content
   garbage,        // neither the old bytes nor the new ones
   torn_block,     // all of the physical block of 4096 bytes around it is garbage, whatever else is in that block
   elsewhere,      // written at SimChoice::offset of the same file instead of its own place
@@ -179,8 +179,8 @@ struct SimFaults {
   [[nodiscard]] bool strikes(Kind kind);
   void clear();
 
-  // A call that fails did its work nevertheless: a failed write is written, for lack of space by half, a failed flush
-  // leaves everything as it was, unflushed, and a forgotten one brought some of it to the medium.
+  // A call that fails has an effect nevertheless: a failed write is written (for lack of space by half), a failed flush
+  // leaves everything unflushed, and a forgotten flush brought a part of it to the medium.
   bool done_nevertheless = false;
 
   // The files, by path, whose reads flip_bit counts and spoils; all files unless it is set.
@@ -201,8 +201,8 @@ struct SimFaults {
 class SimVolume final : public Volume {
  public:
   explicit SimVolume(SimImage image = {}, bool record = false);
-  // As a kill -9 after the first `count` operations of the trace leaves it: what was written is there, and what was not
-  // flushed is not durable yet. Goes on recording behind them.
+  // The state that a kill -9 after the first `count` operations of the trace leaves: all writes are visible, and
+  // unflushed ones are not durable yet. Continues to record after them.
   SimVolume(const SimTrace& trace, std::size_t count);
   ~SimVolume() override;
 

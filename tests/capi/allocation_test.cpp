@@ -1,5 +1,5 @@
-// docs/guarantees.md, "memory": once warm, memlith_persist allocates nothing, for one region or several; where memory runs out,
-// that is an error, and no store is forgotten.
+// docs/guarantees.md, "memory": once warm, memlith_persist allocates nothing, for one region or several; where memory
+// runs out, that is an error, and no store is forgotten.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -103,8 +103,9 @@ class OutOfMemory : public ::testing::TestWithParam<std::uint32_t> {
     for (std::uint64_t page = 0; page < pages; ++page) count += memory[page * kStride] != value ? 1 : 0;
     return count;
   }
-  // Lets each allocation of the call fail in turn, by itself and with all behind it: with 1 in a few pages, persisted, and 2 in
-  // `pages`, not persisted. Then `after`, a persist, and `expected` is in those pages, now and later. How often that was.
+  // Lets each allocation of the call fail in turn, by itself and with all behind it: with 1 in a few pages, persisted,
+  // and 2 in `pages`, not persisted. Then `after`, a persist, and `expected` is in those pages, now and later. How
+  // often that was.
   template <class Call, class After>
   std::uint64_t each_in_turn(std::uint64_t pages, char expected, const Call& call, const After& after) {
     std::uint64_t count = 0;
@@ -151,7 +152,7 @@ TEST_P(OutOfMemory, ARollbackCanBeTriedAgain) {
   each_in_turn(kFewPages, 1, roll_back, [&](memlith_region* region) { EXPECT_EQ(roll_back(region), 0); });
 }
 
-// And for giving memory back, which lets nobody store for a moment: afterwards everybody can.
+// The same for a release, during which no thread can store: afterwards every thread can.
 TEST_P(OutOfMemory, StoresGoOnAfterARelease) {
   each_in_turn(
       kFewPages, 3, [](memlith_region* region) { return memlith_region_release(region); },
@@ -166,7 +167,8 @@ INSTANTIATE_TEST_SUITE_P(Trackers, OutOfMemory,
                                                                         : "touched";
                          });
 
-// An asynchronous persist without memory captured nothing, or it captured and says so: there may be none for the thread that flushes.
+// An asynchronous persist without memory captured nothing, or it captured and says so: there may be none for the thread
+// that flushes.
 TEST(OutOfMemoryStore, AnAsynchronousPersistIsCapturedOrNot) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
   const TempFolder folder;
@@ -198,7 +200,8 @@ TEST(OutOfMemoryStore, AnAsynchronousPersistIsCapturedOrNot) {
   }
 }
 
-// A region is made or it is not, wherever memory runs out in making it; the store can be opened again, and the region, too.
+// A region is made or it is not, wherever memory runs out in making it; the store can be opened again, and the region,
+// too.
 TEST(OutOfMemoryStore, ARegionIsMadeOrNot) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
   const TempFolder folder;

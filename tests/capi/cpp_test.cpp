@@ -1,5 +1,5 @@
-// docs/guarantees.md, the C++ interface: the same promises with handles that close themselves, in any order, and a typed
-// root that is found again or refused, never guessed at.
+// docs/guarantees.md, the C++ interface: the same promises with handles that close themselves, in any order, and a
+// typed root that is found again or refused, never guessed at.
 #include "memlith/memlith.hpp"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,8 @@ TEST_F(CppInterface, LinksLeadToTheFilesOwnLog) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "link.memlith"));
 }
 
-// A forked child that closes what it inherited, be it by a destructor, is told so and goes on; the parent's store is none the worse.
+// A forked child that closes what it inherited, be it by a destructor, is told so and goes on; the parent's store is
+// none the worse.
 TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
   Store store = open();
   Region region = open(store);
@@ -150,7 +151,7 @@ TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
   EXPECT_TRUE(fine(region.persist()));
   EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));
   *static_cast<std::uint64_t*>(region.address()) = 2;
-  EXPECT_TRUE(fine(region.persist_async(Scope::process)));  // in memory, to be written by whoever leads next
+  EXPECT_TRUE(fine(region.persist_async(Scope::process)));  // in memory, to be written by the next leader
   const std::string log = read_file(folder_ / "store/log");
   const pid_t child = ::fork();
   if (child == 0) {

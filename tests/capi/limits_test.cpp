@@ -1,5 +1,5 @@
-// docs/guarantees.md, "Not promised": calls in a forked child, in a thread that is cancelled, and in a process that gets no more
-// memory or threads.
+// docs/guarantees.md, "Not promised": calls in a forked child, in a thread that is cancelled, and in a process that
+// gets no more memory or threads.
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -80,8 +80,8 @@ class Limits : public ::testing::Test {
   memlith_region* region_ = nullptr;
 };
 
-// Every call with the parent's handles is INVALID in a child, at once: the threads of the parent may have held any lock when the
-// child was made.
+// Every call with the parent's handles is INVALID in a child, at once: the threads of the parent may have held any lock
+// when the child was made.
 TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
   open(0);
   std::atomic<bool> over{false};
@@ -218,7 +218,7 @@ TEST_F(Limits, NoMemoryThatMayBeLockedIsNoMemory) {
             0);
 }
 
-// The store's own thread finds none: while nobody waits for it, it tries again later.
+// The background thread finds no memory: as long as no commit waits for it, it tries again later.
 TEST_F(Limits, ACheckpointInTheBackgroundWithoutMemoryIsTriedAgain) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space without end";
   EXPECT_EQ(in_child([&] {

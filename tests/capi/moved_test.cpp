@@ -1,5 +1,6 @@
-// docs/guarantees.md, "paths": an open store goes on where its descriptors point. The program may change its current folder, the store
-// may be renamed or moved, another process may put a store where it was, and the program may give up the rights that it opened it with.
+// docs/guarantees.md, "paths": an open store goes on where its descriptors point. The program may change its current
+// folder, the store may be renamed or moved, another process may put a store where it was, and the program may give up
+// the rights that it opened it with.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -78,7 +79,7 @@ struct Opened {
   }
 };
 
-// What is wrong with the store at `path`, which nobody has open, if its region does not begin with `value`.
+// The fault of the store at `path`, which is not open, if its region does not begin with `value`.
 std::string unless_holds(const std::string& path, Kind kind, const char* name, std::uint64_t value) {
   memlith_report report{};
   report.struct_size = sizeof report;
@@ -286,8 +287,9 @@ TEST(MovedFile, TheLinkToItLeadsElsewhere) {
   EXPECT_EQ(unless_holds(folder / "one", Kind::one_file, "file", 2), "");
 }
 
-// A server opens its store as root, in a folder that nobody else may enter, and gives up root. Commits, checkpoints and the growth of
-// the log and of regions go on; a new region needs the right that was given up, so it fails, and nothing else does.
+// A server opens its store as root, in a folder that only root may enter, and gives up root. Commits, checkpoints and
+// the growth of the log and of regions continue; a new region needs the right that was given up, so only its creation
+// fails.
 void give_up_root(const TempFolder& folder, Kind kind, std::uint32_t physical_block_bytes) {
   const bool in_folder = kind == Kind::folder;
   const std::string closed = folder / "closed";

@@ -1,9 +1,9 @@
-// A program is killed between doing something and flushing it. The kernel keeps what it did, so the next program finds it
-// and builds upon it; then the power goes, and takes along what nobody had flushed. docs/guarantees.md, "After a crash";
+// A program is killed between a change and its flush. The kernel keeps the change, so the next program finds it and
+// builds on it; then the power fails, and everything unflushed is lost. docs/guarantees.md, "After a crash";
 // docs/architecture.md, crash case 9. [crash/killed]
 //
-// Each test is one fault that the crash laboratory or the power rig found, at its smallest: the operation after which the
-// program dies, what the next one does, and the one cut that showed it.
+// Each test is one fault that the crash laboratory or the power rig found, at its smallest: the operation after which
+// the program dies, what the next one does, and the one cut that showed it.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -59,9 +59,9 @@ class AfterAKill : public ::testing::Test {
   std::unique_ptr<SimVolume> volume_ = std::make_unique<SimVolume>(SimImage{}, true);
 };
 
-// Found by the power rig, on ext4, XFS and Btrfs. A commit's frame was written; the program died before its flush. The next
-// opening read the frame, took it for durable, and wrote its bytes home. A power cut in the middle of that left a part of
-// them at home, and of the frame nothing. The log is flushed before anything of it goes home.
+// Found by the power rig, on ext4, XFS and Btrfs. A commit's frame was written; the program died before its flush. The
+// next opening read the frame, took it for durable, and wrote its bytes home. A power cut in the middle of that left a
+// part of them at home, and of the frame nothing. The log is flushed before anything of it goes home.
 TEST_F(AfterAKill, FramesAreFlushedBeforeTheyGoHome) {
   auto store = open();
   const ObjectId a = create_object(*store, "a", 4096);
@@ -92,7 +92,8 @@ TEST_F(AfterAKill, FramesAreFlushedBeforeTheyGoHome) {
   EXPECT_GE(halves, 1u) << "no cut struck between a write home and its flush";
 }
 
-// A reader changes nothing, but what it has shown must not be taken back by a power cut: it flushes the log before it looks.
+// A reader changes nothing, but what it has shown must not be taken back by a power cut: it flushes the log before it
+// looks.
 TEST_F(AfterAKill, FramesAreFlushedBeforeAReaderSeesThem) {
   auto store = open();
   const ObjectId a = create_object(*store, "a", 4096);
@@ -114,9 +115,9 @@ TEST_F(AfterAKill, FramesAreFlushedBeforeAReaderSeesThem) {
   EXPECT_EQ(content_of(*again, a), seen);
 }
 
-// Found by the laboratory, when it had power fail while the disk was at several writes. The last copy of the superblock was
-// written; the program died before its flush. The next one read that copy as the newest and wrote the other. A power cut left
-// both torn, and the whole store was lost. The log is flushed before an opening writes a superblock.
+// Found by the laboratory, when it had power fail while the disk was at several writes. The last copy of the superblock
+// was written; the program died before its flush. The next one read that copy as the newest and wrote the other. A
+// power cut left both torn, and the whole store was lost. The log is flushed before an opening writes a superblock.
 TEST_F(AfterAKill, TheNewestSuperblockIsFlushedBeforeTheOtherIsWritten) {
   auto store = open();
   const ObjectId a = create_object(*store, "a", 4096);
@@ -173,9 +174,9 @@ TEST_F(AfterAKill, TheNameOfANewStoreIsFlushedBeforeItIsUsed) {
   EXPECT_EQ(content_of(**again, a)[9], std::byte{1});
 }
 
-// The same for the file of a one-file store: it was made, and the program died before the folder was flushed. The next one
-// found the file and made the log beside it. A power cut that kept the log's name and lost the file's left a log that
-// belonged to no file: CORRUPT. The file's name is flushed before the log gets one.
+// The same for the file of a one-file store: it was made, and the program died before the folder was flushed. The next
+// one found the file and made the log beside it. A power cut that kept the log's name and lost the file's left a log
+// that belonged to no file: CORRUPT. The file's name is flushed before the log gets one.
 TEST_F(AfterAKill, TheNameOfAFileIsFlushedBeforeItsLogHasOne) {
   (void)open(file_options());
   ASSERT_EQ(volume_->trace().records[0].op, SimOp::create);
@@ -192,10 +193,10 @@ TEST_F(AfterAKill, TheNameOfAFileIsFlushedBeforeItsLogHasOne) {
   EXPECT_OK(Store::open(rest, file_options()));
 }
 
-// A file had grown, and no persist had made that part of its state. The next opening cut it to its length, and died before
-// the flush; the one after found the length right, and closed the file as clean. With the cut lost to a power failure, the
-// file was longer than ever committed, and as it had been closed in good order, that was now its length. An opening that
-// was not preceded by a clean close flushes the length, whoever made it so.
+// A file had grown, and no persist had made that part of its state. The next opening cut it to its length and died
+// before the flush; the one after found the length right and closed the file cleanly. When a power failure undid the
+// cut, the file was longer than ever committed and, because it had been closed cleanly, that was now its length. An
+// opening after an unclean end flushes the length, whichever program set it.
 TEST_F(AfterAKill, ALengthThatIsRightIsFlushedAllTheSame) {
   auto store = open(file_options());
   ASSERT_OK(store->create("file", 4096, kAddress, 1 * kMiB));
@@ -212,9 +213,9 @@ TEST_F(AfterAKill, ALengthThatIsRightIsFlushedAllTheSame) {
   EXPECT_EQ(cut_with_all_lost().files.at("data")->size(), 4096u);
 }
 
-// The directory was full and had been made longer; the program died before the flush. The next one found it long enough and
-// committed an entry in the new part. A power cut took the length: the log then named bytes beyond the directory's end, and
-// the store was CORRUPT. The directory is flushed when it is loaded after anything but a clean close.
+// The directory was full and had been made longer; the program died before the flush. The next one found it long enough
+// and committed an entry in the new part. A power cut took the length: the log then named bytes beyond the directory's
+// end, and the store was CORRUPT. The directory is flushed when it is loaded after anything but a clean close.
 TEST_F(AfterAKill, TheDirectorysLengthIsFlushedBeforeEntriesStandThere) {
   auto store = open();
   for (int i = 0; i < 63; ++i) (void)create_object(*store, std::to_string(i), 4096);
@@ -235,9 +236,10 @@ TEST_F(AfterAKill, TheDirectorysLengthIsFlushedBeforeEntriesStandThere) {
   EXPECT_EQ((*again)->objects().size(), 64u);
 }
 
-// A home had been made longer for a region that was about to grow; the program died before the flush. The next one found
-// it long enough and committed the new size with bytes in the new part. A power cut took the length: the log then named bytes
-// beyond the file's end, and the store was CORRUPT. Only a length that the directory says is taken for durable.
+// A home had been made longer for a region that was about to grow; the program died before the flush. The next one
+// found it long enough and committed the new size with bytes in the new part. A power cut took the length: the log then
+// named bytes beyond the file's end, and the store was CORRUPT. Only a length that the directory says is taken for
+// durable.
 TEST_F(AfterAKill, AHomeThatIsLongEnoughIsFlushedBeforeItsSizeIsCommitted) {
   auto store = open();
   const ObjectId a = create_object(*store, "a", 4096);
@@ -256,9 +258,10 @@ TEST_F(AfterAKill, AHomeThatIsLongEnoughIsFlushedBeforeItsSizeIsCommitted) {
   EXPECT_EQ(content_of(**again, a)[5009], std::byte{1});
 }
 
-// Between two uses a one-file store's file is the user's own. He made it longer and did not flush it; the next opening took the
-// new length, and a commit to the new part was acknowledged. A power cut took the length back: the log named bytes beyond the file's
-// end, CORRUPT. The same when a file was put there, and a log made beside it, before it was flushed. An opening flushes the file.
+// Between two uses a one-file store's file is the user's own. He made it longer and did not flush it; the next opening
+// took the new length, and a commit to the new part was acknowledged. A power cut took the length back: the log named
+// bytes beyond the file's end, CORRUPT. The same when a file was put there, and a log made beside it, before it was
+// flushed. An opening flushes the file.
 TEST_F(AfterAKill, WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon) {
   for (const bool used_before : {true, false}) {
     volume_ = std::make_unique<SimVolume>(SimImage{}, true);
@@ -293,9 +296,9 @@ TEST_F(AfterAKill, WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon) {
   }
 }
 
-// After a kill the user moved the file and its log, together, and did not flush that. The next opening recovered them and
-// acknowledged a commit; a power cut kept the file's new name and not the log's: a fresh log was made, without the commit. An
-// opening flushes the names, whether the store was closed or not.
+// After a kill the user moved the file and its log, together, and did not flush that. The next opening recovered them
+// and acknowledged a commit; a power cut kept the file's new name and not the log's: a fresh log was made, without the
+// commit. An opening flushes the names, whether the store was closed or not.
 TEST_F(AfterAKill, NamesThatTheUserGaveAreFlushedBeforeCommits) {
   for (const bool closed : {false, true}) {
     volume_ = std::make_unique<SimVolume>(SimImage{}, true);

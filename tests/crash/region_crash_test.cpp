@@ -1,5 +1,5 @@
-// docs/guarantees.md, "persist": plain stores to mapped memory, captured by each tracker, come back whole after a crash at
-// any device operation; a one-file store's file is the user's, byte for byte, until a persist is acknowledged.
+// docs/guarantees.md, "persist": plain stores to mapped memory, captured by each tracker, come back whole after a crash
+// at any device operation; a one-file store's file is the user's, byte for byte, until a persist is acknowledged.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -263,8 +263,8 @@ TEST_P(RegionCrash, AnOrdinaryFileChangesOnlyByPersists) {
   world.explore(sampled(), seed_);
 }
 
-// Captures that nobody waited for are a prefix: the second cannot be there without the first, nor what was stored after a
-// capture with it; and whoever waits for the later has the earlier too.
+// Captures without a wait are a prefix: the second cannot come back without the first, nor a store after a capture with
+// it; and waiting for the later one makes the earlier one durable, too.
 TEST_P(RegionCrash, AsynchronousPersistsAreAPrefix) {
   CrashWorld world(options_for_pages());
   Memory memory(world, GetParam());
@@ -289,8 +289,8 @@ TEST_P(RegionCrash, AsynchronousPersistsAreAPrefix) {
   world.explore(sampled(), seed_);
 }
 
-// [crash/snapshot] Snapshots between persists, checkpoints and growth change nothing of what a crash leaves; and each goes on showing
-// the persist that it was made of, also when its store was left as a crash would.
+// [crash/snapshot] Snapshots between persists, checkpoints and growth change nothing of what a crash leaves; and each
+// goes on showing the persist that it was made of, also when its store was left as a crash would.
 TEST_P(RegionCrash, SnapshotsChangeNothing) {
   CrashWorld world(options_for_pages());
   Memory memory(world, GetParam());
@@ -359,8 +359,8 @@ TEST_P(RegionCrash, RollbackLeavesNothing) {
   world.explore(sampled(), seed_);
 }
 
-// [invariant 5] Two threads store to pages of their own and persist in turns: a persist holds its thread's stores and none of
-// the other's.
+// [invariant 5] Two threads store to pages of their own and persist in turns: a persist holds its thread's stores and
+// none of the other's.
 TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
   CrashWorld world(options_for_pages());
@@ -391,8 +391,9 @@ TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
   world.explore(sampled(), seed_);
 }
 
-// The isolation test of MemSnap on the simulated disk: threads increment counters under page locks and persist their own, and
-// the power goes at every operation. Any prefix of the transactions in the order of the log may come back, whole.
+// The isolation test of MemSnap on the simulated disk: threads increment counters under page locks and persist their
+// own, and the power goes at every operation. Any prefix of the transactions in the order of the log may come back,
+// whole.
 TEST_P(RegionCrash, TransactionsOfThreadsComeBackWhole) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
   constexpr std::uint64_t kThreads = 3;

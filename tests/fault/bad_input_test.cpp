@@ -1,5 +1,6 @@
-// docs/guarantees.md, "damage": whatever is done to a store's files, opening it gives a state that was persisted or an error
-// that says which file is wrong; never a crash, a hang, a mixture, or a region that quietly is not there any more.
+// docs/guarantees.md, "damage": whatever is done to a store's files, opening it gives a state that was persisted or an
+// error that says which file is wrong; never a crash, a hang, a mixture, or a region that quietly is not there any
+// more.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +99,8 @@ Outcome open_files(const Files& files, bool read_only = false) {
   return outcome;
 }
 
-// Data of one commit or a clear error about this file. `may_lose` where damage looks exactly like a torn end of the log.
+// Data of one commit or a clear error about this file. `may_lose` where damage looks exactly like a torn end of the
+// log.
 void expect_data_or_error(const Outcome& outcome, const std::string& file, bool may_lose, const std::string& what) {
   SCOPED_TRACE(what);
   if (outcome.status.ok()) {
@@ -377,7 +379,7 @@ TEST_P(BadInput, AbsurdSuperblocks) {
       block.checksum = header_checksum(block, kSuperblockSeed);
       std::memcpy(damaged["log"].data() + offset, &block, sizeof block);
     }
-    // Nobody's hardware does this, so the state may be an older one; it must not be a crash.
+    // No hardware does this, so an older state is acceptable; a crash of the program is not.
     expect_data_or_error(open_files(damaged), "log", true, fmt::format("absurdity {}", number));
     expect_data_or_error(open_files(damaged, true), "log", true, fmt::format("absurdity {}, read-only", number));
     ++number;
@@ -443,7 +445,8 @@ TEST_F(BadFrames, AbsurdCommits) {
   }
 }
 
-// Every file deleted in turn: an error with its name that changes nothing. Without the log, what is left of the store is refused, too.
+// Every file deleted in turn: an error with its name that changes nothing. Without the log, what is left of the store
+// is refused, too.
 TEST_P(BadInput, DeletedFiles) {
   for (const auto& [name, content] : files_) {
     Files damaged = files_;
@@ -483,7 +486,8 @@ TEST_P(BadInput, NoiseFiles) {
   }
 }
 
-// A failing or lying read at any place of an opening: an error or the right data, and the disk is as it was or recovered.
+// A failing or lying read at any place of an opening: an error or the right data, and the disk is as it was or
+// recovered.
 TEST_P(BadInput, ReadsThatFailOrLie) {
   for (const auto kind : {SimFaults::Kind::fail_read, SimFaults::Kind::flip_bit}) {
     std::uint64_t nth = 0;

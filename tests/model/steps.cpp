@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kMaxBytes = 1 << 20;
 
-// What this thread touched counts as this thread's, whoever stored there before.
+// A range that this thread touched counts as this thread's, even if another thread stored there before.
 void own(ModelRegion& region, std::uint64_t offset, std::uint64_t bytes) {
   region.own.push_back({offset, bytes});
   std::erase_if(region.by_others,

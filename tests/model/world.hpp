@@ -1,4 +1,5 @@
-// The world of the model test: real stores, driven through memlith.h only, and beside each one what it must hold.
+// The world of the model test: real stores, driven through memlith.h only, and beside each one the content that it must
+// have.
 //
 // Every call is counted by its name. A check that fails prints the seed, the number of the step and the last steps.
 #pragma once

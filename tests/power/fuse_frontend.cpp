@@ -1,5 +1,5 @@
-// The FUSE protocol as the kernel speaks it on /dev/fuse, for a file system that is one ordinary file. Each write of the loop
-// device above is one request here, each of its flushes one FUSE_FSYNC.
+// The FUSE protocol as the kernel speaks it on /dev/fuse, for a file system that is one ordinary file. Each write of
+// the loop device above is one request here, each of its flushes one FUSE_FSYNC.
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <sys/mount.h>
@@ -30,7 +30,7 @@ class FuseFrontend final : public Frontend {
   FuseFrontend(PoweredDisk& disk, int kernel, std::string mount_point)
       : disk_(disk), kernel_(kernel), mount_point_(std::move(mount_point)), request_(kTransferBytesMax + 4096) {}
   ~FuseFrontend() override {
-    // Closing ends the connection: whoever waits for an answer gets an error.
+    // Closing ends the connection: a process that waits for an answer gets an error.
     ::close(kernel_);
     ::umount2(mount_point_.c_str(), MNT_DETACH);
   }
@@ -63,7 +63,7 @@ class FuseFrontend final : public Frontend {
     out.error = -error;
     out.unique = head_.unique;
     const iovec pieces[] = {{&out, sizeof out}, {const_cast<void*>(payload), bytes}};
-    // ENOENT: the request was interrupted; nobody waits for this.
+    // ENOENT: the request was interrupted; no process waits for this answer.
     return ::writev(kernel_, pieces, bytes > 0 ? 2 : 1) >= 0 || errno == ENOENT;
   }
   template <class T>

@@ -1,9 +1,8 @@
-// A disk with a volatile write cache, as a power cut finds it: what was written and not flushed lies in memory, and a cut
-// keeps an arbitrary part of it. Used by power-disk, which serves it to a real kernel.
+// A disk with a volatile write cache, as a power cut finds it: what was written and not flushed lies in memory, and a
+// cut keeps an arbitrary part of it. Used by power-disk, which serves it to a real kernel.
 //
-// The image file changes in cut() and finish() only. Whoever kills the process before that finds the image as the
-// disk's last cut left it, so that a recovery that went wrong can be gone through again from the same bytes.
-// Threads: one at a time.
+// The image file changes in cut() and finish() only. If the process is killed before that, the image is as the disk's
+// last cut left it, so that a failed recovery can be repeated from the same bytes. Threads: one at a time.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// What power-workload stores, as a function of a seed and a commit's number: so that whoever finds the regions after a crash
-// can say of every byte what it must be, knowing nothing but the seed.
+// The content that power-workload stores, as a function of a seed and a commit's number, so that after a crash the
+// right value of every byte follows from the seed alone.
 //
-// A stream is a sequence of commits over some regions of one store. Each region is an array of cells; commit n fills some of
-// them with bytes that name the seed, the stream, the region, the cell and n. The first cell of every region is in every
-// commit, so the first one tells which commit was found.
+// A stream is a sequence of commits over some regions of one store. Each region is an array of cells; commit n fills
+// some of them with bytes that name the seed, the stream, the region, the cell and n. The first cell of every region is
+// in every commit, so the first one tells which commit was found.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ namespace memlith::power {
 constexpr std::uint64_t kCellBytes = 256;
 using Cell = std::span<std::byte, kCellBytes>;
 
-// The size of a region is (cells + cells_per_step * min(n / commits_per_step, steps_max)) cells and tail_bytes of zeros.
+// The size of a region is (cells + cells_per_step * min(n / commits_per_step, steps_max)) cells and tail_bytes of
+// zeros.
 struct RegionPlan {
   const char* name;
   std::uint64_t cells;

@@ -7,10 +7,10 @@
 //   X text  the state found is none that a crash may leave; the program ends
 //   E text  something failed that may fail; the program ends
 //   D       the program has done what it was asked to
-// Streams: a (two regions, grows), b (one region, always explicit), f (the file), and c, which creates and removes regions.
-// What stream c has done is told by which regions there are, so its numbers are modulo 4.
-// Commits are synchronous or asynchronous, of the process or of the thread; and there are stores that no commit may bring to the
-// disk: some that are rolled back, and some of a thread beside a persist of another's own.
+// Streams: a (two regions, grows), b (one region, always explicit), f (the file), and c, which creates and removes
+// regions. What stream c has done is told by which regions there are, so its numbers are modulo 4.
+// Commits are synchronous or asynchronous, of the process or of the thread; and there are stores that no commit may
+// bring to the disk: some that are rolled back, and some of a thread beside a persist of another's own.
 #include <signal.h>
 #include <unistd.h>
 
@@ -164,7 +164,7 @@ class LiveStream {
   [[nodiscard]] std::uint64_t commit() const { return commit_; }
 
  private:
-  // A cell that holds what nobody may ever find.
+  // A cell with content that must never be found.
   struct Litter {
     std::byte* cell;
     std::array<std::byte, kCellBytes> before;

@@ -1,12 +1,13 @@
 // ./dev soak persist: a program that uses every call of the library, killed at random moments for as long as one likes.
 //
-// A child opens a store, and its threads each own some pages in two regions, one tracked by faults and one explicitly. A thread's
-// transactions are numbered; what its pages hold after number n follows from the seed, the thread and n. It persists them in
-// thread scope, synchronously or not, and rolls some back, while another thread checkpoints, grows, releases memory, changes the
-// flush window, makes and removes regions, some of them larger than the log, which grows for them, and persists for the process what a
-// third, ended thread stored. The parent kills it, every other time also the opening that recovers, then opens the
-// store, which gives back at its end what the log has grown, and holds every thread's pages in both regions against the model: one and the same number n, with
-// last acknowledged <= n <= last begun. Exit code 1: they differ, and the seed is printed.
+// A child opens a store, and its threads each own some pages in two regions, one tracked by faults and one explicitly.
+// A thread's transactions are numbered; what its pages hold after number n follows from the seed, the thread and n. It
+// persists them in thread scope, synchronously or not, and rolls some back, while another thread checkpoints, grows,
+// releases memory, changes the flush window, makes and removes regions, some of them larger than the log, which grows
+// for them, and persists for the process what a third, ended thread stored. The parent kills it, every other time also
+// the opening that recovers, then opens the store, which gives back at its end what the log has grown, and holds every
+// thread's pages in both regions against the model: one and the same number n, with last acknowledged <= n <= last
+// begun. Exit code 1: they differ, and the seed is printed.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -179,7 +180,9 @@ void disturb_for_ever(const World& world, Told& told, std::uint64_t salt) {
         if (random() % 2 == 0) World::must(world.store->remove("passing"));
         break;
       }
-      case 5: {  // a thread that ends without persisting; then everybody's is persisted, if nobody's transaction is cut in two
+      // A thread that ends without persisting; then all threads' stores are persisted, unless that would split a
+      // transaction.
+      case 5: {
         std::thread([&world] { ++*world.words(0, kThreads); }).join();
         break;
       }

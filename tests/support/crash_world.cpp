@@ -253,7 +253,7 @@ void CrashWorld::check_kill(std::size_t at, std::size_t first, std::size_t last,
     const std::size_t subsets = subsets_in_recovery(medium, options);
     for (std::size_t subset = 0; subset < subsets; ++subset) {
       const SimImage image = cut_in_recovery(medium, subset, random);
-      // What the recovery found may still have been in flight; what came behind it was found by nobody.
+      // The commits that the recovery found may have been in flight; later ones were not found.
       check_image(image, first, static_cast<std::size_t>(p), options, random,
                   fmt::format("kill -9 after operation {}, then a power cut after operation {} of {} (subset {}, seed "
                               "{})",

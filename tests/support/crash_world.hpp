@@ -3,12 +3,12 @@
 //
 //   the recovered state equals the state after exactly one commit P, in all objects together, and
 //   last acknowledged <= P <= last started;
-//   recovering again changes nothing; a crash at any operation of the recovery, and a recovery after that, gives P again;
-//   a kill -9 at any operation, which leaves unflushed what was, and a power cut at any operation of the recovery that
-//   follows, give a commit of that range too.
+//   recovering again changes nothing; a crash at any operation of the recovery, and a recovery after that, gives P
+//   again; a kill -9 at any operation, which leaves unflushed what was, and a power cut at any operation of the
+//   recovery that follows, give a commit of that range too.
 //
-// Small numbers of unflushed items are cut in every subset, larger ones by seed. MEMLITH_SEED=n replays a seed; a failure
-// prints its seed, the operation, and what was kept.
+// Small numbers of unflushed items are cut in every subset, larger ones by seed. MEMLITH_SEED=n replays a seed; a
+// failure prints its seed, the operation, and what was kept.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Content {
 using Change = std::function<void(Content&)>;
 
 struct ExploreOptions {
-  std::size_t exhaustive_items_max = 10;  // every subset up to so many unflushed items
+  std::size_t exhaustive_items_max = 10;  // every subset of up to this many unflushed items
   std::size_t samples = 24;               // seeded subsets a crash point beyond that
   std::size_t recovery_samples = 3;       // crashes at each operation of a recovery, beyond "all lost" and "all kept"
   std::uint64_t recovery_every = 1;       // explore the recovery of every n-th distinct state
@@ -64,10 +64,11 @@ class CrashWorld {
   // It was acknowledged as durable.
   void acknowledged(std::size_t commit);
 
-  // Explores everything that was recorded; failures are reported to GoogleTest. Adds to the total that the program prints.
+  // Explores everything that was recorded; failures are reported to GoogleTest. Adds to the total that the program
+  // prints.
   ExploreResult explore(const ExploreOptions& options, std::uint64_t seed);
 
-  // Opens the store on the volume as it is and reads what it holds.
+  // Opens the store on the volume and reads its content.
   static core::Result<Content> recover(core::SimVolume& volume, const core::StoreOptions& options);
 
  private:

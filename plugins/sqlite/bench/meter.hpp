@@ -11,10 +11,11 @@ namespace memlith::sqlite_bench {
 
 // Counters; the difference of two readings is what happened between them.
 struct Reading {
-  // /proc/self/io, write_bytes: pages of the page cache that this process made dirty, once until they are written, and what went
-  // past the cache (O_DIRECT), counted as it is submitted. Not the file system's own journal. Empty where there is no /proc.
+  // /proc/self/io, write_bytes: pages of the page cache that this process made dirty, once until they are written, and
+  // what went past the cache (O_DIRECT), counted as it is submitted. Not the file system's own journal. Empty where
+  // there is no /proc.
   std::optional<std::uint64_t> process_bytes;
-  // Sectors that the block device was given, by anybody. Empty where the folder is on none.
+  // Sectors written to the block device by all processes. Empty if the folder is on no block device.
   std::optional<std::uint64_t> device_bytes;
 };
 

@@ -1,9 +1,9 @@
-// The functions of the host's SQLite that the plugin calls. Part of the SQLite plugin.
+// The functions of SQLite that the plugin calls. Part of the SQLite plugin.
 //
-// The plugin is not linked to a SQLite: a program may have one of its own in it, and a VFS registered with another copy
-// would do nothing. A loaded extension gets its host's functions handed over; LD_PRELOAD and memlith_sqlite_register() look
-// them up in the library that the process has loaded (callers.hpp); tests name those that they are linked to. Those of two SQLites
-// must never be mixed.
+// The plugin is not linked to a SQLite: a program may contain its own, and a VFS registered with another copy would
+// have no effect. A loaded extension receives the functions of the SQLite that loads it; LD_PRELOAD and
+// memlith_sqlite_register() look them up in the library that the process has loaded (callers.hpp); tests use those that
+// they are linked to. Functions of two SQLites must never be mixed.
 #pragma once
 
 #include <sqlite3.h>

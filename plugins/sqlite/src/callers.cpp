@@ -95,7 +95,7 @@ void read_dynamic(Object& object, const ElfW(Dyn) * dynamic) {
     if (dynamic->d_tag == DT_NEEDED) needed.push_back(dynamic->d_un.d_val);
     values[dynamic->d_tag] = dynamic->d_un.d_ptr;
   }
-  // The loader has made addresses of them, but for objects whose dynamic section cannot be written to.
+  // The loader has replaced offsets by addresses, except in objects whose dynamic section is read-only.
   const auto address = [&](ElfW(Sxword) tag) {
     const std::uintptr_t value = values[tag];
     return value != 0 && value < object.base ? object.base + value : value;
@@ -132,7 +132,8 @@ Object read_object(const dl_phdr_info& info) {
   return object;
 }
 
-// In the order in which they were loaded. The loader holds a lock meanwhile under which it must not be asked for anything else.
+// Visits the objects in the order in which they were loaded. The loader holds a lock meanwhile, under which it must not
+// be called.
 std::vector<Object> read_objects() {
   std::vector<Object> objects;
   bool out_of_memory = false;
@@ -201,7 +202,7 @@ class Process {
   [[nodiscard]] std::vector<Change> own_opens(const Object& sqlite) const;
 
  private:
-  // The object's own definition; 0 where there is none.
+  // The address of the object's own definition; 0 if there is none.
   [[nodiscard]] std::uintptr_t own(const Object& object, const char* name) const {
     const std::uintptr_t found = Handle(object).find(name);
     return object.has(found) ? found : 0;
@@ -216,7 +217,8 @@ class Process {
   const Object* mine_;
 };
 
-// What the loader did with the caller's other references is what is true. One that was not bound yet leads to the caller's own code.
+// The bindings of the caller's other references decide. A reference that is not bound yet leads to the caller's own
+// code.
 const Object* Process::bound_to(const Object& caller) const {
   for (const Reference& each : caller.references) {
     if (opens(each.name)) continue;
@@ -228,7 +230,7 @@ const Object* Process::bound_to(const Object& caller) const {
   return nullptr;
 }
 
-// The program, the libraries that it is linked to, and what was loaded for everybody since.
+// The program, the libraries that it is linked to, and objects that were loaded globally since.
 const Object* Process::of_program() const {
   const Object* const found = find(reinterpret_cast<std::uintptr_t>(::dlsym(RTLD_NEXT, kOpen)));
   return found != mine_ ? found : nullptr;
@@ -245,7 +247,8 @@ bool Process::needs(const Object& root, const Object& wanted, std::vector<const 
   });
 }
 
-// The loader searches what was loaded together with the caller: first with the object for which the caller was first loaded.
+// The loader searches the objects that were loaded together with the caller, beginning with the object for which the
+// caller was first loaded.
 const Object* Process::in_scope_of(const Object& caller) const {
   for (const Object& root : objects_) {
     std::vector<const Object*> seen;
@@ -263,7 +266,8 @@ const Object* Process::find_sqlite_of(const Object* caller) const {
     return in_scope_of(object);
   };
   if (caller != nullptr && (caller->refers_to_opening() || bound_to(*caller) != nullptr)) return by_references(*caller);
-  // A function that ends in a jump may be one of the libraries that the caller was linked to; else, any.
+  // A function that ends in a jump may belong to one of the libraries that the caller is linked to, or else to any
+  // library.
   for (const bool anywhere : {false, true}) {
     std::vector<const Object*> meant;
     for (const Object& each : objects_) {
@@ -289,7 +293,8 @@ std::vector<const Object*> Process::all() const {
   return found;
 }
 
-// Where the library's table for extensions has our functions, and what belongs there.
+// The places in the library's table for extensions that hold the plugin's functions, and the functions that belong
+// there.
 std::vector<Process::Change> Process::own_opens(const Object& sqlite) const {
   std::vector<Change> changes;
   for (const Reference& each : sqlite.references) {
@@ -330,7 +335,7 @@ void* Library::find(const char* name) const {
   void* const found = handle != nullptr ? ::dlsym(handle, name) : nullptr;
   Dl_info its{};
   Dl_info known{};
-  // One that it merely needs is another's.
+  // A definition in a library that it only needs belongs to another SQLite.
   const bool is_own = found != nullptr && ::dladdr(found, &its) != 0 && ::dladdr(::dlsym(handle, kOpen), &known) != 0 &&
                       its.dli_fbase == known.dli_fbase;
   return is_own ? found : nullptr;
@@ -338,14 +343,16 @@ void* Library::find(const char* name) const {
 
 std::optional<Library> find_sqlite_of(const void* return_address) {
   static std::mutex
-      mutex;  // not held while the loader is asked: it may hold its own lock while it calls a constructor that opens a database
+      // Not held during calls of the loader, which may hold its own lock while it calls a constructor that opens a
+      // database.
+      mutex;
   static auto* const libraries = new std::map<const void*, Library>;    // by base; they stay loaded
   static auto* const answers = new std::map<const void*, const void*>;  // a return address to a base
   static unsigned long long valid_for = 0;
   const unsigned long long unloaded = unloaded_so_far();
   {
     const std::lock_guard lock(mutex);
-    // What was unloaded may have given its addresses to another object.
+    // Another object may have been loaded at the addresses of an unloaded one.
     if (unloaded != valid_for) answers->clear();
     valid_for = unloaded;
     if (const auto known = answers->find(return_address); known != answers->end()) return libraries->at(known->second);
@@ -359,7 +366,7 @@ std::optional<Library> find_sqlite_of(const void* return_address) {
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = libraries->try_emplace(library.base, std::move(library));
   if (is_new) apply(changes);
-  // The answer to a call that came through a pointer depends on what else is loaded.
+  // For a call through a pointer, the answer depends on which other objects are loaded.
   if (caller != nullptr && caller->refers_to_opening() && valid_for == unloaded)
     (*answers)[return_address] = found->first;
   return found->second;

@@ -1,9 +1,9 @@
-// Which SQLite a call of this process is for. Part of the SQLite plugin, preloaded (entry.cpp).
+// Finds the SQLite that a call of this process is meant for. Part of the SQLite plugin, preloaded (entry.cpp).
 //
-// A process may have several SQLites: Python's module uses the system's library, and a package beside it brings a copy of its own. All of
-// them export the same names. When the plugin is preloaded, its sqlite3_open() comes first for each of them, and a database that one SQLite
-// opened is only fit for that one. So the plugin finds the shared object that calls, and then the SQLite to which the loader would have led
-// that object without the plugin.
+// A process may have several SQLites: for example, Python's module uses the system's library, and a package contains a
+// copy of its own. All of them export the same names. A preloaded plugin's sqlite3_open() precedes each of them, and a
+// database that one SQLite opened must not reach another. Therefore the plugin finds the calling shared object, and
+// then the SQLite to which the loader would have bound that object without the plugin.
 #pragma once
 
 #include <optional>
@@ -14,23 +14,24 @@ namespace memlith::sqlite {
 
 // A shared object, or the program, that defines a SQLite's functions.
 struct Library {
-  void* handle = nullptr;      // of dlopen(), never closed: what it defines stays where it is
-  const void* base = nullptr;  // tells libraries apart
+  void* handle = nullptr;      // from dlopen(), never closed, so that the library stays loaded
+  const void* base = nullptr;  // identifies the library
   std::string path;
 
-  // What this library itself defines under that name, exported; null if nothing.
+  // The exported definition of that name in this library itself; null if there is none.
   [[nodiscard]] void* find(const char* name) const;
 };
 
-// The SQLite that the caller means; `return_address` lies in the caller's code. Nothing where that cannot be told for certain.
-// Throws std::bad_alloc.
-//   - The object of the caller refers to sqlite3_open itself: the SQLite to which its other references were bound; if none was bound yet,
-//     the first in the order in which the loader searches.
-//   - It does not, so that the call came through a pointer, or from a function that the compiler let end in a jump: the only SQLite to
-//     which the references of the libraries lead that the caller needs, or those of all objects; else, where none refers to it, the
-//     program's, or the only one that there is.
-// The first call for a library also puts the library's own functions back into its table for extensions (sqlite3_api_routines), where
-// the loader had put the plugin's: an extension calls through that table, and is no object that refers to a SQLite.
+// The SQLite that the caller means; `return_address` lies in the caller's code. Nothing where that cannot be told for
+// certain. Throws std::bad_alloc.
+//   - The object of the caller refers to sqlite3_open itself: the SQLite to which its other references were bound; if
+//     none was bound yet, the first in the order in which the loader searches.
+//   - It does not, so that the call came through a pointer, or from a function that the compiler let end in a jump: the
+//     only SQLite to which the references of the libraries lead that the caller needs, or those of all objects; else,
+//     where none refers to it, the program's, or the only one that there is.
+// The first call for a library also puts the library's own functions back into its table for extensions
+// (sqlite3_api_routines), where the loader had put the plugin's: an extension calls through that table, and is no
+// object that refers to a SQLite.
 std::optional<Library> find_sqlite_of(const void* return_address);
 
 // Every SQLite of the process that exports its functions.

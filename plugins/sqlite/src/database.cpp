@@ -1,4 +1,4 @@
-// What memory holds, commits of rollback journals, and locks. Opening and closing are in database_open.cpp, WAL in wal.cpp.
+// Memory, commits of rollback journals, and locks. Opening and closing are in database_open.cpp, WAL in wal.cpp.
 #include "database.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ using core::Status;
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no words
+constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no message
 
 // One word of a line: blanks, control characters and backslashes of a path as \xNN.
 std::string one_word(std::string_view path) {
@@ -93,7 +93,7 @@ Status Database::truncate(std::uint64_t bytes) {
   return kOk;
 }
 
-// Where the size had been larger before, and only there, memory holds old bytes instead of zeros.
+// Only if the size was larger before, memory holds old bytes instead of zeros there.
 void Database::zero_between(std::uint64_t begin, std::uint64_t end) {
   end = std::min(end, stale_end_);
   if (begin >= end) return;
@@ -102,18 +102,19 @@ void Database::zero_between(std::uint64_t begin, std::uint64_t end) {
   image_->zero(begin + kept, end - begin - kept);
 }
 
-// How much of a store the rollback would have to undo. A WAL checkpoint stores what is committed already.
+// How many bytes of a store a rollback would have to undo. A WAL checkpoint stores bytes that are committed already.
 std::uint64_t Database::kept_bytes(std::uint64_t offset, std::uint64_t bytes) const {
   const std::uint64_t committed = in_wal() ? 0 : committed_.load(std::memory_order_relaxed);
   return offset < committed ? std::min(bytes, committed - offset) : 0;
 }
 
-// Makes the home file and the mapping long enough, some way ahead, because each growth costs flushes.
+// Makes the home file and the mapping long enough, with a reserve, because each growth costs flushes.
 Status Database::reserve(std::uint64_t bytes) {
   if (bytes <= reserved_.load(std::memory_order_acquire)) return kOk;
   const std::lock_guard lock(growth_mutex_);
   if (bytes <= reserved_.load(std::memory_order_relaxed)) return kOk;
-  // ORDER mark-before-growth: a file that plain SQLite may open has the length that SQLite gave it. [sqlite/crash]
+  // ORDER mark-before-growth: a file that plain SQLite may open must have the length that SQLite gave it.
+  // [sqlite/crash]
   MEMLITH_TRY(mark());
   const std::uint64_t ahead =
       std::clamp(bytes / 8, options_.growth_bytes_min, std::max(kGrowthBytesMax, options_.growth_bytes_min));
@@ -141,7 +142,7 @@ void Database::roll_back() {
 
 // ---- commit --------------------------------------------------------------------------------------------------------
 
-// The first bytes are the mark's as long as the database is open.
+// The first bytes are those of the mark as long as the database is open.
 void Database::add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source) {
   const auto skip = [&](std::uint64_t count) {
     offset += count;
@@ -179,7 +180,7 @@ void Database::add_difference(std::uint64_t offset, const std::byte* before, con
   });
 }
 
-// An empty database has no bytes of its own, but the mark has to be somewhere.
+// An empty database has no bytes of its own, but the mark needs a place.
 std::uint64_t Database::stored_size(std::uint64_t logical) const {
   return logical == 0 && marked_ ? kMarkBytes : logical;
 }
@@ -207,18 +208,18 @@ Status Database::commit_stored() {
     captured_bytes_ += pages_end - std::min(pages_begin, pages_end);
     counted_end = pages_end;
   }
-  // What lies beyond the committed size at home may be anything, so all of the new part is logged.
+  // Bytes beyond the committed size of the home file are arbitrary, so the new part is logged completely.
   if (now > before) {
     add_image(before, now);
     captured_bytes_ += now - before;
   }
-  // A rollback that SQLite did by storing the old pages again leaves nothing to do, even where nothing can be done any more.
+  // If SQLite rolled back by storing the old pages again, there is nothing to do, even if the database has failed.
   if (!pieces_.empty() || now != before) MEMLITH_TRY(commit_pieces(now));
   undo_.clear();
   return kOk;
 }
 
-// Whether there may be commits behind those there are.
+// Whether further commits are possible.
 Status Database::check_commits() {
   if (lags_.load(std::memory_order_relaxed)) return memory_lags();
   if (!part_end_failed_) return kOk;
@@ -231,8 +232,8 @@ Status Database::check_commits() {
 Status Database::commit_pieces(std::uint64_t new_size) {
   const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
-  // ORDER mark-before-commit: plain SQLite must not take the file for a database while the log holds what it lacks.
-  // [sqlite/crash]
+  // ORDER mark-before-commit: plain SQLite must not accept the file as a database while it lacks commits that are in
+  // the log. [sqlite/crash]
   MEMLITH_TRY(mark());
   const bool wait = durability() == Durability::full;
   MEMLITH_TRY(commit_frame(pieces_, stored_size(new_size), wait));
@@ -243,7 +244,7 @@ Status Database::commit_pieces(std::uint64_t new_size) {
   return kOk;
 }
 
-// One frame; of what undoes a part, as many as it takes.
+// Commits one frame; to undo a part, as many frames as necessary.
 Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait) {
   extents_.clear();
   sources_.clear();
@@ -256,7 +257,7 @@ Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_s
   const auto committed = store_->commit_async({extents_, sources_, {&change, resized ? 1u : 0u}}, wait);
   const bool no_room = committed.status().category == Errc::full || committed.status().category == Errc::no_space;
   if (no_room && undoes_part_ && pieces.size() > 1) {
-    // What was done can be undone, though the log cannot grow. A crash in between leaves the journal, which undoes all of it.
+    // An undo works even if the log cannot grow. A crash in between leaves the journal, which undoes all of it.
     const std::size_t half = pieces.size() / 2;
     MEMLITH_TRY(commit_frame(pieces.first(half), std::max(stored_, new_stored_size), wait));
     return commit_frame(pieces.subspan(half), new_stored_size, wait);
@@ -265,7 +266,7 @@ Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_s
   const Lsn end = *committed;
   last_lsn_.store(end.value, std::memory_order_relaxed);
   if (MEMLITH_SABOTAGED(skip_persist)) {
-    // The planted mistake: nobody waits, nobody flushes.
+    // The planted fault: neither a wait nor a flush.
   } else if (wait) {
     MEMLITH_TRY(store_->sync(end));
   } else {
@@ -281,7 +282,7 @@ Status Database::commit_part(const MemoryFile& journal) {
   if (in_wal() || read_only_ || unchanged() || !names_super_journal(journal)) return commit();
   if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
   MEMLITH_TRY(check_commits());
-  // SQLite has put the super-journal where the path leads, and would look for it there.
+  // SQLite has created the super-journal at the path, and would look for it there.
   MEMLITH_TRY_ASSIGN(const std::string identity_now, world_.identity_of(path_));
   if (identity_now != identity_) {
     return fail(Errc::read_only, Detail::open,
@@ -289,13 +290,15 @@ Status Database::commit_part(const MemoryFile& journal) {
                 "it where it was opened, so put it back there, or close and open it",
                 path_);
   }
-  // ORDER mark-before-journal: a journal beside a file that plain SQLite may change is of no account. [sqlite/crash-several]
+  // ORDER mark-before-journal: a journal beside a file that plain SQLite may change would not count.
+  // [sqlite/crash-several]
   MEMLITH_TRY(mark());
-  // ORDER journal-before-commit: what undoes the commit is on the medium before it. [sqlite/crash-several]
+  // ORDER journal-before-commit: the journal that undoes the commit is on the medium before the commit.
+  // [sqlite/crash-several]
   part_is_open_ = true;
   undoes_part_ = false;
-  // ORDER earlier-before-journal: weak commits are durable before a journal that has pages of theirs, or after a crash it would have
-  // to go unread, and its super-journal would be left. [sqlite/crash-several]
+  // ORDER earlier-before-journal: weak commits are durable before a journal that has their pages. Otherwise, after a
+  // crash, the journal could not be used, and its super-journal would be left. [sqlite/crash-several]
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
   const JournalOrigin origin{store_->log().log_id(), begin.value};
@@ -303,8 +306,8 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(store_->match_permissions(*part_journal_));  // before there are old pages in it for others to read
   MEMLITH_TRY(write_disk_journal(*volume_, *part_journal_, origin, journal));
   MEMLITH_TRY(commit_stored());
-  // ORDER parts-before-outcome: the super-journal is removed when all parts have returned, and its absence says that all took.
-  // [sqlite/crash-several]
+  // ORDER parts-before-outcome: SQLite removes the super-journal when all parts have returned; its absence means that
+  // all parts took effect. [sqlite/crash-several]
   return MEMLITH_SABOTAGED(skip_part_persist) ? kOk : persist();
 }
 
@@ -312,8 +315,8 @@ Status Database::end_part() {
   if (!part_is_open_ || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
   // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable. [sqlite/crash-several]
   MEMLITH_TRY(persist());
-  // A flush of the folder that failed is not tried again: SQLite, which asks again, may forget its journal, but nothing is committed any
-  // more that the one on the disk would undo.
+  // A failed flush of the folder is not retried. SQLite asks again and may forget its journal, but nothing is committed
+  // any more that the journal on the disk could undo.
   if (part_end_failed_) return kOk;
   const Status removed = remove_disk_journal(*volume_, file_name_, part_journal_.get());
   part_journal_ = nullptr;
@@ -353,8 +356,8 @@ Status Database::begin_writing() {
   MEMLITH_TRY(check_process());
   if (host_exclusive_ || host_lock_ == nullptr) return kOk;
   MEMLITH_TRY(host_lock_->make_exclusive());
-  // Beside our shared lock a writer of plain SQLite may have begun a journal, and died over it. It would be played into the file when
-  // that has our commits.
+  // While this process held a shared lock, a writer of plain SQLite may have begun a journal and died. Plain SQLite
+  // would replay that journal into the file after memlith's commits.
   if (const Status left = marked_ ? kOk : check_nothing_left(); !left.ok()) {
     (void)host_lock_->share();
     return left;
@@ -378,7 +381,7 @@ Status Database::lock(Holder& holder, int level) {
   writer_ = &holder;
   holder.level = std::max(holder.level, SQLITE_LOCK_RESERVED);
   if (level == SQLITE_LOCK_RESERVED) return kOk;
-  // From here on nobody new may read; whoever reads already goes on.
+  // From here on no new reader is admitted; existing readers continue.
   pending_ = &holder;
   holder.level = SQLITE_LOCK_PENDING;
   if (shared_ > 1) return kBusyHere;
@@ -387,7 +390,7 @@ Status Database::lock(Holder& holder, int level) {
 }
 
 void Database::unlock(Holder& holder, int level) {
-  // journal_mode=OFF has nothing to roll back with: what it spilled and did not commit is undone here.
+  // journal_mode=OFF has no journal for a rollback: pages that were spilled and not committed are undone here.
   const bool wrote = holder.level == SQLITE_LOCK_EXCLUSIVE && level <= SQLITE_LOCK_SHARED && !in_wal();
   if (wrote && !unchanged()) roll_back();
   const std::lock_guard guard(lock_mutex_);
@@ -425,7 +428,7 @@ Status Database::lock_index(Holder& holder, int first, int count, int flags) {
 
 bool Database::same_file() const {
   if (store_ != nullptr) {
-    // Who gave up the right to look has to go on.
+    // A process that gave up the right to look must still be able to continue.
     const auto named = store_->file_has_its_name();
     return named.ok() ? *named : named.error().category == core::Errc::permission;
   }

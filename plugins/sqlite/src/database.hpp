@@ -1,23 +1,24 @@
 // One database that is open in this process, shared by all its connections. Part of the SQLite plugin; docs/sqlite.md.
 //
-// The database file is the home of a one-file store; its log is FILE.memlith. Memory (Image) is what connections read and
-// write; a commit is one frame of the bytes that differ from what was committed last.
+// The database file is the home file of a one-file store; its log is FILE.memlith. Connections read and write memory
+// (Image). A commit is one frame with the bytes that differ from the last commit.
 //
-// INVARIANT: the first 16 bytes at home tell who may believe the file. "SQLite format 3" there: the file is complete by
-// itself, and whatever log lies beside it is of no account. The mark (MEMLITH and the moment of the file) there: the newest commits
-// may be in that log alone, and plain SQLite says "file is not a database"; also where it has page 1 cached, because one bit of
-// the change counter is turned at home and in the log as long as the mark is there. Memory always shows SQLite's own bytes. The mark
-// goes home before the first commit is acknowledged, and gives way to SQLite's bytes as the last thing of a clean close; both
-// through the log, because only replay writes a home file.
+// INVARIANT: the first 16 bytes of the home file say whether the file needs its log. "SQLite format 3": the file is
+// complete by itself, and a log beside it does not count. The mark (MEMLITH and the moment of the file): the newest
+// commits may be in the log only. Plain SQLite then says "file is not a database", even if it has page 1 cached,
+// because one bit of the change counter is inverted at home and in the log as long as the mark is there. Memory always
+// shows SQLite's own bytes. The mark goes home before the first commit is acknowledged, and SQLite's bytes replace it
+// as the last step of a clean close. Both go through the log, because only replay writes a home file.
 //
 // Two ways to commit:
-//   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. The bytes that change are kept as they were (undo
-//     log) until the commit, which logs what they have become, or the rollback, which puts them back.
-//   - WAL: SQLite appends pages to a log in memory; the commit logs how they differ from the last committed version, and leaves
-//     this memory alone, because readers of older snapshots read it. SQLite's checkpoint stores the pages here later; they
-//     are durable already.
+//   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. The bytes that change are kept as they
+//     were (undo log) until the commit, which logs what they have become, or the rollback, which puts them back.
+//   - WAL: SQLite appends pages to a log in memory; the commit logs how they differ from the last committed version,
+//          and leaves
+//     this memory alone, because readers of older snapshots read it. SQLite's checkpoint stores the pages here later;
+//     they are durable already.
 //
-// Threads: as SQLite's locks have it, which are kept here too; what they do not order is behind mutexes of its own.
+// Threads: ordered by SQLite's locks, which this class implements; other state has mutexes of its own.
 #pragma once
 
 #include <atomic>
@@ -42,12 +43,12 @@
 
 namespace memlith::sqlite {
 
-// Planted mistakes, for the crash test, which has to notice each of them. Compiled in for that test only.
+// Planted faults for the crash test, which has to notice each of them. Compiled in for that test only.
 struct Sabotage {
   bool skip_persist = false;         // a commit is not waited for
   bool persist_each_write = false;   // every write to the database is a commit of its own
   bool skip_mark = false;            // the file looks like a database while its log holds commits
-  bool keep_counter = false;         // it does, for who has its first page cached
+  bool keep_counter = false;         // the file looks like a database to a connection with its first page cached
   bool unmark_too_early = false;     // a clean close says so before everything is home
   bool believe_cached_head = false;  // a file says that it is complete in the page cache only, and its log is removed
   bool wal_after_ack = false;        // WAL: a commit is durable with the next one
@@ -57,7 +58,7 @@ struct Sabotage {
   bool skip_super_flush = false;     // several databases: nor is what says which they are
   bool keep_disk_journal = false;    // several databases: journals stay when the transaction has ended
   bool skip_earlier_sync = false;    // several databases: weak commits may be lost that a journal has pages of
-  bool skip_part_persist = false;    // several databases: nobody waits for a part of a weak commit
+  bool skip_part_persist = false;    // several databases: a part of a weak commit is not waited for
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;
@@ -66,7 +67,7 @@ extern Sabotage sabotage;
 #define MEMLITH_SABOTAGED(name) false
 #endif
 
-// A connection, as far as locks go.
+// The locks of one connection.
 struct Holder {
   int level = 0;  // SQLITE_LOCK_*
   SharedIndex::Locks index_locks;
@@ -75,18 +76,20 @@ struct Holder {
 
 class Database {
  public:
-  // Opens and recovers, taking an ordinary database over. `read_only` changes no byte of any file.
+  // Opens and recovers; takes an ordinary database over. `read_only` changes no byte of any file.
   static core::Result<std::unique_ptr<Database>> open(World& world, const std::string& path, const Options& options,
                                                       bool read_only);
-  // There is no file at `path`: corrupt if its log still waits for it.
+  // Checks a missing file at `path`: corrupt if its log still holds commits for it.
   static core::Status check_absent(World& world, const std::string& path);
-  ~Database();  // as a crash would leave it; close() is the clean way
+  ~Database();  // leaves the store as a crash would; close() closes it cleanly
 
-  // Writes everything home and gives the file back to plain SQLite. Unusable afterwards, whatever the result.
+  // Writes everything home and makes the file an ordinary database. The object is unusable afterwards, whatever the
+  // result.
   core::Status close();
   // Whether the file was removed, and not just renamed; after a close() that failed, too.
   [[nodiscard]] bool removed() const { return host_lock_ != nullptr && host_lock_->removed(); }
-  // The file was removed, and nobody needs its log: takes that one's name away, unless it leads to another database's log by now.
+  // The file was removed, so its log is not needed: removes the log's name, unless the name leads to another database's
+  // log by now.
   core::Status remove_log() { return store_ != nullptr ? store_->remove_log() : core::kOk; }
 
   [[nodiscard]] bool read_only() const { return read_only_; }
@@ -94,36 +97,38 @@ class Database {
 
   // ---- the file
   [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
-  // How many bytes there were; the rest of the target is left alone.
+  // Returns the number of bytes read; the rest of the target is unchanged.
   std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   core::Status write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   core::Status truncate(std::uint64_t bytes);
-  // Where the bytes lie, until the database is closed; null if that cannot be told.
+  // The address of the bytes, valid until the database is closed; null if there is no single address.
   [[nodiscard]] const std::byte* fetch(std::uint64_t offset, std::uint64_t bytes) const;
 
   // ---- rollback journals
-  // Makes what was stored since the last commit durable (weak: captured). On full and no_space nothing has changed, and SQLite
-  // rolls back; on an I/O error it is unknown until reopening whether the commit took.
+  // Makes what was stored since the last commit durable (weak: captured). On full and no_space nothing has changed, and
+  // SQLite rolls back; on an I/O error it is unknown until reopening whether the commit took.
   core::Status commit();
-  // Puts memory back to the last commit.
+  // Restores memory to the last commit.
   void roll_back();
-  // Gives memory back where there is more of it than memory_max_bytes. To be called when memory shows nothing but what was committed;
-  // that is a fact, so a failure is no failure of a commit.
+  // Releases memory beyond memory_max_bytes. Must be called when memory shows committed bytes only. A failure is no
+  // failure of a commit.
   core::Status keep_to_memory();
   [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
 
   // ---- a transaction over several databases (disk_journal.hpp)
-  // The same for a part of one, whose rollback journal names the super-journal: that journal is on the disk from before the
-  // commit until end_part(). Durable on ok, also with weak durability.
+  // The same for a part of one, whose rollback journal names the super-journal: that journal is on the disk from before
+  // the commit until end_part(). Durable on ok, also with weak durability.
   core::Status commit_part(const MemoryFile& journal);
-  // SQLite has ended the journal: the transaction took, or was undone. Durable on ok, before the journal is gone.
+  // SQLite has ended the journal: the transaction took effect or was undone. Durable on ok, before the journal is
+  // removed.
   core::Status end_part();
-  // Threads: whoever has EXCLUSIVE.
+  // Threads: the holder of EXCLUSIVE.
   [[nodiscard]] bool part_is_open() const { return part_is_open_; }
-  // The journal that SQLite writes, or wrote last; null if it is gone. It may have lost its name to a removed database's connections.
+  // The journal that SQLite writes, or wrote last; null if it was removed. It may have lost its name to connections of
+  // a removed database.
   void note_journal(const std::shared_ptr<MemoryFile>& journal) { journal_ = journal; }
   [[nodiscard]] std::shared_ptr<MemoryFile> journal() const { return journal_.lock(); }
-  // The journal that a crash left; for SQLite to find under the name it gave it. Once.
+  // The journal that a crash left; SQLite finds it once, under its name.
   std::shared_ptr<MemoryFile> take_left_journal() { return std::move(left_journal_); }
 
   // ---- the write-ahead log, in memory
@@ -135,7 +140,7 @@ class Database {
   [[nodiscard]] bool wal_exists() const { return wal_.exists.load(std::memory_order_acquire); }
   void wal_create() { wal_.exists.store(true, std::memory_order_release); }
   bool wal_remove();  // whether it was there
-  // SQLite may have told others of the last commit (and has, by its own word, if `told`).
+  // SQLite may have published the last commit to other connections (and has, if `told`).
   void note_publication(bool told);
   SharedIndex& index() { return index_; }
 
@@ -152,7 +157,7 @@ class Database {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
   }
   core::Status check_process() const { return store_ != nullptr ? store_->check_process() : core::kOk; }
-  // The name still leads to this file, in the folder that it was opened in, which may have been moved.
+  // Whether the name still leads to this file, in the folder in which it was opened, which may have been moved.
   [[nodiscard]] bool same_file() const;
   [[nodiscard]] std::string describe() const;
 
@@ -226,10 +231,10 @@ class Database {
   std::unique_ptr<core::Store> store_;   // destroyed before the volume
   std::unique_ptr<Image> image_;
 
-  std::atomic<std::uint64_t> size_{0};       // what SQLite sees; release after the bytes are there
+  std::atomic<std::uint64_t> size_{0};       // the size that SQLite sees; release after the bytes are stored
   std::atomic<std::uint64_t> committed_{0};  // as of the last commit
   std::uint64_t stored_ = 0;                 // the file's size as the store has it
-  bool marked_ = false;                      // closing has to take the mark away
+  bool marked_ = false;                      // closing has to remove the mark
   bool mark_is_home_ = false;                // there may be commits
 
   std::mutex growth_mutex_;  // a WAL checkpoint and a WAL commit may both find the file too short
@@ -239,15 +244,15 @@ class Database {
   bool part_is_open_ = false;  // there is a journal on the disk
   std::unique_ptr<core::Device> part_journal_;
   bool undoes_part_ = false;      // what is being committed, which need not be one frame
-  bool part_end_failed_ = false;  // it may come back, and undo what would be committed now
+  bool part_end_failed_ = false;  // the journal may come back and undo later commits
   std::shared_ptr<MemoryFile> left_journal_;
-  std::weak_ptr<MemoryFile> journal_;  // threads: whoever has RESERVED
+  std::weak_ptr<MemoryFile> journal_;  // threads: the holder of RESERVED
 
   UndoLog undo_;
 
   // A commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock.
   std::vector<Piece> pieces_;
-  std::byte turned_[8];  // what is at home from kTurnedAt on
+  std::byte turned_[8];  // the home file's bytes from kTurnedAt on
   std::vector<core::Extent> extents_;
   std::vector<const std::byte*> sources_;  // of the extents
   std::uint64_t captured_bytes_ = 0;       // since memory was given back
@@ -264,7 +269,7 @@ class Database {
     std::vector<Slot> slots;                          // [0] is slot 1
     std::uint64_t committed_slots = 0;                // those before are committed
     NewestSlots latest;                               // the last committed versions
-    std::atomic<std::uint64_t> unpublished_slots{0};  // committed_slots, until it is known that SQLite told of them
+    std::atomic<std::uint64_t> unpublished_slots{0};  // committed_slots, until SQLite is known to have published them
   };
   Wal wal_;
   SharedIndex index_;
@@ -275,7 +280,7 @@ class Database {
   Holder* pending_ = nullptr;  // PENDING or more
   bool host_exclusive_ = false;
 
-  std::atomic<bool> lags_{false};  // memory lacks a commit that is durable: there can be none after it
+  std::atomic<bool> lags_{false};  // memory lacks a durable commit: no further commit is possible
   std::atomic<bool> weak_{false};
   std::atomic<std::uint64_t> last_lsn_{0};
 };

@@ -40,7 +40,7 @@ bool all_zero(const std::byte* bytes, std::size_t count) {
 
 }  // namespace
 
-// What the file itself says.
+// The state that the file's own bytes show.
 struct Database::Head {
   memlith_sqlite_head said{};
   std::uint64_t size = 0;
@@ -52,14 +52,15 @@ Result<std::unique_ptr<Database>> Database::open(World& world, const std::string
   auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
   const Status status = database->open_it();
   if (status.ok()) return database;
-  // No log is left that was not there before.
+  // A failed opening leaves no log that it created.
   if (database->store_ != nullptr && !database->read_only_ && status.category != Errc::io) {
     database->store_->undo_creation();
   }
   return status;
 }
 
-// A forked child has a copy of the memory without the threads that wait in it; taking that down would wait for them for ever.
+// A forked child has a copy of the memory without the threads that wait in it; destroying the store would wait for them
+// forever.
 Database::~Database() {
   if (store_ != nullptr && store_->in_forked_child()) (void)store_.release();
 }
@@ -72,7 +73,7 @@ Status Database::open_it() {
   MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
   auto lock = world_.lock(*volume_, file_name_, !read_only_);
   if (!lock.ok()) {
-    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may know who
+    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may name the holder
     return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
   }
   host_lock_ = std::move(*lock);
@@ -81,7 +82,7 @@ Status Database::open_it() {
   if (read_only_ && head.is(MEMLITH_SQLITE_PLAIN) && head.said.wal_mode != 0) MEMLITH_TRY(keep_writers_out(head));
   const bool no_database_yet = head.is(MEMLITH_SQLITE_EMPTY) || head.is(MEMLITH_SQLITE_ZEROS);
   if (head.is(MEMLITH_SQLITE_PLAIN) || no_database_yet) MEMLITH_TRY(check_left_over(head));
-  // What is no database is SQLite's to judge, which says so at the first look at it; nothing of it is changed.
+  // SQLite itself rejects a file that is not a database, at its first read; nothing in the file is changed.
   MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_log_name(file_name_)));
   if (head.is(MEMLITH_SQLITE_FOREIGN) || (head.is(MEMLITH_SQLITE_ZEROS) && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
@@ -90,8 +91,8 @@ Status Database::open_it() {
   MEMLITH_TRY(open_store());
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
   MEMLITH_TRY(show_magic());
-  // In WAL mode who reads first takes a writer's lock, to make the index, and SQLite waits ten seconds for it and then speaks of its
-  // protocol. What is in the way of a writer is told here.
+  // In WAL mode the first reader takes a writer's lock to build the index; SQLite waits ten seconds for it and then
+  // reports a protocol error. Obstacles for a writer are therefore reported here.
   return !read_only_ && in_wal_mode() ? keep_others_out() : kOk;
 }
 
@@ -117,7 +118,7 @@ Status Database::read_head(Head& head) {
   return kOk;
 }
 
-// In WAL mode plain SQLite changes the file under a shared lock, so who only reads has to keep it out, too.
+// In WAL mode plain SQLite changes the file under a shared lock, so a reader has to exclude it, too.
 Status Database::keep_writers_out(Head& head) {
   host_lock_ = nullptr;
   auto lock = world_.lock(*volume_, file_name_, true);
@@ -138,13 +139,13 @@ Status Database::check_left_over(const Head& head) {
   if (head.said.wal_mode != 0 && !read_only_) MEMLITH_TRY(keep_others_out());
   const Status status = check_nothing_left();
   if (status.ok() || read_only_) return status;
-  // While its owner lives it is not left over: one of the two has to wait.
+  // While its owner is alive it is not left over: one of the two has to wait.
   MEMLITH_TRY(keep_others_out());
   return check_nothing_left();
 }
 
-// What plain SQLite left beside the file belongs to it, and only plain SQLite can bring the two together; beside a file without a
-// database it belongs to one that was removed, and plain SQLite removes it.
+// Files that plain SQLite left beside the database belong to it, and only plain SQLite can apply them; beside a missing
+// database they belong to a removed one, and plain SQLite removes them.
 Status Database::check_nothing_left() {
   const std::string wal_name = file_name_ + "-wal";
   const std::string journal_name = file_name_ + "-journal";
@@ -163,7 +164,7 @@ Status Database::check_nothing_left() {
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, journal->size());
     std::byte begin[8] = {};
     if (size >= sizeof begin) MEMLITH_TRY(journal->read(0, begin));
-    left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves one that begins with zeros
+    left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves a journal that begins with zeros
     what = volume_->path_of(journal_name);
   }
   if (!left) return kOk;
@@ -213,12 +214,12 @@ Status Database::check_log(const Head& head) {
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
 }
 
-// The file is complete by itself. Its log says otherwise when a crash came between the last steps of closing or the first
-// ones of opening, or when somebody put another database in the place of the one that the log belongs to.
+// The file is complete by itself. A log with commits beside it is left by a crash between the last steps of closing or
+// the first steps of opening, or another database has replaced the one that the log belongs to.
 Status Database::discard_log(const std::string& log_name) {
-  // ORDER file-before-log: the bytes that say so may not be on the medium yet, because the process that wrote them was killed, or because
-  // its flush failed. After a failed flush the page cache has them, and a later flush passes them by: they are written anew.
-  // [sqlite/crash]
+  // ORDER file-before-log: the bytes that say so may not be on the medium yet, because the process that wrote them was
+  // killed, or because its flush failed. After a failed flush the page cache has them, and a later flush passes them
+  // by: they are written anew. [sqlite/crash]
   MEMLITH_TRY_ASSIGN(const auto file, host_lock_->file()->device(file_name_, Caching::buffered));
   std::byte first[kChangedBytes] = {};
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
@@ -263,7 +264,7 @@ Status Database::open_store() {
   options.flush_window = options_.window;
   MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
   if (!read_only_) {
-    // A new log has them from the store; those of the database may have changed since.
+    // A new log gets its permissions from the store; those of the database may have changed since.
     MEMLITH_TRY(store_->match_log_permissions());
   }
   stored_ = store_->find("file")->size_bytes;
@@ -272,7 +273,7 @@ Status Database::open_store() {
   image_ = std::make_unique<Image>(descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
   if (!read_only_) return kOk;
-  // Commits that nobody has replayed yet are laid over the mapping.
+  // Commits that were not replayed yet are laid over the mapping.
   return store_->overlay().for_each(kFile, [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset < stored_) image_->write(offset, bytes.data(), std::min<std::uint64_t>(bytes.size(), stored_ - offset));
     return kOk;
@@ -289,11 +290,12 @@ Status Database::open_plain(const Head& head) {
   return kOk;
 }
 
-// A journal whose frame is in the log: SQLite finds out whether the transaction took in all databases. One whose frame was not
-// begun undoes nothing, but names the super-journal, which SQLite removes with the last journal that does.
+// If the journal's frame is in the log, SQLite finds out whether the transaction took effect in all databases. A
+// journal whose frame was not begun undoes nothing, but names the super-journal, which SQLite removes with the last
+// journal that names it.
 Status Database::find_left_journal() {
   MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
-  // One that a program ended and was killed over must not come back behind the commits that follow.
+  // A journal whose removal was interrupted by a kill must not come back after later commits.
   if (!left.has_value()) return read_only_ ? kOk : volume_->sync_folder("");
   const std::string path = volume_->path_of(disk_journal_name(file_name_));
   if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
@@ -311,8 +313,8 @@ Status Database::find_left_journal() {
                 "checksum); it tells whether that transaction took, so the database cannot be opened without it",
                 path);
   }
-  // One that comes behind the end of the log has pages that the database does not: somebody put older files beside it. It is of no
-  // account.
+  // A journal for a place beyond the end of the log does not belong to the database: older files were put beside it. It
+  // does not count.
   const bool undoes_nothing = left->origin.lsn == head && !read_only_;
   if (begun || (left->content != nullptr && undoes_nothing)) {
     if (!read_only_) {
@@ -326,7 +328,7 @@ Status Database::find_left_journal() {
   return read_only_ ? kOk : remove_disk_journal(*volume_, file_name_);
 }
 
-// Memory shows SQLite's own first bytes, whatever is at home.
+// Memory shows SQLite's own first bytes, whatever the home file holds.
 Status Database::show_magic() {
   std::byte found[kChangedBytes] = {};
   const std::uint64_t count = std::min(stored_, kChangedBytes);
@@ -358,9 +360,9 @@ Status Database::mark() {
   if (is_empty) {
     MEMLITH_TRY(store_->reserve_home(kFile, kMarkBytes));
   } else {
-    MEMLITH_TRY(image_->own(0, kMarkBytes));  // memory goes on showing SQLite's bytes
+    MEMLITH_TRY(image_->own(0, kMarkBytes));  // memory continues to show SQLite's bytes
   }
-  // What is committed, and home as a whole: memory may hold a transaction already.
+  // Writes what is committed, completely home: memory may hold a transaction already.
   std::byte bytes[kChangedBytes] = {};
   const Extent extent{kFile, 0, is_empty ? kMarkBytes : std::min(stored_, kChangedBytes)};
   if (!is_empty) MEMLITH_TRY(store_->read_home_into(kFile, 0, {bytes, extent.bytes}));
@@ -369,7 +371,7 @@ Status Database::mark() {
   std::memset(bytes + kMark.size(), 0, kMarkBytes - kMark.size());  // replay fills them in
   if (!MEMLITH_SABOTAGED(keep_counter)) bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
   stale_end_ = std::max(stale_end_, kMarkBytes);
-  marked_ = true;  // if not at home, then perhaps in the log, from where closing would bring it there
+  marked_ = true;  // if not at home, possibly in the log, from which closing would write it home
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
   mark_is_home_ = true;
@@ -382,13 +384,13 @@ Status Database::close() {
   if (!read_only_) {
     if (!in_wal()) roll_back();
     forget_wal();
-    // A transaction over several databases that nobody could end keeps plain SQLite out.
+    // An undecided transaction over several databases keeps plain SQLite out.
     if (marked_ && !part_is_open_) MEMLITH_TRY(close_marked());
   }
   image_ = nullptr;
   const bool keeps_log = part_is_open_ || read_only_;
-  // The file is complete by itself now, and a small log is made again in no time. One whose size the user named may be large, and stays
-  // if it still has that size.
+  // The file is complete by itself now, and creating a small log again costs little. A log whose size the user set may
+  // be large, and stays if it still has that size.
   const core::Superblock& log = store_->log().superblock();
   const std::uint64_t made_bytes = log.slot_count_made * log.slot_bytes;
   const bool as_named =
@@ -403,13 +405,14 @@ Status Database::close() {
 Status Database::close_marked() {
   const std::uint64_t size = committed_.load(std::memory_order_relaxed);
   if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
-  // ORDER home-before-magic: when the file says that it is complete, it is, to its length. [sqlite/crash]
+  // ORDER home-before-magic: when the file says that it is complete, it must be complete, including its length.
+  // [sqlite/crash]
   if (!MEMLITH_SABOTAGED(unmark_too_early)) {
     MEMLITH_TRY(persist());
     MEMLITH_TRY(store_->checkpoint());
     MEMLITH_TRY(store_->cut_home_to_size());
   }
-  // One extent in one sector: where the magic is, the counter is SQLite's own.
+  // One extent in one sector: SQLite's magic and SQLite's own change counter are written together.
   const Extent extent{kFile, 0, std::min(size, kChangedBytes)};
   std::byte first[kChangedBytes];
   MEMLITH_TRY(store_->read_home_into(kFile, 0, {first, extent.bytes}));

@@ -1,4 +1,4 @@
-// Where two stretches of memory differ. Part of the SQLite plugin.
+// Finds where two ranges of memory differ. Part of the SQLite plugin.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace memlith::sqlite {
 
-// An extent costs a record of 16 bytes in the log, so runs that are nearer than this are told as one.
+// An extent costs a record of 16 bytes in the log, so runs with a smaller gap are joined.
 inline constexpr std::uint64_t kJoinBytes = 24;
 
 // A bit for each word of 8 bytes, of 64, that differs, the first word's lowest. Without a branch.

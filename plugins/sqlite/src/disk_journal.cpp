@@ -24,7 +24,7 @@ using core::Volume;
 namespace {
 
 constexpr char kJournalMagic[8] = {'M', 'E', 'M', 'L', 'J', 'R', 'N', 'L'};
-constexpr std::uint64_t kHeaderBytes = 512;  // a sector: there as a whole or not at all
+constexpr std::uint64_t kHeaderBytes = 512;  // one sector, which is written completely or not at all
 constexpr std::uint64_t kStepBytes = 1 << 20;
 
 std::uint64_t checksum_of(const DiskJournalHeader& header) {
@@ -117,7 +117,8 @@ Status remove_disk_journal(Volume& volume, const std::string& database, Device* 
   return volume.sync_folder("");
 }
 
-// The end of such a journal: the name, its length and a sum of its bytes, 4 bytes each, and the magic number of journals.
+// The end of such a journal: the name, its length and a sum of its bytes, 4 bytes each, and the magic number of
+// journals.
 bool names_super_journal(const MemoryFile& journal) {
   constexpr unsigned char kSqliteMagic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
   unsigned char end[16];

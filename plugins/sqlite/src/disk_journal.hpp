@@ -1,13 +1,15 @@
-// The rollback journal of a database on the disk, for as long as a transaction over several databases is being committed. Part
+// The rollback journal of a database on the disk, while a transaction over several databases is being committed. Part
 // of the SQLite plugin.
 //
-// Otherwise journals live in memory, because a commit of one database is one frame and needs none. A COMMIT over attached
-// databases is one frame in each of their logs, and SQLite's protocol makes them one: a super-journal names all databases, each
-// database's journal names the super-journal, and removing that is the commit (https://sqlite.org/atomiccommit.html, section 5). So
-// the database's journal goes to FILE.memlith-journal before its frame goes to the log. Whoever opens the database after a crash
-// gives it to SQLite as the journal it is: SQLite puts the old pages back if the super-journal is still there.
+// Other journals live in memory, because a commit of one database is one frame and needs no journal. A COMMIT over
+// attached databases is one frame in each of their logs, and SQLite's protocol joins them: a super-journal names all
+// databases, each database's journal names the super-journal, and removing the super-journal is the commit
+// (https://sqlite.org/atomiccommit.html, section 5). Therefore the database's journal is written to
+// FILE.memlith-journal before its frame is logged. After a crash, the opening of the database passes that journal to
+// SQLite, which restores the old pages if the super-journal still exists.
 //
-// INVARIANT: a journal on the disk belongs to the frame that follows `lsn` in the log `log_id`; it is there, durably, before
+// INVARIANT: a journal on the disk belongs to the frame that follows `lsn` in the log `log_id`; it is there, durably,
+//            before
 // that frame is begun, and gone, durably, before the one after it that is not its undoing.
 #pragma once
 
@@ -46,14 +48,15 @@ struct LeftJournal {
 
 // `database` is the name of the database file in the volume.
 std::string disk_journal_name(const std::string& database);
-// Empty; what was there before is gone.
+// Creates an empty journal, replacing an existing one.
 core::Result<std::unique_ptr<core::Device>> make_disk_journal(core::Volume& volume, const std::string& database);
 // Content and name are durable on ok.
 core::Status write_disk_journal(core::Volume& volume, core::Device& device, JournalOrigin origin,
                                 const MemoryFile& content);
-// Nothing if there is none. corrupt: what is there was damaged.
+// Empty if there is none. corrupt: the journal is damaged.
 core::Result<std::optional<LeftJournal>> read_disk_journal(core::Volume& volume, const std::string& database);
-// Durable on ok; ok if there is none. With `own`, the journal that the database has open, no other of that name is removed.
+// Durable on ok; ok if there is none. With `own`, the open journal of the database, no other file of that name is
+// removed.
 core::Status remove_disk_journal(core::Volume& volume, const std::string& database, core::Device* own = nullptr);
 
 // Whether a rollback journal ends with the name of a super-journal, as SQLite writes it there.

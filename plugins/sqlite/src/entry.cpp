@@ -1,6 +1,6 @@
 // How the plugin gets into a process: as an extension that SQLite loads, by a call from Python or C, or by LD_PRELOAD.
 //
-// These functions, and nothing else, are exported. See docs/sqlite.md.
+// Only these functions are exported. See docs/sqlite.md.
 #include <dlfcn.h>
 #include <sqlite3.h>
 
@@ -52,7 +52,7 @@ int load(const sqlite3_api_routines* routines, bool as_default) {
   });
 }
 
-// In every SQLite that there is.
+// Registers with every SQLite of the process.
 int register_everywhere(bool as_default) {
   auto libraries = find_all_sqlites();
   if (libraries.empty()) {
@@ -67,7 +67,7 @@ int register_everywhere(bool as_default) {
   return result;
 }
 
-// Whether the program did not ask for us, but the user who started the program did.
+// Whether the plugin was preloaded by the user and not loaded by the program.
 bool preloaded() {
   static const bool answer = [] {
     const char* const list = std::getenv("LD_PRELOAD");
@@ -78,7 +78,7 @@ bool preloaded() {
 
 [[gnu::constructor]] void at_load() {
   start_line_log();
-  (void)preloaded();  // while the environment is what the program was started with
+  (void)preloaded();  // while the environment is unchanged since the start of the program
 }
 
 // `open` gets the functions of the SQLite that the caller means.
@@ -95,7 +95,7 @@ int pass_on(const void* caller, sqlite3** db, Open open) {
     if (preloaded()) make_default(host);
     const int code = open(host);
     if (code == SQLITE_OK && db != nullptr && line_log_wanted()) {
-      // A database that is open is not given back because there is no memory for a line.
+      // A lack of memory for a log line must not fail the opening of a database.
       (void)guarded([&] {
         log_if_elsewhere(host, *db, preloaded());
         return SQLITE_OK;
@@ -108,8 +108,8 @@ int pass_on(const void* caller, sqlite3** db, Open open) {
 }  // namespace
 }  // namespace memlith::sqlite
 
-// The name that SQLite makes of memlith_sqlite.so. Registers the VFS "memlith"; the default stays what it is, unless the
-// environment has MEMLITH_SQLITE_DEFAULT=1. The plugin stays loaded.
+// The name that SQLite makes of memlith_sqlite.so. Registers the VFS "memlith"; the default stays what it is, unless
+// the environment has MEMLITH_SQLITE_DEFAULT=1. The plugin stays loaded.
 MEMLITH_EXPORT int sqlite3_memlithsqlite_init(sqlite3*, char**, const sqlite3_api_routines* routines) {
   return memlith::sqlite::load(routines, false);
 }
@@ -119,14 +119,15 @@ MEMLITH_EXPORT int sqlite3_memlithdefault_init(sqlite3*, char**, const sqlite3_a
   return memlith::sqlite::load(routines, true);
 }
 
-// For programs that cannot load extensions: dlopen the plugin and call this. Registers the VFS with every SQLite that the process has
-// loaded and that exports its functions; loads the system's where there is none. Returns SQLITE_OK, or SQLITE_ERROR if no SQLite took it.
+// For programs that cannot load extensions: dlopen the plugin and call this. Registers the VFS with every SQLite that
+// the process has loaded and that exports its functions; loads the system's where there is none. Returns SQLITE_OK, or
+// SQLITE_ERROR if no SQLite took it.
 MEMLITH_EXPORT int memlith_sqlite_register(int make_default) {
   return memlith::sqlite::guarded([&] { return memlith::sqlite::register_everywhere(make_default != 0); });
 }
 
-// LD_PRELOAD: the first connection that a program opens with a SQLite makes memlith the default there, and the first after
-// sqlite3_shutdown(). Otherwise these only pass on, each call to the SQLite that the calling object means.
+// LD_PRELOAD: the first connection that a program opens with a SQLite makes memlith the default there, and the first
+// after sqlite3_shutdown(). Otherwise these only pass on, each call to the SQLite that the calling object means.
 MEMLITH_EXPORT int sqlite3_open(const char* name, sqlite3** db) {
   return memlith::sqlite::pass_on(__builtin_return_address(0), db, [&](const memlith::sqlite::Host& host) {
     return host.open != nullptr ? host.open(name, db) : SQLITE_ERROR;

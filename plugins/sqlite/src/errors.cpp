@@ -34,7 +34,8 @@ int io_code(Detail detail) {
   }
 }
 
-// SQLite cuts what is longer than 3 * SQLITE_PRINT_BUF_SIZE, 210 bytes as a rule, and what to do stands at a sentence's end.
+// SQLite cuts messages longer than 3 * SQLITE_PRINT_BUF_SIZE, usually 210 bytes, and the advice is at the end of a
+// message.
 void log(const Api& api, int code, std::string_view text) {
   constexpr std::size_t kLineBytes = 180;
   const char* format = "memlith: %.*s";
@@ -76,7 +77,7 @@ int report(const Api& api, core::Status status, bool opening) {
   if (status.ok()) return SQLITE_OK;
   const std::string_view text = core::last_error_text();
   Last& kept = last();
-  // Whoever waits for another process asks again and again.
+  // A connection that waits for another process tries again and again.
   const bool again = status.category == Errc::busy && text == last_report();
   if (!again) log_line("error: {}", text);
   kept.used = std::min(text.size(), sizeof kept.text);

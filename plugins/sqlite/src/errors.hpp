@@ -1,7 +1,7 @@
 // Status to SQLite's codes. Part of the SQLite plugin.
 //
-// The sentence of a Status goes to sqlite3_log(), in several lines if it is long, and is kept per thread for xGetLastError and
-// PRAGMA memlith_error, because a VFS has no way to set sqlite3_errmsg().
+// The message of a Status goes to sqlite3_log(), in several lines if it is long, and is kept per thread for
+// xGetLastError and PRAGMA memlith_error, because a VFS cannot set sqlite3_errmsg().
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ namespace memlith::sqlite {
 // The code alone. `opening`: of a failure to open, where SQLite knows fewer codes.
 int code_of(core::Status status, bool opening = false);
 
-// The code, with the sentence that goes with the status logged and kept. SQLITE_OK for ok.
+// Returns the code, and logs and keeps the message of the status. SQLITE_OK for ok.
 int report(const Api& api, core::Status status, bool opening = false);
 
 // The last sentence reported by this thread, and the errno that went with it.

@@ -17,7 +17,7 @@ namespace {
 constexpr int kFcntlCkptStart = 39;
 constexpr int kFcntlExternalReader = 40;
 
-// What SQLite gives us memory for: pMethods, and a pointer to what there is to know.
+// The object for which SQLite allocates memory: pMethods, and a pointer to the state of the file.
 template <class State>
 struct File {
   sqlite3_file base;
@@ -45,7 +45,7 @@ int guarded(Body body) {
   }
 }
 
-// SQLite wants zeros where the file ends.
+// SQLite expects zeros beyond the end of the file.
 int read_result(void* target, std::uint64_t got, int wanted) {
   const auto count = static_cast<std::uint64_t>(wanted);
   std::memset(static_cast<std::byte*>(target) + got, 0, count - got);
@@ -92,8 +92,9 @@ int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset)
   return read_result(target, main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 
-// SQLite stores under a lock. Who stores without one is a VFS in between that spreads a database over several files (multiplex), and passes
-// locks and commits on for the first of them alone: what it stores to the others would be gone when they are closed.
+// SQLite writes under a lock. A write without a lock comes from a VFS that splits a database into several files
+// (multiplex) and forwards locks and commits for the first file only: its writes to the others would be lost when they
+// are closed.
 Status check_locked(const Main& state) {
   if (state.holder.level != SQLITE_LOCK_NONE || state.without_locks) return core::kOk;
   return core::
@@ -119,7 +120,7 @@ int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   });
 }
 
-// What has to be durable is so from FCNTL_SYNC on, which can still fail cleanly and is sent whatever `synchronous` is.
+// A commit is durable from FCNTL_SYNC on, which can still fail cleanly and is sent whatever `synchronous` is.
 int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
@@ -127,7 +128,7 @@ int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
   return SQLITE_OK;
 }
 
-// That another connection of this process is at work is an everyday answer; another process is worth a line in the log.
+// A lock held by another connection of this process is an ordinary answer; one held by another process is logged.
 int lock_result(const Main& state, Status status) {
   if (status.category == core::Errc::busy && status.detail == core::Detail::none) return SQLITE_BUSY;
   return state.report(status);
@@ -179,7 +180,7 @@ int pragma(Main& state, char** arguments) {
         return SQLITE_ERROR;
       }
       state.database.set_durability(*wanted);
-      // What was committed weakly before is as durable as what comes now.
+      // Earlier weak commits become durable with this one.
       if (const Status status = *wanted == Durability::full ? state.database.persist() : core::kOk; !status.ok()) {
         return failed(status);
       }
@@ -196,14 +197,14 @@ int map_limit(Main& state, sqlite3_int64* limit) {
   return SQLITE_OK;
 }
 
-// COMMIT_PHASETWO comes when the commit is a fact. VACUUM cuts the file shortly before, which can wait if it must.
+// COMMIT_PHASETWO comes when the commit has taken effect. VACUUM cuts the file shortly before; the cut can be deferred.
 int phase_two(Main& state) {
   state.database.note_publication(true);
   (void)state.report(state.database.commit());
   return SQLITE_OK;
 }
 
-// SQLite says which super-journal the commit is a part of, if it is one.
+// SQLite names the super-journal of the commit, if there is one.
 int commit(Main& state, const char* super_journal) {
   const auto journal = super_journal != nullptr ? state.database.journal() : nullptr;
   const int code = state.report(journal != nullptr ? state.database.commit_part(*journal) : state.database.commit());
@@ -336,9 +337,9 @@ struct Journal {
   std::shared_ptr<MemoryFile> memory;
   Vfs& vfs;
   std::string remove_at_close;
-  std::shared_ptr<Databases::Shared> shared;  // whose journal it is; null if that is not open here
+  std::shared_ptr<Databases::Shared> shared;  // the journal's database; null if it is not open here
 
-  // SQLite ends a journal by cutting it or by writing over its begin, or, vfs.cpp, by removing it.
+  // SQLite ends a journal by cutting it, by overwriting its beginning, or by removing it (vfs.cpp).
   int end_part() const {
     if (shared == nullptr || shared->database == nullptr || !shared->database->part_is_open()) return SQLITE_OK;
     return report(vfs.api(), shared->database->end_part());
@@ -387,7 +388,7 @@ constexpr sqlite3_io_methods kJournalMethods = {
 
 // ---- super-journals ------------------------------------------------------------------------------------------------
 
-// On the disk, because the moment at which its name is gone is the commit of all databases (disk_journal.hpp).
+// The super-journal lies on the disk, because removing its name commits all databases (disk_journal.hpp).
 struct SuperJournal {
   Vfs& vfs;
   Place place;
@@ -436,7 +437,7 @@ int super_journal_size(sqlite3_file* file, sqlite3_int64* bytes) {
   *bytes = static_cast<sqlite3_int64>(super_journal_of(file).size);
   return SQLITE_OK;
 }
-// Nothing that would let SQLite leave the sync out.
+// Reports no capability that would let SQLite omit the sync.
 int super_journal_characteristics(sqlite3_file*) { return 0; }
 
 constexpr sqlite3_io_methods kSuperJournalMethods = {
@@ -479,7 +480,7 @@ int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 o
     Wal& state = wal_of(file);
     const auto count = static_cast<std::uint64_t>(bytes);
     const Status status = state.database.wal_write(static_cast<std::uint64_t>(offset), source, count);
-    // The log begins anew when everything in it was stored in the database.
+    // The log restarts when everything in it was stored in the database.
     if (status.ok() && offset == 0) (void)report(state.vfs.api(), state.database.keep_to_memory());
     return report(state.vfs.api(), status);
   });
@@ -548,14 +549,15 @@ int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int*
   auto memory = vfs.memory().open(name, (flags & SQLITE_OPEN_CREATE) != 0);
   auto shared = vfs.databases().find_owner(name, "-journal").shared();
   if (memory == nullptr && shared == nullptr) {
-    // SQLite looks whether the journals of a super-journal's databases still need it; those may be plain SQLite's.
+    // SQLite checks whether the journals of a super-journal's databases still name it; these databases may be plain
+    // SQLite's.
     auto left = find_journal_on_disk(vfs, name);
     if (!left.ok()) return report(vfs.api(), left.error());
     if (*left == nullptr) return vfs.base()->xOpen(vfs.base(), name, file, flags, out_flags);
     memory = std::move(*left);
   }
   if (memory == nullptr) return SQLITE_CANTOPEN;
-  // Who only looks whether there is a journal opens it read-only.
+  // SQLite opens a journal read-only to check whether it exists.
   if (shared != nullptr && (flags & SQLITE_OPEN_READWRITE) != 0) shared->database->note_journal(memory);
   if (out_flags != nullptr) *out_flags = flags;
   const bool delete_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
@@ -597,9 +599,10 @@ int find_super_journal(Vfs& vfs, const char* name, int* result) {
   if (!there.ok()) return report(vfs.api(), there.error());
   *result = *there ? 1 : 0;
   if (*there) return SQLITE_OK;
-  // ORDER absence-before-outcome: the commit of whoever removed it is a fact when that is durable, which a kill may have come
-  // before. If the name came back, other databases would be undone that this one is not. (It may be in another folder than this
-  // one, whose names were flushed when it was opened.) [sqlite/disk-journal]
+  // ORDER absence-before-outcome: a commit has taken effect when the removal of the super-journal is durable, and the
+  // process that removed it may have been killed before that. If the name came back, other databases would be undone
+  // but not this one. (The super-journal may be in another folder than this database, whose names were flushed when it
+  // was opened.) [sqlite/disk-journal]
   return report(vfs.api(), place->volume->sync_folder(""));
 }
 

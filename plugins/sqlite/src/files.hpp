@@ -7,7 +7,7 @@ namespace memlith::sqlite {
 
 extern const int kFileBytes;  // of the largest sqlite3_file
 
-// As xOpen. Any exception is the caller's to catch.
+// As xOpen. The caller catches exceptions.
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
@@ -16,7 +16,8 @@ int open_super_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags
 // As xDelete and xAccess, for super-journals, which are on the disk.
 int delete_super_journal(Vfs& vfs, const char* name, bool sync_folder);
 int find_super_journal(Vfs& vfs, const char* name, int* result);
-// The rollback journal of a database that is not open here, as a transaction over several databases left it; null if there is none.
+// The rollback journal of a database that is not open here, as a transaction over several databases left it; null if
+// there is none.
 core::Result<std::shared_ptr<MemoryFile>> find_journal_on_disk(Vfs& vfs, const std::string& name);
 
 }  // namespace memlith::sqlite

@@ -14,7 +14,7 @@ namespace memlith::sqlite {
 namespace {
 
 constexpr const char* kName = "memlith";
-constexpr int kOldestVersion = 3022000;  // of 2018; older ones were never tried
+constexpr int kOldestVersion = 3022000;  // of 2018; older versions were not tested
 
 template <class Function>
 void find_function(const Library& library, const char* name, Function& function) {
@@ -38,7 +38,7 @@ std::string why_off(const Library& library, const Api& api) {
   find_function(library, "sqlite3_libversion_number", version);
   if (version == nullptr || !api.complete()) return "this SQLite does not export the functions that a VFS needs";
   if (version() < kOldestVersion) return "this SQLite is older than 3.22";
-  // It encrypts the pages (SQLCipher and others). memlith would take the file for something else than a database.
+  // It encrypts the pages (SQLCipher and others). memlith would not recognise the file as a database.
   if (library.find("sqlite3_key") != nullptr) return "this SQLite encrypts databases";
   return "";
 }
@@ -61,7 +61,7 @@ Host& host_of(const Library& library) {
     const std::lock_guard lock(mutex());
     if (const auto found = hosts->find(library.base); found != hosts->end()) return *found->second;
   }
-  // The loader, which is asked here, may hold its own lock while it calls a constructor that opens a database.
+  // The loader, which is called here, may hold its own lock while it calls a constructor that opens a database.
   auto host = std::make_unique<Host>();
   host->library = library;
   host->api = api_of_library(library);

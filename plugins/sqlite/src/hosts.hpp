@@ -26,13 +26,14 @@ struct Host {
 
 Host& host_of(const Library& library);
 
-// Registers "memlith" with the SQLite of these functions, once; again only to make it the default. SQLITE_OK, or what SQLite says.
+// Registers "memlith" with the SQLite of these functions, once; a second time only to make it the default. Returns
+// SQLite's code.
 int register_vfs(const Api& api, bool as_default);
 
-// Preloaded. sqlite3_shutdown() makes SQLite forget what its default was. One that the program chose stays.
+// Preloaded only. sqlite3_shutdown() makes SQLite forget its default VFS. A default that the program chose stays.
 void make_default(Host& host);
 
-// The line for a database that was opened, if it is not on memlith; else its VFS has written one.
+// Writes the line for a database that is not on memlith; for others the VFS has written one.
 void log_if_elsewhere(const Host& host, sqlite3* db, bool preloaded);
 
 }  // namespace memlith::sqlite

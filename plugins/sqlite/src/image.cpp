@@ -35,7 +35,7 @@ Status Image::cover(std::uint64_t bytes) {
   for (; segments_ < wanted; ++segments_) {
     auto& slot = tables_[segments_ / 1024];
     if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(new Table{}, std::memory_order_release);
-    // Beyond the end of the file too: those pages come to life as the file grows.
+    // Maps also beyond the end of the file: those pages become accessible as the file grows.
     void* const memory = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                                 descriptor_, static_cast<off_t>(segments_ * kSegmentBytes));
     if (memory == MAP_FAILED) {
@@ -79,7 +79,7 @@ Status Image::own(std::uint64_t offset, std::uint64_t bytes) {
     const std::uint64_t bit = std::uint64_t{1} << page % 64;
     if ((owned_[page / 64] & bit) != 0) continue;
     std::byte* const at = find(page * kPageBytes, kPageBytes);
-    // Nobody has to be kept from reading or storing meanwhile.
+    // Other threads may read and store meanwhile.
     if (::madvise(at, kPageBytes, MADV_POPULATE_WRITE) != 0) {
       if (errno != EINVAL) {
         return fail_errno(errno, Detail::mapping, "cannot copy the page at offset {} of the database",

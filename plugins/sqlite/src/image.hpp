@@ -1,12 +1,12 @@
 // The database in memory: a private mapping of its home file, in segments that never move. Part of the SQLite plugin.
 //
-// Pages come in from the page cache when they are first looked at; stores go to private copies and can never reach the
-// file (invariant 4 of the engine). The mapping is made of segments, so that it grows without a limit and a pointer that
-// xFetch has handed out stays valid as long as the database is open.
+// Pages are loaded from the page cache at the first access; stores go to private copies and never reach the file. The
+// mapping consists of segments, so that it grows without a limit and a pointer returned by xFetch stays valid as long
+// as the database is open.
 //
-// INVARIANT: a page that is not a private copy shows what replay wrote home. So a page whose committed state is to differ
-// from what this memory shows (WAL mode: readers of older snapshots read it) must be made private, own(), before that
-// commit can reach home.
+// INVARIANT: a page that is not a private copy shows what replay wrote home. Therefore a page whose committed state
+// differs from what memory shows (in WAL mode readers of older snapshots read memory) must be made private with own()
+// before that commit can reach home.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ namespace memlith::sqlite {
 
 inline constexpr std::uint64_t kSegmentBytes = 256 * core::kMiB;
 
-// Threads: reading and fetching by any number, next to one that covers more; writing, owning and releasing as SQLite's locks
-// have it.
+// Threads: reading and fetching by any number, next to one that covers more; writing, owning and releasing as SQLite's
+// locks have it.
 class Image {
  public:
   explicit Image(int descriptor) : descriptor_(descriptor) {}  // the descriptor outlives the image
@@ -39,9 +39,9 @@ class Image {
   void read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   void zero(std::uint64_t offset, std::uint64_t bytes);
-  // The bytes where they lie; null if they lie in two segments.
+  // The address of the bytes; null if they lie in two segments.
   [[nodiscard]] std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
-  // Calls use(address, offset, bytes) for the pieces of a range that lie together.
+  // Calls use(address, offset, bytes) for each contiguous part of a range.
   template <class Use>
   void for_each_piece(std::uint64_t offset, std::uint64_t bytes, Use use) const {
     while (bytes > 0) {
@@ -55,7 +55,7 @@ class Image {
 
   // Makes the pages of the range private copies of what they show.
   core::Status own(std::uint64_t offset, std::uint64_t bytes);
-  // Gives private copies back, except the first page's; the home must hold the same bytes.
+  // Releases private copies, except the first page; the home file must hold the same bytes.
   core::Status release();
 
  private:

@@ -50,7 +50,8 @@ const Target& target() {
   return *instance;
 }
 
-// A reader that is gone, or a file as long as it may be, ends a program by a signal. Not for a line of ours.
+// A pipe without a reader, or a file at its size limit, would end the program by a signal; a log line must not cause
+// that.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -84,14 +85,14 @@ class SignalsHeld {
 
 void write_line(int descriptor, std::string_view line) {
   pollfd ready{descriptor, POLLOUT, 0};
-  // A pipe that nobody empties would stop the program.
+  // A full pipe would block the program.
   if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
   const SignalsHeld held;
   (void)!::write(descriptor, line.data(), line.size());
 }
 
 std::string make_line(std::string_view text) {
-  constexpr std::size_t kLineBytesMax = 4096;  // so much a pipe takes as a whole (PIPE_BUF)
+  constexpr std::size_t kLineBytesMax = 4096;  // a pipe accepts this much at once (PIPE_BUF)
   std::string line = fmt::format("memlith {}: ", ::getpid());
   for (const char each : text) {
     const auto byte = static_cast<unsigned char>(each);
@@ -120,7 +121,7 @@ void write_log_line(std::string_view text) {
                       now.st_ino == then.st_ino;
     if (same) write_line(STDERR_FILENO, line);
   } else {
-    // Opened for each line: a descriptor that is kept may be closed by the program, and be another file's then.
+    // The file is opened for each line: the program may close a descriptor that is kept, and its number may be reused.
     const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
     const int file = core::above_standard(::open(target().path.c_str(), flags, 0644));
     if (file >= 0) {

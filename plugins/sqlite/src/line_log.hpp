@@ -1,9 +1,10 @@
-// MEMLITH_SQLITE_LOG: a line for each database and each error, because SQLite's interface shows neither the VFS nor a sentence.
-// Part of the SQLite plugin; docs/sqlite.md, "Is it on memlith?".
+// MEMLITH_SQLITE_LOG: a line for each database and each error, because SQLite's interface shows neither the VFS nor a
+// message. Part of the SQLite plugin; docs/sqlite.md, "Is it on memlith?".
 //
-// INVARIANT: a line never harms the program. It is written by one write() to standard error, or to the end of a file that is opened for
-// it; where that is not possible at once, the line is dropped. Descriptor 2 is used only as long as it is the file that it was when the
-// plugin was loaded: a program that closes it may open any other file there.
+// INVARIANT: a line never harms the program. It is written by one write() to standard error, or to the end of a file
+//            that is opened for
+// it; where that is not possible at once, the line is dropped. Descriptor 2 is used only as long as it is the file that
+// it was when the plugin was loaded: a program that closes it may open any other file there.
 //
 // Threads: any; also in a forked child.
 #pragma once

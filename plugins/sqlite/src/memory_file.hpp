@@ -1,11 +1,12 @@
 // Files that live in memory: rollback journals and write-ahead logs. Part of the SQLite plugin.
 //
-// They have names, because SQLite finds a journal again by its name (another connection of the process, after a commit that
-// failed half way). A crash takes them away, which is right: the database is then in the state of its last commit already. But
-// for a part of a transaction over several databases: disk_journal.hpp.
+// They have names, because SQLite finds a journal by its name (another connection of the process, after a commit that
+// failed half-way). A crash loses them, which is correct: the database is then in the state of its last commit.
+// Transactions over several databases are the exception: disk_journal.hpp.
 //
-// The first MiB of a file lies in small chunks of the heap, because most journals are small and short-lived. What lies beyond is
-// mapped in larger chunks: the system gets that memory back as soon as the file is cut, whatever else is in the heap.
+// The first MiB of a file lies in small chunks of the heap, because most journals are small and short-lived. What lies
+// beyond is mapped in larger chunks: the system gets that memory back as soon as the file is cut, whatever else is in
+// the heap.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +28,12 @@ class MemoryFile {
   std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   void truncate(std::uint64_t bytes);
-  // Truncates to so many bytes if there are more.
+  // Truncates to `bytes` if there are more.
   void keep_at_most(std::uint64_t bytes);
-  // Writing up to there needs no more memory. Throws std::bad_alloc.
+  // Reserves memory, so that writing up to there allocates nothing. Throws std::bad_alloc.
   void reserve(std::uint64_t bytes);
   [[nodiscard]] std::uint64_t size() const;
-  // The bytes where they lie, or null if they do not lie together. They stay there until they are truncated.
+  // The address of the bytes, or null if they are not contiguous. Valid until they are truncated.
   [[nodiscard]] const std::byte* find(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
@@ -44,7 +45,7 @@ class MemoryFile {
     Chunk& operator=(Chunk&&) = delete;
     ~Chunk();
   };
-  // Where an offset lies: in which chunk, where in it, and how many bytes of the chunk follow.
+  // The place of an offset: the chunk, the position in the chunk, and how many bytes of the chunk follow.
   struct Place {
     std::size_t chunk;
     std::uint64_t inside;

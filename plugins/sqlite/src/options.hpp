@@ -1,4 +1,4 @@
-// How a database is opened: from its URI, else from the environment. Part of the SQLite plugin.
+// The options of a database, from its URI or else from the environment. Part of the SQLite plugin.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
-  core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most so much later
+  core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most this much later
   std::uint64_t log_bytes = 0;                      // 0: by the size of the database
   std::uint64_t log_max_bytes = 4 * core::kGiB;     // the largest transaction is a little smaller
   std::uint64_t memory_max_bytes = 0;               // of private copies; 0: no limit
   std::uint64_t growth_bytes_min = 1 * core::kMiB;  // by which the file grows ahead; for tests
-  core::StoreOptions store;                         // what else the engine can be told; for tests
+  core::StoreOptions store;                         // other options of the engine; for tests
 };
 
-// Reads durability, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib and direct_io from the URI, and what is not there from
-// MEMLITH_SQLITE_DURABILITY and so on. `name` is what SQLite handed to xOpen.
-// Errors: invalid, naming the parameter and what it may be.
+// Reads durability, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib and direct_io from the URI, and
+// missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the argument of xOpen. Errors: invalid, naming the
+// parameter and its allowed values.
 core::Status read_options(const Api& api, const char* name, Options& options);
 
 // durability=full or weak.

@@ -22,8 +22,8 @@ class SharedIndex {
   void leave();  // when the last one does, it is gone
   // Null if it is not there and not to be made.
   volatile void* map(int region, int region_bytes, bool extend);
-  // All or nothing; false where one of them is held, but for those that are `mine` in the same way: a shared lock does not become
-  // exclusive, nor the other way round.
+  // Locks all or nothing; false if one of them is held, except those that are `mine` in the same mode: a shared lock
+  // does not become exclusive, nor the other way round.
   bool lock(Locks& mine, int first, int count, bool exclusive);
   void unlock(Locks& mine, int first, int count);
   void barrier();

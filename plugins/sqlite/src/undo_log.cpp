@@ -46,7 +46,7 @@ void UndoLog::zero(Image& image, std::uint64_t offset, std::uint64_t bytes) {
   limit(image);
 }
 
-// A transaction that spills the same pages again and again keeps no more than the image has changed, times two.
+// A transaction that spills the same pages repeatedly keeps at most twice the bytes that changed in the image.
 void UndoLog::limit(const Image& image) {
   if (old_.size() <= limit_bytes_) return;
   rebuild(image);
@@ -72,7 +72,7 @@ void UndoLog::rebuild(const Image& image) {
     // Lies in one piece of the image, because each of its changes does and each overlaps one before it.
     const std::byte* const after = image.find(first->offset, end - first->offset);
     before.assign(after, after + (end - first->offset));
-    // The oldest of the old bytes count, so they are laid on last; `kept` grows with time.
+    // The oldest bytes count, so they are applied last; `kept` is in order of time.
     group.assign(first, last);
     std::sort(group.begin(), group.end(), [](const Change& one, const Change& other) { return one.kept > other.kept; });
     for (const Change& change : group) {

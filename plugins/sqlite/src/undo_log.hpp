@@ -1,7 +1,8 @@
-// What a transaction overwrote, so that it can be put back, and so that its commit knows what changed. Part of the SQLite plugin.
+// The bytes that a transaction overwrote, for its rollback, and for its commit to know what changed. Part of the SQLite
+// plugin.
 //
-// A store is compared with what it overwrites while both are at hand: only the bytes that differ are stored, and only those
-// are kept here. The commit then needs to look at no page again.
+// A store is compared with the bytes that it overwrites: only bytes that differ are stored and kept here, so the commit
+// need not compare pages again.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace memlith::sqlite {
 
-// Threads: whoever has SQLite's EXCLUSIVE lock.
+// Threads: the holder of SQLite's EXCLUSIVE lock.
 class UndoLog {
  public:
   struct Change {
@@ -26,15 +27,16 @@ class UndoLog {
 
   [[nodiscard]] bool empty() const { return changes_.empty(); }
 
-  // Stores into the image, within what was committed last. Throws std::bad_alloc, having kept whatever it stored over.
+  // Stores into the image, within the last committed size. Throws std::bad_alloc; bytes that were overwritten until
+  // then are kept.
   void write(Image& image, std::uint64_t offset, const std::byte* source, std::uint64_t bytes);
   void zero(Image& image, std::uint64_t offset, std::uint64_t bytes);
 
-  // The runs in which the image differs from the last commit, or was zeroed, in order and apart from each other. Valid until
-  // the next call.
+  // The runs in which the image differs from the last commit, or was zeroed, in order and apart from each other. Valid
+  // until the next call.
   const std::vector<Change>& settle(const Image& image);
 
-  // Puts the image back to the last commit.
+  // Restores the image to the last commit.
   void roll_back(Image& image);
   // The image is what is committed.
   void clear();

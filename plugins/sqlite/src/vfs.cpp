@@ -41,7 +41,7 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
     if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_main(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & SQLITE_OPEN_WAL) != 0) return open_wal(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0) {
-      // SQLite says "super-journal" also of the databases' journals, when it looks whether they still need one.
+      // SQLite also says "super-journal" for the databases' journals when it checks whether they still name one.
       const auto open_it = is_super_journal(name) ? open_super_journal : open_journal;
       return open_it(mine, name, file, flags, out_flags);
     }
@@ -51,7 +51,8 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
 
 int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
   return guarded([&]() -> int {
-    // Takes no memory for a journal: the commit is durable when SQLite removes it, and is not to be called failed.
+    // Allocates nothing for a journal: the commit is durable when SQLite removes the journal, and must not fail any
+    // more.
     Vfs& mine = self(vfs);
     if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
     const auto journaled = mine.databases().find_owner(name, "-journal");
@@ -62,13 +63,13 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
     if (const auto owner = mine.databases().find_owner(name, "-wal"); owner) {
       return owner->wal_remove() ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
     }
-    // A file of this name beside a database of ours is nothing of ours.
+    // A file of this name beside one of memlith's databases does not belong to memlith.
     if (journaled) return SQLITE_IOERR_DELETE_NOENT;
     return mine.base()->xDelete(mine.base(), name, sync_folder);
   });
 }
 
-// What is there but empty is not, as SQLite's own VFS has it.
+// An empty file counts as missing, as in SQLite's own VFS.
 int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
@@ -172,7 +173,7 @@ Databases::Owner Databases::find_owner(std::string_view name, std::string_view s
   return shared != nullptr ? Owner(std::move(shared)) : Owner();
 }
 
-// Of a database that could not be opened: its file, which attach() has made, is removed, unless somebody has found it by now.
+// If a database could not be opened, the file that attach() created is removed, unless another process uses it by now.
 void Databases::remove_made(const std::string& path) {
   const std::lock_guard naming(names_mutex_);
   const auto identity = world_.identity_of(path);
@@ -193,7 +194,7 @@ void Databases::remove_made(const std::string& path) {
 }
 
 Status Databases::attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared) {
-  // Who has a file of this name open may have one that was removed; or renamed, and then its log is needed.
+  // An open file of this name may have been removed, or renamed, in which case its log is needed.
   bool removed_here = false;
   if (const auto open_here = find(path); open_here != nullptr) {
     const std::lock_guard lock(open_here->mutex);
@@ -208,7 +209,7 @@ Status Databases::attach(const std::string& path, bool create, bool& made, std::
     if (removed_here) {
       const std::lock_guard lock(mutex_);
       by_path_.erase(path);
-      memory_.remove(path + "-journal");  // whoever has it open keeps it
+      memory_.remove(path + "-journal");  // connections that have it open keep it
     }
     MEMLITH_TRY(world_.create(path));
     made = true;
@@ -261,7 +262,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
       status = shared->database->check_process();
     }
     if (status.ok()) return kOk;
-    // Whoever closed meanwhile took this one for a user that goes on.
+    // A connection that closed meanwhile counted this one as a remaining user.
     const std::string text(core::last_error_text());
     (void)report(api, leave(path, shared));
     core::set_error_text(text);
@@ -280,7 +281,8 @@ Status Databases::close(const std::string& path, const std::shared_ptr<Shared>& 
   return leave(path, shared);
 }
 
-// The last user closes the database; under the mutex of `shared`, or of two that leave at once neither would be the last.
+// The last user closes the database, under the mutex of `shared`: otherwise, of two users that leave at once, neither
+// would be the last.
 Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& shared) {
   Status status = kOk;
   bool last = false;
@@ -297,7 +299,7 @@ Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& 
   if (last && shared->database != nullptr) {
     status = shared->database->close();
     if (!status.ok() && shared->database->removed()) {
-      // Nobody needs its log, which would keep the next database of its name out.
+      // Its log is not needed any more, and would prevent the next database of that name.
       const std::lock_guard naming(names_mutex_);
       status = shared->database->remove_log();
     }

@@ -1,7 +1,7 @@
 // A SQLite VFS whose databases are memlith's. Part of the SQLite plugin.
 //
-// Main databases are one-file stores (database.hpp); their journals and write-ahead logs live in memory; temporary files, which
-// nobody misses after a crash, and everything else are left to the VFS that was the default before.
+// Main databases are one-file stores (database.hpp); their journals and write-ahead logs live in memory. Temporary
+// files, which are not needed after a crash, and everything else are left to the former default VFS.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@
 
 namespace memlith::sqlite {
 
-// The databases that are open in this process: one Database for each file, whichever connection asked for it, and whichever SQLite.
-// Several SQLites in one process (entry.cpp) share these, as several processes share the files of plain SQLite. Threads: any.
+// The databases that are open in this process: one Database per file, for all connections and all SQLites. Several
+// SQLites in one process (entry.cpp) share them, as several processes share the files of plain SQLite. Threads: any.
 class Databases {
  public:
   explicit Databases(World& world, Options defaults = {}) : world_(world), defaults_(std::move(defaults)) {}
@@ -32,7 +32,7 @@ class Databases {
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
   // The database that is open under this path, or null.
   std::shared_ptr<Shared> find(std::string_view path);
-  // A database that is open here. As long as this object lives, nobody opens or closes that database.
+  // An open database. As long as this object lives, the database is neither opened nor closed.
   class Owner {
    public:
     Owner() = default;
@@ -44,9 +44,10 @@ class Databases {
 
    private:
     std::shared_ptr<Shared> shared_;
-    std::unique_lock<std::mutex> lock_;  // let go before shared_
+    std::unique_lock<std::mutex> lock_;  // released before shared_
   };
-  // The database whose journal or write-ahead log is called `name`. Takes no memory. Waits while that database is opened or closed.
+  // The database whose journal or write-ahead log is called `name`. Allocates nothing. Waits while that database is
+  // opened or closed.
   Owner find_owner(std::string_view name, std::string_view suffix);
 
   [[nodiscard]] MemoryFolder& memory() { return memory_; }
@@ -71,13 +72,13 @@ class Databases {
   std::map<std::string, OpenPath, std::less<>> by_path_;
 };
 
-// Those of real files, for every SQLite of the process. Live as long as the process.
+// The databases on real files, for every SQLite of the process. Live as long as the process.
 Databases& real_databases();
 
 // One for each SQLite of the process.
 class Vfs {
  public:
-  // `name` and `databases` live as long as the VFS. Null if the host has no VFS to stand on.
+  // `name` and `databases` live as long as the VFS. Null if SQLite has no default VFS to build on.
   static std::unique_ptr<Vfs> make(const Api& api, Databases& databases, const char* name);
   Vfs(const Vfs&) = delete;
   Vfs& operator=(const Vfs&) = delete;

@@ -1,8 +1,8 @@
 // WAL mode: SQLite's write-ahead log in memory, and commits out of it.
 //
-// SQLite appends to the log a header of 24 bytes and a page for each page changed; the last one of a commit says so in its
-// header, and its page is the last that is written. The commit is made durable right there, before SQLite publishes it to
-// other connections, and whatever `synchronous` is: a write that fails fails the commit.
+// SQLite appends to the log a header of 24 bytes and a page for each page changed; the last one of a commit says so in
+// its header, and its page is the last that is written. The commit is made durable right there, before SQLite publishes
+// it to other connections, and whatever `synchronous` is: a write that fails fails the commit.
 #include <algorithm>
 #include <cstring>
 
@@ -20,14 +20,14 @@ namespace {
 
 constexpr std::uint64_t kWalHeaderBytes = 32;
 constexpr std::uint64_t kFrameHeaderBytes = 24;
-// SQLite's wal-index (walformat.html): regions of 32 KiB with places for 4096 frames, the first for 34 less; where it says how
-// many frames are published.
+// SQLite's wal-index (walformat.html): regions of 32 KiB with places for 4096 frames, the first for 34 less; where it
+// says how many frames are published.
 constexpr int kIndexRegionBytes = 32768;
 constexpr std::uint64_t kIndexFrames = 4096;
 constexpr std::uint64_t kIndexFramesLess = 34;
 constexpr std::size_t kIndexPublishedAt = 16;
 constexpr std::uint64_t kPieceBytes = 4096;
-// What a log that begins anew keeps of its memory: SQLite checkpoints at 4 MB unless told otherwise, and writes as much again.
+// How much memory a restarted log keeps: SQLite checkpoints at 4 MB by default, and writes as much again.
 constexpr std::uint64_t kKeptBytes = 8 * core::kMiB;
 constexpr std::size_t kKeptSlots = 8192;
 
@@ -46,7 +46,7 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
   const auto* from = static_cast<const std::byte*>(source);
   if (offset == 0 && bytes >= kWalHeaderBytes) {
-    // The log begins anew: everything in it that SQLite knows of was stored in the database.
+    // The log restarts: everything in it that SQLite knows of was stored in the database.
     if (!wal_is_stored()) return memory_lags();
     forget_slots();
     wal_.page_bytes = big_endian(from + 8);
@@ -66,23 +66,24 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     return wal_write(offset + kFrameHeaderBytes, from + kFrameHeaderBytes, wal_.page_bytes);
   }
   if (slot < wal_.committed_slots) {
-    // SQLite may write the headers of a commit again with other checksums. Anything else takes back what is durable: it ran
-    // out of memory between the commit and its publication.
+    // SQLite may write the headers of a commit again with other checksums. Any other change would take back a durable
+    // commit: SQLite ran out of memory between the commit and its publication.
     const Wal::Slot& was = wal_.slots[slot];
     const bool checksum = inside == 0 && bytes == kFrameHeaderBytes && was.page == big_endian(from) &&
                           was.commit_pages == big_endian(from + 4);
     if (!checksum) return memory_lags();
   } else if (inside == 0 && bytes == kFrameHeaderBytes) {
-    wal_.unpublished_slots.store(0, std::memory_order_relaxed);  // it goes on behind the last commit
+    wal_.unpublished_slots.store(0, std::memory_order_relaxed);  // it continues after the last commit
     if (wal_.slots.size() <= slot) wal_.slots.resize(slot + 1);
     wal_.slots[slot] = {big_endian(from), big_endian(from + 4)};
   } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
              wal_.slots[slot].commit_pages != 0) {
-    // ORDER commit-before-frame: a page that completes a commit is in the log only if the commit is durable; else whoever
-    // read the log again would find one that was reported as failed. [sqlite/wal]
+    // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if the commit is durable.
+    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sqlite/wal]
     NewestSlots newest;
     for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
-    // ORDER room-before-commit: once it is durable, memory has to follow, so nothing from there on may run out of memory.
+    // ORDER room-before-commit: once a commit is durable, memory has to follow, so the steps after it must not
+    // allocate.
     wal_.file->reserve(offset + bytes);
     wal_.latest.reserve(wal_.latest.size() + newest.size());
     const bool shared_index = index_.map(0, kIndexRegionBytes, false) != nullptr;
@@ -143,8 +144,8 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
     } else {
       add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
     }
-    // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots still
-    // look at this one. [sqlite/wal]
+    // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
+    // still look at this one. [sqlite/wal]
     if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
     captured_bytes_ += page_bytes;
   }
@@ -161,9 +162,9 @@ void Database::wal_truncate(std::uint64_t bytes) {
   wal_.file->truncate(bytes);
 }
 
-// Whether memory shows all commits of the log. SQLite may not know of some: it ran out of memory before it published one, or it read the log
-// again to make its index anew, and the checksums in there are wrong. (SQLite 3.40 does not renew them all where a transaction has spilled a
-// page twice and then rolled back to a savepoint.)
+// Checks whether memory shows all commits of the log. SQLite may lack a commit: it ran out of memory before publishing
+// it, or it read the log again to rebuild its index, and the checksums there are wrong. (SQLite 3.40 does not renew all
+// of them if a transaction spilled a page twice and then rolled back to a savepoint.)
 bool Database::wal_is_stored() const {
   if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return false;
   const std::uint64_t committed = committed_.load(std::memory_order_relaxed);
@@ -194,7 +195,7 @@ void Database::forget_slots() {
   wal_.unpublished_slots.store(0, std::memory_order_relaxed);
 }
 
-// What SQLite commits next would be built without a commit that is durable.
+// SQLite would build its next commit without a commit that is durable.
 Status Database::memory_lags() {
   lags_.store(true, std::memory_order_relaxed);
   return fail(Errc::poisoned, Detail::write,
@@ -209,7 +210,7 @@ void Database::note_publication(bool told) {
     const auto* const at = static_cast<const volatile std::byte*>(index) + kIndexPublishedAt;
     published = *reinterpret_cast<const volatile std::uint32_t*>(at) >= wanted;
   }
-  // Another connection may have committed since, which nobody has told of yet.
+  // Another connection may have committed since, and SQLite may not have published that commit yet.
   if (published) wal_.unpublished_slots.compare_exchange_strong(wanted, 0, std::memory_order_relaxed);
 }
 
@@ -219,7 +220,7 @@ bool Database::wal_remove() {
   return existed;
 }
 
-// SQLite has stored everything in the database and leaves WAL mode, or nobody is left to read it.
+// SQLite has stored everything in the database and leaves WAL mode, or there is no reader left.
 void Database::forget_wal() {
   wal_truncate(0);
   if (!in_wal()) return;

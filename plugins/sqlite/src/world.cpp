@@ -21,13 +21,13 @@ using core::Status;
 
 namespace {
 
-// Where SQLite locks: the byte PENDING, the byte RESERVED, and 510 bytes of which readers hold a shared lock.
+// The places of SQLite's locks: the byte PENDING, the byte RESERVED, and 510 bytes on which readers hold a shared lock.
 constexpr off_t kPendingByte = 0x40000000;
 constexpr off_t kSharedFirst = kPendingByte + 2;
 constexpr off_t kSharedBytes = 510;
 
-// Locks of the open file description, not of the process: those would be dropped when anybody in this process closes any
-// descriptor of the file.
+// Locks of the open file description, not of the process: a process's locks on a file are lost when any of its
+// descriptors of the file is closed.
 class RealLock final : public HostLock {
  public:
   static Result<std::unique_ptr<RealLock>> open(core::Volume& volume, const std::string& name, bool writable) {
@@ -38,7 +38,7 @@ class RealLock final : public HostLock {
   }
   RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd)
       : file_(std::move(file)), device_(std::move(device)), fd_(fd) {}
-  // A forked child has the descriptor too, and would keep the lock.
+  // A forked child has the descriptor, too, and would keep the lock.
   ~RealLock() override {
     if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
   }
@@ -105,7 +105,8 @@ class RealWorld final : public World {
     return kOk;
   }
 
-  // A file that cannot be opened has to be removed again, which takes descriptors as well: without so many nothing is made.
+  // A file that cannot be opened has to be removed again, which also needs descriptors: without enough of them nothing
+  // is created.
   static Status check_descriptors(const std::string& path) {
     std::array<int, 4> spare{};
     std::size_t count = 0;
@@ -130,8 +131,8 @@ class RealWorld final : public World {
     return std::unique_ptr<HostLock>(std::move(lock));
   }
 
-  // Plain SQLite's locks belong to the process, and all of them on a file are lost when anybody in the process closes any
-  // descriptor of it, as we would have to. So it is looked for before a descriptor is opened.
+  // Plain SQLite's locks belong to the process, and all of them on a file are lost when the process closes any
+  // descriptor of the file. So the process's descriptors are checked before a descriptor is opened.
   static Status check_not_open_here(const std::string& path, const core::FileIdentity& wanted) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {

@@ -1,5 +1,5 @@
-// docs/sqlite.md, "Connections", "Parameters" and "Errors": who may have it open; kill -9; each failure with SQLite's code, and
-// nothing lost.
+// docs/sqlite.md, "Connections", "Parameters" and "Errors": which connections may open a database; kill -9; each
+// failure with SQLite's code, and nothing lost.
 #include <sstream>
 
 #include "base/random.hpp"
@@ -42,8 +42,9 @@ TEST_F(Files, WalReadersRunBesideTheWriter) {
   EXPECT_EQ(a.all("select * from t"), "1\n2\n3");
 }
 
-// SQLite 3.40 leaves checksums in the log that are wrong, where a transaction has spilled a page twice and then rolled back to a savepoint.
-// Who makes the index anew from that log does not see the commit, and must not build upon what was before it.
+// SQLite 3.40 leaves wrong checksums in the log if a transaction has spilled a page twice and then rolled back to a
+// savepoint. A connection that rebuilds the index from that log does not see the commit, and must not build on the
+// state before it.
 TEST_F(Files, ACommitThatSqliteForgetsIsNotBuiltOver) {
   Db a = open();
   ASSERT_RUNS(a,
@@ -68,7 +69,8 @@ TEST_F(Files, ACommitThatSqliteForgetsIsNotBuiltOver) {
   EXPECT_EQ(a.all("pragma integrity_check"), "ok");
 }
 
-// A WAL in which nothing is yet is none, as with SQLite's own VFS: a connection that cannot have the database for itself is as it was.
+// A WAL in which nothing is yet is none, as with SQLite's own VFS: a connection that cannot have the database for
+// itself is as it was.
 TEST_F(Files, AnEmptyWalIsNone) {
   Db a = open();
   ASSERT_RUNS(a, "create table t(a); insert into t values(1);");
@@ -356,8 +358,8 @@ TEST_F(Files, MemoryBudget) {
 
 class Faults : public ::testing::TestWithParam<std::string> {};
 
-// At each operation of a kind, once: the statement reports it, the connection rolls back and goes on or says why not, and
-// reopening finds every commit that was acknowledged.
+// At each operation of a kind, once: the statement reports it, the connection rolls back and goes on or says why not,
+// and reopening finds every commit that was acknowledged.
 TEST_P(Faults, AreReportedAndLoseNothing) {
   using Kind = core::SimFaults::Kind;
   struct Case {
@@ -394,7 +396,7 @@ TEST_P(Faults, AreReportedAndLoseNothing) {
           EXPECT_EQ(dump(db), acknowledged) << "nth " << nth;
           EXPECT_EQ(integrity(db), "ok");
           if (each.kind != Kind::no_space) continue;
-          volume.faults().clear();  // somebody made room
+          volume.faults().clear();  // another thread made room
           EXPECT_RUNS(db, "insert into t values(100, 'it goes on')");
           acknowledged = dump(db);
         }

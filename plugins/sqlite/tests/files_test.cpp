@@ -1,4 +1,5 @@
-// docs/sqlite.md, "The file": an ordinary database file before and after, refused or whole in between, and what lies beside it.
+// docs/sqlite.md, "The file": an ordinary database file before and after, refused or whole in between, and what lies
+// beside it.
 #include <sys/inotify.h>
 
 #include "files_fixture.hpp"
@@ -23,7 +24,7 @@ TEST_F(Files, AnOrdinaryDatabaseIsTakenOverAndGivenBack) {
   EXPECT_EQ(integrity(db), "ok");
 }
 
-// Who only reads changes nothing: not the file, and plain SQLite may read beside it.
+// A connection that only reads does not change the file, and plain SQLite may read beside it.
 TEST_F(Files, ReadingLeavesTheFileAlone) {
   make_plain();
   const std::string before = read_file(path_);
@@ -31,7 +32,7 @@ TEST_F(Files, ReadingLeavesTheFileAlone) {
   EXPECT_EQ(db.all("select * from t"), "1");
   EXPECT_EQ(plain().all("select * from t"), "1");
   EXPECT_EQ(read_file(path_), before);
-  // While somebody has it open, plain SQLite may not write.
+  // While a connection on memlith is open, plain SQLite may not write.
   EXPECT_EQ(plain().run("insert into t values(3)"), SQLITE_BUSY);
   ASSERT_EQ(db.close(), SQLITE_OK);
   EXPECT_EQ(read_file(path_), before);
@@ -52,7 +53,8 @@ TEST_F(Files, PlainSqliteIsKeptOutWhileTheLogHoldsCommits) {
   Db db = open();
   sqlite3_busy_timeout(db.get(), 60000);  // the other may be reading just now
   ASSERT_RUNS(db, "insert into t values(2)");
-  // Open or not before, it meets a lock; after a crash, when nobody holds locks any more, it does not take the file for a database.
+  // Whether plain SQLite had the file open before or not, it meets a lock. After a crash, when no locks are held, it
+  // does not accept the file as a database.
   EXPECT_EQ(earlier.wait(), 1);
   EXPECT_EQ(plain().run("select * from t"), SQLITE_BUSY);
   Db crashed(copy_as_crashed("crashed.db"), nullptr);
@@ -242,7 +244,8 @@ TEST_F(Files, LeftOversOfPlainSqliteAreRefused) {
   EXPECT_EQ(Db(folder_ / "hot.db", "memlith").open_code(), SQLITE_CANTOPEN);
   EXPECT_TRUE(sqlite_log.told("hot.db-journal holds changes")) << sqlite_log.last();
   source.close();
-  // Of a database that was removed: plain SQLite would bring them into the next one of that name. It removes them where there is none yet.
+  // Of a database that was removed: plain SQLite would bring them into the next one of that name. It removes them where
+  // there is none yet.
   for (const std::string name : {"copy.db", "hot.db"}) {
     const std::string left = (folder_ / name) + (name == "hot.db" ? "-journal" : "-wal");
     if (name == "copy.db") {
@@ -332,7 +335,8 @@ TEST_F(Files, AWalDatabaseIsNotSharedWithPlainSqlite) {
   EXPECT_RUNS(db, "insert into t values(2)");
 }
 
-// A plain WAL writer changes the file beside readers that only have SQLite's shared lock: who reads by memlith keeps it out, too.
+// A plain WAL writer changes the file beside readers that only have SQLite's shared lock: a reader on memlith excludes
+// it, too.
 TEST_F(Files, AReaderKeepsAPlainWalWriterOut) {
   make_plain("pragma journal_mode = wal; insert into t values(2); pragma wal_checkpoint(truncate);");
   {
@@ -375,7 +379,8 @@ TEST_F(Files, AFileThatIsNoDatabaseIsLeftAlone) {
   EXPECT_EQ(Db(folder_ / "new.db", "memlith", SQLITE_OPEN_READWRITE).open_code(), SQLITE_CANTOPEN);
 }
 
-// A VFS on top that splits a database passes locks and commits on for its first file only. What it stored to the others was lost.
+// A VFS on top that splits a database passes locks and commits on for its first file only. What it stored to the others
+// was lost.
 TEST_F(Files, StoringWithoutALockIsRefused) {
   sqlite3_vfs* const vfs = sqlite3_vfs_find("memlith");
   std::vector<std::max_align_t> memory(static_cast<std::size_t>(vfs->szOsFile) / sizeof(std::max_align_t) + 1);
@@ -391,7 +396,7 @@ TEST_F(Files, StoringWithoutALockIsRefused) {
   EXPECT_EQ(file->pMethods->xClose(file), SQLITE_OK);
   EXPECT_EQ(fs::file_size(path_), 0u);
 
-  // Who tells SQLite to do without locks may.
+  // A program may tell SQLite to work without locks.
   Db db = open("nolock=1");
   ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
   EXPECT_EQ(db.close(), SQLITE_OK);
@@ -489,7 +494,8 @@ TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhenTheOldOneIsClosed) {
   EXPECT_EQ(fresh.close(), SQLITE_OK);
   EXPECT_EQ(plain().all("select * from u"), "2");
 
-  // Renamed is not removed, nor is what has another name: the log goes with the file, whoever asks for the old name.
+  // A renamed file, or a file with another name, is not removed: the log belongs to the file, also when the old name is
+  // opened.
   Db moved = open();
   ASSERT_RUNS(moved, "insert into u values(3);");
   fs::rename(path_, path_ + ".new");
@@ -512,8 +518,8 @@ TEST_F(Files, AHugeTransactionDoesNotLeaveAHugeLog) {
   EXPECT_EQ(plain().all("select length(a) from t"), "6000000");
 }
 
-// README, "What lies on the disk": a log of 1 MiB beside an open database, and nothing beside one that was closed cleanly, nor beside
-// what a backup or VACUUM INTO has made.
+// README, "What lies on the disk": a log of 1 MiB beside an open database, and nothing beside one that was closed
+// cleanly, nor beside what a backup or VACUUM INTO has made.
 TEST_F(Files, NoLogIsLeftBesideADatabaseThatWasClosed) {
   {
     Db db = open();

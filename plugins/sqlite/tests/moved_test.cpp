@@ -1,5 +1,5 @@
-// docs/sqlite.md, "the file": an open database goes on in the folder that it was opened in, wherever that is moved, with or without the right
-// to reach it by its path, and leaves alone what another process puts at that path.
+// docs/sqlite.md, "the file": an open database goes on in the folder that it was opened in, wherever that is moved,
+// with or without the right to reach it by its path, and leaves alone what another process puts at that path.
 #include <grp.h>
 
 #include "files_fixture.hpp"
@@ -54,7 +54,7 @@ TEST_P(MovedDatabase, ItsFolderIsRenamedAndAnotherTakesItsPlace) {
   EXPECT_EQ(memlith(away_ + "/app.db").all("select a from t"), GetParam() == "delete" ? "1\n2\n3\n5" : "1\n2\n3");
 }
 
-// A server that opens its database as root, in a folder that nobody else may enter, and gives up root.
+// A server that opens its database as root, in a folder that only root may enter, and gives up root.
 TEST_P(MovedDatabase, TheServerGivesUpRoot) {
   const std::string closed = folder_ / "closed";
   fs::create_directory(closed);

@@ -15,7 +15,7 @@ namespace {
 using core::Result;
 using core::Status;
 
-// Opens once; whoever waits goes on then, or after a while.
+// Opens once; waiting threads continue then, or after a while.
 class Gate {
  public:
   void open() {
@@ -83,8 +83,8 @@ SteppedWorld& stepped_world() {
   return *world;
 }
 
-// The last connection is closed while others fail to open the database for writing: whoever is the last of them all closes it, and the
-// next opening waits for that.
+// The last connection is closed while others fail to open the database for writing: the last user of all closes the
+// database, and the next opening waits for that.
 TEST(Opening, OneThatFailsBesideTheLastCloseClosesInItsPlace) {
   TempFolder folder;
   const std::string path = folder / "app.db";
@@ -138,8 +138,9 @@ TEST(Opening, OneThatFailsBesideTheLastCloseClosesInItsPlace) {
   EXPECT_OPEN(open("rw"));
 }
 
-// Another thread asks for the journal of a database that is being opened. The answer depends on whether memlith has that database, so it
-// comes when the opening has ended. The journal here is one that plain SQLite ended by zeros: it is nothing of memlith's.
+// Another thread asks for the journal of a database that is being opened. The answer depends on whether memlith has
+// that database, so it comes when the opening has ended. The journal here is one that plain SQLite ended by zeros: it
+// is nothing of memlith's.
 TEST(Opening, AQuestionAboutTheJournalWaitsForTheOpening) {
   TempFolder folder;
   const std::string path = folder / "app.db";
@@ -172,7 +173,8 @@ TEST(Opening, AQuestionAboutTheJournalWaitsForTheOpening) {
   EXPECT_OPEN(db);
 }
 
-// The same without gates, for ThreadSanitizer: opening and closing beside threads that ask for the journal and the write-ahead log.
+// The same without gates, for ThreadSanitizer: opening and closing beside threads that ask for the journal and the
+// write-ahead log.
 TEST(Opening, QuestionsBesideOpeningAndClosing) {
   TempFolder folder;
   const std::string path = folder / "app.db";

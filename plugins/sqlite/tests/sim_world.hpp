@@ -10,7 +10,7 @@
 
 namespace memlith::test {
 
-// Owned by nobody, because the VFS wants to own one for each database.
+// Forwards to a shared volume, because the VFS owns one for each database.
 class BorrowedVolume final : public core::Volume {
  public:
   explicit BorrowedVolume(core::Volume& volume) : volume_(volume) {}

@@ -1,7 +1,7 @@
 // memlith sqlite export and import: a SQLite database to an ordinary file, from a database of memlith's or to one.
 //
-// Both copy what is committed to a file that appears as a whole and on the medium, and change nothing of the source. What import
-// makes is an ordinary file too: memlith takes that over in place when it is first opened (docs/sqlite.md).
+// Both copy what is committed to a file that appears as a whole and on the medium, and change nothing of the source.
+// What import makes is an ordinary file too: memlith takes that over in place when it is first opened (docs/sqlite.md).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ namespace memlith::tool {
 
 namespace {
 
-// The place of the copy, and what is there already, held against those who would use it meanwhile.
+// The target of the copy and an existing file there, locked against other users meanwhile.
 struct Target {
   std::string path;
   Replace replace = Replace::no;
@@ -36,8 +36,8 @@ Failure exists(std::string message) {
   return tool_failure(MEMLITH_EXISTS, std::move(message), "Choose another name, or use --force to replace it.");
 }
 
-// A log beside the target that may hold commits would be of no account beside a file that is complete by itself. `replace`
-// is `no` only where there is no file.
+// A log beside the target that may hold commits would be of no account beside a file that is complete by itself.
+// `replace` is `no` only where there is no file.
 MaybeFailure examine_log(Target& target, Replace replace) {
   const std::string log_path = target.path + ".memlith";
   Result<bool> log_there = file_is_there(log_path);
@@ -124,8 +124,8 @@ MaybeFailure copy_bytes(SqliteSource& source, NewFile& file) {
 
 MaybeFailure remove_log(const Target& target) {
   if (!target.removes_log) return {};
-  // ORDER file-before-log: it goes when the new file is there for good. A crash in between leaves a file that is complete by
-  // itself beside a log of no account.
+  // ORDER file-before-log: it goes when the new file is there for good. A crash in between leaves a file that is
+  // complete by itself beside a log of no account.
   const std::string log_path = target.path + ".memlith";
   if (::unlink(log_path.c_str()) == 0 || errno == ENOENT) return {};
   Failure failure = errno_failure(errno, fmt::format("cannot remove {}", log_path));

@@ -63,7 +63,7 @@ MaybeFailure lock_sqlite(int descriptor, const std::string& path, SqliteLock loc
   MaybeFailure failure = set(descriptor, path, range(F_RDLCK, kSharedFirst, kSharedBytes));
   if (MaybeFailure released = set(descriptor, path, range(F_UNLCK, kPendingByte, 1))) return released;
   if (failure) return failure;
-  // A writer in the middle of its transaction has a journal that is nobody else's to judge.
+  // A writer in the middle of its transaction has a journal, which only that writer may judge.
   struct flock writer = range(F_WRLCK, kReservedByte, 1);
   if (::fcntl(descriptor, F_OFD_GETLK, &writer) != 0) return errno_failure(errno, fmt::format("cannot lock {}", path));
   if (writer.l_type != F_UNLCK) return in_use(path, writer.l_pid);

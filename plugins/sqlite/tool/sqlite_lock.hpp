@@ -9,12 +9,12 @@
 namespace memlith::tool {
 
 enum class SqliteLock : std::uint8_t {
-  shared,     // nobody changes the file, unless it is in WAL mode
-  exclusive,  // nobody has it open for more than a moment; the descriptor is open for writing
+  shared,     // no process changes the file, unless it is in WAL mode
+  exclusive,  // no other process has it open; the descriptor is open for writing
 };
 
-// Of the open file description: it goes when the descriptor is closed. Does not wait. BUSY: names the process that is in the
-// way, as far as the kernel or the holder's note in the log tells.
+// Of the open file description: it goes when the descriptor is closed. Does not wait. BUSY: names the process that is
+// in the way, as far as the kernel or the holder's note in the log tells.
 [[nodiscard]] MaybeFailure lock_sqlite(int descriptor, const std::string& path, SqliteLock lock);
 
 }  // namespace memlith::tool

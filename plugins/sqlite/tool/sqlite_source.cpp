@@ -1,4 +1,4 @@
-// Opening a database for a copy: what it says of itself, the locks, the log.
+// Opening a database for a copy: its header, the locks, the log.
 #include "sqlite_source.hpp"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr int kLooksMax = 8;  // so often it may change hands between looking at it and holding it
+constexpr int kLooksMax = 8;  // how often the database may change between reading its header and locking it
 constexpr std::uint64_t kHeaderBytes = 100;
 
 Failure no_database(const std::string& path) {
@@ -127,7 +127,7 @@ Result<std::optional<SqliteSource>> SqliteSource::open_ordinary(const std::strin
   SqliteLock lock = seen.head.wal_mode != 0 ? SqliteLock::exclusive : SqliteLock::shared;
   const int kept = O_CLOEXEC | O_NONBLOCK;
   source.file_ = Descriptor(::open(path.c_str(), (lock == SqliteLock::exclusive ? O_RDWR : O_RDONLY) | kept));
-  if (!source.file_.ok() && errno == EROFS) {  // where nobody can write
+  if (!source.file_.ok() && errno == EROFS) {  // if writing is impossible
     lock = SqliteLock::shared;
     source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | kept));
   }
@@ -141,7 +141,7 @@ Result<std::optional<SqliteSource>> SqliteSource::open_ordinary(const std::strin
     return failure;
   }
   if (MaybeFailure failure = lock_sqlite(source.file_.get(), path, lock)) return *failure;
-  // Again, now that nobody changes it.
+  // Read it again, now that it cannot change.
   Result<SqliteLook> look = look_at_sqlite(source.file_.get(), path);
   if (!look.ok()) return std::move(look.failure());
   if (!look->is(MEMLITH_SQLITE_PLAIN) || look->head.wal_mode != seen.head.wal_mode)

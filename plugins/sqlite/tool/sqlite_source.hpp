@@ -1,5 +1,5 @@
-// A SQLite database to copy from, held so that nobody changes it meanwhile: an ordinary file, or one whose newest commits are in
-// memlith's log. Not a byte of it is changed.
+// A SQLite database to copy from, locked so that it does not change meanwhile: an ordinary file, or one whose newest
+// commits are in memlith's log. No byte of it is changed.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +23,8 @@ class SqliteSource {
  public:
   enum class Kinds : std::uint8_t { any, ordinary };
 
-  // Held until the object goes. Errors: BUSY, naming the holder; no database; journals beside it that SQLite or memlith has to
-  // look at first; CORRUPT: log missing or another's, and whatever opening a store finds.
+  // Held until the object goes. Errors: BUSY, naming the holder; no database; journals beside it that SQLite or memlith
+  // has to look at first; CORRUPT: log missing or another's, and whatever opening a store finds.
   static Result<SqliteSource> open(const std::string& path, Kinds kinds);
 
   [[nodiscard]] const std::string& path() const { return path_; }  // without symbolic links
@@ -32,8 +32,8 @@ class SqliteSource {
   [[nodiscard]] mode_t mode() const { return mode_; }
   [[nodiscard]] bool is_file(dev_t device, ino_t number) const { return device_ == device && number_ == number; }
 
-  // `count` bytes, up to kStepBytes, within bytes(); good until the next call. In memory at multiples of 4096 where `offset` is.
-  // What memlith's mark changes may be as it is under the mark.
+  // Reads `count` bytes, at most kStepBytes, within bytes(); valid until the next call. The memory is aligned to 4096
+  // if `offset` is. The bytes that memlith's mark changes may be those of the mark.
   static constexpr std::uint64_t kStepBytes = kMiB;
   Result<std::span<const std::byte>> read(std::uint64_t offset, std::uint64_t count);
   // The first `count` bytes, within bytes(), as they are without the mark.
@@ -44,7 +44,7 @@ class SqliteSource {
 
  private:
   SqliteSource() = default;
-  // Nothing: it is not any more what it was when it was looked at.
+  // Empty: the database has changed since its header was read.
   static Result<std::optional<SqliteSource>> open_ordinary(const std::string& path, const SqliteLook& seen);
   static Result<std::optional<SqliteSource>> open_marked(const std::string& path);
   [[nodiscard]] MaybeFailure remember_file();

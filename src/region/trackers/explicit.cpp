@@ -1,4 +1,4 @@
-// The explicit tracker: memlith_touch() says what was stored, by the thread that calls it. Floor: region. Grain: bytes.
+// The explicit tracker: memlith_touch() names the ranges that the calling thread stored to. Floor: region. Finds bytes.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -18,7 +18,7 @@ struct Touched {
   ThreadNumber thread = 0;
 };
 
-// Joins what one thread touched and overlaps or meets.
+// Joins ranges of one thread that overlap or touch.
 void compact(std::vector<Touched>& all) {
   std::sort(all.begin(), all.end(), [](const Touched& a, const Touched& b) {
     return a.thread != b.thread ? a.thread < b.thread : a.range.offset < b.range.offset;
@@ -44,7 +44,7 @@ class ExplicitTracker final : public Tracker {
   void touch(Range range) override {
     const ThreadNumber thread = this_thread_number();
     const Spin hold(busy_);
-    // A loop that touches element after element, or the same one again, stays one range.
+    // A loop that touches consecutive elements, or the same element again, makes one range.
     if (!touched_.empty() && touched_.back().thread == thread) {
       Range& last = touched_.back().range;
       const std::uint64_t last_end = last.offset + last.bytes;
@@ -62,7 +62,7 @@ class ExplicitTracker final : public Tracker {
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
     const Spin hold(busy_);
-    // What was given back. Whatever throws from here on, each range is in one of the two.
+    // The ranges that were given back. If something throws from here on, each range is in one of the two vectors.
     touched_.insert(touched_.end(), taken_.begin(), taken_.end());
     taken_.clear();
     const auto others = std::partition(touched_.begin(), touched_.end(), [thread](const Touched& each) {
@@ -75,7 +75,7 @@ class ExplicitTracker final : public Tracker {
     return kOk;
   }
   void accept() override { taken_.clear(); }
-  void give_back() override {}  // it stands in taken_ still
+  void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read) override {
     return read(range.offset, {base_ + range.offset, range.bytes});
   }
@@ -106,14 +106,14 @@ class ExplicitTracker final : public Tracker {
     }
     return kOk;
   }
-  // Between a store and its touch nobody but the storing thread knows of it.
+  // Between a store and its touch, only the storing thread knows of the store.
   [[nodiscard]] bool releases_any_time() const override { return false; }
   [[nodiscard]] bool knows_threads() const override { return true; }
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::touched; }
   [[nodiscard]] std::string describe() const override { return "memlith_touch says what was stored; bytes"; }
 
  private:
-  // Held for nanoseconds, by threads that have just stored; a mutex would cost more than the work.
+  // Held for nanoseconds by threads that have just stored; a mutex would cost more than the work under it.
   class Spin {
    public:
     explicit Spin(std::atomic<bool>& busy) : busy_(busy) {

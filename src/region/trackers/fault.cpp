@@ -1,9 +1,9 @@
-// The fault tracker: clean pages are read-only, the first store to one faults, and the handler keeps the page as it was (its
-// twin), notes the thread, and lets the store through. A capture compares each page with its twin, so that only changed bytes
-// are logged; a rollback copies the twin back. Works on every kernel, and faster where there is userfaultfd (Linux 5.11; how
-// pages are protected is in fault_handler.hpp). Floor: region.
+// The fault tracker: clean pages are read-only, the first store to one faults, and the handler keeps the page as it was
+// (its twin), notes the thread, and lets the store through. A capture compares each page with its twin, so that only
+// changed bytes are logged; a rollback copies the twin back. Works on every kernel, and faster where there is
+// userfaultfd (Linux 5.11; how pages are protected is in fault_handler.hpp). Floor: region.
 //
-// Who stored is known by page: of two threads that store to one page between captures, the first counts.
+// Threads are known by page: of two threads that store to one page between captures, the first counts.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint32_t kTwinsMax = 65536;   // 256 MiB; pages beyond that are captured whole
-constexpr std::uint32_t kTwinsKept = 16384;  // more than these give their memory back when none is in use
-// A stretch of clean pages of adopted chunks up to here is protected again rather than gone around: 0.1 us a page against
-// 1.2 us a call.
+constexpr std::uint32_t kTwinsMax = 65536;   // 256 MiB; further pages are captured completely
+constexpr std::uint32_t kTwinsKept = 16384;  // twins beyond this number release their memory when none is in use
+// A run of at most this many clean pages in adopted chunks is protected again rather than skipped: 0.1 us per page
+// against 1.2 us per call.
 constexpr std::uint64_t kGapPages = 12;
 
 class FaultTracker final : public Tracker {
@@ -109,12 +109,13 @@ class FaultTracker final : public Tracker {
     });
   }
 
-  // Everything that may fail comes before the first page is put back.
+  // Everything that may fail comes before the first page is restored.
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override {
     std::optional<FaultHold> hold;
     hold_with_room(hold, others);
     MEMLITH_TRY(pick(thread));
-    for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {  // a page that was refused before is marked only
+    // A page that the kernel refused before is only marked.
+    for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {
       for (next = i + 1; next < taken_.size() && taken_[next].page == taken_[next - 1].page + 1;) ++next;
       if (set_writable(pages_, taken_[i].page, taken_[next - 1].page + 1, true)) continue;
       const Status status = fail_errno(errno, Detail::tracker, "cannot roll pages back (see vm.max_map_count)");
@@ -129,7 +130,7 @@ class FaultTracker final : public Tracker {
         std::memcpy(pages_.base + offset, twin(each.mark), kPageBytes);
       }
     }
-    // Refused, the pages count as stored to, with nothing that differs from their twins.
+    // If the kernel refuses, the pages count as dirty, without a difference from their twins.
     if (!seal().ok()) return kOk;
     std::erase_if(taken_, [this](const Taken& each) {
       if (each.mark.twin == 0) return false;
@@ -173,7 +174,7 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  // Stores to clean pages fault, and wait in the handler while we hold the region.
+  // Stores to clean pages fault, and wait in the handler while this thread holds the region.
   Status release_clean() override {
     pages_taken_.store(0, std::memory_order_relaxed);
     const FaultHold hold(*region_);
@@ -203,8 +204,8 @@ class FaultTracker final : public Tracker {
 
   [[nodiscard]] std::uint64_t chunks_max() const { return (pages_max_ + kChunkPages - 1) / kChunkPages; }
 
-  // Nobody ever uses the mirror's addresses but userfaultfd, so nothing there is ever missing to anybody. All of it is one
-  // mapping with one anon_vma, and so adopted chunks that lie together become one mapping again in their place.
+  // Only userfaultfd uses the addresses of the mirror, so no thread ever faults on a missing page there. The whole
+  // mirror is one mapping with one anon_vma, so adjacent adopted chunks become one mapping again in their place.
   Status prepare_adoption() {
     MEMLITH_TRY_ASSIGN(uffd_, open_userfaultfd(UFFD_FEATURE_SIGBUS, "SIGBUS delivery"));
     const std::uint64_t bytes = chunks_max() * kChunkBytes;
@@ -221,7 +222,7 @@ class FaultTracker final : public Tracker {
     return thread == kAllThreads || pages_.marks[page].thread == thread;
   }
 
-  // As much of it as lies in `range`.
+  // The part of the page that lies in `range`.
   Status restore_page(std::uint64_t page, Range range, const ReadHome& read) {
     std::byte home[kPageBytes];
     const std::uint64_t offset = page * kPageBytes;
@@ -235,20 +236,21 @@ class FaultTracker final : public Tracker {
     return protect(page, page + 1);
   }
 
-  // Holds the region with room in taken_ and `ranges` for all that is dirty.
+  // Holds the region, with room in taken_ and `ranges` for all dirty pages.
   void hold_with_room(std::optional<FaultHold>& hold, std::vector<Range>& ranges) {
     for (;;) {
       hold.emplace(*region_);
       const std::uint64_t count = pages_.dirty_count;
       if (count <= std::min(taken_.capacity(), ranges.capacity() - ranges.size())) return;
       hold.reset();
-      const std::uint64_t room = std::min(2 * count, pages_max_);  // for those that come meanwhile, too
+      const std::uint64_t room = std::min(2 * count, pages_max_);  // also for pages that become dirty meanwhile
       taken_.reserve(room);
       ranges.reserve(ranges.size() + room);
     }
   }
 
-  // Moves the dirty pages of `thread` to taken_, in order. Under hold_with_room(), until seal() or unpick(), one of which follows.
+  // Moves the dirty pages of `thread` to taken_, in order. Under hold_with_room(), until seal() or unpick(), one of
+  // which follows.
   Status pick(ThreadNumber thread) {
     if (thread != kAllThreads && pages_.unknown_count > 0) {
       return fail(Errc::unsupported, Detail::tracker,
@@ -275,7 +277,7 @@ class FaultTracker final : public Tracker {
     taken_.clear();
   }
 
-  // Protects what was picked and takes its marks. On failure it is not picked any more.
+  // Protects the picked pages and takes their marks. On failure the pages are unpicked.
   Status seal() {
     Status status = kOk;
     for (std::size_t i = 0; i < taken_.size() && status.ok();) {
@@ -284,7 +286,8 @@ class FaultTracker final : public Tracker {
       status = protect(taken_[i].page, taken_[next - 1].page + 1);
       i = next;
     }
-    // Out of mappings. The region as one takes none; who had been let in faults once more, and nothing is forgotten.
+    // The process is out of mappings. Protecting the region as a whole needs none; stores to pages that were open fault
+    // once more, and no store is forgotten.
     if (!status.ok()) status = protect_all();
     if (!status.ok()) {
       unpick();
@@ -310,7 +313,7 @@ class FaultTracker final : public Tracker {
       if (mark.thread == kUnknownThread) ++pages_.unknown_count;
       return;
     }
-    // Stored to again meanwhile: the earlier twin is the one that counts.
+    // The page was stored to again meanwhile: the earlier twin counts.
     free_twin(mark);
     mark.twin = each.mark.twin;
     if (mark.thread == each.mark.thread || mark.thread == kUnknownThread) return;
@@ -338,7 +341,7 @@ class FaultTracker final : public Tracker {
                       (end - first) * kPageBytes);
   }
 
-  // One call for all that is not adopted, which ends up read-only in between, so that its stores wait for us.
+  // One call for all chunks that are not adopted. They are read-only in between, so stores wait in the handler.
   Status protect_all() const {
     const std::uint64_t end = pages_.bytes / kPageBytes;
     if (::mprotect(pages_.base, pages_.bytes, PROT_READ) != 0) {
@@ -356,7 +359,7 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  // Gives the memory of clean pages back. A chunk that was moved goes back to its file, when all of it is clean.
+  // Releases the memory of clean pages. An adopted chunk is mapped over its file again if all of its pages are clean.
   Status release_pages(std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t next = 0; first < end; first = next) {
       const std::uint64_t chunk = first / kChunkPages;
@@ -390,7 +393,7 @@ class FaultTracker final : public Tracker {
 }  // namespace
 
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason) {
-  // Pages have numbers of 32 bits in the marks.
+  // Marks hold page numbers of 32 bits.
   if (memory.capacity_bytes / kPageBytes > ~std::uint32_t{0}) {
     return fail(Errc::unsupported, Detail::tracker,
                 "the fault tracker takes regions that can grow to 16 TiB at most, and this one can to {} bytes; give "

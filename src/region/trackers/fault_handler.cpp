@@ -1,6 +1,6 @@
-// SIGNAL CONTEXT: everything below handle_fault() runs inside a signal handler. No allocation, no locks but the spinning
-// one of the region, no trace, and errno is kept. mprotect(2), mremap(2) and ioctl(2) are not on POSIX's list of
-// async-signal-safe functions, but on Linux they are bare system calls.
+// SIGNAL CONTEXT: everything below handle_fault() runs inside a signal handler. No allocation, no locks but the
+// spinning one of the region, no trace, and errno is kept. mprotect(2), mremap(2) and ioctl(2) are not on POSIX's list
+// of async-signal-safe functions, but on Linux they are bare system calls.
 #include "region/trackers/fault_handler.hpp"
 
 #include <sched.h>
@@ -23,7 +23,7 @@ namespace memlith::core {
 
 namespace {
 
-// The handler walks the table without a lock: entries never move, and a group of them that was linked stays for ever.
+// The handler walks the table without a lock: entries never move, and a linked group of entries is never removed.
 struct FaultRegionGroup {
   static constexpr std::size_t kRegions = 256;
   FaultRegion regions[kRegions];
@@ -32,16 +32,16 @@ struct FaultRegionGroup {
 FaultRegionGroup g_regions;
 struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
-std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: it was called already
+std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: the handler was called already
 std::atomic<bool> g_spent_bus{false};
 
-// Signals as the kernel has them. The C library's calls never block those with which it cancels threads and changes users, and a thread
-// that was cancelled while it held a region would hold it for ever.
+// Signal masks as the kernel has them. The C library's calls never block the signals with which it cancels threads and
+// changes users, and a thread that was cancelled while it held a region would hold it forever.
 using SignalSet = std::uint64_t;
 constexpr SignalSet bit_of(int signal) { return SignalSet{1} << (signal - 1); }
 constexpr SignalSet kAllSignals = ~(bit_of(SIGKILL) | bit_of(SIGSTOP));
 
-// Returns what was blocked before.
+// Returns the signals that were blocked before.
 SignalSet block_signals(SignalSet signals) {
   SignalSet before = 0;
   ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &signals, &before, sizeof signals);
@@ -50,9 +50,9 @@ SignalSet block_signals(SignalSet signals) {
 
 void release(FaultRegion& region) { region.busy.store(false, std::memory_order_release); }
 
-// A fork that happened while another thread held a region leaves the child without that thread, and nobody to let go. And the
-// userfaultfd that it inherited is the parent's: what is asked of it happens in the parent's memory. What was held read-only for a
-// moment would be so for ever.
+// If another thread held a region during a fork, the child lacks that thread, and the region would never be released.
+// The inherited userfaultfd belongs to the parent: its calls act on the parent's memory. Pages that were read-only for
+// a moment would stay read-only forever.
 void let_go_in_child(FaultRegion& region) {
   release(region);
   const std::uintptr_t begin = region.begin.load(std::memory_order_relaxed);
@@ -65,8 +65,8 @@ void let_go_in_child(FaultRegion& region) {
   }
 }
 
-// Asked at each use, because not every way of forking calls the handlers of pthread_atfork(3), and a program's own may store to
-// a region before ours were called.
+// Checked at each use, because not every way of forking calls the handlers of pthread_atfork(3), and the program's own
+// handlers may store to a region before memlith's handlers run.
 void make_own(FaultRegion& region) {
   const std::uint64_t own = 2 * process_mark();
   std::uint64_t seen = region.process.load(std::memory_order_acquire);
@@ -75,7 +75,8 @@ void make_own(FaultRegion& region) {
     let_go_in_child(region);
     region.process.store(own, std::memory_order_release);
   }
-  while (region.process.load(std::memory_order_acquire) != own) ::sched_yield();  // for another thread of the child
+  // Waits for another thread of the child.
+  while (region.process.load(std::memory_order_acquire) != own) ::sched_yield();
 }
 
 void acquire(FaultRegion& region) {
@@ -85,7 +86,8 @@ void acquire(FaultRegion& region) {
   }
 }
 
-// What to do with a signal that is not ours: what the kernel would have done, had it met the handler installed before.
+// Handles a signal that does not concern a region as the kernel would have done with the handler that was installed
+// before.
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = signal == SIGBUS ? g_previous_bus : g_previous_segv;
   std::atomic<bool>& spent = signal == SIGBUS ? g_spent_bus : g_spent_segv;
@@ -106,19 +108,19 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     block_signals(kAllSignals);
     return;
   }
-  const bool sent = info->si_code <= 0;  // by kill(2) and the like
+  const bool sent = info->si_code <= 0;  // by kill(2) and similar calls
   if (sent && previous.sa_handler == SIG_IGN) return;
-  // Nobody else wants it: the fault strikes again, now with the default action, and the core dump shows the right place.
+  // No other handler: the fault strikes again, now with the default action, and the core dump shows the right place.
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   ::sigaction(signal, &standard, nullptr);
-  if (sent) (void)::raise(signal);  // strikes when signals are let in again
+  if (sent) (void)::raise(signal);  // strikes when signals are unblocked
 }
 
-// A SIGBUS from a page that is not adopted is a real one, from a file that was cut short, unless another thread gave the
-// chunk's memory back after the signal was raised. Then the store succeeds or faults otherwise when it is tried once more. Likewise a
-// SIGSEGV from a region that is open to stores, unless it was shut for a release then. (Two such signals with a store served or a
-// release in between have nothing to do with each other.)
+// A SIGBUS from a page that is not adopted is genuine (a file that was cut short), unless another thread released the
+// chunk's memory after the signal was raised. In that case the store succeeds, or faults differently, when it is tried
+// again. Likewise a SIGSEGV from a region that is open to stores, unless the region was shut for a release. (Two such
+// signals with a served store or a release in between are unrelated.)
 struct Strike {
   std::uintptr_t address;
   std::uint64_t releases;
@@ -137,10 +139,10 @@ bool lies_in(const FaultRegion& region, std::uintptr_t address) {
   return end != 0 && address >= region.begin.load(std::memory_order_relaxed) && address < end;
 }
 
-// Whether it can have been a store. A read or a jump that we took for one would strike for ever.
+// Whether the fault can have been a store. A read or a jump that was taken for a store would fault forever.
 bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::uintptr_t address) {
 #if defined(__x86_64__)
-  constexpr greg_t kWrite = 2;  // of a page fault's error code
+  constexpr greg_t kWrite = 2;  // bit of a page fault's error code
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
 #elif defined(__aarch64__)
   return static_cast<const ucontext_t*>(context)->uc_mcontext.pc != address;
@@ -149,20 +151,20 @@ bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::ui
 #endif
 }
 
-// False: it is no store to a region, or one that the kernel does not let through.
+// False: the fault is no store to a region, or the kernel refuses to make the page writable.
 bool let_store(int signal, std::uintptr_t address) {
   for (FaultRegionGroup* group = &g_regions; group != nullptr; group = group->next.load(std::memory_order_acquire)) {
     for (FaultRegion& region : group->regions) {
       if (!lies_in(region, address)) continue;
       acquire(region);
-      if (!lies_in(region, address)) {  // the entry was another region's before
+      if (!lies_in(region, address)) {  // the entry belonged to another region before
         release(region);
         continue;
       }
       const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
       bool made = false;
       if (region.pages == nullptr) {
-        // What a release could not make writable again may be, by now.
+        // A page that a release could not make writable again may be writable by now.
         made = signal == SIGSEGV && (region.shut ? ::mprotect(reinterpret_cast<void*>(round_down(address, kPageBytes)),
                                                               kPageBytes, PROT_READ | PROT_WRITE) == 0
                                                  : !struck_twice(region, address));
@@ -181,9 +183,10 @@ bool let_store(int signal, std::uintptr_t address) {
 
 void handle_fault(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
-  // The kernel has blocked them all, but a handler of the program's that passes on to this one may run with others let in, and one
-  // that stored to the region now would wait for this thread for ever. (Nothing but a system call tells: a handler that ends with the
-  // call is left before, so that the stack is as the kernel made it.)
+  // The kernel has blocked all signals, but a handler of the program that passes on to this one may run with signals
+  // unblocked. A signal handler that stored to the region now would wait for this thread forever. (Only a system call
+  // tells which signals are blocked: a handler that ends with this call has been left before, so the stack is as the
+  // kernel made it.)
   const SignalSet before = block_signals(kAllSignals);
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const bool ours =
@@ -200,10 +203,10 @@ Status install_handler() {
     struct sigaction action{};
     action.sa_sigaction = handle_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    // A handler of the program's own that stores to the region must not come between.
+    // No signal handler of the program that stores to the region may run in between.
     std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    (void)process_mark();  // makes its page, which nobody can in the handler
-    // Asked for first: before the call that installs ours is back, another thread's fault may be there.
+    (void)process_mark();  // creates its page, which is impossible in the handler
+    // The old handler is read first: another thread may fault before the call that installs memlith's handler returns.
     if (::sigaction(SIGSEGV, nullptr, &g_previous_segv) != 0) error = errno;
     if (::sigaction(SIGBUS, nullptr, &g_previous_bus) != 0) error = errno;
     if (::sigaction(SIGSEGV, &action, nullptr) != 0) error = errno;
@@ -213,7 +216,8 @@ Status install_handler() {
   return kOk;
 }
 
-// The page is protected, so nobody changes it meanwhile. A function of its own in stack traces: ThreadSanitizer cannot know that.
+// The page is protected, so no thread changes it meanwhile. A separate function, so that ThreadSanitizer's suppressions
+// can name it.
 [[gnu::noinline]] std::uint32_t copy_twin(FaultPages& pages, const std::byte* page) {
   std::uint32_t index = 0;
   if (pages.free_count > 0) {
@@ -232,27 +236,28 @@ void mark(FaultPages& pages, std::uint64_t number, PageMark mark) {
   pages.dirty[pages.dirty_count++] = static_cast<std::uint32_t>(number);
 }
 
-// Those that were stored to, or prepared for the kernel to store to. What is refused here faults once more.
+// Makes pages writable that were stored to or prepared. If the kernel refuses, a store to such a page faults once more.
 void let_marked_be_stored_to(const FaultPages& pages, std::uint64_t chunk) {
   for (std::uint64_t page = chunk * kChunkPages; page < (chunk + 1) * kChunkPages; ++page) {
     if (pages.marks[page].thread != 0) (void)set_writable(pages, page, page + 1, true);
   }
 }
 
-// Where the process may not have as many addresses more (RLIMIT_AS), mremap(2) finds out after it has unmapped what lay in the chunk's
+// If the process reaches its limit of addresses (RLIMIT_AS), mremap(2) notices only after it has unmapped the chunk's
 // place.
 bool room_for_chunk() {
   void* const trial = ::mmap(nullptr, kChunkBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return trial != MAP_FAILED && ::munmap(trial, kChunkBytes) == 0;
 }
 
-// Moves a chunk that lies in the region whole. Whatever fails, what the pages hold stays, and stores to them go on faulting.
+// Moves a chunk that lies completely in the region. Whatever fails, the content of the pages stays, and stores to them
+// still fault.
 void adopt(FaultPages& pages, std::uint64_t chunk) {
   std::byte* const place = pages.base + chunk * kChunkBytes;
   std::byte* const made = pages.mirror + chunk * kChunkBytes;
   std::uint8_t& state = pages.chunks[chunk];
   state = kRefused;
-  // Pages that were stored to are writable; from here on those stores fault, too, and wait for us.
+  // Dirty pages are writable; from here on, stores to them fault, too, and wait in the handler.
   if (::mprotect(place, kChunkBytes, PROT_READ) != 0) return;
   if (!room_for_chunk() || !copy_pages(pages.uffd, made, place, kChunkBytes) ||
       ::mremap(made, kChunkBytes, kChunkBytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, place) == MAP_FAILED) {
@@ -270,7 +275,7 @@ void adopt(FaultPages& pages, std::uint64_t chunk) {
   let_marked_be_stored_to(pages, chunk);
 }
 
-// The kernel may be storing to a prepared page, which a move would take from under it.
+// The kernel may be storing to a prepared page; moving the page meanwhile would lose these bytes.
 bool has_prepared(const FaultPages& pages, std::uint64_t chunk) {
   if (pages.prepared_count == 0) return false;
   const std::uint8_t* const first = pages.prepared + chunk * kChunkPages;
@@ -314,9 +319,9 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
     }
   }
   if (set_writable(pages, page, page + 1, true)) return true;
-  // Too many separate stretches for the kernel (vm.max_map_count). The whole region in one needs none of its own; but who
-  // stores where is not known any more, and the next persist of the process captures all of it, which is slow, and right.
-  // Refused in its middle, the call has let in stores to some pages, nobody knows to which.
+  // The process has too many mappings (vm.max_map_count). Making the whole region writable needs no further mapping,
+  // but then it is unknown which thread stores where, and the next persist of process scope captures all of it: slow,
+  // but correct. If the kernel refused the call half-way, some pages are writable, and it is unknown which.
   const bool made = ::mprotect(pages.base, pages.bytes, PROT_READ | PROT_WRITE) == 0;
   for (std::uint64_t i = 0; i < pages.bytes / kPageBytes; ++i) {
     if (pages.marks[i].thread != 0 || pages.adopted(i)) continue;
@@ -358,7 +363,7 @@ Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, Fa
   const std::lock_guard lock(claiming);
   FaultRegion* const region = free_entry();
   if (region == nullptr) return fail(Errc::no_memory, Detail::tracker, "no memory to track one more region by faults");
-  const FaultHold hold(*region);  // somebody may be looking at what it was before
+  const FaultHold hold(*region);  // a handler may still be looking at the entry's former region
   const auto begin = reinterpret_cast<std::uintptr_t>(base);
   region->pages = pages;
   region->shut = false;

@@ -1,10 +1,10 @@
-// The scan tracker: the kernel notes written pages (userfaultfd WP_ASYNC), and PAGEMAP_SCAN reads and resets the notes in
-// one atomic step a page. Floor: region.
+// The scan tracker: the kernel marks written pages (userfaultfd WP_ASYNC), and PAGEMAP_SCAN reads and resets the marks
+// in one atomic step per page. Floor: region.
 //
-// Pages count as written until they were protected once, present or not, so attaching scans once and throws the result
-// away. The scan asks for "written" and nothing else: for that the kernel looks at page-table entries alone, 1 to 4
-// nanoseconds each; with any other category in the question it looks at every page's own record, at 15 times the cost.
-// System calls that store into the region (read(2), recv(2)) are seen like any other store.
+// Pages count as written until they were protected once, present or not, so attaching scans once and discards the
+// result. The scan asks for "written" and nothing else: the kernel then reads page-table entries only, 1 to 4
+// nanoseconds each; with any other category in the query, it reads each page's record, at 15 times the cost. Stores by
+// system calls (read(2), recv(2)) are found like other stores.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@ namespace memlith::core {
 namespace {
 
 constexpr std::size_t kRegionsPerScan = 512;
-constexpr std::uint64_t kPieceBytes = 1 * kMiB;  // made writable at a time where the kernel refuses the whole
+constexpr std::uint64_t kPieceBytes = 1 * kMiB;  // made writable at a time if the kernel refuses the whole region
 
 class ScanTracker final : public Tracker {
  public:
@@ -36,7 +36,7 @@ class ScanTracker final : public Tracker {
     if (waiting_room_ != nullptr) release_fault_region(waiting_room_);
   }
 
-  // What was given back stands in taken_ still.
+  // Ranges that were given back are still in taken_.
   Status collect(ThreadNumber, std::vector<Range>& ranges) override {
     const std::size_t before = taken_.size();
     const Status status = take_written();
@@ -54,17 +54,18 @@ class ScanTracker final : public Tracker {
     if (!drop_pages(base_ + whole.offset, whole.bytes)) {
       MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));
     }
-    // They stand in memory no more. (What was given back before a release is not counted any more.)
+    // These pages take no memory any more. (Pages that were given back before a release are not counted.)
     const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
     pages_taken_.store(taken - std::min(taken, whole.bytes / kPageBytes), std::memory_order_relaxed);
     return forget(whole);
   }
 
-  // For as long as it takes, the region is read-only and the fault handler lets stores wait. Of memory that the program has locked
-  // (mlock) nothing is given back: as soon as it is writable, the kernel makes a copy of each of its pages.
+  // During the release the region is read-only, and stores wait in the fault handler. Memory that the program has
+  // locked (mlock) is not released: as soon as it is writable, the kernel copies each of its pages again.
   Status release_clean() override {
     pages_taken_.store(0, std::memory_order_relaxed);
-    if (::madvise(base_, bytes_, MADV_COLD) != 0 && errno == EINVAL) return kOk;  // as it says of locked memory
+    // The kernel's answer for locked memory.
+    if (::madvise(base_, bytes_, MADV_COLD) != 0 && errno == EINVAL) return kOk;
     if (waiting_room_ == nullptr) {
       MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
     }
@@ -82,7 +83,7 @@ class ScanTracker final : public Tracker {
                 "cannot make all {} bytes of the region writable again; each store tries once more", bytes_);
   }
 
-  // Protects pages from `bytes_` to `bytes`, which nobody has stored to yet.
+  // Protects pages from `bytes_` to `bytes`, which have no stores yet.
   Status grow(std::uint64_t bytes) override {
     if (bytes == bytes_) return kOk;
     if (!register_range(uffd_.get(), base_ + bytes_, bytes - bytes_, UFFDIO_REGISTER_MODE_WP)) {
@@ -117,7 +118,7 @@ class ScanTracker final : public Tracker {
   }
 
   Status drop_clean() {
-    std::uint64_t clean = 0;  // from there to where the scan is
+    std::uint64_t clean = 0;  // from there to the scan's position
     for (Range rest{0, bytes_}; rest.bytes > 0;) {
       MEMLITH_TRY_ASSIGN(const int count, scan_on(rest, found_, false));
       for (int i = 0; i < count; ++i) {
@@ -148,10 +149,10 @@ class ScanTracker final : public Tracker {
     return kOk;
   }
 
-  // Adds the pages written to to taken_; they count as not written from now on.
+  // Adds the written pages to taken_ and resets their marks.
   Status take_written() {
     for (Range rest{0, bytes_}; rest.bytes > 0;) {
-      // Room first: once the kernel has reset its marks, nobody else knows of them.
+      // Allocate first: once the kernel has reset its marks, the pages are known only here.
       if (taken_.capacity() - taken_.size() < kRegionsPerScan) {
         taken_.reserve(std::max(2 * taken_.capacity(), taken_.size() + kRegionsPerScan));
       }
@@ -161,8 +162,8 @@ class ScanTracker final : public Tracker {
     return kOk;
   }
 
-  // Finds pages written to in as much of `rest` as there is room for in `found`, and takes that away from `rest`; with `reset` they
-  // count as not written from now on. Returns how many ranges there are.
+  // Finds written pages at the beginning of `rest`, as many ranges as `found` has room for, and removes the scanned
+  // part from `rest`. With `reset` the marks of these pages are reset. Returns the number of ranges.
   Result<int> scan_on(Range& rest, page_region (&found)[kRegionsPerScan], bool reset) {
     const auto begin = reinterpret_cast<std::uintptr_t>(base_);
     pm_scan_arg scan{};
@@ -198,7 +199,7 @@ class ScanTracker final : public Tracker {
   page_region ignored_[kRegionsPerScan];
 };
 
-// Tries everything on one page: a kernel may know the feature and a sandbox still refuse one of the calls.
+// Tries everything on one page: a kernel may have the feature and a sandbox may still refuse one of the calls.
 Status probe_once() {
   void* const page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return fail_errno(errno, Detail::tracker, "no memory for a trial");
@@ -234,7 +235,7 @@ Status probe_scan() {
 }
 
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason) {
-  // Nobody ever waits on such a fault, the kernel included.
+  // Neither the program nor the kernel ever waits on such a fault.
   MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, "WP_ASYNC (Linux 6.7)"));
   FileDescriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");

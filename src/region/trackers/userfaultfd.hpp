@@ -31,7 +31,7 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// USER_MODE_ONLY works without privilege; a system call that meets a fault of ours fails with EFAULT instead of waiting.
+// USER_MODE_ONLY works without privilege; a system call that meets such a fault fails with EFAULT instead of waiting.
 inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const char* lacking) {
   FileDescriptor fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
   if (fd.get() < 0) return fail_errno(errno, Detail::tracker, "userfaultfd is not available");
@@ -44,7 +44,7 @@ inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const cha
   return fd;
 }
 
-// The rest may be called in a signal handler: bare system calls, false with errno on failure.
+// The functions below may be called in a signal handler: bare system calls, false with errno on failure.
 
 inline bool register_range(int fd, const std::byte* base, std::uint64_t bytes, std::uint64_t mode) {
   uffdio_register range{};

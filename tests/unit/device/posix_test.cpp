@@ -1,5 +1,5 @@
-// docs/guarantees.md, "what is assumed of the disk", and the contract at the head of device/device.hpp: a transfer is whole
-// or an error; after the first failure nothing more is written; names are where they were put.
+// docs/guarantees.md, "what is assumed of the disk", and the contract at the head of device/device.hpp: a transfer is
+// whole or an error; after the first failure nothing more is written; names are where they were put.
 #include "device/posix.hpp"
 
 #include <fcntl.h>
@@ -192,8 +192,8 @@ TEST_P(PosixDeviceTest, QueuesKeepToTheLatch) {
   EXPECT_TRUE(content(*writable) == noise(4096, 3)) << "a latched device was written to";
 }
 
-// Who transfers may be in the middle of a commit, which has to come to its end: where there is no memory for a ring, system calls
-// do it.
+// A transfer may be in the middle of a commit, which has to complete: if there is no memory for a ring, system calls do
+// it.
 TEST_P(PosixDeviceTest, TransfersNeedNoMemory) {
   auto device = create("a");
   const auto bytes = noise(1000);
@@ -214,7 +214,8 @@ TEST_P(PosixDeviceTest, TransfersNeedNoMemory) {
   EXPECT_TRUE(back == bytes);
 }
 
-// Whoever transfers waits: a file that was opened so as not to wait for the other end of a pipe is not left so.
+// Transfers wait: a file that was opened with NONBLOCK, so as not to wait for the other end of a pipe, does not keep
+// that flag.
 TEST_P(PosixDeviceTest, TransfersMayWait) {
   const auto made = create("a");
   const auto again = reopen("a", OpenMode::read_only);
@@ -265,8 +266,8 @@ TEST_P(PosixDeviceTest, ShortWriteIsAnError) {
   EXPECT_OK(other->reserve(20'000));
 }
 
-// What a queue's write fails with is `io` whatever the system calls it, for there may be part of it on the medium: nobody may take
-// that for a full disk, where nothing was written.
+// A failed write of a queue is `io`, whatever its errno, because a part of it may be on the medium: it must not be
+// taken for a full disk, where nothing was written.
 TEST_P(PosixDeviceTest, AQueuesWriteThatFindsNoRoomIsIo) {
   auto device = create("a");
   auto queue = device->make_queue(2);
@@ -331,7 +332,8 @@ TEST_P(PosixDeviceTest, QueueFinishesBeforeItGoes) {
   EXPECT_EQ(content(*device), bytes);
 }
 
-// Registered memory, memory beside it, and another in its place: the same bytes, whether the kernel takes the registration or not.
+// Registered memory, memory beside it, and another in its place: the same bytes, whether the kernel takes the
+// registration or not.
 TEST_P(PosixDeviceTest, QueuesTakeRegisteredMemory) {
   auto device = create("a");
   const AlignedBuffer first = must(AlignedBuffer::allocate(64 * kKiB));
@@ -425,8 +427,8 @@ TEST_F(PosixFiles, NoFileTakesAStandardDescriptor) {
   EXPECT_EQ(read_file(folder_ / "b"), "");
 }
 
-// Who has the lock of a name has it against everybody who asks by that name, also where others remove the file and make it anew:
-// one that lost its name between being opened and being locked is not taken.
+// The holder of a name's lock excludes all others who lock by that name, even if the file is removed and created again:
+// a file that lost its name between opening and locking is not accepted.
 TEST_F(PosixFiles, ALockIsOfTheFileThatHasTheName) {
   constexpr int kRounds = 3000;
   std::atomic<bool> over{false};
@@ -475,7 +477,8 @@ TEST_P(PosixDeviceTest, DirectTransfers) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), buffer.data()));
 }
 
-// A file system without O_DIRECT works through the page cache, and says so; memory-backed ones differ from kernel to kernel.
+// A file system without O_DIRECT works through the page cache, and says so; memory-backed ones differ from kernel to
+// kernel.
 TEST(PosixDeviceOnTmpfs, WorksWithOrWithoutDirect) {
   if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
   const TempFolder folder("/dev/shm");
@@ -506,7 +509,7 @@ TEST_F(PosixVolumeTest, OpenModes) {
   EXPECT_FALSE(must(volume_->exists("a/b"))) << "below a file there is nothing";
 }
 
-// What is no ordinary file is refused, whoever put it there.
+// Anything but an ordinary file is refused.
 TEST_F(PosixVolumeTest, OnlyOrdinaryFiles) {
   ASSERT_OK(volume_->make_folder("sub"));
   EXPECT_ERROR(Errc::invalid, volume_->open("sub", OpenMode::read_only, Caching::buffered));
@@ -573,8 +576,8 @@ TEST_F(PosixVolumeTest, LocksConflict) {
   EXPECT_OK(volume_->lock("a", true));
 }
 
-// The transfers of a process that was killed may still be under way. Their ring keeps its file open, and who is to write next waits for it;
-// the lock itself is free.
+// The transfers of a process that was killed may still be under way. Their ring keeps its file open, and who is to
+// write next waits for it; the lock itself is free.
 TEST_F(PosixVolumeTest, AnExclusiveLockWaitsForRings) {
   (void)create("a");
   auto device = must(volume_->open("a", OpenMode::read_write, Caching::direct));
@@ -607,8 +610,8 @@ TEST_F(PosixVolumeTest, AnOpenFileHasOneDescriptor) {
   EXPECT_OK(device->flush());
 }
 
-// Signals, one upon the other, keep the kernel from making the thread that io_uring hands the transfers of a thread to. They are made
-// all the same, and the device does not latch.
+// Signals, one upon the other, keep the kernel from making the thread that io_uring hands the transfers of a thread to.
+// They are made all the same, and the device does not latch.
 TEST_P(PosixDeviceTest, SignalsThatKeepComing) {
   struct sigaction action{};
   struct sigaction before{};
@@ -645,7 +648,7 @@ TEST_P(PosixDeviceTest, SignalsThatKeepComing) {
   ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-// A pipe in the place of a file is an error, at once, not a wait for somebody at its other end.
+// A pipe in the place of a file is an error at once, not a wait for its other end.
 TEST_F(PosixVolumeTest, PipesDoNotHang) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   const pid_t child = ::fork();

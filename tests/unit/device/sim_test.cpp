@@ -1,6 +1,6 @@
-// docs/testing.md, "the simulated disk": it keeps exactly the promises of device.hpp and no others, or everything that is
-// proved on it is proved of nothing. Flushed bytes survive every cut, unflushed ones any subset of cuts, names need a
-// sync_folder, and faults that are planned fire and are counted.
+// docs/testing.md, "the simulated disk": it keeps exactly the promises of device.hpp and no others, or everything that
+// is proved on it is proved of nothing. Flushed bytes survive every cut, unflushed ones any subset of cuts, names need
+// a sync_folder, and faults that are planned fire and are counted.
 #include "sim/sim.hpp"
 
 #include <gtest/gtest.h>
@@ -215,7 +215,8 @@ TEST_F(Sim, TruncationMayBeLost) {
   EXPECT_EQ(bytes(cut(none), "a").size(), 100u);
 }
 
-// A random history: keeping everything gives what the volume shows, keeping nothing gives what was flushed, at every step.
+// A random history: keeping everything gives what the volume shows, keeping nothing gives what was flushed, at every
+// step.
 TEST_F(Sim, CutsAgreeWithTheVolumeAtEveryOperation) {
   Random random(17);
   std::vector<SimImage> shown;
@@ -352,7 +353,8 @@ TEST_F(Sim, TransfersHappenWhenTheyAreWaitedFor) {
   EXPECT_EQ(target, filled(512, 1));
 }
 
-// A slot that is used again is waited for, what nobody waits for never happens, and a failure is told to who waits.
+// A transfer is waited for before its number is used again; a transfer that is never waited for never happens; a
+// failure is returned by the wait.
 TEST_F(Sim, QueuesKeepTheirSlots) {
   auto device = durable("a", 2048, 1);
   const auto first = filled(512, 2);

@@ -71,7 +71,7 @@ class LogWorld {
     EXPECT_TRUE(end.ok()) << last_error_text();
     return end.ok() ? *end : Lsn{};
   }
-  // Completes the frame in memory; nothing is written until somebody syncs.
+  // Completes the frame in memory; nothing is written until a sync.
   Lsn add(const std::vector<std::byte>& payload) {
     auto writer = log_->begin(payload.size(), 1);
     EXPECT_TRUE(writer.ok()) << last_error_text();

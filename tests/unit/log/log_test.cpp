@@ -117,7 +117,8 @@ TEST(Log, GrowsForALargeFrameUpToItsLimit) {
   EXPECT_EQ(world.frames(), (Frames{payload_of(100, 3)}));
 }
 
-// A clean close gives back what a log has grown, and the next user finds it as large as it was made; once more and again.
+// A clean close gives back what a log has grown, and the next user finds it as large as it was made; once more and
+// again.
 TEST(Log, AClosedLogIsAsLargeAsItWasMade) {
   LogWorld world;
   for (unsigned round = 0; round < 4; ++round) {
@@ -164,7 +165,7 @@ TEST(Log, AsksForRelieveWhenFull) {
   EXPECT_GT(asked, 3);
 }
 
-// Who waits because the log is full goes on as soon as it has grown, without anything having been trimmed.
+// A committer that waits because the log is full continues as soon as the log has grown, without a trim.
 TEST(Log, GrowthLetsAWaitingCommitGoOn) {
   LogWorld world;
   ASSERT_TRUE(world.open().ok());
@@ -281,10 +282,10 @@ TEST(Log, EitherSuperblockKnowsWhatWasCommittedAfterAClose) {
   }
 }
 
-// The laboratory's story: the log was trimmed and went round, a write strayed over the newest superblock, and the older one's
-// tail stood in slots that had been used again. One frame there was whole still, the next one gone, and so recovery replayed an old
-// frame over newer data and saw nothing wrong. Whichever copy is lost now, and at whatever trim, exactly the frames behind the last
-// trim are found.
+// The laboratory's story: the log was trimmed and went round, a write strayed over the newest superblock, and the older
+// one's tail stood in slots that had been used again. One frame there was whole still, the next one gone, and so
+// recovery replayed an old frame over newer data and saw nothing wrong. Whichever copy is lost now, and at whatever
+// trim, exactly the frames behind the last trim are found.
 TEST(Log, EitherSuperblockKnowsTheTail) {
   for (const std::uint64_t copy : {0, 1}) {
     LogWorld world;
@@ -321,8 +322,8 @@ TEST(Log, IsPoisonedByTheFirstFailure) {
   }
 }
 
-// Who has a place in the log hears `io` when it fails, never `poisoned`, which would say that nothing was tried: also where the
-// device refused because of a failure of somebody else's, who has not come to tell the log yet.
+// A committer with a place in the log gets `io` when the log fails, never `poisoned`, which would mean that nothing was
+// tried: also if the device refused because of another thread's failure that the log does not know yet.
 TEST(Log, AFailureIsIoToWhoHasAFrameInIt) {
   const Status refused{Errc::poisoned, Detail::flush, 0, 0};
   for (const std::uint64_t bytes : {std::uint64_t{100}, std::uint64_t{6000}}) {  // batched and streamed
@@ -339,7 +340,7 @@ TEST(Log, AFailureIsIoToWhoHasAFrameInIt) {
   EXPECT_EQ(world.log().sync(end).category, Errc::io);
 }
 
-// A frame of another log in the right place, even with a right checksum of its own, is not ours.
+// A frame of another log in the right place, even with a right checksum of its own, is not a file of the store.
 TEST(Log, RefusesFramesOfAnotherLog) {
   LogWorld world;
   ASSERT_TRUE(world.open().ok());

@@ -1,4 +1,5 @@
-// docs/guarantees.md, "After a crash": what is acknowledged is found again, also where an earlier life left a slot that says so.
+// docs/guarantees.md, "After a crash": what is acknowledged is found again, also where an earlier life left a slot that
+// says so.
 #include <gtest/gtest.h>
 
 #include "log_fixture.hpp"
@@ -6,9 +7,9 @@
 namespace memlith::test {
 namespace {
 
-// A frame over three segments was in flight when the power went, and all that reached the medium is the header of its last slot.
-// Who came after it used the slots in another order, and reached that segment in another one, which stands behind the stale one in
-// the file. Of two slots that claim a segment the one of the later opening counts, wherever it stands.
+// A frame over three segments was in flight when the power failed, and only the header of its last slot reached the
+// medium. The next program used the slots in another order and reached that segment in another slot, which lies behind
+// the stale one in the file. Of two slots that claim a segment, the one of the later opening counts, wherever it lies.
 TEST(TwoClaims, TheLaterOneCounts) {
   LogOptions options = LogWorld::small_options();
   options.slot_count_max = 4;

@@ -1,4 +1,5 @@
-// docs/guarantees.md, "memory": once warm, persist allocates nothing, so running out of memory cannot strike in its middle.
+// docs/guarantees.md, "memory": once warm, persist allocates nothing, so running out of memory cannot strike in its
+// middle.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -42,7 +43,7 @@ TEST_P(Allocation, WarmPersistAllocatesNothing) {
   EXPECT_GT(before, 0u) << "the counter does not count";
 }
 
-// Another thread, which is asked now and then to store to a page that is clean, and should not have to wait for who asks.
+// Another thread, which stores to a clean page on request, and should not have to wait for the requester.
 class Storer {
  public:
   explicit Storer(std::byte* clean)
@@ -82,8 +83,8 @@ class Storer {
   std::thread thread_;
 };
 
-// No store waits for somebody who allocates memory or reads home: the thread that stores may do so in a signal handler that interrupted
-// its own malloc(3) or fork(2), and then both would wait for ever.
+// No store waits for a thread that allocates memory or reads home: the storing thread may be in a signal handler that
+// interrupted its own malloc(3) or fork(2), and then both would wait forever.
 TEST_P(Allocation, NoStoreWaitsForOne) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be seen under ThreadSanitizer";
   constexpr std::uint64_t kPages = 256;  // half of them the storer's

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "one-file stores": the region is the file. Its size is the file's, to the byte, and changes only with
-// a persist.
+// docs/guarantees.md, "one-file stores": the region is the file. Its size is the file's, to the byte, and changes only
+// with a persist.
 #include <gtest/gtest.h>
 
 #include "support/region_words.hpp"
@@ -34,7 +34,7 @@ TEST_P(OneFileRegion, SizeIsExact) {
   EXPECT_EQ(file(), std::string(10'001 - 8, '\0') + "AAAAAAAA");
 }
 
-// Bytes behind the end of the file, on its last page, are nobody's and do not reach it.
+// Bytes behind the end of the file, on its last page, do not belong to the region and do not reach the file.
 TEST_P(OneFileRegion, NothingBehindTheEnd) {
   Region& region = world_.open("file", 5000);
   std::memset(region.address(), 'x', 2 * kPageBytes);
@@ -103,7 +103,8 @@ TEST_P(OneFileRegion, HasOneRegion) {
   EXPECT_OK(world_.try_open("file", 5000));
 }
 
-// What is read only is cut where the file ends: a commit in the log that reaches beyond a later, smaller size is shown up to it.
+// What is read only is cut where the file ends: a commit in the log that reaches beyond a later, smaller size is shown
+// up to it.
 TEST_P(OneFileRegion, ReadOnlyShowsCommitsUpToTheEnd) {
   ASSERT_OK(persist(world_.open("file", 20'000)));
   const std::vector<std::byte> bytes(10'000, std::byte{'x'});

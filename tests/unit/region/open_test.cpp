@@ -1,4 +1,5 @@
-// docs/guarantees.md, "memlith_region_open": opening a region disturbs no commit of another region, and shows what was persisted.
+// docs/guarantees.md, "memlith_region_open": opening a region disturbs no commit of another region, and shows what was
+// persisted.
 #include <gtest/gtest.h>
 
 #include "sim/sim.hpp"
@@ -18,8 +19,8 @@ class OpeningARegion : public ::testing::Test {
   RegionWorld world_{TrackerKind::touched, tiny_options()};
 };
 
-// A new region, one that nobody committed to since the store was opened, and one whose commits are home: none needs a checkpoint, whatever
-// the log has of other regions.
+// A new region, a region without commits since the store was opened, and one whose commits are home: none needs a
+// checkpoint, whatever the log has of other regions.
 TEST_F(OpeningARegion, MakesNoCheckpointForOtherRegions) {
   put(world_.open("old", kSize), 8, 5);
   ASSERT_OK(persist(world_["old"]));

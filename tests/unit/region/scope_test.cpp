@@ -157,7 +157,8 @@ TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
   EXPECT_EQ(get(world_["a"], 8), 3u);
 }
 
-// Where some pages can be had from home only, and home cannot be made ready, none is rolled back: not those that were kept either.
+// Where some pages can be had from home only, and home cannot be made ready, none is rolled back: not those that were
+// kept either.
 TEST_P(Scopes, ARollbackThatFailsUndoesNothing) {
   if (GetParam() != TrackerKind::fault) GTEST_SKIP() << "keeps no pages";
   Region& region = world_.open("a", kSize);
@@ -166,7 +167,7 @@ TEST_P(Scopes, ARollbackThatFailsUndoesNothing) {
   put(region, 9 * kPageBytes, 1);
   must(capture(region));
   put(region, 0, 2);  // kept
-  // The kernel lets in no stores to one page, and trying has opened others, nobody knows which.
+  // The kernel refuses to make one page writable, and the attempt has made unknown other pages writable.
   const std::string file = world_.folder() / "file";
   write_file(file, std::string(kPageBytes, 0));
   const int fd = ::open(file.c_str(), O_RDONLY);
@@ -239,7 +240,8 @@ TEST_P(Scopes, WhatDoesNotFitStays) {
   EXPECT_EQ(get(world_["a"], 16), 2u);
 }
 
-// While another thread gives memory back, for which a region is read-only for a moment, a child is forked: its copy is not.
+// While another thread gives memory back, for which a region is read-only for a moment, a child is forked: its copy is
+// not.
 TEST_P(Scopes, AChildForkedDuringARelease) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
   Region& region = world_.open("a", 512 * kPageBytes);

@@ -125,7 +125,7 @@ TEST_F(FaultSignalsDeathTest, EarlierHandlersMissNoFault) {
       ::testing::ExitedWithCode(43), "");
 }
 
-// A wild store with nobody to catch it ends the program by SIGSEGV, and does not loop.
+// A wild store without a handler ends the program by SIGSEGV, and does not loop.
 TEST_F(FaultSignalsDeathTest, WildStoresStillEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
   EXPECT_EXIT(
@@ -137,7 +137,8 @@ TEST_F(FaultSignalsDeathTest, WildStoresStillEndTheProgram) {
       ::testing::KilledBySignal(SIGSEGV), "");
 }
 
-// A page of the home file that is not there any more ends the program by SIGBUS, and does not loop, whether it is read or stored to.
+// A page of the home file that is not there any more ends the program by SIGBUS, and does not loop, whether it is read
+// or stored to.
 TEST_F(FaultSignalsDeathTest, AHomeThatWasCutShortEndsTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGBUS itself";
   for (const bool store : {true, false}) {
@@ -176,8 +177,8 @@ TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
   }
 }
 
-// Two faults that looked as if they came from a file that was cut short, and did not because another thread gave the memory back in
-// between, do not end the program, be they at one address, as long as the store in between was served.
+// Two faults that looked as if they came from a file that was cut short, and did not because another thread gave the
+// memory back in between, do not end the program, be they at one address, as long as the store in between was served.
 TEST_F(FaultSignalsDeathTest, StrangeFaultsFarApartAreNoReason) {
   EXPECT_EXIT(
       {
@@ -221,8 +222,8 @@ TEST_F(FaultSignalsDeathTest, CancelledThreadsHoldNothing) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// A program's handlers that were installed after ours and pass on to them may let other signals in; one whose handler stores to the
-// region does not wait for the store that it interrupted.
+// A program's handlers that were installed after ours and pass on to them may let other signals in; one whose handler
+// stores to the region does not wait for the store that it interrupted.
 TEST_F(FaultSignalsDeathTest, SignalsWaitForLaterHandlersThatPassOn) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer runs handlers with every signal blocked";
   EXPECT_EXIT(
@@ -272,8 +273,8 @@ TEST_F(FaultSignalsDeathTest, JumpsIntoARegionEndTheProgram) {
   }
 }
 
-// Handlers installed before are called as the kernel would: with the signals blocked that they asked for and no others, once where
-// they asked for that, and they may leave by longjmp.
+// Handlers installed before are called as the kernel would: with the signals blocked that they asked for and no others,
+// once where they asked for that, and they may leave by longjmp.
 TEST_F(FaultSignalsDeathTest, EarlierHandlersAreCalledAsTheyAsked) {
   const auto install = [](void (*handler)(int), int flags) {
     struct sigaction action{};

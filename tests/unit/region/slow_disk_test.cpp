@@ -1,4 +1,4 @@
-// A slow disk and those who do not wait for it.
+// A slow disk, and threads that do not wait for it.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -13,8 +13,8 @@ namespace {
 
 using namespace core;
 
-// A persist that finds the open batch full writes it, and so do a growing log and a full one. Whoever persists the same region without
-// waiting goes on meanwhile, as long as there is room.
+// A persist that finds the open batch full writes it, and so do a growing log and a full one. Threads that persist the
+// same region asynchronously continue meanwhile, as long as there is room.
 TEST(SlowDisk, StallsNobodyWhoPersistsTheRegionWithoutWaiting) {
   SimVolume volume;
   StoreOptions options;

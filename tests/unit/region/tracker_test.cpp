@@ -1,4 +1,5 @@
-// docs/architecture.md, "trackers": every store is in the next collect, once; a store after it is in the one after that.
+// docs/architecture.md, "trackers": every store is in the next collect, once; a store after it is in the one after
+// that.
 #include "region/tracker.hpp"
 
 #include <fcntl.h>
@@ -215,8 +216,8 @@ TEST_P(PageTracker, WhatIsGivenBackIsTakenAgain) {
   EXPECT_EQ(collect(), Ranges{});
 }
 
-// Anonymous memory that is dropped reads as zeros; what was stored since the last capture stays. The fault tracker may keep
-// up to 15 neighbours of such a page.
+// Anonymous memory that is dropped reads as zeros; what was stored since the last capture stays. The fault tracker may
+// keep up to 15 neighbours of such a page.
 TEST_P(PageTracker, ReleasesCleanPagesOnly) {
   for (std::uint64_t page = 0; page < kPages; ++page) store(page);
   collect();
@@ -250,7 +251,8 @@ TEST_P(PageTracker, ReleasingRacesWithStores) {
   EXPECT_EQ(seen % 256, sum % 256);
 }
 
-// A program may have its memory locked (mlock, mlockall). Giving memory back makes no page count as stored to, and rolling back works.
+// A program may have its memory locked (mlock, mlockall). Giving memory back makes no page count as stored to, and
+// rolling back works.
 TEST_P(PageTracker, LockedMemory) {
   if (::mlock(base_, kPages * kPageBytes) != 0) GTEST_SKIP() << "no memory can be locked here";
   collect();
@@ -274,8 +276,8 @@ TEST_P(PageTracker, LockedMemory) {
 class ScanTracker : public PageTracker {};
 INSTANTIATE_TEST_SUITE_P(Of, ScanTracker, ::testing::Values(TrackerKind::scan), [](const auto&) { return "Scan"; });
 
-// The region cannot be made writable again after a release, not all of it: stores make what they need writable, or are passed on where
-// they cannot, and none waits for ever.
+// The region cannot be made writable again after a release, not all of it: stores make what they need writable, or are
+// passed on where they cannot, and none waits for ever.
 TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
   if (tracker_->kind() != TrackerKind::scan) GTEST_SKIP() << "this kernel has no WP_ASYNC";
   if (kSanitized) GTEST_SKIP() << "the sanitizers have SIGSEGV and the signals of children in hand";
@@ -326,8 +328,8 @@ TEST_P(FaultTracker, GivesTheBytesThatChanged) {
   }
 }
 
-// What is stored between the taking and the copying of a page may be copied or not; either way the next capture has it. Here
-// the copy gets 0 and memory ends as 5, which is what it was when the page was taken.
+// What is stored between the taking and the copying of a page may be copied or not; either way the next capture has it.
+// Here the copy gets 0 and memory ends as 5, which is what it was when the page was taken.
 TEST_P(FaultTracker, StoresDuringACaptureAreInTheNext) {
   std::byte& byte = base_[3 * kPageBytes + 17];
   byte = std::byte{5};
@@ -413,8 +415,8 @@ TEST_P(FaultTracker, PreparesForSystemCalls) {
   ::close(ends[1]);
 }
 
-// However many pages of a chunk are prepared, and whatever is stored or captured beside them: they stay open to the kernel until they
-// are captured themselves.
+// However many pages of a chunk are prepared, and whatever is stored or captured beside them: they stay open to the
+// kernel until they are captured themselves.
 TEST_P(FaultTracker, PreparedPagesStayPrepared) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -476,8 +478,9 @@ TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
   EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
 }
 
-// Pages of one chunk stored to in turn, from the first store, when mprotect protects them, through the fourth, when the chunk is
-// moved with a page or three that were stored to, to the hundredth: each capture has exactly what was stored since the last.
+// Pages of one chunk stored to in turn, from the first store, when mprotect protects them, through the fourth, when the
+// chunk is moved with a page or three that were stored to, to the hundredth: each capture has exactly what was stored
+// since the last.
 TEST_P(FaultTracker, ChunksAreMovedWithoutLosingAnything) {
   Random random(12);
   std::vector<std::byte> captured(kPages * kPageBytes);
@@ -508,8 +511,9 @@ TEST_P(FaultTracker, ChunksAreMovedWithoutLosingAnything) {
   }
 }
 
-// Threads store to chunks that are moved under their hands, and moved back when their memory is given back, over and over. Home is
-// zeros here, so only what was stored since the last capture must be there; captures add up to every store.
+// Threads store to chunks that are moved under their hands, and moved back when their memory is given back, over and
+// over. Home is zeros here, so only what was stored since the last capture must be there; captures add up to every
+// store.
 TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
   constexpr int kThreads = 3;
   std::atomic<bool> stop{false};
@@ -554,7 +558,8 @@ TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
   }
 }
 
-// The child has none of the parent's userfaultfd: its stores to moved chunks are its own, and disturb nobody.
+// The child does not use the parent's userfaultfd: its stores to moved chunks are its own, and do not disturb the
+// parent.
 TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
   for (std::uint64_t page = 0; page < 16; ++page) store(page);  // moved
@@ -579,8 +584,8 @@ TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
   EXPECT_EQ(collect(), pages(16, 16));
 }
 
-// However it was forked: without the handlers of pthread_atfork(3), which this call leaves out, and before its first store the parent
-// has moved the chunk.
+// However it was forked: without the handlers of pthread_atfork(3), which this call leaves out, and before its first
+// store the parent has moved the chunk.
 TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
   int moved[2];
@@ -610,8 +615,8 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
   EXPECT_EQ(collect(), pages(0, 8)) << "the child's stores opened pages of the parent";
 }
 
-// A page that the kernel does not let become writable: preparing says so. What became writable on the way there is captured whole
-// rather than forgotten.
+// A page that the kernel does not let become writable: preparing says so. What became writable on the way there is
+// captured whole rather than forgotten.
 TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
   make_page_stay_read_only(5);
   EXPECT_FALSE(tracker_->prepare({5 * kPageBytes, 1}).ok());
@@ -685,7 +690,8 @@ TEST_F(ExplicitTracker, WhatIsGivenBackIsTakenAgain) {
   EXPECT_EQ(collect(this_thread_number()), (Ranges{{10, 4}, {20, 4}}));
 }
 
-// The same range touched again and again is kept a few times at most, also when more than usual came back from captures of nothing.
+// The same range touched again and again is kept a few times at most, also when more than usual came back from captures
+// of nothing.
 TEST_F(ExplicitTracker, KeepsLittleAfterAGiveBack) {
   constexpr std::uint64_t kEach = 3000;
   const auto touch_from = [this](std::uint64_t from) {

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "creating": a store or an object is there whole or not at all; a full disk is an error that changes
-// nothing; of several who create at once one wins and the others hear that it is in use.
+// docs/guarantees.md, "creating": a store or an object exists completely or not at all; a full disk is an error that
+// changes nothing; of several simultaneous creators one wins, and the others get BUSY.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -55,8 +55,8 @@ TEST_F(CreateStore, AFailedGrowthPoisons) {
   }
 }
 
-// Disks have sectors of one size or another, and every transfer of the log's is made of whole ones: in creation, commits, growth,
-// checkpoints, recovery and closing.
+// Disks have sectors of one size or another, and every transfer of the log's is made of whole ones: in creation,
+// commits, growth, checkpoints, recovery and closing.
 TEST_F(CreateStore, OnSectorsOfAnySize) {
   for (const std::uint32_t block_bytes : {512u, 1024u, 2048u, 4096u}) {
     SimVolume volume;
@@ -116,9 +116,9 @@ TEST_F(CreateStore, FullDiskWhileTheStoreIsMade) {
   EXPECT_GE(nth, 4u);
 }
 
-// A creation that failed behind its log's name takes back what it made, and a power cut may come in the middle of that. Of the
-// names that it changed any one may be the only one that the medium has, or the only one that it lacks: what is left is no
-// store, or one without anything in it, but never a log without its directory.
+// A creation that failed behind its log's name takes back what it made, and a power cut may come in the middle of that.
+// Of the names that it changed any one may be the only one that the medium has, or the only one that it lacks: what is
+// left is no store, or one without anything in it, but never a log without its directory.
 TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
   std::uint64_t failed = 0;
   for (std::uint64_t nth = 0;; ++nth) {
@@ -171,7 +171,7 @@ TEST(CreateStoreInFolder, NotAmongOtherFiles) {
   EXPECT_EQ(read_folder(folder.path()).size(), 1u);
 }
 
-// A volume on which somebody else gets in between: before its n-th call it runs `intrusion`, once.
+// A volume on which another program intervenes: before its n-th call it runs `intrusion`, once.
 class IntrudedVolume final : public Volume {
  public:
   IntrudedVolume(std::string path, std::uint64_t nth, std::function<void()> intrusion)
@@ -246,8 +246,8 @@ TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
   }
 }
 
-// Eight openers create one store at the same moment, again and again: one of them has it, the others hear `busy`, and no
-// scaffolding is left.
+// Eight openers create one store at the same moment, again and again: one of them has it, the others hear `busy`, and
+// no scaffolding is left.
 TEST(CreateStoreInFolder, ManyAtOnce) {
   for (int round = 0; round < 40; ++round) {
     const TempFolder folder;

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "Running out of memory": a checkpoint that lacks memory fails the commits that wait for it, which have
-// changed nothing, and the store goes on.
+// docs/guarantees.md, "Running out of memory": a checkpoint that lacks memory fails the commits that wait for it, which
+// have changed nothing, and the store goes on.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -36,7 +36,7 @@ class Lack : public ::testing::Test {
   ObjectId object_;
 };
 
-// The thread of the store, which nobody called, lacks memory each time that it reads the log.
+// The background thread lacks memory each time that it reads the log.
 TEST_F(Lack, ACommitThatWaitsForRoomIsToldAndTheStoreGoesOn) {
   volume_.faults().plan(Kind::no_memory, 0, true);
   EXPECT_ERROR(Errc::no_memory, fill(1));

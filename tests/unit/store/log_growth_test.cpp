@@ -1,5 +1,5 @@
-// docs/architecture.md, "Life of a checkpoint": a log that commits fill within a minute grows by what checkpoints have cost so far,
-// up to a bound.
+// docs/architecture.md, "Life of a checkpoint": a log that commits fill within a minute grows by what checkpoints have
+// cost so far, up to a bound.
 #include "store/log_growth.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ TEST(LogGrowth, GrowsByWhatCheckpointsWrote) {
   EXPECT_EQ(slots_to_add(load), 0u);
 }
 
-// What is given needs no earning, costs nothing of what was earned, and is no reason to grow a log that is filled slowly.
+// What is given needs no earning, costs nothing of what was earned, and is no reason to grow a log that is filled
+// slowly.
 TEST(LogGrowth, GrowsAtOnceToWhatItIsGiven) {
   LogLoad load = busy();
   load.slot_bytes = 256 * kKiB;
@@ -150,7 +151,7 @@ TEST_F(BusyStore, GrowsWhileCommitsFillIt) {
   expect_content();
 }
 
-// Whoever says how large the log is gets it so.
+// A log with a given size has exactly that size.
 TEST_F(BusyStore, ALogOfAGivenSizeStays) {
   StoreOptions options = busy_options();
   options.log_busy_bytes = 0;

@@ -1,5 +1,5 @@
-// README, "What lies on the disk": a log begins with 1 MiB, grows at once while commits fill it quickly, and is small again after a
-// clean close.
+// README, "What lies on the disk": a log begins with 1 MiB, grows at once while commits fill it quickly, and is small
+// again after a clean close.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -16,7 +16,7 @@ class LogSize : public ::testing::TestWithParam<StoreKind> {
  protected:
   static constexpr std::uint64_t kDataBytes = 256 * kKiB;
 
-  // As somebody opens it who says nothing about sizes.
+  // Opens the store without any sizes.
   void open() {
     StoreOptions options;
     options.create = true;

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "one-file stores": the file is the user's. Its length and bytes follow commits only; after a clean
-// close it is complete without its log; a crash undoes what was not committed.
+// docs/guarantees.md, "one-file stores": the file is the user's. Its length and bytes follow commits only; after a
+// clean close it is complete without its log; a crash undoes what was not committed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,8 +49,8 @@ TEST_F(OneFileStore, AdoptsAFile) {
   EXPECT_EQ(file(), std::string(10'000, 'u') + "v");
 }
 
-// A sparse file gets space for its holes before anything else. Where there is none, opening fails and changes nothing, and there is no
-// commit yet that could be lost for it.
+// A sparse file gets space for its holes before anything else. Where there is none, opening fails and changes nothing,
+// and there is no commit yet that could be lost for it.
 TEST(SparseFile, NeedsItsSpaceWhenItIsOpened) {
   SimVolume volume;
   StoreOptions options = tiny_options();
@@ -144,8 +144,8 @@ TEST_F(OneFileStore, LengthBetweenUsesIsTheUsers) {
   }
 }
 
-// A file cut short by somebody else while commits wait for it is corrupt, with both lengths in the message; a missing one
-// too. Nothing is changed, so that it can be put back.
+// A file that another program cut short while commits wait for it is corrupt, with both lengths in the message; a
+// missing file, too. Nothing is changed, so that the file can be put back.
 TEST_F(OneFileStore, FileDamagedBehindOurBack) {
   open();
   place(5000);
@@ -168,8 +168,9 @@ TEST_F(OneFileStore, FileDamagedBehindOurBack) {
   EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
 }
 
-// What is shorter than the log says is not touched, be there so much in the log that recovery writes home before it has seen all. A
-// file that an earlier recovery cut, because it shrank later in the log, is shorter than the log says at first, and is right.
+// What is shorter than the log says is not touched, be there so much in the log that recovery writes home before it has
+// seen all. A file that an earlier recovery cut, because it shrank later in the log, is shorter than the log says at
+// first, and is right.
 TEST_F(OneFileStore, AShorterFileIsLeftAsItIs) {
   open();
   place(12'000);
@@ -193,7 +194,8 @@ TEST_F(OneFileStore, AShorterFileIsLeftAsItIs) {
   EXPECT_EQ(file(), std::string(3000, 'b'));
 }
 
-// Its bytes mean nothing to the store: another file in its place is taken for it while commits wait, and left alone after a close.
+// Its bytes mean nothing to the store: another file in its place is taken for it while commits wait, and left alone
+// after a close.
 TEST_F(OneFileStore, AFileInItsPlaceIsTakenForIt) {
   open();
   place(5000);
@@ -241,7 +243,8 @@ TEST_F(OneFileStore, TheLogHasThePermissionsOfTheFile) {
   }
 }
 
-// A program that was killed leaves its page of counters beside the file, and says so that the log had the newest commits.
+// A program that was killed leaves its page of counters beside the file, and says so that the log had the newest
+// commits.
 TEST_F(OneFileStore, MissesTheLogOfAnOpeningThatWasNotClosed) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -265,7 +268,7 @@ TEST_F(OneFileStore, MissesTheLogOfAnOpeningThatWasNotClosed) {
   EXPECT_EQ(file().find('a'), std::string::npos) << "the commits were in the log";
 }
 
-// When the log goes with the store, nobody can have locked it in between; the next opening makes another.
+// When a close removes the log, no other process can lock it in between; the next opening creates another.
 TEST_F(OneFileStore, ClosesWithoutItsLog) {
   open();
   place(5000);

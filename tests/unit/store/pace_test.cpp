@@ -1,5 +1,5 @@
-// docs/architecture.md, "Life of a checkpoint": one that nobody waits for goes no faster than the log fills; one that somebody
-// waits for does not dawdle.
+// docs/architecture.md, "Life of a checkpoint": a background checkpoint is paced to the rate at which the log fills; a
+// checkpoint that a thread waits for does not pause.
 #include "store/pace.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(CheckpointPace, PausesUntilTheLogHasCaughtUp) {
   const nanoseconds pause = pace.pause(milliseconds(10));
   EXPECT_NEAR(static_cast<double>(pause.count()), 1e6, 1e4);
   EXPECT_EQ(pace.pause(milliseconds(10'000)), CheckpointPace::kPauseMax);
-  pace.move(0.01, 0);  // nobody commits
+  pace.move(0.01, 0);  // there are no commits
   EXPECT_EQ(pace.pause(milliseconds(1)), CheckpointPace::kPauseMax);
 }
 
@@ -63,8 +63,9 @@ TEST(CheckpointPace, WithoutRoomItHurries) {
   EXPECT_EQ(pace.step_bytes(kStepMax), kStepMax);
 }
 
-// A disk that takes 200 MB/s and 100 us a flush, commits that fill the log at so many MB/s, 128 MiB of home: where the disk can do
-// it at all, the checkpoint is over before the room is used up; and where there is time, all steps are small.
+// A disk that takes 200 MB/s and 100 us a flush, commits that fill the log at so many MB/s, 128 MiB of home: where the
+// disk can do it at all, the checkpoint is over before the room is used up; and where there is time, all steps are
+// small.
 TEST(CheckpointPace, IsOverBeforeTheRoomIs) {
   constexpr std::uint64_t kHome = 128 * kMiB;
   constexpr double kFlushNs = 100'000;
@@ -184,7 +185,7 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
   for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
 }
 
-// Whoever waits for a checkpoint waits for no pauses.
+// A thread that waits for a checkpoint does not wait for pauses.
 TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
   std::atomic<bool> asking{false};
   std::thread somebody;

@@ -30,7 +30,7 @@ EXPORT int module_open16(const void* name, sqlite3** db) {
   return code;
 }
 
-// The compiler makes a jump of it: whoever calls this function is who calls SQLite.
+// The compiler makes a jump of the call: the caller of this function appears to call SQLite.
 EXPORT int module_open_by_jump(const char* name, sqlite3** db) { return sqlite3_open(name, db); }
 
 // What it answers, rows and columns in lines and with bars between them, or "error CODE: MESSAGE".
