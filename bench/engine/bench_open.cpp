@@ -78,7 +78,7 @@ MaybeFailure open_once(const BenchOpenArguments& arguments, const std::string& p
   const unsigned char first = *static_cast<const volatile unsigned char*>(memlith_region_address(region));
   const std::uint64_t end = now_ns();
 
-  if (first != kFirstByte) return tool_failure(MEMLITH_CORRUPT, "the first byte is not what was persisted");
+  if (first != kFirstByte) return tool_failure(MEMLITH_CORRUPT, "the first byte is not as it was persisted");
   result = {milliseconds(start, store_opened), milliseconds(store_opened, region_opened),
             milliseconds(region_opened, end), milliseconds(start, end)};
   return close_store(std::move(*store));

@@ -263,17 +263,16 @@ class Comparison {
     for (const Ours& ours : ours_) write_line(fmt::format("# {}: memlith_persist(); {}", ours.tracker, ours.detail));
     write_line("# pwrite+fsync: a pwrite of 4096 bytes for each page, then one fsync, on a preallocated, written file");
     write_line("# msync: stores to a shared mapping of such a file, then one msync(MS_SYNC) of the whole mapping");
-    write_line(fmt::format(
-        "# raw: one write of as many bytes side by side + fdatasync{}; where they belong is not its concern",
-        raw_direct_ ? ", O_DIRECT" : ", through the page cache (no direct I/O in this folder)"));
+    write_line(
+        fmt::format("# raw: one write of as many bytes in one piece + fdatasync{}; the pages are not in their places",
+                    raw_direct_ ? ", O_DIRECT" : ", through the page cache (no direct I/O in this folder)"));
     bool xfs = false;
     for (const Peer& peer : peers_) {
       xfs = xfs || peer.file_system.name == "xfs";
       if (!peer.file_system.note.empty()) write_line("# " + peer.file_system.note);
     }
     if (!xfs)
-      write_line(
-          "# no XFS: ./dev mounts one where it runs as root and finds mkfs.xfs, or give a folder with --fsync-dir");
+      write_line("# no XFS: ./dev mounts one if it runs as root and finds mkfs.xfs, or name a folder with --fsync-dir");
     write_line("# durable: survives power loss once it has returned; atomic: after a crash all of the pages or none");
     write_line(
         "# alone: without memlith's checkpoints beside it; p50/alone: over raw alone, a peer's also of its own alone");

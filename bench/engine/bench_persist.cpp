@@ -199,7 +199,7 @@ void write_notes(std::string_view tracker, const PersistLine& line) {
   write_line(fmt::format("# {}: {}", tracker, line.tracker_detail));
   if (!line.raw_direct_io) write_line("# no direct I/O in this folder: the raw side goes through the page cache");
   if (line.direct_io != line.raw_direct_io) {
-    write_line("# memlith's log and the raw file do not both use direct I/O: the two sides are not alike");
+    write_line("# only one of memlith's log and the raw file uses direct I/O: the two sides are not comparable");
   }
 }
 
@@ -222,10 +222,10 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
       if (std::exchange(first, false)) write_notes(tracker, *line);
       write_text(tracker, arguments, *line);
       if (arguments.log_mib != 0 && line->checkpoints_beside != 0) {
-        write_line(fmt::format(
-            "# {} checkpoints ran beside it: one begins when half of the log is in use; fewer --rounds or a "
-            "larger --log-mib keep them out",
-            line->checkpoints_beside));
+        write_line(fmt::
+                       format("# {} checkpoints ran beside it: one begins when half of the log is in use; fewer "
+                              "--rounds or a larger --log-mib avoid them",
+                              line->checkpoints_beside));
       }
       if (shape.same_pages) {
         write_line(

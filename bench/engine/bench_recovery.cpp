@@ -109,10 +109,8 @@ Result<memlith_store_info> fill_log(memlith_store* store, Workload& workload) {
     }
   }
   return tool_failure(MEMLITH_INVALID,
-                      fmt::
-                          format("a log of {} cannot be filled: {} times it was full, and checkpointed, before {} were "
-                                 "in use",
-                                 human_bytes(info->log_bytes), kLapsMax, human_bytes(goal_bytes)),
+                      fmt::format("a log of {} cannot be filled: {} times a checkpoint ran before {} were in use",
+                                  human_bytes(info->log_bytes), kLapsMax, human_bytes(goal_bytes)),
                       "Raise --log-mib.");
 }
 
@@ -229,7 +227,7 @@ MaybeFailure time_recovery(const std::string& path, const StoreShape& shape, con
   Result<memlith_region*> region = open_region(store->get(), shape.region_bytes);
   if (!region.ok()) return std::move(region.failure());
   if (checksum_of(*region) != left.region_checksum) {
-    return tool_failure(MEMLITH_CORRUPT, "the recovered region is not what was last persisted");
+    return tool_failure(MEMLITH_CORRUPT, "the recovered region is not as it was last persisted");
   }
   return close_store(std::move(*store));
 }
@@ -313,7 +311,7 @@ void report(const BenchRecoveryArguments& arguments, const std::vector<Recovery>
   write_line(fmt::format("log held   {} bytes, {:.0f} % of {} MiB", log_bytes, share * 100, arguments.log_mib));
   write_line(fmt::format("recovery   {:8.3f} s  {:8.1f} MB/s", recovery_s, recovery));
   write_line(fmt::format("raw write  {:8.3f} s  {:8.1f} MB/s", write_s, write));
-  if (raw_direct) write_line(fmt::format("raw read             {:8.1f} MB/s, the least that recovery has to do", read));
+  if (raw_direct) write_line(fmt::format("raw read             {:8.1f} MB/s, the minimum of a recovery", read));
   write_line(fmt::format("ratio      {:.2f} (recovery speed over raw write speed)", ratio_of(recovery, write)));
 }
 

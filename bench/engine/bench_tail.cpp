@@ -249,8 +249,7 @@ void print_text(const BenchTailArguments& arguments, const TailBench& bench, con
   write_line(fmt::format("memlith: {} ({}), checkpoints running; durable, atomic", arguments.tracker,
                          bench.tracker_detail()));
   write_line(
-      "raw loaded: pwrite + fdatasync of as many bytes, while a second thread does by hand what a checkpoint does to "
-      "the disk");
+      "raw loaded: pwrite + fdatasync of as many bytes, while a second thread loads the disk as a checkpoint does");
   write_line("raw quiet: the same with nothing beside it");
   write_line(fmt::format("{:<11} {:>10} {:>10} {:>10} {:>10} {:>9} {:>11} {:>12}", "side", "p50 us", "p99 us",
                          "p999 us", "max us", "counted", "checkpoints", "home B/round"));

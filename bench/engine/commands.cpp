@@ -22,8 +22,7 @@ std::vector<std::string> tracker_names() {
 
 void add_io(CLI::App* command, std::string& io) {
   command
-      ->add_option("--io", io,
-                   "How the store uses the disk: auto, posix (system calls only) or uring (io_uring for all)")
+      ->add_option("--io", io, "How the store uses the disk: auto, posix (system calls only) or uring (io_uring only)")
       ->check(CLI::IsMember(std::vector<std::string>(kIoNames.begin(), kIoNames.end())))
       ->capture_default_str();
 }
@@ -38,15 +37,14 @@ void add_peers(CLI::App* command, const std::shared_ptr<BenchPersistArguments>& 
         if (command->count("--pages") == 0) arguments.pages = {1, 4, 16, 64, 256, 1024};
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
-      "Instead: 4 KiB to 4 MiB of random pages, by memlith with each tracker, pwrite + fsync, msync and raw, in turn");
+      "Instead: compare memlith with each tracker, pwrite + fsync, msync and raw, for 4 KiB to 4 MiB of random pages");
   for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown", "--io"})
     peers->excludes(command->get_option(other));
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
-                   "With --peers: a folder on another file system to measure pwrite + fsync in as well; may be "
-                   "repeated")
+                   "With --peers: also measure pwrite + fsync in this folder, on another file system; may be repeated")
       ->needs(peers);
-  command->add_option("--record", arguments.record, "With --peers: a file that takes the JSON lines as well")
+  command->add_option("--record", arguments.record, "With --peers: write the JSON lines to this file, too")
       ->needs(peers);
 }
 
@@ -63,18 +61,17 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   add_number(command, "--pages", arguments.pages, 1, kRegionMibMax * 256,
              "Pages changed in a round; or several: 1,16,256")
       ->delimiter(',');
-  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each of them");
-  add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of a thread's region");
+  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each page");
+  add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of each thread's region");
   add_number(command, "--log-mib", arguments.log_mib, 0, kLogMibMax,
-             "Size of the store's log; one whose half holds the whole run keeps checkpoints out of it. 0: as usual");
+             "Size of the store's log; no checkpoints run if half of the log holds the whole run. 0: the default");
   add_number(command, "--threads", arguments.threads, 1, 64, "Threads, each with its own region and its own raw file");
   add_io(command, arguments.io);
-  command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
-  CLI::Option* seconds =
-      command->add_option("--seconds", arguments.seconds,
-                          "Time for a line; at least 300 rounds, or 20 phases of each side, are done");
+  command->add_option("--dir", arguments.folder, "Folder for the temporary store and raw files")->capture_default_str();
+  CLI::Option* seconds = command->add_option("--seconds", arguments.seconds,
+                                             "Seconds per line; at least 300 rounds, or 20 phases of each side");
   seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
-  command->add_option("--rounds", arguments.rounds, "Rounds for a line; with threads, phases of 100 ms of each side")
+  command->add_option("--rounds", arguments.rounds, "Rounds per line; with threads, phases of 100 ms of each side")
       ->check(between(1, 1'000'000'000))
       ->excludes(seconds);
   command
@@ -83,8 +80,8 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
           [&arguments](const std::string& name) {
             arguments.scope = name == "stores" ? Scope::stores : Scope::persist;
           },
-          "What a latency contains: stores (stores + persist) or persist (the call alone). "
-          "Default: stores; for explicit, touch + persist")
+          "Which steps are timed: stores (stores + persist) or persist (the call alone). Default: stores; for "
+          "explicit, touch + persist")
       ->check(CLI::IsMember({"stores", "persist"}));
   command->add_flag("--async", arguments.asynchronous,
                     "Time memlith_persist_async, until the bytes are captured; each round then waits until they are "
@@ -95,13 +92,13 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
           [&arguments](const std::string& name) {
             arguments.raw = name == "pages" ? RawSide::pages : name == "captured" ? RawSide::captured : RawSide::bytes;
           },
-          "What the raw side does: bytes (writes as many as changed), pages (writes the whole pages they lie in) or "
-          "captured (copies and checksums what changed, and writes that: the least of any program that copies)")
+          "What the raw side writes: bytes (as many as changed), pages (the whole pages) or captured (a copy of what "
+          "changed, with a checksum: the minimum of any program that copies)")
       ->check(CLI::IsMember({"bytes", "pages", "captured"}));
   command->add_flag("--same-pages", arguments.same_pages,
-                    "Change the same bytes of the same pages in every round: how often do they go home?");
+                    "Change the same bytes in every round, and report how often they are written home");
   CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,
-                                                   "Instead: the steps of a persist one by one, synchronous, "
+                                                   "Instead: time the steps of a persist one by one, synchronous, "
                                                    "asynchronous, and asynchronous within a flush window");
   for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--io"}) {
     breakdown->excludes(command->get_option(other));
@@ -115,18 +112,18 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   BenchTailArguments& arguments = *shared;
   CLI::App* command = bench->add_subcommand(
       "tail", "Time the slowest persists while checkpoints run, against raw writes and flushes beside the same load");
-  command->add_option("--dir", arguments.folder, "Where the temporary store and raw files go")->capture_default_str();
+  command->add_option("--dir", arguments.folder, "Folder for the temporary store and raw files")->capture_default_str();
   command->add_option("--tracker", arguments.tracker, "auto, scan, explicit or fault")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
   add_number(command, "--pages", arguments.pages, 1, kRegionMibMax * 256, "Pages changed in a round");
-  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each of them");
+  add_number(command, "--bytes-per-page", arguments.bytes_per_page, 1, 4096, "Bytes changed in each page");
   add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of the region");
   add_number(command, "--log-mib", arguments.log_mib, 1, kLogMibMax,
-             "Size of the log, and of the file that raw writes around in; a checkpoint begins at half of it");
-  add_number(command, "--phases", arguments.phases, 1, 10'000, "How often each side has its turn");
+             "Size of the log, and of raw's file; a checkpoint begins when half of the log is used");
+  add_number(command, "--phases", arguments.phases, 1, 10'000, "Number of turns of each side");
   add_number(command, "--rate", arguments.rate, 0, 10'000'000,
-             "Rounds a second on every side, for a load that the disk can carry for ever. 0: without a pause");
+             "Rounds per second on every side, for a load that the disk can sustain. 0: without a pause");
   CLI::Option* seconds = command->add_option("--seconds", arguments.seconds, "Time of each side, all phases together");
   seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
   command->add_option("--rounds", arguments.rounds, "Rounds of a phase that count")
@@ -139,11 +136,12 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   const auto arguments = std::make_shared<BenchRecoveryArguments>();
   CLI::App* command =
       bench->add_subcommand("recovery", "Time recovery after a crash against a sequential write of as many bytes");
-  command->add_option("--dir", arguments->folder, "Where the temporary store and raw file go")->capture_default_str();
+  command->add_option("--dir", arguments->folder, "Folder for the temporary store and the raw file")
+      ->capture_default_str();
   add_number(command, "--log-mib", arguments->log_mib, kLogMibMin, kLogMibMax,
-             "Size of the log, which is filled to about 90 %; a small one to 70 %, or what its segments allow");
+             "Size of the log, which is filled to about 90 % (a small one to 70 %, or what its segments allow)");
   add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax,
-             "Size of the region whose pages are committed at random; a small one is committed over and over");
+             "Size of the region whose random pages are committed");
   add_io(command, arguments->io);
   add_command(command, line, arguments, run_bench_recovery);
 }
@@ -151,7 +149,7 @@ void add_bench_recovery(CLI::App* bench, CommandLine& line) {
 void add_bench_open(CLI::App* bench, CommandLine& line) {
   const auto arguments = std::make_shared<BenchOpenArguments>();
   CLI::App* command = bench->add_subcommand("open", "Time opening a clean store with a large region");
-  command->add_option("--dir", arguments->folder, "Where the temporary store goes")->capture_default_str();
+  command->add_option("--dir", arguments->folder, "Folder for the temporary store")->capture_default_str();
   add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax,
              "Size of the region; its disk space is reserved");
   command->add_option("--tracker", arguments->tracker, "auto, scan, explicit or fault")

@@ -23,7 +23,7 @@ struct CommandLine {
 
 // Before a command or behind it, `--json` means the same.
 inline void add_json(CLI::App* command, CommandLine& line) {
-  command->add_flag_callback("--json", [&line] { line.format = Format::json; }, "One JSON object a line");
+  command->add_flag_callback("--json", [&line] { line.format = Format::json; }, "Print one JSON object per line");
 }
 
 // Makes `function` with these arguments the command that runs once `command` was typed.

@@ -20,20 +20,20 @@ struct Advice {
 
 constexpr Advice kAdvice[] = {
     {MEMLITH_NOT_FOUND,
-     "Check the path: a store is a folder that memlith made, or a file with its log FILE.memlith beside it."},
+     "Check the path: a store is a folder that memlith created, or a file with its log FILE.memlith beside it."},
     {MEMLITH_BUSY, "Close the program that has it open, then try again."},
     {MEMLITH_IO,
-     "Look for the disk in the kernel's messages (dmesg); what was acknowledged is recovered by the next open."},
+     "Check the kernel's messages about the disk (dmesg); the next opening recovers what was acknowledged."},
     {MEMLITH_CORRUPT, "Keep a copy of the store as it is, check the disk, and restore the store from a backup."},
     {MEMLITH_INCOMPATIBLE,
-     "Either this is not a memlith store, so check the path, or a later memlith wrote it, so use that one."},
-    {MEMLITH_NO_SPACE, "Free space on that file system, or choose a folder on another."},
-    {MEMLITH_POISONED, "Look for the disk in the kernel's messages (dmesg), then open the store again."},
+     "Either this is not a memlith store: check the path; or a later version of memlith wrote it: use that version."},
+    {MEMLITH_NO_SPACE, "Free space on that file system, or choose a folder on another file system."},
+    {MEMLITH_POISONED, "Check the kernel's messages about the disk (dmesg), then open the store again."},
     {MEMLITH_PERMISSION, "Run as the user who owns it, or change its permissions."},
     {MEMLITH_READ_ONLY, "Mount the file system for writing, or change the permissions."},
     {MEMLITH_ADDRESS_TAKEN,
      "A copy of a store has its original's addresses: close the original first, or open the copy in another process. "
-     "Otherwise run again without what took the addresses, such as a preloaded library."},
+     "Otherwise run the program again without the library that took the addresses, such as a preloaded one."},
     {MEMLITH_UNSUPPORTED, "Choose another tracker, another file system, or a later kernel."},
 };
 

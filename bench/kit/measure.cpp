@@ -20,7 +20,7 @@ constexpr std::size_t kSamplesReserved = 1 << 16;
 // Why measuring must end before it is done; empty to go on.
 MaybeFailure reason_to_stop() {
   if (interrupted()) return interrupted_failure();
-  if (output_failed()) return tool_failure(MEMLITH_IO, "standard output takes no more");
+  if (output_failed()) return tool_failure(MEMLITH_IO, "cannot write to standard output");
   return {};
 }
 

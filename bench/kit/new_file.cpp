@@ -38,8 +38,9 @@ Result<NewFile> NewFile::create(const std::string& target, std::uint64_t bytes, 
   if (!descriptor.ok()) {
     const int os_errno = errno;
     Failure failure = errno_failure(os_errno, fmt::format("cannot make the file {}", temporary));
-    if (os_errno == ENOENT) failure.advice = fmt::format("There is no folder {}: make it first.", folder_of(target));
-    if (os_errno == EEXIST) failure.advice = "A copy that was killed left it behind: remove it and try again.";
+    if (os_errno == ENOENT)
+      failure.advice = fmt::format("The folder {} does not exist: create it first.", folder_of(target));
+    if (os_errno == EEXIST) failure.advice = "An earlier copy that was killed left it: remove it and try again.";
     return failure;
   }
   NewFile file(target, std::move(temporary), std::move(descriptor), direct);
@@ -91,7 +92,7 @@ MaybeFailure NewFile::write(std::uint64_t offset, std::span<const std::byte> sou
     }
     if (wrote < 0 && errno == EFAULT) {  // the memory is a mapping of the source, and its disk did not deliver
       return tool_failure(MEMLITH_IO, fmt::format("cannot read the source of {} at offset {}", target_, offset),
-                          "Look for the disk in the kernel's messages (dmesg).");
+                          "Check the kernel's messages about the disk (dmesg).");
     }
     if (wrote <= 0) {
       return errno_failure(wrote == 0 ? ENOSPC : errno, fmt::format("cannot write {}", temporary_));

@@ -70,7 +70,7 @@ int report_failure(const Failure& failure, Format format) {
 int exit_code_of(const MaybeFailure& failure, Format format) {
   if (failure) return report_failure(*failure, format);
   if (!output_failed()) return 0;
-  return report_failure(tool_failure(MEMLITH_IO, "standard output did not take everything"), Format::text);
+  return report_failure(tool_failure(MEMLITH_IO, "cannot write everything to standard output"), Format::text);
 }
 
 int run_program(const char* name, int argument_count, char** arguments, int (*run)(int, char**)) {

@@ -23,7 +23,7 @@ Result<ScratchFolder> ScratchFolder::make(const std::string& parent) {
   if (::mkdir(path.c_str(), 0700) != 0) {
     const int os_errno = errno;
     Failure failure = errno_failure(os_errno, fmt::format("cannot make the folder {}", path));
-    if (os_errno == EEXIST) failure.advice = "A run that was killed left it behind: remove it and try again.";
+    if (os_errno == EEXIST) failure.advice = "An earlier run that was killed left it: remove it and try again.";
     if (os_errno == ENOENT) failure.advice = "Give a folder that exists with --dir.";
     return failure;
   }
@@ -51,7 +51,7 @@ MaybeFailure require_space(const std::string& folder, std::uint64_t bytes) {
   if (::statvfs(folder.c_str(), &status) != 0) return errno_failure(errno, fmt::format("cannot examine {}", folder));
   const std::uint64_t free_bytes = std::uint64_t{status.f_bavail} * status.f_frsize;
   if (free_bytes >= bytes) return {};
-  Failure failure = tool_failure(MEMLITH_NO_SPACE, fmt::format("this benchmark reserves {} in {}, where {} are free",
+  Failure failure = tool_failure(MEMLITH_NO_SPACE, fmt::format("this benchmark needs {} in {}, but only {} are free",
                                                                human_bytes(bytes), folder, human_bytes(free_bytes)));
   failure.advice = "Choose another folder with --dir, or smaller sizes.";
   return failure;

@@ -71,7 +71,7 @@ class Arena {
   // At least `bytes`, aligned to 16. Ends the process if there is no room left: a container has no way to hear of it
   // without an exception, and leaving loses nothing that was persisted.
   void* allocate(std::uint64_t bytes) {
-    if (bytes >= kLargestBytes) leave("the index asks for a block beyond all measure");
+    if (bytes >= kLargestBytes) leave("the index requested a block that is too large");
     const std::uint32_t size_class = SizeClasses::of(bytes);
     const std::uint64_t size = SizeClasses::bytes(size_class);
     used_bytes_ += size;
@@ -116,7 +116,7 @@ class Arena {
     info.struct_size = sizeof info;
     if (region == nullptr || memlith_region_get_info(region, &info) != MEMLITH_OK) leave("the index is out of memory");
     const std::uint64_t size = std::min(info.size + std::max(bytes, kGrowthBytes), info.max_size);
-    if (size - info.size + room() < bytes) leave("the index has filled its region; index less (--limit)");
+    if (size - info.size + room() < bytes) leave("the index has filled its region; index less text (--limit)");
     if (memlith_region_grow(region, size) != MEMLITH_OK) {
       char message[512];
       memlith_last_error(message, sizeof message);

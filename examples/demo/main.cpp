@@ -63,11 +63,11 @@ int main(int argc, char** argv) {
   std::uint64_t batch_kib = run_options.batch_bytes / demo::kKiB;
   CLI::App* run = app.add_subcommand("run", "Build the index under kills and prove it right (the default)");
   const CLI::Option* store_of_run = add_store(run);
-  run->add_option("--folder", run_options.folder, "Folder of text; else the machine's documentation");
-  run->add_option("--kills", run_options.kills, "Kills of the builder at work")
+  run->add_option("--folder", run_options.folder, "Folder of text; default: the machine's documentation");
+  run->add_option("--kills", run_options.kills, "How often to kill the builder")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  run->add_option("--seed", run_options.seed, "Seed of the random moments; else drawn");
+  run->add_option("--seed", run_options.seed, "Seed of the random moments; default: drawn");
   run->add_option("--limit", limit_mib, "MiB of text to index")->check(CLI::Range(1, 1000))->capture_default_str();
   run->add_option("--batch", batch_kib, "KiB of text between two persists")
       ->check(CLI::Range(1, 1024))
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   builder->add_option("--batch-bytes", build_options.batch_bytes, "Bytes of text between two persists")
       ->check(CLI::PositiveNumber);
   builder->add_option("--report-fd", build_options.report_descriptor, "Where to report each commit");
-  builder->add_flag("-v,--verbose", build_options.verbose, "Say a line a commit");
+  builder->add_flag("-v,--verbose", build_options.verbose, "Print a line per commit");
 
   try {
     app.parse(argc, argv);

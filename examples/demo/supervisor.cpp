@@ -209,9 +209,9 @@ Result<void> Supervisor::live_once() {
     return {};
   }
   if (WIFSIGNALED(status)) {
-    return error_saying(fmt::format("the builder died of signal {}, which nobody here sent", WTERMSIG(status)));
+    return error_saying(fmt::format("the builder died of signal {}, which the demo did not send", WTERMSIG(status)));
   }
-  return error_saying(fmt::format("the builder ended by itself with code {}; its own words stand above",
+  return error_saying(fmt::format("the builder ended by itself with code {}; its messages stand above",
                                   WEXITSTATUS(status)));
 }
 
@@ -225,7 +225,7 @@ Result<void> Supervisor::follow(const Child& child, Plan& plan, Life& life) {
       life.killed = true;
     }
     const std::uint64_t hangs_ns = life.last_ns + kSilenceNsMax;
-    if (now >= hangs_ns) return error_saying("the builder has said nothing for a minute");
+    if (now >= hangs_ns) return error_saying("the builder has not reported for a minute");
     const std::uint64_t until_ns = life.killed ? hangs_ns : std::min(plan.strike_ns, hangs_ns);
     const std::uint64_t wait_ns = until_ns > now ? until_ns - now : 0;
     const timespec wait = {static_cast<time_t>(wait_ns / 1'000'000'000), static_cast<long>(wait_ns % 1'000'000'000)};
@@ -262,7 +262,7 @@ Result<void> Supervisor::take(const Report& report, Plan& plan, Life& life) {
       return {};
     case ReportKind::finished: plan.strike_ns = kNever; return {};
   }
-  return error_saying("the builder sent a report that nobody knows");
+  return error_saying("the builder sent an unknown report");
 }
 
 // The heart of the proof: what came back must be what was persisted, no less than acknowledged and no more than

@@ -24,7 +24,7 @@ Status no_throw(Body&& body) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       return fail_errno(error.code().value(), Detail::none, "{}", error.what());
     }
     return fail(Errc::no_memory, Detail::thread,
-                "cannot start a thread; end some, or raise the limits of this process");
+                "cannot start a thread; end other threads, or raise the limits of this process");
   } catch (const std::exception& error) {
     return fail(Errc::io, Detail::none, "unexpected: {}", error.what());
   }

@@ -81,8 +81,8 @@ Status read_options(const Options* given, Options& options) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (std::size_t i = known; i < given->struct_size; ++i) {
     if (bytes[i] != 0) {
-      return fail(Errc::unsupported, Detail::argument, "an option at byte {} of the struct is unknown to this version",
-                  i);
+      return fail(Errc::unsupported, Detail::argument,
+                  "the option at byte {} of the struct is unknown to this version of memlith", i);
     }
   }
   std::memcpy(&options, given, known);

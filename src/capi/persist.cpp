@@ -10,7 +10,7 @@ namespace {
 
 Status check_scope(std::uint32_t scope) {
   if (scope <= MEMLITH_SCOPE_THREAD) return kOk;
-  return fail(Errc::invalid, Detail::argument, "there is no scope {}", scope);
+  return fail(Errc::invalid, Detail::argument, "scope is {}; see MEMLITH_SCOPE_PROCESS", scope);
 }
 
 }  // namespace

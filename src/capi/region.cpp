@@ -116,7 +116,7 @@ int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_re
     Session& session = session_of(store);
     const std::vector<ObjectInfo> objects = session.store().objects();
     if (index >= objects.size()) {
-      return fail(Errc::not_found, Detail::object, "{}: it has {} regions, so there is no number {}",
+      return fail(Errc::not_found, Detail::object, "{0}: there is no region number {2}; the store has {1} regions",
                   session.store().path(), objects.size(), index);
     }
     memlith_region_info info = region_info(objects[index]);
@@ -149,7 +149,7 @@ int32_t memlith_region_release(memlith_region* region) {
 int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
   return guarded([&]() -> Status {
     if (tracker > MEMLITH_TRACKER_FAULT)
-      return fail(Errc::invalid, Detail::argument, "there is no tracker {}", tracker);
+      return fail(Errc::invalid, Detail::argument, "tracker is {}; see MEMLITH_TRACKER_AUTO", tracker);
     const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
     if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");
     copy_text(std::span(buffer, bytes), text);

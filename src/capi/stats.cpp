@@ -48,7 +48,8 @@ int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* target) {
     MEMLITH_TRY(need_ours(store));
     Store& inner = session_of(store).store();
     const StatsPage* const page = inner.stats();
-    if (page == nullptr) return fail(Errc::read_only, Detail::open, "a store that is only read has no statistics");
+    if (page == nullptr)
+      return fail(Errc::read_only, Detail::open, "statistics are not available for a store that was opened read-only");
     inner.publish_stats();
     memlith_stats stats = stats_of(*page, true);
     return write_info(target, stats);
@@ -62,7 +63,7 @@ int32_t memlith_stat(const char* path, memlith_stats* target) {
     MEMLITH_TRY_ASSIGN(const Place place, place_of_store(path, kind));
     const auto seen = SeenStats::look(*place.volume, Store::stats_name(kind, place.file_name));
     if (!seen.ok() && seen.error().category == Errc::not_found) {
-      return fail(Errc::not_found, Detail::open, "{}: nobody has a store open for writing there", path);
+      return fail(Errc::not_found, Detail::open, "{}: no process has this store open for writing", path);
     }
     MEMLITH_TRY(seen.status());
     memlith_stats stats = stats_of(**seen, seen->held());

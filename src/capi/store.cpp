@@ -16,7 +16,8 @@ constexpr auto kProgressInterval = std::chrono::milliseconds(50);
 Result<FlushWindow> flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
   constexpr std::uint64_t kIntervalMsMax = 24ull * 60 * 60 * 1000;
   if (interval_ms > kIntervalMsMax) {
-    return fail(Errc::invalid, Detail::argument, "a flush interval of {} ms; at most a day", interval_ms);
+    return fail(Errc::invalid, Detail::argument, "flush_interval_ms is {}; it can be at most a day (86400000)",
+                interval_ms);
   }
   FlushWindow window;
   window.interval_ms = interval_ms;
@@ -65,8 +66,8 @@ Status check_store_options(const memlith_store_options& given) {
   constexpr std::uint64_t kLogBytesMost = 1ull << 40;
   for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {
     if (bytes != 0 && (bytes < kLogBytesLeast || bytes > kLogBytesMost)) {
-      return fail(Errc::invalid, Detail::argument, "a log of {} bytes; it can have {} to {}, or 0 for the default",
-                  bytes, kLogBytesLeast, kLogBytesMost);
+      return fail(Errc::invalid, Detail::argument, "log_bytes is {}; it can be {} to {}, or 0 for the default", bytes,
+                  kLogBytesLeast, kLogBytesMost);
     }
   }
   if (given.log_max_bytes != 0 && given.log_max_bytes < given.log_bytes) {
@@ -83,7 +84,7 @@ void tell_if_forgetful(const Session& session, const memlith_store_options& give
   if (!made || given.notice == nullptr || !store.log().device().caps().forgets) return;
   const std::string sentence = store.path() +
                                ": this store lies on a file system in memory (tmpfs): it survives a crash of the "
-                               "program, and is lost with the power or at a restart";
+                               "program, but a power loss or a restart erases it";
   given.notice(given.notice_context, sentence.c_str());
 }
 

@@ -18,7 +18,7 @@ namespace memlith::core {
 
 Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
   return fail(Errc::corrupt, Detail::read,
-              "{}: wanted {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
+              "{}: expected {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
               offset, got);
 }
 
@@ -36,7 +36,7 @@ Status Device::check_latch() const {
   const LockGuard lock(latch_mutex_);
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "
-              "durable state. It was: {}",
+              "durable state. The failure was: {}",
               path_, why_.text());
 }
 

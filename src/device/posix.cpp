@@ -100,7 +100,7 @@ class PosixVolume final : public Volume {
     struct stat info{};
     if (look(name, info) == 0) return std::optional(identity_in(info));
     if (errno == ENOENT || errno == ENOTDIR) return std::optional<FileIdentity>();
-    return fail_errno(errno, Detail::open, "{}: cannot look at it", path_of(name));
+    return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_of(name));
   }
 
   Result<std::vector<std::string>> list(std::string_view folder) override {
@@ -164,7 +164,7 @@ class PosixVolume final : public Volume {
     if (in_folder([&](int at) { return ::fstatvfs(at, &status); }) == 0) {
       return std::uint64_t{status.f_bavail} * status.f_frsize;
     }
-    return fail_errno(errno, Detail::open, "{}: cannot tell how much is free", root_);
+    return fail_errno(errno, Detail::open, "{}: cannot determine the free disk space", root_);
   }
 
   std::unique_ptr<Notice> make_notice(std::string_view name, std::span<const std::byte> first, Device* like) override {
@@ -200,7 +200,7 @@ class PosixVolume final : public Volume {
         result = ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
       } while (result != 0 && errno == EINTR);
       if (result != 0 && errno == EWOULDBLOCK) {
-        return fail(Errc::busy, Detail::lock, "{}: cannot lock it: somebody else has", path);
+        return fail(Errc::busy, Detail::lock, "{}: cannot lock it: another process or store holds the lock", path);
       }
       if (result != 0) return fail_errno(errno, Detail::lock, "{}: cannot lock it", path);
       auto lock = std::make_unique<PosixLock>(descriptor_);
@@ -209,7 +209,7 @@ class PosixVolume final : public Volume {
       struct stat locked{};
       struct stat named{};
       if (::fstat(fd, &locked) != 0 || volume_.look(name_, named) != 0) {
-        return fail_errno(errno, Detail::lock, "{}: cannot look at it", path);
+        return fail_errno(errno, Detail::lock, "{}: cannot read its attributes", path);
       }
       if (identity_in(locked) != identity_in(named)) {
         return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
@@ -242,8 +242,8 @@ class PosixVolume final : public Volume {
     if (io_ != IoBackend::posix && !has_uring()) {
       if (io_ == IoBackend::uring) {
         return fail(Errc::unsupported, Detail::open,
-                    "{}: io_uring was asked for, but this kernel or its sandbox refuses it; leave the choice to "
-                    "memlith",
+                    "{}: io_uring was requested, but this kernel or a sandbox refuses it; let memlith choose "
+                    "(MEMLITH_IO_AUTO)",
                     path);
       }
       caps.io = IoBackend::posix;
@@ -307,7 +307,7 @@ class PosixVolume final : public Volume {
 
   static Status check_ordinary(int fd, const std::string& path) {
     struct stat info{};
-    if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
+    if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
     if (S_ISREG(info.st_mode)) return kOk;
     return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
   }

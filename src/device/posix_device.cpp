@@ -34,19 +34,19 @@ class PosixDevice : public Device {
 
   Result<std::uint64_t> size() override {
     struct stat info{};
-    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot tell its size", path_);
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot determine its size", path_);
     return static_cast<std::uint64_t>(info.st_size);
   }
 
   Result<FileIdentity> identity() override {
     struct stat info{};
-    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_);
     return identity_in(info);
   }
 
   Result<bool> removed() override {
     struct stat info{};
-    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot look at it", path_);
+    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_);
     return info.st_nlink == 0 && counts_names_;
   }
 
@@ -199,15 +199,15 @@ class PosixDevice : public Device {
   // Space that is reserved and was never written also looks like a hole; reserving it again costs little.
   Status do_fill_holes() override {
     struct stat found{};
-    if (::fstat(fd(), &found) != 0) return fail_errno(errno, Detail::resize, "{}: cannot be looked at", path_);
+    if (::fstat(fd(), &found) != 0) return fail_errno(errno, Detail::resize, "{}: cannot read its attributes", path_);
     const off_t hole = ::lseek(fd(), 0, SEEK_HOLE);
     if (hole < 0 || hole >= found.st_size) return kOk;  // no hole, or a file system that does not report holes
     const auto size = static_cast<std::uint64_t>(found.st_size);
     const std::uint64_t held = std::min(size, static_cast<std::uint64_t>(found.st_blocks) * 512);
     const auto full = [&](int error) {
       return fail_errno(error, Detail::resize,
-                        "{}: the file has holes, and the disk no room for them: they need about {} bytes. Make room, "
-                        "and open it again. The file's content was not changed",
+                        "{}: the file has holes, and the disk has no space for them: they need about {} bytes. Free "
+                        "disk space, and open the file again. The file's content was not changed",
                         path_, size - held);
     };
     // A file system that fails half-way may keep what it has reserved so far and leave the disk full. So the free space

@@ -71,7 +71,7 @@ Result<SeenNotice> look_at_posix_notice(int fd, const std::string& path, std::ui
   if (got < 0) return fail_errno(errno, Detail::read, "{}: cannot read it", path);
   std::uint64_t begin = 0;
   std::memcpy(&begin, seen.bytes.data(), sizeof begin);
-  if (begin == 0) return fail(Errc::not_found, Detail::open, "{}: it is being made", path);
+  if (begin == 0) return fail(Errc::not_found, Detail::open, "{}: it is being created", path);
   if (static_cast<std::uint64_t>(got) < bytes) {
     return fail(Errc::incompatible, Detail::open, "{}: {} bytes are too few", path, got);
   }

@@ -65,18 +65,19 @@ std::string describe(Verdict verdict, const Superblock& copy) {
     case Verdict::torn:
       return fmt::format("its checksum is wrong (expected {:#018x}, found {:#018x})",
                          header_checksum(copy, kSuperblockSeed), copy.checksum);
-    case Verdict::other_version: return "it is of another version";
-    case Verdict::nonsense: return "its checksum is right but its fields make no sense";
+    case Verdict::other_version: return "it has another format version";
+    case Verdict::nonsense: return "its checksum is right but its fields are invalid";
   }
   return "?";
 }
 
 // The advice for a log of a version that this version of memlith does not read.
 const char* advice_for_version(std::uint32_t version) {
-  if (version > kFormatVersion) return "Use a later memlith";
+  if (version > kFormatVersion) return "Use a later version of memlith";
   if (version == 0)
-    return "No memlith has written version 0: check what made this file, or restore the store from a backup";
-  return "Use the earlier memlith that wrote it";
+    return "No version of memlith writes format version 0: check which program made this file, or restore the store "
+           "from a backup";
+  return "Use the earlier version of memlith that wrote it";
 }
 
 }  // namespace
@@ -266,7 +267,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
       if (end.lsn < told.lsn || (end.lsn == told.lsn && end.previous != told.previous)) {
         return fail(Errc::corrupt, Detail::frame,
                     "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
-                    "durable{}. Commits from there on are lost; `memlith verify` tells more",
+                    "durable{}. Commits from there on are lost; `memlith verify` reports what is left",
                     device_.path(), end.lsn.value, end.lsn < told.lsn ? reader.why() : "another frame stands before it",
                     told.lsn.value, found_clean_ ? " when it was closed" : "");
       }
@@ -324,8 +325,8 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
         if (header.durable_lsn <= end.lsn.value) continue;
         return fail(Errc::corrupt, Detail::frame,
                     "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that "
-                    "everything "
-                    "up to LSN {} had been durable. Commits from there on are lost; `memlith verify` tells more",
+                    "everything up to LSN {} had been durable. Commits from there on are lost; `memlith verify` "
+                    "reports what is left",
                     device_.path(), end.lsn.value, why, header.lsn, slot_offset + block_bytes + at + block,
                     header.durable_lsn);
       }
@@ -394,9 +395,8 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
     const Status added = add_slots(tail_, {Lsn{superblock_.head_lsn}, superblock_.head_previous}, more);
     if (added.category == Errc::no_space) {
       return fail(Errc::no_space, added.detail,
-                  "{}: the log is full, and its newest frames have to be written once more before they are relied "
-                  "upon; "
-                  "make room for {} bytes on the disk and open it again. Nothing is lost",
+                  "{}: the log is full, and recovery has to write its newest frames once more; free {} bytes on the "
+                  "disk and open the store again. Nothing is lost",
                   device_.path(), more * geometry_.slot_bytes);
     }
     MEMLITH_TRY(added);
@@ -457,7 +457,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   for (std::uint64_t segment = first; segment < end; ++segment) {
     const std::uint32_t slot = slots_.at(segment);
     if (slot == SlotMap::kNone) {
-      return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log goes on at LSN {}",
+      return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log continues at LSN {}",
                   device_.path(), segment, head_.value);
     }
     live.append(slot);

@@ -101,12 +101,12 @@ Result<std::optional<Frame>> LogReader::next() {
   if (header.lsn != position_.lsn.value) return stop("the frame belongs to another place");
   // CHAIN: a frame that was in flight behind a lost one may be intact; only the chain shows that its predecessor is not
   // the one that it was written after. [log/stale_frame]
-  if (header.previous != position_.previous) return stop("the frame follows another one than the last (stale)");
+  if (header.previous != position_.previous) return stop("the frame does not follow the frame before it (stale)");
   // A lost frame that is written again and torn can make the old frame intact: if only sectors of the same payload were
   // kept, nothing of the new frame is visible. Frames that were in flight behind the old one follow it, so the chain
   // does not help; the incarnation does, which had ended before this place. [crash/killed]
   if (position_.lsn >= begun_ && header.incarnation < incarnation_ && !MEMLITH_MUTANT(earlier_incarnation_taken)) {
-    return stop("the frame is of an earlier opening (stale)");
+    return stop("the frame was written by an earlier opening (stale)");
   }
   const std::uint64_t readable = readable_from(position_.lsn);
   if (header.payload_bytes > readable) return stop("the frame is longer than the log");

@@ -49,7 +49,7 @@ Result<ObjectInfo> FileDirectory::create(const ObjectInfo& wanted, const Commit&
 }
 
 Status FileDirectory::remove(ObjectId, const Commit&, const Checkpoint&) {
-  return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove that instead",
+  return fail(Errc::invalid, Detail::object, "{}: the region of a one-file store is the file; remove the file instead",
               files_.path());
 }
 
@@ -97,9 +97,9 @@ Status FileDirectory::tell_log_is_missing() {
   MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.file));
   if (!there) return no_store();
   return fail(Errc::not_found, Detail::open,
-              "{}: its log {} is missing. If the file was closed cleanly, or never opened by memlith, it is "
-              "complete, and opening it with `create` makes a log. After a crash its newest commits are in that "
-              "log alone, and `create` gives them up: put the log back",
+              "{}: its log {} is missing. If the file was closed cleanly, or never opened by memlith, it is complete, "
+              "and opening it with `create` makes a new log. After a crash its newest commits are only in the missing "
+              "log, and `create` discards them: put the log back",
               files_.path(), files_.volume.path_of(files_.names.log));
 }
 
@@ -132,8 +132,7 @@ Status FileDirectory::prepare_to_recover() {
   if (!there && !files_.was_clean) {
     return fail(Errc::corrupt, Detail::object,
                 "{}: the file is gone, but its log {} still holds commits for it; put the file back, or remove the "
-                "log too. "
-                "Nothing was changed",
+                "log, too. Nothing was changed",
                 files_.path(), files_.log_device->path());
   }
   if (!there) {
@@ -163,7 +162,7 @@ Status FileDirectory::load(const Overlay&) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (record.id != kFile.value || record.live != 1 || record.address % kPageBytes != 0) {
     return fail(Errc::corrupt, Detail::directory,
-                "{}: the record of the file makes no sense (id {}, live {}, address {:#x})", files_.log_device->path(),
+                "{}: the record of the file is invalid (id {}, live {}, address {:#x})", files_.log_device->path(),
                 record.id, record.live, record.address);
   }
   if (files_.was_clean) {

@@ -179,10 +179,9 @@ Status FolderDirectory::check_log_not_removed() {
     MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));
     if (made_meanwhile) return kOk;
     return fail(Errc::corrupt, Detail::open,
-                "{0}: there are regions (\"objects/{1}\") but no log; {2} was removed, and with it the newest commits "
-                "and "
-                "what tells whether the regions are whole. Put it back. To give the store up, remove the folder; what "
-                "checkpoints wrote of the regions is in {0}/objects. Nothing was changed",
+                "{0}: there are regions (\"objects/{1}\") but no log; {2} was removed, and with it the newest commits. "
+                "Put the log back. To abandon the store, remove the folder; {0}/objects has what checkpoints wrote of "
+                "the regions, which may be incomplete. Nothing was changed",
                 files_.path(), name, files_.volume.path_of(files_.names.log));
   }
   return kOk;
@@ -240,7 +239,7 @@ Result<std::vector<std::byte>> FolderDirectory::read_file(const Overlay& overlay
   Device* const device = *opened;
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   if (size < kDirectoryBytesFirst || size > kDirectoryBytesMax) {
-    return fail(Errc::corrupt, Detail::directory, "{}: a directory of {} bytes; expected {} to {}", device->path(),
+    return fail(Errc::corrupt, Detail::directory, "{}: the directory has {} bytes; expected {} to {}", device->path(),
                 size, kDirectoryBytesFirst, kDirectoryBytesMax);
   }
   // The file may have been extended by a program that was killed before the flush; entries must not rely on that part.
@@ -296,7 +295,7 @@ Status FolderDirectory::read_entries(std::span<const std::byte> bytes) {
     }
     // A sector written to the wrong place carries complete entries with valid checksums.
     if (!ids.insert(object.id).second) {
-      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} is there twice (id {})", path,
+      return fail(Errc::corrupt, Detail::directory, "{}: the entry at offset {} exists twice (id {})", path,
                   slot * kDirectoryEntryBytes, object.id);
     }
     entries_.push_back({{ObjectId{object.id}, entry.name, object.size_bytes, object.address, object.reserve_bytes},
@@ -310,14 +309,14 @@ Status FolderDirectory::check_homes(const Unreachable& unreachable) {
     const std::string name = files_.names.home(info.id);
     auto device = files_.homes.get(info.id);
     if (!device.ok() && device.error().category == Errc::not_found) {
-      return fail(Errc::corrupt, Detail::object, "{}: the home of region \"{}\" is missing",
+      return fail(Errc::corrupt, Detail::object, "{}: the home file of region \"{}\" is missing",
                   files_.volume.path_of(name), info.name);
     }
     MEMLITH_TRY(device.status());
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, (*device)->size());
     if (size < info.size_bytes) {
       return fail(Errc::corrupt, Detail::object,
-                  "{}: the home of region \"{}\" was cut short: expected {} bytes, found {}",
+                  "{}: the home file of region \"{}\" was cut short: expected {} bytes, found {}",
                   files_.volume.path_of(name), info.name, info.size_bytes, size);
     }
   }

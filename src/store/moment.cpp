@@ -124,9 +124,9 @@ Status check_no_mark(StoreFiles& files) {
   const bool is_database = size >= first.size() && std::memcmp(&first[21], kFractions, sizeof kFractions) == 0;
   if (mark != kFileMark || !(is_empty || is_database)) return kOk;
   return fail(Errc::corrupt, Detail::open,
-              "{}: is a SQLite database that was in use when a crash came; its newest commits are in the log {}, which "
-              "is missing, and without them the file need not be whole. Put the log back, or restore both from a "
-              "backup. Nothing was changed",
+              "{}: this SQLite database was in use during a crash; its newest commits are in the log {}, which is "
+              "missing. Without the log the file may be incomplete. Put the log back, or restore both from a backup. "
+              "Nothing was changed",
               files.path(), files.volume.path_of(files.names.log));
 }
 

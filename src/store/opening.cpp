@@ -51,7 +51,7 @@ Status Opening::find_or_make_log() {
   for (int attempt = 0; files_.lock == nullptr; ++attempt) {
     MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.log));
     if (there && files_.options.exclusive && files_.options.create) {
-      return fail(Errc::exists, Detail::open, "{}: there is a store already", files_.path());
+      return fail(Errc::exists, Detail::open, "{}: a store exists already", files_.path());
     }
     if (!there && !files_.options.create) return directory_.tell_log_is_missing();
     const Status status = there ? lock_log(files_.names.log) : make_log_if_nobody_does();
@@ -83,12 +83,12 @@ Status Opening::read_header() {
 Status Opening::check_blocks(const StoreHeader& header) {
   if (files_.options.physical_block_bytes > 512 && header.physical_block_bytes != files_.options.physical_block_bytes) {
     return fail(Errc::invalid, Detail::superblock,
-                "{}: this store was created for disks that spoil nothing beside what they write; to have it hold for "
-                "physical blocks of {} bytes, create it anew with that option",
+                "{}: this store was created without physical_block_bytes; for physical blocks of {} bytes, create a "
+                "new store with that option and copy the data",
                 files_.path(), files_.options.physical_block_bytes);
   }
   if (header.physical_block_bytes != 0 && header.physical_block_bytes != KeptBlocks::kBlockBytes) {
-    return fail(Errc::corrupt, Detail::superblock, "{}: physical blocks of {} bytes make no sense; they have 0 or {}",
+    return fail(Errc::corrupt, Detail::superblock, "{}: its physical_block_bytes is {}; expected 0 or {}",
                 files_.log_device->path(), header.physical_block_bytes, KeptBlocks::kBlockBytes);
   }
   return kOk;

@@ -12,7 +12,7 @@ Result<Place> place_of_name(const std::string& path, IoBackend io) {
   const std::filesystem::path whole(path);
   std::string file_name = whole.filename().string();
   if (file_name.empty() || file_name == "." || file_name == "..") {
-    return fail(Errc::invalid, Detail::argument, "{}: is not the path of a file", path);
+    return fail(Errc::invalid, Detail::argument, "{}: this is not the path of a file", path);
   }
   const std::string folder = whole.parent_path().string();
   return Place{make_posix_volume(folder.empty() ? "." : folder, io), std::move(file_name)};

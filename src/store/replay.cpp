@@ -10,9 +10,8 @@ namespace memlith::core {
 
 namespace {
 Status bad_commit(const Log& log, const Frame& frame, const char* what) {
-  return fail(Errc::corrupt, Detail::frame,
-              "{}: the commit at LSN {} makes no sense although its checksum is right: {}", log.device().path(),
-              frame.lsn.value, what);
+  return fail(Errc::corrupt, Detail::frame, "{}: the commit at LSN {} is invalid although its checksum is right: {}",
+              log.device().path(), frame.lsn.value, what);
 }
 }  // namespace
 

@@ -45,7 +45,7 @@ Result<SeenStats> SeenStats::look(Volume& volume, const std::string& name) {
   std::memcpy(stats.page_.data(), seen.bytes.data(), sizeof(StatsPage));
   stats.held_ = seen.held;
   if (stats->magic != StatsPage::kMagic || stats->version != StatsPage::kVersion) {
-    return fail(Errc::incompatible, Detail::open, "{}: not the counters of this version of memlith",
+    return fail(Errc::incompatible, Detail::open, "{}: this statistics file was written by another version of memlith",
                 volume.path_of(name));
   }
   return stats;

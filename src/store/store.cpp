@@ -99,8 +99,8 @@ bool Store::in_forked_child() const { return process_mark_ != 0 && process_mark_
 Status Store::check_process() const {
   if (!in_forked_child()) return kOk;
   return fail(Errc::invalid, Detail::open,
-              "{}: this process was forked from the one that opened the store (process {}); it may use snapshots that "
-              "were made before the fork, and the memory that it inherited, which changes with the parent's "
+              "{}: process {} opened the store, and this process was forked from it; a forked process may use "
+              "snapshots that were made before the fork, and the inherited memory, which changes with the parent's "
               "checkpoints",
               path(), process_);
 }

@@ -250,7 +250,7 @@ class SimDevice final : public Device {
     MEMLITH_ASSERT(writable_);
     if (!file_->sparse) return kOk;
     if (volume_.faults_.strikes(SimFaults::Kind::no_space)) {
-      return fail_errno(ENOSPC, Detail::resize, "{}: the file has holes, and the disk no room for them", path_);
+      return fail_errno(ENOSPC, Detail::resize, "{}: the file has holes, and the disk has no space for them", path_);
     }
     file_->sparse = false;
     return kOk;

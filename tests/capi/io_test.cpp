@@ -107,7 +107,7 @@ bool refuse_uring() {
 // What was asked for by name is refused with a reason; what was left to memlith works without, and says so.
 void use_without_uring(const std::string& path) {
   open_store(path, MEMLITH_IO_URING, MEMLITH_UNSUPPORTED);
-  EXPECT_NE(message().find("io_uring was asked for"), std::string::npos) << message();
+  EXPECT_NE(message().find("io_uring was requested"), std::string::npos) << message();
   memlith_store* const store = open_store(path, MEMLITH_IO_AUTO);
   EXPECT_EQ(io_of(store), MEMLITH_IO_POSIX);
   memlith_region* region = open_region(store);

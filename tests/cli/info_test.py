@@ -58,7 +58,7 @@ class Info(unittest.TestCase):
             bench.kill()
             os.waitid(os.P_PID, bench.pid, os.WEXITED | os.WNOWAIT)  # its number is still taken
             last = subprocess.run([MEMLITH, "stat", str(store)], capture_output=True, text=True, check=True).stdout
-            self.assertIn(f"{bench.pid} (it is gone", last)
+            self.assertIn(f"{bench.pid} (it has ended", last)
             for clock in "open for", "a second":
                 self.assertNotIn(clock, last)
             watched = subprocess.run([MEMLITH, "stat", "--watch", "--interval", "0.01", str(store)],

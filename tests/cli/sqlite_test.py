@@ -227,8 +227,8 @@ class Export(Case):
     def test_never_replaces_what_is_not_a_database(self):
         self.crashed(self.db)
         self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db.memlith", "--force",
-                     says=["the source's own"])
-        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db-wal", says=["the source's own"])
+                     says=["belongs to the source"])
+        self.refused("invalid", "sqlite", "export", self.db, self.folder / "app.db-wal", says=["belongs to the source"])
         other = self.plain(self.folder / "other.db")
         for name, content in [("notes.txt", b"something else entirely"),
                               ("log", (self.folder / "app.db.memlith").read_bytes())]:

@@ -53,16 +53,16 @@ class Words(unittest.TestCase):
     def test_verify_has_a_code_for_other_versions(self):
         self.make()
         self.assertEqual(memlith("verify", self.store).returncode, 0)
-        for version, says in (2, "Use a later memlith"), (0, "No memlith has written version 0"):
+        for version, says in (2, "Use a later version of memlith"), (0, "No version of memlith writes format version 0"):
             set_version(self.store / "log", version)
             done = memlith("verify", self.store)
             self.assertEqual((done.returncode, done.stdout), (3, ""))
             self.assertIn(f"written in format version {version}", done.stderr)
             self.assertIn(says, done.stderr)
             if version == 0:
-                self.assertNotIn("later memlith", done.stderr)
+                self.assertNotIn("later version of memlith", done.stderr)
             self.assertEqual(memlith("info", self.store).returncode, 1)
-        for code in "0, sound", "1, not", "2, damaged", "3, written":
+        for code in "0, intact", "1, not", "2, damaged", "3, another":
             self.assertIn(code, " ".join(memlith("help", "verify").stdout.split()))
 
     def test_a_superblock_with_wrong_checksums_is_damage_and_says_so(self):
@@ -105,7 +105,7 @@ class Words(unittest.TestCase):
         done = memlith("info", self.store)
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"{self.store}/log was removed", done.stderr)
-        self.assertIn("Put it back", done.stderr)
+        self.assertIn("Put the log back", done.stderr)
         self.assertNotIn("create one", done.stderr)
         file = self.folder / "file"
         file.write_bytes(bytes(4096))

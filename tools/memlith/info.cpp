@@ -86,8 +86,8 @@ void print_text(const StoreFacts& facts) {
   const bool clean = facts.info.was_clean != 0;
   write_line(fmt::format("store     {} ({})", printable(facts.path.path),
                          facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it"));
-  write_line(fmt::format("state     {}", clean ? "clean: its last user closed it"
-                                               : "not closed by its last user: the next open for writing recovers it"));
+  write_line(fmt::format("state     {}", clean ? "clean: the last program that used it closed it"
+                                               : "not closed: the next opening for writing recovers it"));
   write_line(fmt::format("openings  {} for writing so far", facts.info.incarnation));
   write_line(fmt::format("log       {}, {} in use, {} frames waiting ({})", human_bytes(facts.info.log_bytes),
                          human_bytes(facts.info.log_used_bytes), facts.info.replayed_frames,
@@ -96,7 +96,7 @@ void print_text(const StoreFacts& facts) {
                          facts.info.io == MEMLITH_IO_POSIX ? "without io_uring"
                                                            : "io_uring where several transfers are in flight"));
   if (facts.info.forgets != 0) {
-    write_line("medium    a file system in memory (tmpfs): a power loss or a restart takes the store");
+    write_line("medium    a file system in memory (tmpfs): a power loss or a restart erases the store");
   }
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {

@@ -35,12 +35,12 @@ void add_store_command(CLI::App& app, CommandLine& line, const char* name, const
 void add_stat(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<StatArguments>();
   CLI::App* command = app.add_subcommand(
-      "stat", "Show what the process that has a store open is doing with it: persists, latencies, log, checkpoint");
+      "stat", "Show the counters of the process that has a store open: persists, latencies, log, checkpoint");
   command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
       ->required();
   command->add_flag("--watch", arguments->watch,
-                    "A line each interval, of what happened in it, but latencies of all persists so far; until "
-                    "interrupted or until the store is closed");
+                    "Print one line per interval: what happened in it, and latencies since opening; until interrupted "
+                    "or the store is closed");
   command->add_option("--interval", arguments->interval_s, "Seconds between the lines of --watch")
       ->check(seconds_between(0.01, 3600.0))
       ->capture_default_str();
@@ -55,7 +55,7 @@ MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
     const auto found = command->get_subcommands([&word](const CLI::App* each) { return each->get_name() == word; });
     if (found.empty()) {
       return tool_failure(MEMLITH_INVALID, fmt::format("there is no command {} to help with", word),
-                          "memlith help lists what there is.");
+                          "Run `memlith help` for the list of commands.");
     }
     parents += (parents.empty() ? "" : " ") + command->get_name();
     command = found.front();
@@ -70,17 +70,16 @@ void describe(CLI::App& app, CommandLine& line) {
   app.set_version_flag("--version", fmt::format("memlith {}", memlith_version()));
   app.require_subcommand(1);
   add_json(&app, line);
-  add_store_command(app, line, "info", "Show what a store holds; changes nothing", run_info);
+  add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
   add_store_command(app, line, "verify",
-                    "Check every structure of a store; changes nothing. Exit codes: 0, sound; 1, not examined; 2, "
-                    "damaged; "
-                    "3, written in another format version, which this memlith does not read",
+                    "Check every structure of a store; changes nothing. Exit codes: 0, intact; 1, not examined; 2, "
+                    "damaged; 3, another format version, which this version of memlith does not read",
                     run_verify);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
   add_sqlite_commands(app, line);
   add_bench_commands(app, line);
-  CLI::App* help = app.add_subcommand("help", "Show this, or what a command takes");
+  CLI::App* help = app.add_subcommand("help", "Show this help, or the options of a command");
   const auto words = std::make_shared<std::vector<std::string>>();
   help->add_option("COMMAND", *words, "For example: bench persist");
   help->callback([&app, &line, words] { line.run = [&app, words] { return print_help(app, *words); }; });
@@ -103,15 +102,15 @@ MaybeFailure check_watch(std::span<char* const> arguments) {
     } else {
       continue;
     }
-    return tool_failure(MEMLITH_INVALID, fmt::format("--watch takes no number, and {} was given", value),
-                        "The seconds between two lines are --interval's: memlith stat --watch --interval SECONDS "
+    return tool_failure(MEMLITH_INVALID, fmt::format("--watch takes no number, but {} was given", value),
+                        "Set the seconds between two lines with --interval: memlith stat --watch --interval SECONDS "
                         "STORE");
   }
   return {};
 }
 
 int run_command_line(int argument_count, char** arguments) {
-  CLI::App app{"memlith: plain memory that survives crashes", "memlith"};
+  CLI::App app{"memlith: memory that survives crashes", "memlith"};
   CommandLine line;
   describe(app, line);
   // Parsing may stop before it comes to this.
@@ -127,7 +126,7 @@ int run_command_line(int argument_count, char** arguments) {
     if (error.get_exit_code() == 0) return show(app, error);
     const Failure failure =
         tool_failure(MEMLITH_INVALID, parse_problem(app, error),
-                     "memlith help says what may be typed; memlith help COMMAND says it of one command.");
+                     "Run `memlith help` for the commands, or `memlith help COMMAND` for the options of one command.");
     return report_failure(failure, json ? Format::json : Format::text);
   }
   return exit_code_of(line.run(), line.format);

@@ -64,13 +64,12 @@ MaybeFailure look_again(const StorePath& path, Recovery& recovery) {
 void print_mark(const StorePath& path, const Recovery& recovery) {
   if (!recovery.is_marked) return;
   write_line(
-      "  a SQLite database; it is still marked as memlith's, and plain SQLite does not open it yet. `memlith sqlite "
-      "export` makes an ordinary file of it; so does opening and closing it once with memlith's VFS. Keep the log "
-      "until then");
+      "  a SQLite database; it still has memlith's mark, and plain SQLite does not open it. To make it an ordinary "
+      "file, use `memlith sqlite export`, or open and close it once with memlith's VFS. Keep the log until then");
   if (recovery.is_undecided) {
     write_line(fmt::
-                   format("  {}: a transaction over several databases is undecided; open it with memlith's VFS, the "
-                          "others being in their places",
+                   format("  {}: a transaction over several databases is undecided; open it with memlith's VFS while "
+                          "the other databases are in their places",
                           printable(undecided_journal_of(path.path))));
   }
 }
@@ -94,7 +93,7 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
     if (MaybeFailure failure = check_log_not_missed(*path)) return failure;
     // Opening it for writing would make a log beside what may be any file at all.
     return tool_failure(MEMLITH_NOT_FOUND, fmt::format("{0} has no log {0}.memlith beside it", path->path),
-                        "There is nothing to recover. Check the path; without a log the file stands by itself.");
+                        "There is nothing to recover. Check the path; without a log the file is complete by itself.");
   }
   if (MaybeFailure failure = check_sqlite_before_replay(*path)) return failure;
   Result<Recovery> recovery = recover(*path);

@@ -31,7 +31,8 @@ Result<memlith_stats> look_at(const std::string& path) {
   if (memlith_category(code) == MEMLITH_NOT_FOUND) {
     Result<StorePath> store = resolve_store_path(path);
     if (!store.ok()) return std::move(store.failure());
-    failure.advice = "A store has counters while a program has it open for writing; memlith info shows what it holds.";
+    failure.advice =
+        "A store has counters only while a program has it open for writing; `memlith info` shows its content.";
   }
   return failure;
 }
@@ -85,7 +86,7 @@ void print_once(const memlith_stats& stats) {
   };
   write_line(fmt::format("process      {}{}{}", stats.process,
                          alive ? fmt::format(", open for {:.0f} s", seconds)
-                               : " (it is gone: these are its last numbers)",
+                               : " (it has ended: these are its last numbers)",
                          stats.poisoned != 0 ? "; POISONED: a write or flush failed, nothing more is persisted" : ""));
   write_line(fmt::format("persists     {}{}; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}", stats.persists,
                          rate(stats.persists), us(stats.persist_p50_ns), us(stats.persist_p99_ns),
@@ -137,7 +138,7 @@ MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
     } else if (now->alive != 0) {
       print_interval(before, *now, seconds_of(now_ns() - start));
     } else {
-      write_line(fmt::format("# process {} is gone; without --watch its last numbers are shown", now->process));
+      write_line(fmt::format("# process {} has ended; without --watch its last numbers are shown", now->process));
     }
     if (now->alive == 0) return {};
     before = *now;

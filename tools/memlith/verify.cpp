@@ -43,10 +43,12 @@ void print_text(const StorePath& path, const memlith_report& report) {
   write_line(fmt::format("  log of {}: {} whole frames, {}", human_bytes(report.log_bytes), report.frames,
                          human_bytes(report.frame_bytes)));
   write_line(fmt::format("  openings for writing so far: {}; {}", report.incarnation,
-                         report.clean != 0 ? "closed cleanly" : "not closed: the next open for writing recovers it"));
+                         report.clean != 0 ? "closed cleanly"
+                                           : "not closed: the next opening for writing recovers it"));
   if (report.superblock_copies < 2) {
     write_line(
-        "  one of the two superblocks is not whole; a crash can do that, and the next open for writing mends it");
+        "  one of the two superblock copies is damaged, as a crash can leave it; the next opening for writing repairs "
+        "it");
   }
 }
 

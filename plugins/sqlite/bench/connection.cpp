@@ -65,8 +65,8 @@ MaybeFailure load_plugin(const std::string& path) {
   if (sqlite3_load_extension(db, path.c_str(), nullptr, &message) != SQLITE_OK) {
     failure =
         tool::tool_failure(MEMLITH_NOT_FOUND, fmt::format("cannot load {}: {}", path,
-                                                          message != nullptr ? message : "SQLite does not say why"));
-    failure->advice = "Build it (./dev build), or say where it is with --plugin.";
+                                                          message != nullptr ? message : "SQLite gives no reason"));
+    failure->advice = "Build it (./dev build), or name it with --plugin.";
   }
   sqlite3_free(message);
   sqlite3_close_v2(db);
@@ -110,8 +110,8 @@ Result<Connection> Connection::open(const std::string& path, const System& syste
   auto mode = connection.text_of("PRAGMA journal_mode=" + system.journal_mode);
   if (!mode.ok()) return mode.failure();
   if (*mode != system.journal_mode) {
-    return tool::tool_failure(MEMLITH_UNSUPPORTED, fmt::format("{}: {} stays in journal mode {} where {} was wanted",
-                                                               path, system.name, *mode, system.journal_mode));
+    return tool::tool_failure(MEMLITH_UNSUPPORTED, fmt::format("{}: {} stays in journal mode {}; expected {}", path,
+                                                               system.name, *mode, system.journal_mode));
   }
   std::string pragmas = "PRAGMA synchronous=" + system.synchronous + ";";
   if (settings.cache_kib > 0) pragmas += fmt::format("PRAGMA cache_size=-{};", settings.cache_kib);

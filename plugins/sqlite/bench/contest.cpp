@@ -148,7 +148,7 @@ Failure lane_failure(const Lane& lane, Failure failure) {
 
 MaybeFailure reason_to_stop() {
   if (tool::interrupted()) return tool::interrupted_failure();
-  if (tool::output_failed()) return tool::tool_failure(MEMLITH_IO, "standard output takes no more");
+  if (tool::output_failed()) return tool::tool_failure(MEMLITH_IO, "cannot write to standard output");
   return {};
 }
 
@@ -163,7 +163,7 @@ MaybeFailure repeat(Turn& turn, std::uint64_t count, const std::function<MaybeFa
 
 MaybeFailure check_count(std::uint64_t rows, std::uint64_t expected) {
   if (rows == expected) return {};
-  return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} rows where {} were to be left", rows, expected));
+  return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("found {} rows; expected {}", rows, expected));
 }
 
 Result<Contest> Contest::make(const Settings& settings) {

@@ -39,27 +39,27 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
               MaybeFailure (*function)(const Settings&, const Sizes&)) {
   CLI::App* const command = app.add_subcommand(name, what);
   Settings& settings = line.settings;
-  command->add_option("--dir", settings.folder, "Where the temporary databases go")->capture_default_str();
+  command->add_option("--dir", settings.folder, "Folder for the temporary databases")->capture_default_str();
   command
       ->add_option("--systems", settings.systems,
-                   "Those to compare: memlith, memlith-weak (with /MODE behind it: in that journal mode), wal-full, "
+                   "Systems to compare: memlith, memlith-weak (with /MODE appended: in that journal mode), wal-full, "
                    "wal-normal, wal-off, delete-full")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--memlith-journal", settings.memlith_journal, "Journal mode on memlith; all are equally durable")
       ->check(CLI::IsMember({"delete", "truncate", "persist", "memory", "off", "wal"}))
       ->capture_default_str();
-  add_number(command, "--repetitions", settings.repetitions, 1, 1000, "Turns of each system");
+  add_number(command, "--repetitions", settings.repetitions, 1, 1000, "Number of turns of each system");
   add_number(command, "--window-ms", settings.window_ms, 0, 86'400'000, "Of memlith-weak");
-  add_number(command, "--log-mib", settings.log_mib, 0, 1024 * 1024, "Log of memlith; 0: its own choice");
+  add_number(command, "--log-mib", settings.log_mib, 0, 1024 * 1024, "Size of memlith's log; 0: memlith chooses");
   add_number(command, "--cache-kib", settings.cache_kib, 0, 1u << 30,
-             "SQLite's page cache, of all systems; 0: its own choice");
-  add_number(command, "--mmap-mib", settings.mmap_mib, 0, 1024 * 1024, "PRAGMA mmap_size, of all systems");
-  command->add_flag("--calls", settings.calls,
-                    "Count what SQLite asks of its VFS, of all systems: how often, and how long it takes");
+             "SQLite's page cache, for all systems; 0: SQLite chooses");
+  add_number(command, "--mmap-mib", settings.mmap_mib, 0, 1024 * 1024, "PRAGMA mmap_size, for all systems");
+  command->add_flag("--calls", settings.calls, "Count and time SQLite's calls to its VFS, for all systems");
   command->add_option("--plugin", settings.plugin, "memlith_sqlite.so")->capture_default_str();
-  command->add_option("--record", settings.record, "A file that takes the JSON lines as well, behind what it holds");
-  command->add_flag_callback("--json", [&settings] { settings.format = Format::json; }, "One JSON object a line");
+  command->add_option("--record", settings.record, "Append the JSON lines to this file, too");
+  command
+      ->add_flag_callback("--json", [&settings] { settings.format = Format::json; }, "Print one JSON object per line");
   command->callback([&line, sizes, function] {
     line.run = [&line, sizes, function] { return function(line.settings, line.*sizes); };
   });
@@ -71,23 +71,23 @@ void add_commands(CLI::App& app, CommandLine& line) {
       add(app, line, "update", "Update single rows, each a transaction", &CommandLine::update, run_update);
   add_number(command, "--rows", line.update.rows, 1, 100'000'000, "Rows of the table");
   add_number(command, "--commits", line.update.commits, 1, 100'000'000, "In a repetition");
-  add_number(command, "--indexes", line.update.indexes, 0, 1, "On the column that changes");
-  command->add_flag_callback("--paper", [&line] { line.update.commits = 100'000; }, "100,000 commits a repetition");
+  add_number(command, "--indexes", line.update.indexes, 0, 1, "Number of indexes on the column that changes");
+  command->add_flag_callback("--paper", [&line] { line.update.commits = 100'000; }, "100,000 commits per repetition");
 
-  command = add(app, line, "dbbench", "Write values to keys, many a transaction", &CommandLine::dbbench, run_dbbench);
+  command = add(app, line, "dbbench", "Write values to keys, many per transaction", &CommandLine::dbbench, run_dbbench);
   add_number(command, "--keys", line.dbbench.keys, 1, 1'000'000'000, "Keys in the table");
   command->add_option("--value-bytes", line.dbbench.value_bytes, "A multiple of 8")
       ->check(between(8, 64 * 1024))
       ->check([](const std::string& text) {
         return text.find_first_not_of("0123456789") == std::string::npos && std::stoull(text) % 8 == 0
                    ? std::string()
-                   : "has to be a multiple of 8: " + text;
+                   : "must be a multiple of 8: " + text;
       })
       ->capture_default_str();
   add_number(command, "--writes", line.dbbench.writes, 1, 1'000'000'000,
-             "In a repetition, of each size; at least four transactions are made");
+             "Writes per repetition of each size; at least four transactions");
   add_number(command, "--transaction-kib", line.dbbench.transaction_kib, 1, 1024 * 1024,
-             "Values in a transaction; or several: 4,64")
+             "KiB of values per transaction; or several: 4,64")
       ->delimiter(',');
   command->add_option("--pattern", line.dbbench.patterns, "random, sequential, or both")
       ->delimiter(',')
@@ -99,7 +99,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
         line.dbbench.writes = 2'000'000;
         line.dbbench.transaction_kib = {4, 16, 64, 256, 1024};
       },
-      "2,000,000 writes a repetition in transactions of 4 KiB to 1 MiB: takes hours");
+      "2,000,000 writes per repetition in transactions of 4 KiB to 1 MiB: takes hours");
 
   command = add(app, line, "tatp", "The telecom benchmark: 80 % reads", &CommandLine::tatp, run_tatp);
   add_number(command, "--subscribers", line.tatp.subscribers, 1, 10'000'000, "Or several: 1000,10000")->delimiter(',');
@@ -107,11 +107,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
   add_number(command, "--transactions", line.tatp.transactions, 0, 1'000'000'000,
-             "Of a repetition, instead: then all systems must end with the same content");
-  command->add_flag_callback("--paper", [&line] { line.tatp.seconds = 60; }, "60 seconds a repetition: takes hours");
+             "Transactions per repetition, instead of a time; all systems must then end with the same content");
+  command->add_flag_callback("--paper", [&line] { line.tatp.seconds = 60; }, "60 seconds per repetition: takes hours");
 
-  command = add(app, line, "speed", "A mix of everything, each part timed", &CommandLine::speed, run_speed);
-  add_number(command, "--size", line.speed.size, 1, 10'000, "How much of everything");
+  command = add(app, line, "speed", "A mix of statements, each part timed", &CommandLine::speed, run_speed);
+  add_number(command, "--size", line.speed.size, 1, 10'000, "Number of rows in each part");
   command->add_flag_callback("--paper", [&line] { line.speed.size = 200; }, "Size 200");
 }
 
@@ -128,7 +128,7 @@ int run(int count, char** words) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return tool::show(app, error);
     return tool::report_failure(tool::tool_failure(MEMLITH_INVALID, tool::parse_problem(app, error),
-                                                   "--help says what may be typed, behind a command, too."),
+                                                   "Run it with --help, also after a command, for the options."),
                                 tool::Format::text);
   }
   tool::catch_interrupts();

@@ -17,18 +17,18 @@ constexpr std::array<std::string_view, 6> kJournalModes{"delete", "truncate", "p
 const System kPlain[] = {
     {"wal-full", false, false, "wal", "full", true, "each commit when it returns"},
     {"wal-normal", false, false, "wal", "normal", false, "at checkpoints; a power cut loses the commits since"},
-    {"wal-off", false, false, "wal", "off", false, "whenever the kernel writes; a power cut can corrupt the database"},
+    {"wal-off", false, false, "wal", "off", false, "when the kernel writes them; a power cut can corrupt the database"},
     // Only with EXTRA does SQLite flush the folder behind the removal of the journal, which is the commit.
     {"delete-full", false, false, "delete", "full", false,
-     "when the removal of its journal is, soon after; a power cut before undoes the commit"},
+     "soon after they return, with the removal of the journal; a power cut before that undoes the commit"},
 };
 
 Failure unknown(const std::string& name) {
-  return tool::tool_failure(MEMLITH_INVALID,
-                            fmt::format("there is no system \"{}\"; there are memlith and memlith-weak, with a journal "
-                                        "mode behind them if wanted (memlith/wal), wal-full, wal-normal, wal-off and "
-                                        "delete-full",
-                                        name));
+  return tool::
+      tool_failure(MEMLITH_INVALID,
+                   fmt::format("there is no system \"{}\"; the systems are memlith and memlith-weak, optionally with a "
+                               "journal mode (memlith/wal), wal-full, wal-normal, wal-off and delete-full",
+                               name));
 }
 
 }  // namespace

@@ -228,7 +228,7 @@ class Tatp final : public Workload {
 
   static MaybeFailure check(bool right, const char* what) {
     if (right) return {};
-    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} read something else than was written", what));
+    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("{} read other content than was written", what));
   }
 
   MaybeFailure get_subscriber(std::uint64_t s) {

@@ -224,7 +224,7 @@ Status Database::check_commits() {
   if (lags_.load(std::memory_order_relaxed)) return memory_lags();
   if (!part_end_failed_) return kOk;
   return fail(Errc::poisoned, Detail::flush,
-              "{}: the journal of a transaction over several databases could not be removed for good; close all "
+              "{}: the journal of a transaction over several databases could not be removed durably; close all "
               "connections and reopen",
               path_);
 }
@@ -287,7 +287,7 @@ Status Database::commit_part(const MemoryFile& journal) {
   if (identity_now != identity_) {
     return fail(Errc::read_only, Detail::open,
                 "{}: the database was moved or renamed while it was open; a transaction over several databases needs "
-                "it where it was opened, so put it back there, or close and open it",
+                "it in its old place; put it back there, or close and open it",
                 path_);
   }
   // ORDER mark-before-journal: a journal beside a file that plain SQLite may change would not count.

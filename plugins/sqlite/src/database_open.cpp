@@ -124,8 +124,8 @@ Status Database::keep_writers_out(Head& head) {
   auto lock = world_.lock(*volume_, file_name_, true);
   if (!lock.ok() && lock.error().category == Errc::permission) {
     return fail(Errc::permission, Detail::open,
-                "{}: is a database of plain SQLite in WAL mode, which others may change while it is read; to keep them "
-                "out takes permission to write the file",
+                "{}: plain SQLite left this database in WAL mode, so other processes may change it while it is read; "
+                "keeping them out needs permission to write the file",
                 path_);
   }
   MEMLITH_TRY(lock.status());
@@ -169,9 +169,8 @@ Status Database::check_nothing_left() {
   }
   if (!left) return kOk;
   return fail(Errc::permission, Detail::open,
-              "{}: {} holds changes that plain SQLite has not brought into the database; open the database once with "
-              "plain "
-              "SQLite (sqlite3 {} \"PRAGMA wal_checkpoint(TRUNCATE)\") and close it there",
+              "{}: {} holds changes that plain SQLite has not yet written to the database; open the database once with "
+              "plain SQLite (sqlite3 {} \"PRAGMA wal_checkpoint(TRUNCATE)\") and close it there",
               path_, what, path_);
 }
 
@@ -199,8 +198,8 @@ Status Database::check_log(const Head& head) {
   MEMLITH_TRY_ASSIGN(const bool there, volume_->exists(log_name));
   if (!there && head.is(MEMLITH_SQLITE_MARKED)) {
     return fail(Errc::corrupt, Detail::open,
-                "{}: its newest commits are in the log {}, which is missing, and without them the file need not be "
-                "whole; the two belong together. Put the log back, or restore both from a backup. Nothing was changed",
+                "{}: its newest commits are in the log {}, which is missing. Without the log the file may be "
+                "incomplete. Put the log back, or restore both from a backup. Nothing was changed",
                 path_, volume_->path_of(log_name));
   }
   if (!there) return kOk;
@@ -243,9 +242,8 @@ Status Database::check_absent(World& world, const std::string& path) {
   MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
   if (log->closed_cleanly()) return kOk;
   return fail(Errc::corrupt, Detail::open,
-              "{}: the database is gone, but its log {} still holds commits for it; put it back, or, if it was "
-              "renamed, "
-              "rename its log along with it; remove the log only if the database shall be gone",
+              "{}: the database is gone, but its log {} still holds commits for it; put the database back, or, if it "
+              "was renamed, rename its log in the same way; remove the log only if you no longer need the database",
               path, place.volume->path_of(log_name));
 }
 
@@ -309,8 +307,8 @@ Status Database::find_left_journal() {
   const bool begun = left->origin.log_id != 0 && left->origin.lsn < head;
   if (begun && left->content == nullptr) {
     return fail(Errc::corrupt, Detail::open,
-                "{}: the journal of a transaction over several databases was damaged (its content does not have its "
-                "checksum); it tells whether that transaction took, so the database cannot be opened without it",
+                "{}: the journal of a transaction over several databases is damaged (wrong checksum of its content); "
+                "it decides whether that transaction took effect, so the database cannot be opened without it",
                 path);
   }
   // A journal for a place beyond the end of the log does not belong to the database: older files were put beside it. It

@@ -87,9 +87,8 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
   if (std::memcmp(header.magic, kJournalMagic, sizeof kJournalMagic) != 0 ||
       header.header_checksum != checksum_of(header)) {
     return fail(Errc::corrupt, Detail::open,
-                "{}: the journal of a transaction over several databases was damaged (offset 0, not a header with its "
-                "checksum); it tells whether that transaction took, so the database cannot be opened without it. "
-                "Nothing "
+                "{}: the journal of a transaction over several databases is damaged (offset 0, no valid header); it "
+                "decides whether that transaction took effect, so the database cannot be opened without it. Nothing "
                 "was changed",
                 volume.path_of(name));
   }

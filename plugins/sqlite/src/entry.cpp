@@ -88,7 +88,7 @@ int pass_on(const void* caller, sqlite3** db, Open open) {
   return guarded([&]() -> int {
     const std::optional<Library> library = find_sqlite_of(caller);
     if (!library.has_value()) {
-      log_line("error: a call of sqlite3_open that may be for any of several SQLites, or for none, was refused");
+      log_line("error: refused a call of sqlite3_open, because it is unknown which SQLite it is meant for");
       return SQLITE_ERROR;
     }
     Host& host = host_of(*library);

@@ -99,7 +99,7 @@ Status check_locked(const Main& state) {
   if (state.holder.level != SQLITE_LOCK_NONE || state.without_locks) return core::kOk;
   return core::
       fail(core::Errc::unsupported, core::Detail::write,
-           "{}: stored to without a lock; a VFS that splits a database into several files cannot be used with memlith",
+           "{}: written without a lock; a VFS that splits a database into several files cannot be used with memlith",
            state.path);
 }
 

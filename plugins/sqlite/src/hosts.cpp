@@ -95,7 +95,7 @@ int register_vfs(const Api& api, bool as_default) {
 void make_default(Host& host) {
   if (!host.off.empty() || host.first == nullptr || host.api.vfs_find(nullptr) != host.first) return;
   if (register_vfs(host.api, true) != SQLITE_OK)
-    log_line("error: {}: did not take the VFS of memlith", host.library.path);
+    log_line("error: {}: did not accept the VFS of memlith", host.library.path);
 }
 
 void log_if_elsewhere(const Host& host, sqlite3* db, bool preloaded) {

@@ -98,7 +98,7 @@ Status Image::release() {
   for (std::uint64_t i = 0; i < segments_; ++i) {
     const std::uint64_t kept = i == 0 ? kPageBytes : 0;
     if (!core::drop_pages(segment(i) + kept, kSegmentBytes - kept)) {
-      return fail_errno(errno, Detail::mapping, "cannot give memory of the database back");
+      return fail_errno(errno, Detail::mapping, "cannot release memory of the database");
     }
   }
   return kOk;

@@ -33,7 +33,7 @@ Status read_number(const Api& api, const char* name, const char* parameter, std:
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc{} || end != text->data() + text->size() || value < least || value > most) {
-    return fail(Errc::invalid, Detail::argument, "{}={}: it has to be a number from {} to {}", parameter, *text, least,
+    return fail(Errc::invalid, Detail::argument, "{}={}: it must be a number from {} to {}", parameter, *text, least,
                 most);
   }
   target = value * unit;
@@ -45,7 +45,7 @@ Status read_number(const Api& api, const char* name, const char* parameter, std:
 Result<Durability> parse_durability(const std::string& text) {
   if (text == "full") return Durability::full;
   if (text == "weak") return Durability::weak;
-  return fail(Errc::invalid, Detail::argument, "durability={}: it has to be full or weak", text);
+  return fail(Errc::invalid, Detail::argument, "durability={}: it must be full or weak", text);
 }
 
 Status read_options(const Api& api, const char* name, Options& options) {

@@ -91,7 +91,7 @@ class RealWorld final : public World {
     struct stat info{};
     if (::stat(path.c_str(), &info) != 0) {
       if (errno == ENOENT) return std::string();
-      return fail_errno(errno, Detail::open, "{}: cannot look at it", path);
+      return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
     }
     if (!S_ISREG(info.st_mode)) return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
     return fmt::format("{}:{}", info.st_dev, info.st_ino);

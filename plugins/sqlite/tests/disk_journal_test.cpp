@@ -116,12 +116,12 @@ TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
   };
   write({log_id, 0});
   damage(512);
-  refused("does not have its checksum");
+  refused("wrong checksum of its content");
   write({log_id + 1, 0});
   refused("belongs to another database");
   write({log_id, 0});
   damage(0);
-  refused("not a header with its checksum");
+  refused("no valid header");
   // One whose frame was not begun is of no account.
   write({log_id, std::uint64_t{1} << 40});
   EXPECT_EQ(Db(folder_ / "app.db", "memlith").all("select * from t"), "1");

@@ -205,7 +205,8 @@ TEST_F(Files, ALogWithoutItsFileIsRefusedAndAnOldLogIsOfNoAccount) {
     sqlite_log.clear();
     EXPECT_EQ(Db(crashed, "memlith", flags).open_code(), SQLITE_CORRUPT);
     for (const std::string part :
-         {"the database is gone", "put it back, or, if it was renamed, rename its log", "crashed.db.memlith"}) {
+         {"the database is gone", "put the database back, or, if it was renamed, rename its log",
+          "crashed.db.memlith"}) {
       EXPECT_TRUE(sqlite_log.told(part)) << part << ": " << sqlite_log.last();
     }
   }
@@ -388,7 +389,7 @@ TEST_F(Files, StoringWithoutALockIsRefused) {
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MAIN_DB;
   ASSERT_EQ(vfs->xOpen(vfs, path_.c_str(), file, flags, nullptr), SQLITE_OK);
   EXPECT_EQ(file->pMethods->xWrite(file, "page", 4, 0), SQLITE_IOERR);
-  EXPECT_TRUE(sqlite_log.told("stored to without a lock")) << sqlite_log.all();
+  EXPECT_TRUE(sqlite_log.told("written without a lock")) << sqlite_log.all();
   EXPECT_EQ(file->pMethods->xTruncate(file, 0), SQLITE_IOERR);
   EXPECT_EQ(file->pMethods->xLock(file, SQLITE_LOCK_SHARED), SQLITE_OK);
   EXPECT_EQ(file->pMethods->xWrite(file, "page", 4, 0), SQLITE_OK);
@@ -500,7 +501,7 @@ TEST_F(Files, ARemovedDatabaseCanBeMadeAnewWhenTheOldOneIsClosed) {
   ASSERT_RUNS(moved, "insert into u values(3);");
   fs::rename(path_, path_ + ".new");
   EXPECT_EQ(open().open_code(), SQLITE_CORRUPT);
-  EXPECT_TRUE(sqlite_log.told("if it was renamed, rename its log along with it")) << sqlite_log.last();
+  EXPECT_TRUE(sqlite_log.told("if it was renamed, rename its log in the same way")) << sqlite_log.last();
   EXPECT_FALSE(fs::exists(path_));
   (void)moved.close();
   ASSERT_TRUE(fs::exists(path_ + ".memlith"));

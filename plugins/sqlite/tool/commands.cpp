@@ -16,27 +16,25 @@ void add_sqlite_copy(CLI::App* sqlite, CommandLine& line, const char* name, cons
   const auto arguments = std::make_shared<SqliteCopyArguments>();
   CLI::App* command = sqlite->add_subcommand(name, what);
   command->add_option(source.first, arguments->source, source.second)->required();
-  command
-      ->add_option(target.first, arguments->target,
-                   fmt::format("{}, which is there as a whole and on the medium or not at all", target.second))
+  command->add_option(target.first, arguments->target, fmt::format("{}; a failed copy leaves none", target.second))
       ->required();
-  command->add_flag("--force", arguments->force, "Replace what is there, and commits in a log that was left there");
+  command->add_flag("--force", arguments->force, "Replace an existing target, and commits in a log left beside it");
   add_command(command, line, arguments, function);
 }
 
 }  // namespace
 
 void add_sqlite_commands(CLI::App& app, CommandLine& line) {
-  CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases out of memlith and into it");
+  CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases from memlith and to memlith");
   sqlite->require_subcommand(1);
   add_json(sqlite, line);
   add_sqlite_copy(sqlite, line, "export",
-                  "Copy the last committed state of a database, clean or crashed, to an ordinary file; changes nothing "
-                  "of the database",
+                  "Copy the last committed state of a database, clean or crashed, to an ordinary file; does not change "
+                  "the database",
                   {"DB", "The database; its log DB.memlith beside it"}, {"TARGET", "The new file"}, run_sqlite_export);
   add_sqlite_copy(sqlite, line, "import",
-                  "Copy an ordinary database, checked, to where memlith shall take it over when it is first opened; "
-                  "changes nothing of the source",
+                  "Check an ordinary database and copy it, for memlith to take over at the first opening; does not "
+                  "change the source",
                   {"SOURCE", "An ordinary SQLite database"}, {"DB", "The new database"}, run_sqlite_import);
 }
 

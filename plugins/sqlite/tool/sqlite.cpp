@@ -56,7 +56,7 @@ MaybeFailure examine_log(Target& target, Replace replace) {
     if (!judged) return std::move(store.failure());
   }
   if (replace == Replace::no) {
-    return exists(fmt::format("{} is the log of a database that is gone, and may hold commits of it", log_path));
+    return exists(fmt::format("{} is the log of a missing database, and may hold its commits", log_path));
   }
   target.removes_log = true;
   return {};
@@ -74,14 +74,13 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is the source itself", path));
   }
   if (there && !S_ISREG(status.st_mode)) {
-    return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path),
-                        "Name the file that the copy shall be.");
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path), "Name a file for the copy.");
   }
   for (const std::string_view suffix :
        {".memlith", ".memlith.new", ".memlith-stats", ".memlith-journal", "-journal", "-wal", "-shm"}) {
     if (std::filesystem::weakly_canonical(target.path, error) != source.path() + std::string(suffix)) continue;
-    return tool_failure(MEMLITH_INVALID, fmt::format("{} is what a file of the source's own is called", path),
-                        "Name the file that the copy shall be.");
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is the name of a file that belongs to the source", path),
+                        "Name a file for the copy.");
   }
   if (there && replace == Replace::no) return exists(fmt::format("{} exists", path));
   if (there) {
@@ -91,8 +90,8 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
     Result<bool> has_log = file_is_there(target.path + ".memlith");
     if (!has_log.ok()) return std::move(has_log.failure());
     if (look->is(MEMLITH_SQLITE_FOREIGN) || (look->is(MEMLITH_SQLITE_MARKED) && !*has_log)) {
-      return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a SQLite database, and is not replaced by one", path),
-                          "If it may go, remove it first.");
+      return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a SQLite database, so it is not replaced", path),
+                          "If you do not need it, remove it first.");
     }
     target.held = Descriptor(::open(target.path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     if (!target.held.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));

@@ -47,8 +47,8 @@ namespace {
 Failure complete_by_itself(const std::string& path) {
   return tool_failure(
       MEMLITH_INVALID,
-      fmt::format("{0}: is a SQLite database that is complete by itself, so its log {0}.memlith, which was not closed, "
-                  "is of no account and must not be replayed into it; nothing was changed",
+      fmt::format("{0}: this SQLite database is complete by itself, so the log {0}.memlith, which was not closed, does "
+                  "not belong to it and must not be replayed into it; nothing was changed",
                   path),
       fmt::format("Open the database once with memlith's VFS, which discards the log, or remove {}.memlith.", path));
 }
@@ -60,8 +60,8 @@ MaybeFailure check_log_not_missed(const StorePath& path) {
   Result<SqliteLook> look = look_at_sqlite(path.path);
   if (!look.ok() || !look->is(MEMLITH_SQLITE_MARKED)) return {};
   return tool_failure(MEMLITH_CORRUPT,
-                      fmt::format("{0}: the database's newest commits are in its log {0}.memlith, which is missing, "
-                                  "and without them the file need not be whole",
+                      fmt::format("{0}: the database's newest commits are in its log {0}.memlith, which is missing; "
+                                  "without the log the file may be incomplete",
                                   path.path),
                       "The two files belong together: put the log back, or restore both from a backup.");
 }

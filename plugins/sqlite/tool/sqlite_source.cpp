@@ -31,9 +31,9 @@ Failure not_to_be_copied(const std::string& path, const SqliteLook& look) {
                         "An empty file is a database without tables; there is nothing to copy.");
   }
   if (look.is(MEMLITH_SQLITE_ZEROS)) {
-    return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} holds nothing but zeros where a database begins", path),
-                        "If a crash came while it was made, it has no tables yet: open it once with memlith's VFS. "
-                        "Else check the path.");
+    return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} has only zeros at its beginning", path),
+                        "If a crash interrupted its creation, it has no tables yet: open it once with memlith's VFS. "
+                        "Otherwise check the path.");
   }
   return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{} is not a SQLite database", path), "Check the path.");
 }
@@ -67,8 +67,8 @@ MaybeFailure check_sqlite_left_over(const std::string& path) {
   const bool hot = std::any_of(journal->begin(), journal->end(), [](char c) { return c != 0; });
   if (wal->empty() && !hot) return {};
   return tool_failure(MEMLITH_INVALID,
-                      fmt::format("{}{} holds changes that plain SQLite has not brought into the database; nothing was "
-                                  "changed",
+                      fmt::format("{}{} holds changes that plain SQLite has not yet written to the database; nothing "
+                                  "was changed",
                                   path, hot ? "-journal" : "-wal"),
                       fmt::format("Open {0} once with plain SQLite (sqlite3 {0} \"PRAGMA wal_checkpoint(TRUNCATE)\") "
                                   "and close it there; or, if that database is gone, remove the file.",
@@ -92,8 +92,8 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
     if (!marked && !look->is(MEMLITH_SQLITE_PLAIN)) return not_to_be_copied(real, *look);
     if (marked && kinds == Kinds::ordinary) {
       return tool_failure(MEMLITH_INVALID,
-                          fmt::format("{} is memlith's already: its newest commits may be in its log", real),
-                          "Use it where it is, or make an ordinary file of it with `memlith sqlite export`.");
+                          fmt::format("{} has memlith's mark already: its newest commits may be in its log", real),
+                          "Use it where it is, or make an ordinary file with `memlith sqlite export`.");
     }
     Result<std::optional<SqliteSource>> source = marked ? open_marked(real) : open_ordinary(real, *look);
     if (!source.ok()) {
@@ -104,8 +104,8 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
     }
     if (source->has_value()) return std::move(**source);
   }
-  return tool_failure(MEMLITH_BUSY, fmt::format("{}: the database is opened and closed all the time", real),
-                      "Try again, or stop what does it.");
+  return tool_failure(MEMLITH_BUSY, fmt::format("{}: another program opens and closes the database all the time", real),
+                      "Try again, or stop that program.");
 }
 
 MaybeFailure SqliteSource::remember_file() {
@@ -135,8 +135,8 @@ Result<std::optional<SqliteSource>> SqliteSource::open_ordinary(const std::strin
     Failure failure = errno_failure(errno, fmt::format("cannot open {}", path));
     if (lock == SqliteLock::exclusive) {
       failure.advice =
-          "It is in WAL mode, where the lock that keeps others from changing it takes permission to write; nothing is "
-          "written.";
+          "The database is in WAL mode; the lock that keeps others from changing it needs permission to write, "
+          "although nothing is written.";
     }
     return failure;
   }
@@ -163,8 +163,8 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
   if (!log_there.ok()) return std::move(log_there.failure());
   if (!*log_there) {
     return tool_failure(MEMLITH_CORRUPT,
-                        fmt::format("{0}: the database's newest commits are in the log {0}.memlith, which is missing, "
-                                    "and without them the file need not be whole",
+                        fmt::format("{0}: the database's newest commits are in the log {0}.memlith, which is missing; "
+                                    "without the log the file may be incomplete",
                                     path),
                         "The two files belong together: put the log back, or restore both from a backup.");
   }
@@ -183,7 +183,7 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
     return tool_failure(MEMLITH_INVALID,
                         fmt::format("{}: the database was in a transaction over several databases that is undecided",
                                     undecided_journal_of(path)),
-                        "Open it once with memlith's VFS, the other databases being in their places, and close it.");
+                        "Open it once with memlith's VFS while the other databases are in their places, and close it.");
   }
   if (MaybeFailure failure = source.remember_file()) return *failure;
   if (MaybeFailure failure = source.map_region()) return *failure;
@@ -206,8 +206,7 @@ MaybeFailure SqliteSource::map_region() {
   memory_ = static_cast<const std::byte*>(memlith_region_address(region));  // closed with the store
   const bool marked = std::memcmp(memory_, MEMLITH_SQLITE_MARK, MEMLITH_SQLITE_MARK_BYTES / 2) == 0;
   if (marked || std::memcmp(memory_, MEMLITH_SQLITE_MAGIC, MEMLITH_SQLITE_MARK_BYTES) == 0) return {};
-  return tool_failure(MEMLITH_INCOMPATIBLE,
-                      fmt::format("{}: what was committed to it is not a SQLite database", path_));
+  return tool_failure(MEMLITH_INCOMPATIBLE, fmt::format("{}: the committed content is not a SQLite database", path_));
 }
 
 // ---- what is in it ---------------------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ Result<std::span<const std::byte>> SqliteSource::read(std::uint64_t offset, std:
     if (got < 0) return errno_failure(errno, fmt::format("cannot read {} at offset {}", path_, offset + done));
     if (got == 0) {
       return tool_failure(MEMLITH_IO,
-                          fmt::format("{} was cut short while it was copied, by a program that heeds no lock", path_));
+                          fmt::format("{} was cut short while it was copied, by a program that ignores locks", path_));
     }
     done += static_cast<std::uint64_t>(got);
   }
@@ -256,12 +255,12 @@ MaybeFailure SqliteSource::check_header() {
   } else if (const std::uint64_t pages = big_endian(bytes + 28, 4);
              big_endian(bytes + 24, 4) == big_endian(bytes + 92, 4) && bytes_ / page_bytes < pages) {
     // Where the two counters differ, an old SQLite wrote it last and left the page count alone.
-    wrong = fmt::format("its header tells of {} pages, and there are {}", pages, bytes_ / page_bytes);
+    wrong = fmt::format("its header says {} pages, but the file has {}", pages, bytes_ / page_bytes);
   }
   if (wrong.empty()) return {};
   return tool_failure(MEMLITH_CORRUPT, fmt::format("{}: {}", path_, wrong),
-                      "The file is damaged or was cut short: see what plain SQLite's PRAGMA integrity_check says, or "
-                      "take a backup.");
+                      "The file is damaged or was cut short: check it with plain SQLite's PRAGMA integrity_check, or "
+                      "use a backup.");
 }
 
 }  // namespace memlith::tool

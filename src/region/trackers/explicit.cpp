@@ -100,7 +100,7 @@ class ExplicitTracker final : public Tracker {
     std::uint64_t begin = 0;
     for (const Range& range : kept) {
       if (begin < range.offset && !drop_pages(base_ + begin, range.offset - begin)) {
-        return fail_errno(errno, Detail::tracker, "cannot give back {} bytes of the region", range.offset - begin);
+        return fail_errno(errno, Detail::tracker, "cannot release {} bytes of the region", range.offset - begin);
       }
       begin = range.offset + range.bytes;
     }

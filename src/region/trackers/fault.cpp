@@ -254,7 +254,7 @@ class FaultTracker final : public Tracker {
   Status pick(ThreadNumber thread) {
     if (thread != kAllThreads && pages_.unknown_count > 0) {
       return fail(Errc::unsupported, Detail::tracker,
-                  "the kernel ran out of mappings (vm.max_map_count), and who stored where is not known any more; "
+                  "the process ran out of mappings (vm.max_map_count), so it is unknown which thread stored where; "
                   "persist with process scope, or persist more often");
     }
     taken_.clear();
@@ -353,7 +353,7 @@ class FaultTracker final : public Tracker {
       MEMLITH_TRY(protect(first, next));
       const std::uint64_t bytes = (next - first) * kPageBytes;
       if (::mprotect(pages_.base + first * kPageBytes, bytes, PROT_READ | PROT_WRITE) != 0) {
-        return fail_errno(errno, Detail::tracker, "cannot let {} bytes of the region be stored to again", bytes);
+        return fail_errno(errno, Detail::tracker, "cannot make {} bytes of the region writable again", bytes);
       }
     }
     return kOk;
@@ -396,8 +396,8 @@ Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memor
   // Marks hold page numbers of 32 bits.
   if (memory.capacity_bytes / kPageBytes > ~std::uint32_t{0}) {
     return fail(Errc::unsupported, Detail::tracker,
-                "the fault tracker takes regions that can grow to 16 TiB at most, and this one can to {} bytes; give "
-                "it a smaller max_size, or another tracker",
+                "the fault tracker supports regions of up to 16 TiB, and this region can grow to {} bytes; give it a "
+                "smaller max_size, or use another tracker",
                 memory.capacity_bytes);
   }
   auto tracker = std::make_unique<FaultTracker>(memory, std::move(reason));

@@ -261,9 +261,9 @@ TEST(Log, OtherVersionsAreRefusedByName) {
     return std::string(last_error_text());
   };
   const std::string later = open_as(kFormatVersion + 1);
-  EXPECT_NE(later.find("Use a later memlith"), std::string::npos) << later;
+  EXPECT_NE(later.find("Use a later version of memlith"), std::string::npos) << later;
   const std::string none = open_as(0);
-  EXPECT_NE(none.find("No memlith has written version 0"), std::string::npos) << none;
+  EXPECT_NE(none.find("No version of memlith writes format version 0"), std::string::npos) << none;
   EXPECT_EQ(none.find("later"), std::string::npos) << none;
 }
 

@@ -33,7 +33,7 @@ TEST(PhysicalBlocks, AreAPropertyOfTheStore) {
   SimVolume small;
   EXPECT_OK(must(Store::open(small, blocks(0)))->close());
   EXPECT_ERROR(Errc::invalid, Store::open(small, blocks(4096)));
-  EXPECT_NE(last_error_text().find("create it anew"), std::string::npos) << last_error_text();
+  EXPECT_NE(last_error_text().find("create a new store"), std::string::npos) << last_error_text();
   SimVolume large;
   EXPECT_OK(must(Store::open(large, blocks(4096)))->close());
   for (const std::uint32_t bytes : {0u, 512u, 4096u}) {
