@@ -70,7 +70,7 @@ class Sizes:
         self.same_rounds = "50" if quick else "1000"
         self.tail = ["--phases", "1", "--rounds", "5"] if quick else ["--seconds", str(2 * float(arguments.seconds))]
         self.large_mib = "2" if quick else "1024"
-        self.usual_mib = "2" if quick else "64"
+        self.default_mib = "2" if quick else "64"
         self.tail_mib = "2" if quick else "256"
         self.thread_mib = "1" if quick else "16"
         self.again_mib = "1" if quick else "16"  # of a region that is committed over and over
@@ -93,7 +93,7 @@ PERSIST_TITLES = ["tracker", "region MiB", "log MiB", "pages", "bytes in each", 
 
 
 def persist_cells(row):
-    return [row["tracker"], row["region_mib"], row["log_mib"] or "usual", row["pages"], row["bytes_per_page"],
+    return [row["tracker"], row["region_mib"], row["log_mib"] or "default", row["pages"], row["bytes_per_page"],
             us(row["p50_us"]),
             us(row["p99_us"]), us(row["p999_us"]), us(row["raw_p50_us"]), us(row["raw_p999_us"]),
             f"{row['ratio_p50']:.2f}", f"{row['ratio_alone_p50']:.2f}", f"{row['bytes_logged']:,.0f}",
@@ -111,7 +111,7 @@ def persist_section(runner, commands, titles=None, cells=persist_cells):
 
 
 def one_thread(runner, sizes):
-    region = ["--region-mib", sizes.usual_mib]
+    region = ["--region-mib", sizes.default_mib]
     return persist_section(runner, [
         ["persist", "--tracker", "explicit", "--pages", "1,16,256", *region, *sizes.line, *sizes.small_log],
         ["persist", "--tracker", "explicit", "--pages", "256", *region, *sizes.large_log],
@@ -120,21 +120,21 @@ def one_thread(runner, sizes):
 
 def small_changes(runner, sizes):
     small = ["--bytes-per-page", "64", "--raw", "pages", *sizes.line, *sizes.small_log]
-    large, usual = ["--region-mib", sizes.large_mib], ["--region-mib", sizes.usual_mib]
+    large, default = ["--region-mib", sizes.large_mib], ["--region-mib", sizes.default_mib]
     return persist_section(runner, [
         ["persist", "--tracker", "explicit", "--pages", "1,16,256", *large, *small],
         ["persist", "--tracker", "fault", "--pages", "1,16,256", *large, *small],
-        ["persist", "--tracker", "scan", "--pages", "16", *usual, *small],
+        ["persist", "--tracker", "scan", "--pages", "16", *default, *small],
         ["persist", "--tracker", "auto", "--pages", "16", *large, *small]])
 
 
 def asynchronous(runner, sizes):
     words = ["persist", "--tracker", "explicit,fault,scan", "--pages", "16", "--bytes-per-page", "64", "--async",
-             "--raw", "pages", "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
+             "--raw", "pages", "--region-mib", sizes.default_mib, *sizes.line, *sizes.small_log]
     cells = lambda row: [row["tracker"], us(row["p50_us"]), us(row["p99_us"]), us(row["p999_us"])]
     yield from persist_section(runner, [words], ["tracker", "captured after p50 µs", "p99 µs", "p99.9 µs"], cells)
     words = ["persist", "--breakdown", "--tracker", "explicit,fault,scan", "--pages", sizes.steps_pages,
-             "--bytes-per-page", "64", "--region-mib", sizes.usual_mib, *sizes.line, *sizes.small_log]
+             "--bytes-per-page", "64", "--region-mib", sizes.default_mib, *sizes.line, *sizes.small_log]
     step = lambda row, name: us(row["steps"][name]["p50_us"]) if row["steps"][name] else ""
     yield "The steps, medians in µs:"
     yield ""
@@ -156,7 +156,7 @@ def group_commit(runner, sizes):
 
 
 def bytes_written(runner, sizes):
-    both = ["--tracker", "explicit,fault", "--pages", "16", "--region-mib", sizes.usual_mib]
+    both = ["--tracker", "explicit,fault", "--pages", "16", "--region-mib", sizes.default_mib]
     commands = [["persist", *both, "--bytes-per-page", "200", *sizes.line, *sizes.small_log],
                 ["persist", *both, "--rounds", sizes.same_rounds, "--same-pages", *(sizes.small_log)]]
     times = lambda row: f"{row['home_writes_each']:.2f} times each, by {row['checkpoints']} checkpoints"
@@ -193,7 +193,7 @@ def tail(runner, sizes):
 
 def peers(runner, sizes):
     arguments = runner.arguments
-    words = ["persist", "--peers", "--pages", sizes.pages, "--rounds", sizes.rounds, "--region-mib", sizes.usual_mib,
+    words = ["persist", "--peers", "--pages", sizes.pages, "--rounds", sizes.rounds, "--region-mib", sizes.default_mib,
              *sizes.small_log]
     yield from command_lines([words])
     further = [word for folder in arguments.fsync_dir for word in ("--fsync-dir", folder)]

@@ -91,7 +91,7 @@ class TailBench {
     shape.pages = arguments_.pages;
     shape.bytes_per_page = arguments_.bytes_per_page;
     shape.tracker = tracker_of(arguments_.tracker);
-    shape.scope = resolve_scope(Scope::usual, shape.tracker);
+    shape.scope = resolve_scope(Scope::automatic, shape.tracker);
     Result<Workload> workload = make_workload(store_.get(), 0, arguments_.region_mib, shape, tracker_detail_);
     if (!workload.ok()) return std::move(workload.failure());
     workload_ = std::make_unique<Workload>(std::move(*workload));

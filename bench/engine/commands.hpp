@@ -27,7 +27,7 @@ struct BenchPersistArguments {
   std::string folder = ".";
   double seconds = 2;
   std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
-  Scope scope = Scope::usual;
+  Scope scope = Scope::automatic;
   bool asynchronous = false;
   RawSide raw = RawSide::bytes;
   bool same_pages = false;

@@ -53,7 +53,7 @@ inline CLI::Validator seconds_between(double low, double high) {
 
 inline CLI::Range between(std::uint64_t low, std::uint64_t high) { return {low, high}; }
 
-// An option that takes a number, or several: `target` is a number or a vector of them, and holds what is usual.
+// An option that takes a number, or several: `target` is a number or a vector of them, and holds the default.
 template <class Target>
 CLI::Option* add_number(CLI::App* command, const std::string& name, Target& target, std::uint64_t low,
                         std::uint64_t high, const std::string& what) {

@@ -21,7 +21,7 @@ constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 }  // namespace
 
 Scope resolve_scope(Scope scope, std::uint32_t tracker) {
-  if (scope != Scope::usual) return scope;
+  if (scope != Scope::automatic) return scope;
   return tracker == MEMLITH_TRACKER_EXPLICIT ? Scope::touch : Scope::stores;
 }
 
@@ -30,9 +30,9 @@ const char* name_of(Scope scope) {
     case Scope::stores: return "stores";
     case Scope::touch: return "touch";
     case Scope::persist: return "persist";
-    case Scope::usual: break;
+    case Scope::automatic: break;
   }
-  return "usual";
+  return "automatic";
 }
 
 // The first `count` steps of a Fisher-Yates shuffle.

@@ -17,11 +17,11 @@ namespace memlith::tool {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
 
-// What the latency of a persist contains besides the call. `usual` depends on the tracker: whoever says what it
-// stored pays for saying so (touch); for the others the stores themselves cost something, so they count (stores).
-enum class Scope : std::uint8_t { usual, stores, touch, persist };
+// Which steps are timed as one persist. `automatic` depends on the tracker: with explicit, memlith_touch and the persist
+// (touch); with the others the stores have a cost of their own, so they are timed, too (stores).
+enum class Scope : std::uint8_t { automatic, stores, touch, persist };
 
-// What Scope::usual stands for with this tracker; any other scope is itself.
+// The scope that Scope::automatic means for this tracker; returns any other scope unchanged.
 [[nodiscard]] Scope resolve_scope(Scope scope, std::uint32_t tracker);
 [[nodiscard]] const char* name_of(Scope scope);
 
@@ -30,7 +30,7 @@ struct RoundShape {
   std::uint64_t pages = 1;
   std::uint64_t bytes_per_page = kPageBytes;
   std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
-  Scope scope = Scope::touch;  // not `usual`
+  Scope scope = Scope::touch;  // not `automatic`
   bool same_pages = false;     // the first round's pages and places in them, in every round
   bool asynchronous = false;   // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }

@@ -46,18 +46,18 @@ namespace {
 class SerialQueue final : public IoQueue {
  public:
   SerialQueue(Device& device, std::uint32_t depth) : device_(device), results_(depth) {}
-  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
-    MEMLITH_TRY(wait(slot));
-    results_[slot] = device_.read(offset, target);
+  Status read(std::uint32_t number, std::uint64_t offset, std::span<std::byte> target) override {
+    MEMLITH_TRY(wait(number));
+    results_[number] = device_.read(offset, target);
     return kOk;
   }
-  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
-    MEMLITH_TRY(wait(slot));
+  Status write(std::uint32_t number, std::uint64_t offset, std::span<const std::byte> source) override {
+    MEMLITH_TRY(wait(number));
     MEMLITH_TRY(device_.check_latch());
-    results_[slot] = device_.write(offset, source);
+    results_[number] = device_.write(offset, source);
     return kOk;
   }
-  Status wait(std::uint32_t slot) override { return std::exchange(results_[slot], kOk); }
+  Status wait(std::uint32_t number) override { return std::exchange(results_[number], kOk); }
   Status wait_all() override {
     Status first = kOk;
     for (Status& result : results_) {

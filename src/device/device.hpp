@@ -45,12 +45,12 @@ struct DeviceCaps {
 class IoQueue {
  public:
   virtual ~IoQueue() = default;
-  // Starts the transfer number `slot` < depth; the caller does not touch the memory until wait(slot) returns. A
+  // Starts the transfer with this `number` < depth; the caller does not touch the memory until wait(number) returns. A
   // transfer of the same number that is still in flight is waited for first.
-  virtual Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) = 0;
-  virtual Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) = 0;
+  virtual Status read(std::uint32_t number, std::uint64_t offset, std::span<std::byte> target) = 0;
+  virtual Status write(std::uint32_t number, std::uint64_t offset, std::span<const std::byte> source) = 0;
   // Waits for the transfer; ok if it was complete. Ok if the number was never used.
-  virtual Status wait(std::uint32_t slot) = 0;
+  virtual Status wait(std::uint32_t number) = 0;
   virtual Status wait_all() = 0;
   // Transfers to and from this memory may be faster from now on, because the kernel keeps it pinned. Replaces the
   // memory of the last call. No transfer may be in flight, and the memory must outlive the queue or the next call.

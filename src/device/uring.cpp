@@ -97,21 +97,21 @@ class UringQueue final : public IoQueue {
   }
   [[nodiscard]] bool ready() const { return ring_.ready(); }
 
-  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
-    return start(slot, offset, target, false);
+  Status read(std::uint32_t number, std::uint64_t offset, std::span<std::byte> target) override {
+    return start(number, offset, target, false);
   }
-  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
-    return start(slot, offset, {const_cast<std::byte*>(source.data()), source.size()}, true);
+  Status write(std::uint32_t number, std::uint64_t offset, std::span<const std::byte> source) override {
+    return start(number, offset, {const_cast<std::byte*>(source.data()), source.size()}, true);
   }
 
-  Status wait(std::uint32_t slot) override {
-    while (transfers_[slot].in_flight || transfers_[slot].refused) MEMLITH_TRY(reap());
-    return std::exchange(transfers_[slot].result, kOk);
+  Status wait(std::uint32_t number) override {
+    while (transfers_[number].in_flight || transfers_[number].refused) MEMLITH_TRY(reap());
+    return std::exchange(transfers_[number].result, kOk);
   }
   Status wait_all() override {
     Status first = kOk;
-    for (std::uint32_t slot = 0; slot < transfers_.size(); ++slot) {
-      if (const Status status = wait(slot); first.ok()) first = status;
+    for (std::uint32_t number = 0; number < transfers_.size(); ++number) {
+      if (const Status status = wait(number); first.ok()) first = status;
     }
     return first;
   }
@@ -139,22 +139,22 @@ class UringQueue final : public IoQueue {
     Status result = kOk;
   };
 
-  Status start(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
-    MEMLITH_TRY(wait(slot));
+  Status start(std::uint32_t number, std::uint64_t offset, std::span<std::byte> memory, bool writes) {
+    MEMLITH_TRY(wait(number));
     if (writes) MEMLITH_TRY(device_.check_latch());
-    transfers_[slot] = Transfer{offset, memory, 0, writes, false, true, false, kOk};
-    return submit(slot);
+    transfers_[number] = Transfer{offset, memory, 0, writes, false, true, false, kOk};
+    return submit(number);
   }
 
-  Status submit(std::uint32_t slot) {
-    Transfer& transfer = transfers_[slot];
+  Status submit(std::uint32_t number) {
+    Transfer& transfer = transfers_[number];
     const std::span<std::byte> rest = transfer.memory.subspan(transfer.done);
     const std::uint64_t offset = transfer.offset + transfer.done;
     const auto bytes = static_cast<unsigned>(std::min<std::uint64_t>(rest.size(), 1 * kGiB));
     std::byte* const memory = rest.data();
     const bool registered = memory >= registered_.data() && memory + bytes <= registered_.data() + registered_.size();
     transfer.direct = transfer.writes ? device_.begin_direct_write() : device_.direct();
-    const int error = ring_.submit(slot, [&](io_uring_sqe* entry, int file) {
+    const int error = ring_.submit(number, [&](io_uring_sqe* entry, int file) {
       if (transfer.writes && registered) {
         ::io_uring_prep_write_fixed(entry, file, memory, bytes, offset, 0);
       } else if (transfer.writes) {
@@ -199,12 +199,12 @@ class UringQueue final : public IoQueue {
     if (const int error = ring_.wait(completion); error != 0) {
       return fail_errno(error, Detail::read, "{}: cannot wait for a transfer", device_.path());
     }
-    const auto slot = static_cast<std::uint32_t>(completion.user_data);
+    const auto number = static_cast<std::uint32_t>(completion.user_data);
     const int result = completion.result;
-    Transfer& transfer = transfers_[slot];
+    Transfer& transfer = transfers_[number];
     const bool direct = transfer.direct;
     end_direct_write(transfer);
-    if (result == -EINTR || result == -EAGAIN) return submit(slot);
+    if (result == -EINTR || result == -EAGAIN) return submit(number);
     if (result == kNoThread) {
       finish_by_call(transfer);
       return kOk;
@@ -227,7 +227,7 @@ class UringQueue final : public IoQueue {
       return kOk;
     }
     transfer.done += static_cast<std::uint64_t>(result);
-    if (transfer.done < transfer.memory.size()) return submit(slot);
+    if (transfer.done < transfer.memory.size()) return submit(number);
     transfer.in_flight = false;
     return kOk;
   }

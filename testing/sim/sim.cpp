@@ -74,20 +74,20 @@ class SimQueue final : public IoQueue {
   SimQueue(Device& device, std::uint32_t depth) : device_(device), transfers_(depth) {}
   // What nobody waited for never happens.
   ~SimQueue() override = default;
-  Status read(std::uint32_t slot, std::uint64_t offset, std::span<std::byte> target) override {
-    MEMLITH_TRY(wait(slot));
+  Status read(std::uint32_t number, std::uint64_t offset, std::span<std::byte> target) override {
+    MEMLITH_TRY(wait(number));
     std::fill(target.begin(), target.end(), std::byte{0xa5});
-    transfers_[slot] = {Transfer::Kind::read, offset, target};
+    transfers_[number] = {Transfer::Kind::read, offset, target};
     return kOk;
   }
-  Status write(std::uint32_t slot, std::uint64_t offset, std::span<const std::byte> source) override {
-    MEMLITH_TRY(wait(slot));
+  Status write(std::uint32_t number, std::uint64_t offset, std::span<const std::byte> source) override {
+    MEMLITH_TRY(wait(number));
     MEMLITH_TRY(device_.check_latch());
-    transfers_[slot] = {Transfer::Kind::write, offset, {const_cast<std::byte*>(source.data()), source.size()}};
+    transfers_[number] = {Transfer::Kind::write, offset, {const_cast<std::byte*>(source.data()), source.size()}};
     return kOk;
   }
-  Status wait(std::uint32_t slot) override {
-    const Transfer transfer = std::exchange(transfers_[slot], {});
+  Status wait(std::uint32_t number) override {
+    const Transfer transfer = std::exchange(transfers_[number], {});
     switch (transfer.kind) {
       case Transfer::Kind::none: break;
       case Transfer::Kind::read: return device_.read(transfer.offset, transfer.memory);
@@ -97,8 +97,8 @@ class SimQueue final : public IoQueue {
   }
   Status wait_all() override {
     Status first = kOk;
-    for (auto slot = static_cast<std::uint32_t>(transfers_.size()); slot-- > 0;) {
-      if (const Status status = wait(slot); first.ok()) first = status;
+    for (auto number = static_cast<std::uint32_t>(transfers_.size()); number-- > 0;) {
+      if (const Status status = wait(number); first.ok()) first = status;
     }
     return first;
   }
