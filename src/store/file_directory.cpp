@@ -5,6 +5,7 @@
 
 #include "base/mutant.hpp"
 #include "store/moment.hpp"
+#include "store/stats.hpp"
 
 namespace memlith::core {
 
@@ -75,21 +76,23 @@ Status FileDirectory::check_log_not_removed() {
   return check_closed_before();
 }
 
-// An opening of the file leaves its page of counters behind if it is never closed. Then the log that is missing held
-// the newest commits.
+// An opening that is never closed leaves its page of counters behind. If the page is of this file, the log that is missing
+// held the newest commits. (The file and its log may also have been renamed while the store was open, and another file has
+// taken the name.)
 Status FileDirectory::check_closed_before() {
   if (files_.keeps_mark) return kOk;  // the mark in the file tells
-  MEMLITH_TRY_ASSIGN(const bool left, files_.volume.exists(files_.names.stats));
+  const auto page = SeenStats::look(files_.volume, files_.names.stats);
+  if (!page.ok()) return kOk;
+  MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> file, files_.volume.identity_of(files_.names.file));
   // Another process may have made the store since this one looked for the log.
   MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));
-  if (!left || made_meanwhile) return kOk;
-  return fail(Errc::corrupt, Detail::open,
-              "{0}: its last opening was not closed ({1} is still there), and its log {2} is missing: the newest "
-              "commits are in that "
-              "log, and without them the file need not be whole. Put the log back, or restore the file from a backup. "
-              "To take the file "
-              "as it is, remove {1}. Nothing was changed",
-              files_.path(), files_.volume.path_of(files_.names.stats), files_.volume.path_of(files_.names.log));
+  if (file != (*page)->file || made_meanwhile) return kOk;
+  return fail(
+      Errc::corrupt, Detail::open,
+      "{0}: the last opening of this file was never closed ({1} is still there), and the log {2} is missing. The "
+      "newest commits are in that log, and without them the file may be incomplete. Put the log back, or restore "
+      "the file from a backup. To take the file as it is, remove {1}. Nothing was changed",
+      files_.path(), files_.volume.path_of(files_.names.stats), files_.volume.path_of(files_.names.log));
 }
 
 Status FileDirectory::tell_log_is_missing() {

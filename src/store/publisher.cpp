@@ -6,8 +6,8 @@ namespace {
 constexpr std::chrono::milliseconds kShowEvery{50};
 }
 
-Result<std::unique_ptr<StatsPublisher>> StatsPublisher::make(StoreFiles& files, Device* like) {
-  MEMLITH_TRY_ASSIGN(LiveStats live, LiveStats::make(files.volume, files.names.stats, like));
+Result<std::unique_ptr<StatsPublisher>> StatsPublisher::make(StoreFiles& files, Device* file) {
+  MEMLITH_TRY_ASSIGN(LiveStats live, LiveStats::make(files.volume, files.names.stats, file));
   return std::unique_ptr<StatsPublisher>(new StatsPublisher(files, std::move(live)));
 }
 

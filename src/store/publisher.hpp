@@ -16,8 +16,8 @@ namespace memlith::core {
 // Threads: any may publish; start and stop alone.
 class StatsPublisher {
  public:
-  // The statistics file gets the permissions of `like` if that is not null.
-  static Result<std::unique_ptr<StatsPublisher>> make(StoreFiles& files, Device* like);
+  // `file`: as in LiveStats::make().
+  static Result<std::unique_ptr<StatsPublisher>> make(StoreFiles& files, Device* file);
 
   // The caller fills the histograms; publish() copies the counters.
   [[nodiscard]] StatsPage& page() const { return *live_; }

@@ -12,7 +12,7 @@ std::string LiveStats::name_beside(const std::string& log_name) {
   return log_name == "log" ? "stats" : log_name + "-stats";
 }
 
-Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name, Device* like) {
+Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name, Device* file) {
   LiveStats stats;
   MEMLITH_TRY_ASSIGN(stats.page_, AlignedBuffer::allocate(sizeof(StatsPage)));
   MEMLITH_TRY_ASSIGN(stats.copy_, AlignedBuffer::allocate(sizeof(StatsPage)));
@@ -24,7 +24,10 @@ Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name, Devic
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now()
                                                                                           .time_since_epoch())
                                      .count());
-  stats.notice_ = volume.make_notice(name, std::as_bytes(std::span(&*stats, 1)), like);
+  if (file != nullptr) {
+    MEMLITH_TRY_ASSIGN(stats->file, file->identity());
+  }
+  stats.notice_ = volume.make_notice(name, std::as_bytes(std::span(&*stats, 1)), file);
   return stats;
 }
 

@@ -23,11 +23,12 @@ using Counter = std::atomic<std::uint64_t>;
 
 struct StatsPage {
   static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t process;
   std::uint64_t opened_ns;  // since 1970
+  FileIdentity file;        // of the file of a one-file store; zeros in a folder store
   Counter frames;
   Counter batches;
   Counter captured_bytes;
@@ -65,9 +66,9 @@ class PersistTimer {
 class LiveStats {
  public:
   static std::string name_beside(const std::string& log_name);
-  // Never fails for lack of a file. The file gets the permissions of `like` if that is not null. The volume outlives
-  // the page.
-  static Result<LiveStats> make(Volume& volume, const std::string& name, Device* like);
+  // Never fails for lack of a file. `file` of a one-file store: the page says which file it is of, and the page's own
+  // file gets its permissions. The volume outlives the page.
+  static Result<LiveStats> make(Volume& volume, const std::string& name, Device* file);
   [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
   // Whether other processes can read it; if so, show() has to be called, from one thread at a time.

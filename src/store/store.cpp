@@ -49,8 +49,8 @@ Status Store::start() {
   MEMLITH_TRY(opening_.leave_holder_note());
   process_mark_ = process_mark();
   process_ = ::getpid();
-  MEMLITH_TRY_ASSIGN(Device* const like, directory_->permissions_model());
-  MEMLITH_TRY_ASSIGN(publisher_, StatsPublisher::make(files_, like));
+  MEMLITH_TRY_ASSIGN(Device* const file, directory_->permissions_model());
+  MEMLITH_TRY_ASSIGN(publisher_, StatsPublisher::make(files_, file));
   background_ = Background::of_process();
   flusher_ = std::make_unique<Flusher>(files_, *background_);
   publisher_->start(*background_);

@@ -65,7 +65,7 @@ class Info(unittest.TestCase):
                                      capture_output=True, text=True, check=True)
             titles, gone = watched.stdout.splitlines()
             self.assertIn("p50 us so far", titles)
-            self.assertIn("is gone", gone)
+            self.assertIn("has ended", gone)
         finally:
             bench.kill()
             bench.wait()

@@ -248,7 +248,7 @@ class Export(Case):
 
     def test_into_trouble_leaves_nothing_behind(self):
         self.crashed(self.db)
-        self.refused("not found", "sqlite", "export", self.db, self.folder / "no" / "out.db", says=["no folder"])
+        self.refused("not found", "sqlite", "export", self.db, self.folder / "no" / "out.db", says=["does not exist"])
         self.refused("invalid", "sqlite", "export", self.db, self.folder, "--force")
         self.refused("invalid", "sqlite", "export", self.db, self.db, "--force", says=["itself"])
         answer = memlith("sqlite", "export", self.db, self.target,
@@ -325,7 +325,7 @@ class Import(Case):
     def test_beside_a_log_that_is_left_over(self):
         source = self.plain(self.folder / "source.db", "fill(7)")
         self.crashed(self.db).unlink()
-        self.refused("exists", "sqlite", "import", source, self.db, says=["app.db.memlith", "gone"])
+        self.refused("exists", "sqlite", "import", source, self.db, says=["app.db.memlith", "missing"])
         self.done("sqlite", "import", source, self.db, "--force")
         self.run_child(self.db, "fill(1)").end()
         self.assertEqual(len(rows_of(self.db)), 8)
@@ -337,7 +337,7 @@ class Import(Case):
         self.plain(self.db, "fill(1)")
         self.refused("exists", "sqlite", "import", source, self.db, says=["app.db exists"])
         os.rename(self.db, self.folder / "elsewhere.db")
-        self.refused("exists", "sqlite", "import", source, self.db, says=[str(log), "gone"])
+        self.refused("exists", "sqlite", "import", source, self.db, says=[str(log), "missing"])
         os.rename(self.folder / "elsewhere.db", self.db)
         self.done("sqlite", "import", source, self.db, "--force")
         self.assertFalse(log.exists())

@@ -170,7 +170,7 @@ TEST_F(ForgottenFlush, AFullLogNeedsRoom) {
     Opened second = read(volume_);
     EXPECT_EQ(second.frames, frames);
     EXPECT_ERROR(Errc::no_space, second.log->start(second.log->tail(), {}));
-    EXPECT_NE(last_error_text().find("make room for 16384 bytes"), std::string::npos) << last_error_text();
+    EXPECT_NE(last_error_text().find("free 16384 bytes on the disk"), std::string::npos) << last_error_text();
   }
   EXPECT_EQ(volume_.image().hash(), before);
   volume_.faults().clear();

@@ -418,7 +418,7 @@ subprocess.run([sys.executable, "-c", opening])
 """)
     told = answer.stderr.splitlines()
     check("log: an error's sentence",
-          any("error: log_mib=no: it has to be a number from 1 to" in line for line in told), answer)
+          any("error: log_mib=no: it must be a number from 1 to" in line for line in told), answer)
     check("log: another VFS, and a line stays a line",
           any("/mine\\x0a.db: not on memlith: the program, or its default, asks for another VFS (VFS \"unix\"" in line
              for line in told), answer)
