@@ -18,8 +18,7 @@ class HeapDamage : public ::testing::Test {
     for (int i = 0; i < 5; ++i) blocks_.push_back(must(heap().allocate(1 + random.below(100'000), 16)));
     blocks_.push_back(must(heap().allocate(2'300'000, 16)));
     for (int i = 0; i < 400; i += 5) must_free(i);
-    for (int i = 1; i < 5; ++i)
-      EXPECT_OK(heap().set_name(std::to_string(i), blocks_[std::size_t(i)], {"T", 1, 1, 0}));
+    for (int i = 1; i < 5; ++i) EXPECT_OK(heap().set_name(std::to_string(i), blocks_[std::size_t(i)], {"T", 1, 1, 0}));
     EXPECT_OK(persist(*region_));
   }
   Heap& heap() { return *heap_; }
