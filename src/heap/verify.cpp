@@ -38,7 +38,7 @@ Status Heap::count_segment(std::uint32_t segment, HeapReport& report,
         const SizeClass& kind = kSizeClasses[run.kind - kPageSlab];
         std::uint64_t used = 0;
         for (std::uint32_t block = 0; block < kind.blocks; ++block) {
-          if ((header.blocks[run.page][block / 64] >> block % 64 & 1) == 0) continue;
+          if ((header.blocks[run.page + block / 256][block / 64 % 4] >> block % 64 & 1) == 0) continue;
           ++used;
           use(begin + std::uint64_t{block} * kind.bytes, kind.bytes);
         }
@@ -63,8 +63,8 @@ Status Heap::check_remembered(std::uint32_t segment) const {
     const bool is_slab = run.kind >= kPageSlab && run.kind < kPageSlab + kClasses;
     std::uint32_t used = 0;
     for (std::uint32_t word = 0; is_slab && word < run.pages * 4; ++word) {
-      used += static_cast<std::uint32_t>(std::popcount(header_at(segment, entry_of(segment).header_page)
-                                                           ->blocks[run.page][word]));
+      const SegmentHeader& header = *header_at(segment, entry_of(segment).header_page);
+      used += static_cast<std::uint32_t>(std::popcount(header.blocks[run.page + word / 4][word % 4]));
     }
     const bool same = (slab != nullptr) == is_slab && loaded->is_free(run.page) == (run.kind == kPageNone) &&
                       (slab == nullptr || (slab->used == used && slab->size_class == run.kind - kPageSlab));
