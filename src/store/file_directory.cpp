@@ -1,7 +1,9 @@
 #include "store/file_directory.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/mutant.hpp"
 #include "store/moment.hpp"
@@ -12,6 +14,8 @@ namespace memlith::core {
 namespace {
 constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
 constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
+constexpr std::chrono::milliseconds kLockWait{5};
+constexpr int kLockWaits = 400;  // 2 s in all
 }  // namespace
 
 ObjectRecord FileDirectory::record_at_home() const {
@@ -148,14 +152,20 @@ Status FileDirectory::prepare_to_recover() {
 
 Status FileDirectory::lock_file() {
   MEMLITH_TRY_ASSIGN(OpenFile* const file, files_.homes.user_file());
-  auto lock = file->lock(!files_.read_only());
-  if (!lock.ok() && lock.error().category == Errc::busy) {
-    return fail(Errc::busy, Detail::lock, "{}: the file is in use under another of its names; close it there, or wait",
-                files_.path());
+  // The log's lock is held, so no other process has the file open under this name. But a mapping of a process that was
+  // killed may hold the lock of the file for a moment longer than the process lives.
+  for (int waits = 0;; ++waits) {
+    auto lock = file->lock(!files_.read_only());
+    if (lock.ok()) {
+      files_.file_lock = std::move(*lock);
+      return kOk;
+    }
+    if (lock.error().category != Errc::busy) return lock.error();
+    if (waits == kLockWaits) break;
+    std::this_thread::sleep_for(kLockWait);
   }
-  MEMLITH_TRY(lock.status());
-  files_.file_lock = std::move(*lock);
-  return kOk;
+  return fail(Errc::busy, Detail::lock, "{}: the file is in use under another of its names; close it there, or wait",
+              files_.path());
 }
 
 Status FileDirectory::load(const Overlay&) {
