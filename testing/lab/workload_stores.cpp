@@ -34,6 +34,12 @@ std::vector<std::byte> file_bytes() {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + 1);
   return bytes;
 }
+
+StoreOptions in_one_file(StoreOptions options) {
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  return options;
+}
 }  // namespace
 
 namespace stores {
@@ -92,19 +98,9 @@ StoreOptions in_pieces() {
   return options;
 }
 
-StoreOptions file_in_pieces() {
-  StoreOptions options = in_pieces();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
+StoreOptions file_in_pieces() { return in_one_file(in_pieces()); }
 
-StoreOptions file() {
-  StoreOptions options = small_store();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
+StoreOptions file() { return in_one_file(small_store()); }
 
 StoreOptions torn_blocks() {
   StoreOptions options = wide_slots();
@@ -119,19 +115,9 @@ StoreOptions torn_blocks_in_pieces() {
   return options;
 }
 
-StoreOptions file_torn_blocks() {
-  StoreOptions options = torn_blocks();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
+StoreOptions file_torn_blocks() { return in_one_file(torn_blocks()); }
 
-StoreOptions file_wide_slots() {
-  StoreOptions options = wide_slots();
-  options.kind = StoreKind::one_file;
-  options.file_name = "data";
-  return options;
-}
+StoreOptions file_wide_slots() { return in_one_file(wide_slots()); }
 
 StoreOptions marked_file() {
   StoreOptions options = file();

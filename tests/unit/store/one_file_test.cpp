@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "support/store_words.hpp"
 
@@ -241,6 +243,19 @@ TEST_F(OneFileStore, TheLogHasThePermissionsOfTheFile) {
   for (const char* const name : {"data.memlith", "data.memlith-stats"}) {
     EXPECT_EQ(std::filesystem::status(folder_ / name).permissions(), perms::owner_read | perms::owner_write) << name;
   }
+}
+
+// The lock of the file may outlive a program that was killed, until its mappings are gone. The opening waits for that.
+TEST_F(OneFileStore, WaitsForALockThatIsAboutToGo) {
+  open();
+  close();
+  auto lock = must(volume_->lock("data", true));
+  std::thread killed([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    lock = nullptr;
+  });
+  EXPECT_OK(Store::open(*volume_, options()));
+  killed.join();
 }
 
 // A program that was killed leaves its page of counters beside the file, and says so that the log had the newest
