@@ -1,0 +1,260 @@
+/* memlith: a transactional key-value store. The C interface; memlith/kv.hpp is the C++ one. Conventions: memlith.h.
+ * Guide: docs/kv.md.
+ *
+ * A kv store lies in a region of a memlith store and holds named maps. A map is an ordered set of records; keys and
+ * values are strings of bytes, and keys are in the order of memcmp, a prefix before what it begins. Transactions over
+ * all maps are strictly serialisable.
+ *
+ * DURABILITY is chosen per commit. Commits have numbers, 1, 2, 3, ..., in the order in which they took effect; a
+ * commit's number is its ticket. After any crash the kv store is as some commit left it: a prefix of the order, all
+ * maps together, that holds every commit acknowledged as durable.
+ *   SYNC  The call returns when the commit, and with it every commit before it, is durable. Threads share flushes.
+ *   WEAK  The call returns when the commit has taken effect in memory. It becomes durable in order, at most the window
+ *         (memlith_kv_set_window) later, or with the next SYNC commit or memlith_kv_persist.
+ *
+ * ISOLATION. A transaction that writes locks the records that it reads or writes, and the gaps between the keys that it
+ * scans, until it ends. Nobody waits for a lock: a call that meets a lock of another transaction returns
+ * MEMLITH_CONFLICT and the transaction is ended, as by memlith_kv_abort; begin it again (transact() of kv.hpp does,
+ * with growing pauses). A READ_ONLY transaction sees the state as of its beginning, takes no locks, never meets a conflict,
+ * and makes no writer wait.
+ *
+ * MEMORY of keys and values that a call returns stays valid and constant until the transaction ends.
+ *
+ * THREADS: any number, with any number of transactions each. One transaction, with its cursors, is used by one thread
+ * at a time. Opening and closing the kv store: while no other thread uses it.
+ */
+#ifndef MEMLITH_KV_H
+#define MEMLITH_KV_H
+
+#include "memlith/memlith.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MEMLITH_KV_KEY_BYTES_MAX 1024 /* a key has 1 to so many bytes */
+#define MEMLITH_KV_VALUE_BYTES_MAX (16 << 20)
+#define MEMLITH_KV_NAME_BYTES_MAX 255 /* a map's name has 1 to so many bytes, none of them zero */
+
+typedef struct memlith_kv memlith_kv;
+typedef struct memlith_kv_txn memlith_kv_txn;
+typedef struct memlith_kv_cursor memlith_kv_cursor;
+/* The number of a map, valid as long as the kv store is open and the map is not removed. Never 0. */
+typedef uint32_t memlith_kv_map;
+
+/* A key or a value. */
+typedef struct memlith_bytes {
+  const void* data;
+  uint64_t size;
+} memlith_bytes;
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_kv_options {
+  uint64_t struct_size;
+  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE */
+  uint32_t reserved;  /* 0 */
+  uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB (only addresses are reserved) */
+  uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
+  uint64_t window_bytes;
+} memlith_kv_options;
+
+/* Opens the kv store in region `name` of the store. With MEMLITH_REGION_CREATE a missing one is created, durably.
+ * Takes the same time for every size: pages are loaded and checked when they are first used.
+ * In a store that was opened read-only, only READ_ONLY transactions can be begun.
+ * Errors: as memlith_region_open; INCOMPATIBLE - the region holds something else, or a kv store of another format;
+ *         CORRUPT - its header is damaged. */
+MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
+                                    memlith_kv** kv);
+
+/* Makes every commit durable and closes the kv store and its region. Free the transactions before, and close the kv
+ * store before its store: memlith_store_close makes weak commits that wait durable, too, but tells of no failure.
+ * Null is ignored.
+ * Errors: BUSY - transactions were not freed, nothing was closed. Those of memlith_kv_persist: closed nevertheless. */
+MEMLITH_API int32_t memlith_kv_close(memlith_kv* kv);
+
+/* ---- maps ------------------------------------------------------------------------------------------------------ */
+
+/* Finds map `name`. With MEMLITH_REGION_CREATE a missing map is created, in a transaction of its own that is durable on
+ * return; with EXCLUSIVE as well an existing one is refused.
+ * Errors: NOT_FOUND, EXISTS, INVALID (the name), READ_ONLY, and those of memlith_kv_commit. */
+MEMLITH_API int32_t memlith_kv_map_open(memlith_kv* kv, const char* name, uint32_t flags, memlith_kv_map* map);
+
+/* Removes a map with all its records, durably on return. Errors: NOT_FOUND; CONFLICT - a transaction uses the map, try
+ * again later; and those of memlith_kv_commit. */
+MEMLITH_API int32_t memlith_kv_map_remove(memlith_kv* kv, const char* name);
+
+/* The name of map number `index` (0, 1, ...) in the order of the names, cut to `bytes` and terminated by a zero.
+ * Errors: NOT_FOUND - there are not so many. */
+MEMLITH_API int32_t memlith_kv_map_at(memlith_kv* kv, uint64_t index, char* name, size_t bytes);
+
+/* ---- transactions ---------------------------------------------------------------------------------------------- */
+
+enum { MEMLITH_KV_READ_ONLY = 1 };
+
+enum { MEMLITH_KV_WEAK = 0, MEMLITH_KV_SYNC = 1 };
+
+/* Begins a transaction. Errors: INVALID (flags), READ_ONLY (the store was opened read-only: ask for READ_ONLY),
+ * POISONED, NO_MEMORY. */
+MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_txn** txn);
+
+/* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
+ * whatever the result; its handle stays until memlith_kv_txn_free. `ticket`, which may be null, receives the number of
+ * the commit; of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing
+ * makes what it may have read durable.
+ * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
+ *         the region or the file system is full. POISONED, CORRUPT - a page that had to be changed is damaged.
+ *         NO_MEMORY.
+ * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set: IO - the flush failed,
+ *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
+MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket);
+
+/* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */
+MEMLITH_API int32_t memlith_kv_abort(memlith_kv_txn* txn);
+
+/* Begins the ended transaction anew, with the flags that it had: saves an allocation. Errors: INVALID (not ended). */
+MEMLITH_API int32_t memlith_kv_renew(memlith_kv_txn* txn);
+
+/* Frees the handle, and its cursors; aborts the transaction if it has not ended. Null is ignored. */
+MEMLITH_API void memlith_kv_txn_free(memlith_kv_txn* txn);
+
+/* 1 while the transaction has neither committed nor aborted, also by a conflict. */
+MEMLITH_API int32_t memlith_kv_txn_active(const memlith_kv_txn* txn);
+
+/* A point in the transaction to which its writes can be undone. Locks stay. Numbers of savepoints rise. */
+MEMLITH_API int32_t memlith_kv_savepoint(memlith_kv_txn* txn, uint64_t* savepoint);
+/* Undoes what the transaction wrote since the savepoint, which stays. Errors: INVALID - no such savepoint. */
+MEMLITH_API int32_t memlith_kv_undo_to(memlith_kv_txn* txn, uint64_t savepoint);
+
+/* Errors of all calls below: INVALID - the transaction has ended, no such map, a key of no bytes; the message says
+ * which. CONFLICT - see above, the transaction has ended. CORRUPT - a page is damaged, the message says which; the
+ * transaction goes on. NO_MEMORY. */
+
+/* Reads a record. Errors: NOT_FOUND. */
+MEMLITH_API int32_t memlith_kv_get(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
+                                   memlith_bytes* value);
+
+/* Writes a record, a new one or over the old one. Visible to this transaction at once. Errors: INVALID - the key or the
+ * value is too long; READ_ONLY. */
+MEMLITH_API int32_t memlith_kv_put(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
+                                   const void* value, uint64_t value_bytes);
+
+/* Removes a record. Errors: NOT_FOUND; READ_ONLY. */
+MEMLITH_API int32_t memlith_kv_remove(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes);
+
+/* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
+ * first on; null `to`: up to the last. The function may not use the transaction. Key
+ * and value are valid only until it returns, so that a long range takes no memory. */
+MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                                         const memlith_bytes* to,
+                                         int (*record)(void* context, memlith_bytes key, memlith_bytes value),
+                                         void* context);
+
+/* ---- cursors --------------------------------------------------------------------------------------------------- */
+
+/* A cursor stands on a record or on none. It sees the transaction's own writes. It is freed with its transaction, or by
+ * memlith_kv_cursor_close; after the transaction ended its calls return INVALID. */
+MEMLITH_API int32_t memlith_kv_cursor_open(memlith_kv_txn* txn, memlith_kv_map map, memlith_kv_cursor** cursor);
+MEMLITH_API void memlith_kv_cursor_close(memlith_kv_cursor* cursor); /* null is ignored */
+
+/* Each puts the cursor on a record. NOT_FOUND: there is none; the cursor stands on none then, before the first
+ * record after prev, behind the last after next and seek. From there next and prev lead back, as far as there are
+ * records. Of a new cursor next is first and prev is last. */
+MEMLITH_API int32_t memlith_kv_cursor_first(memlith_kv_cursor* cursor);
+MEMLITH_API int32_t memlith_kv_cursor_last(memlith_kv_cursor* cursor);
+MEMLITH_API int32_t memlith_kv_cursor_next(memlith_kv_cursor* cursor);
+MEMLITH_API int32_t memlith_kv_cursor_prev(memlith_kv_cursor* cursor);
+/* The first record whose key is not less than the given one. */
+MEMLITH_API int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint64_t key_bytes);
+
+/* The record on which the cursor stands. `key` and `value` may be null. Errors: NOT_FOUND - on none, or the transaction
+ * removed the record. */
+MEMLITH_API int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value);
+/* Removes that record; next and prev go on from its place. */
+MEMLITH_API int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor);
+
+/* ---- durability ------------------------------------------------------------------------------------------------ */
+
+/* Makes every commit that has returned durable. Errors: IO, POISONED; NO_SPACE - the log cannot grow: nothing is lost,
+ * try again. */
+MEMLITH_API int32_t memlith_kv_persist(memlith_kv* kv);
+
+/* Returns when the commit with that ticket is durable. Hurries it: nothing waits for the window. Errors: INVALID - no
+ * such commit yet; those of memlith_kv_persist. */
+MEMLITH_API int32_t memlith_kv_wait(memlith_kv* kv, uint64_t ticket);
+
+/* The newest durable commit: every ticket up to this number is durable. */
+MEMLITH_API uint64_t memlith_kv_durable(memlith_kv* kv);
+
+/* The window: a weak commit becomes durable at most `interval_ms` (and a flush) after it returned, or as soon as
+ * `bytes` of changes wait. 0 = 100 ms, 0 = 16 MiB. Errors: INVALID (more than a day). */
+MEMLITH_API int32_t memlith_kv_set_window(memlith_kv* kv, uint64_t interval_ms, uint64_t bytes);
+
+/* Adds 1 to the eventfd `fd` when more commits have become durable, and when the store is poisoned. -1 ends that. */
+MEMLITH_API int32_t memlith_kv_set_eventfd(memlith_kv* kv, int fd);
+
+/* Calls `done` once, from a thread of the library, when the commit is durable (code 0) or will not be (the code of the
+ * failure). Does not hurry the commit. `done` may not close the kv store. Calls come in the order of the tickets.
+ * Errors: INVALID - no such commit yet. */
+MEMLITH_API int32_t memlith_kv_on_durable(memlith_kv* kv, uint64_t ticket,
+                                          void (*done)(void* context, uint64_t ticket, int32_t code), void* context);
+
+/* ---- looking inside -------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_kv_info {
+  uint64_t struct_size; /* set by the caller */
+  uint64_t maps;
+  uint64_t records;
+  uint64_t region_bytes;
+  uint64_t page_bytes;
+  uint64_t pages; /* in use and free */
+  uint64_t free_pages;
+  uint64_t commits;        /* the newest ticket */
+  uint64_t durable;        /* the newest durable one */
+  uint64_t logged_bytes;   /* since opening: bytes of pages that commits changed and the log took */
+  uint64_t conflicts;      /* since opening: transactions ended by a conflict */
+  uint64_t snapshot_bytes; /* memory that older states of pages take, for READ_ONLY transactions */
+  uint64_t transactions;   /* active */
+} memlith_kv_info;
+MEMLITH_API int32_t memlith_kv_get_info(memlith_kv* kv, memlith_kv_info* info);
+
+typedef struct memlith_kv_report {
+  uint64_t struct_size; /* set by the caller */
+  uint64_t maps;
+  uint64_t records;
+  uint64_t leaf_pages;
+  uint64_t inner_pages;
+  uint64_t overflow_pages; /* of values that are too long for a leaf */
+  uint64_t free_pages;
+  uint64_t used_bytes; /* of leaves: records and their places */
+  uint32_t depth_max;
+  uint32_t reserved;
+} memlith_kv_report;
+
+/* Checks every page: its structure, the order of the keys, and that each page belongs to exactly one map or is free.
+ * Commits of other threads wait. `report` may be null. Errors: CORRUPT - the message names the page. */
+MEMLITH_API int32_t memlith_kv_verify(memlith_kv* kv, memlith_kv_report* report);
+
+/* ---- keys that are integers ------------------------------------------------------------------------------------ */
+
+/* Eight bytes whose order is that of the numbers. For signed numbers, memlith_kv_key_of_i64. */
+static inline void memlith_kv_key_of_u64(uint64_t number, unsigned char key[8]) {
+  for (int i = 0; i < 8; ++i) key[i] = (unsigned char)(number >> (56 - 8 * i));
+}
+static inline uint64_t memlith_kv_u64_of_key(const unsigned char key[8]) {
+  uint64_t number = 0;
+  for (int i = 0; i < 8; ++i) number = number << 8 | key[i];
+  return number;
+}
+static inline void memlith_kv_key_of_i64(int64_t number, unsigned char key[8]) {
+  memlith_kv_key_of_u64((uint64_t)number ^ (uint64_t)1 << 63, key);
+}
+static inline int64_t memlith_kv_i64_of_key(const unsigned char key[8]) {
+  return (int64_t)(memlith_kv_u64_of_key(key) ^ (uint64_t)1 << 63);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,317 @@
+// memlith: a transactional key-value store. The C++20 interface over memlith/kv.h, where each call's full contract
+// stands. Guide: docs/kv.md.
+//
+//   auto store = memlith::Store::open("shop", {.create = true});
+//   auto kv = memlith::Kv::open(*store, "kv", {.create = true});
+//   auto stock = kv->map("stock", true);
+//   auto sold = kv->transact([&](memlith::KvTransaction& txn) -> memlith::Result<void> {
+//     auto count = txn.get(*stock, "marble");
+//     if (!count) return count.error();
+//     return txn.put(*stock, "marble", one_less(*count));
+//   }, memlith::Durability::sync);
+//
+// Nothing here throws, except what the functions that you pass throw: a transaction is aborted then.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "memlith/kv.h"
+#include "memlith/memlith.hpp"
+
+namespace memlith {
+
+enum class Durability : std::uint32_t { weak = MEMLITH_KV_WEAK, sync = MEMLITH_KV_SYNC };
+
+using KvMap = memlith_kv_map;
+
+// A key whose order is that of the numbers.
+class IntegerKey {
+ public:
+  template <class T>
+    requires std::is_integral_v<T>
+  explicit IntegerKey(T number) {
+    if constexpr (std::is_signed_v<T>) {
+      memlith_kv_key_of_i64(number, bytes_.data());
+    } else {
+      memlith_kv_key_of_u64(number, bytes_.data());
+    }
+  }
+  operator std::string_view() const {  // NOLINT(google-explicit-constructor)
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
+
+ private:
+  std::array<unsigned char, 8> bytes_{};
+};
+
+// The number of a key that IntegerKey made of a T. The key has 8 bytes.
+template <class T>
+T integer_of_key(std::string_view key) {
+  assert(key.size() == 8);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(key.data());
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(memlith_kv_i64_of_key(bytes));
+  return static_cast<T>(memlith_kv_u64_of_key(bytes));
+}
+
+namespace detail {
+inline std::string_view view_of(memlith_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
+inline bool is_conflict(const Error& error) { return error.category() == MEMLITH_CONFLICT; }
+}  // namespace detail
+
+struct KvRecord {
+  std::string_view key;
+  std::string_view value;
+};
+
+// Stands on a record, or on none. Move-only; not to be used after its transaction was destroyed.
+class Cursor {
+ public:
+  Cursor(Cursor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Cursor& operator=(Cursor&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Cursor() { memlith_kv_cursor_close(handle_); }
+
+  // Each is true if the cursor stands on a record now, false if there is none.
+  Result<bool> first() { return found(memlith_kv_cursor_first(handle_)); }
+  Result<bool> last() { return found(memlith_kv_cursor_last(handle_)); }
+  Result<bool> next() { return found(memlith_kv_cursor_next(handle_)); }
+  Result<bool> prev() { return found(memlith_kv_cursor_prev(handle_)); }
+  // The first record whose key is not less.
+  Result<bool> seek(std::string_view key) { return found(memlith_kv_cursor_seek(handle_, key.data(), key.size())); }
+  // Both stay valid until the transaction ends.
+  Result<KvRecord> current() {
+    memlith_bytes key{};
+    memlith_bytes value{};
+    if (const std::int32_t code = memlith_kv_cursor_current(handle_, &key, &value); code != MEMLITH_OK) {
+      return Error(code);
+    }
+    return KvRecord{detail::view_of(key), detail::view_of(value)};
+  }
+  Result<void> remove() { return detail::result_of(memlith_kv_cursor_remove(handle_)); }
+
+ private:
+  friend class KvTransaction;
+  explicit Cursor(memlith_kv_cursor* handle) : handle_(handle) {}
+  static Result<bool> found(std::int32_t code) {
+    if (code == MEMLITH_OK) return true;
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return false;
+    return Error(code);
+  }
+  memlith_kv_cursor* handle_;
+};
+
+// Move-only; destroying a transaction that has not ended aborts it. Not to be used after the Kv was closed.
+class KvTransaction {
+ public:
+  KvTransaction(KvTransaction&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  KvTransaction& operator=(KvTransaction&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~KvTransaction() { memlith_kv_txn_free(handle_); }
+
+  // The value, valid until the transaction ends. Category NOT_FOUND: there is none.
+  Result<std::string_view> get(KvMap map, std::string_view key) {
+    memlith_bytes value{};
+    const std::int32_t code = memlith_kv_get(handle_, map, key.data(), key.size(), &value);
+    if (code != MEMLITH_OK) return Error(code);
+    return detail::view_of(value);
+  }
+  // The same, with no value where there is none.
+  Result<std::optional<std::string_view>> find(KvMap map, std::string_view key) {
+    memlith_bytes value{};
+    const std::int32_t code = memlith_kv_get(handle_, map, key.data(), key.size(), &value);
+    if (code == MEMLITH_OK) return std::optional(detail::view_of(value));
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return std::optional<std::string_view>();
+    return Error(code);
+  }
+  Result<void> put(KvMap map, std::string_view key, std::string_view value) {
+    return detail::result_of(memlith_kv_put(handle_, map, key.data(), key.size(), value.data(), value.size()));
+  }
+  // Category NOT_FOUND: there is none.
+  Result<void> remove(KvMap map, std::string_view key) {
+    return detail::result_of(memlith_kv_remove(handle_, map, key.data(), key.size()));
+  }
+  // Calls `record(key, value)` for from <= key < to, in order, until it returns false. Empty `from`: from the first on;
+  // empty `to`: up to the last. Key and value are valid until the function returns. The function does not
+  // use the transaction and does not throw.
+  template <class Record>
+  Result<void> get_range(KvMap map, std::string_view from, std::string_view to, Record&& record) {
+    const memlith_bytes first{from.data(), from.size()};
+    const memlith_bytes end{to.data(), to.size()};
+    auto call = [](void* context, memlith_bytes key, memlith_bytes value) -> int {
+      return (*static_cast<std::remove_reference_t<Record>*>(context))(detail::view_of(key), detail::view_of(value))
+                 ? 0
+                 : 1;
+    };
+    return detail::result_of(memlith_kv_get_range(handle_, map, from.empty() ? nullptr : &first,
+                                                  to.empty() ? nullptr : &end, call, std::addressof(record)));
+  }
+  Result<Cursor> cursor(KvMap map) {
+    memlith_kv_cursor* handle = nullptr;
+    if (const std::int32_t code = memlith_kv_cursor_open(handle_, map, &handle); code != MEMLITH_OK) return Error(code);
+    return Cursor(handle);
+  }
+
+  // The ticket of the commit.
+  Result<std::uint64_t> commit(Durability durability = Durability::weak) {
+    std::uint64_t ticket = 0;
+    const std::int32_t code = memlith_kv_commit(handle_, static_cast<std::uint32_t>(durability), &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    return ticket;
+  }
+  Result<void> abort() { return detail::result_of(memlith_kv_abort(handle_)); }
+  // Begins the ended transaction anew.
+  Result<void> renew() { return detail::result_of(memlith_kv_renew(handle_)); }
+  [[nodiscard]] bool active() const { return handle_ != nullptr && memlith_kv_txn_active(handle_) == 1; }
+
+  Result<std::uint64_t> savepoint() {
+    std::uint64_t point = 0;
+    if (const std::int32_t code = memlith_kv_savepoint(handle_, &point); code != MEMLITH_OK) return Error(code);
+    return point;
+  }
+  Result<void> undo_to(std::uint64_t savepoint) { return detail::result_of(memlith_kv_undo_to(handle_, savepoint)); }
+
+  [[nodiscard]] memlith_kv_txn* handle() const { return handle_; }
+
+ private:
+  friend class Kv;
+  explicit KvTransaction(memlith_kv_txn* handle) : handle_(handle) {}
+  memlith_kv_txn* handle_;
+};
+
+struct KvOptions {
+  bool create = false;
+  bool exclusive = false;
+  std::uint64_t max_size = 0;
+  std::uint64_t window_ms = 0;
+  std::uint64_t window_bytes = 0;
+};
+
+// An open kv store. Move-only; closing makes every commit durable. To be closed before its Store.
+class Kv {
+ public:
+  Kv(Kv&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Kv& operator=(Kv&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Kv() { (void)close(); }
+
+  static Result<Kv> open(const Store& store, const std::string& name = "kv", const KvOptions& options = {}) {
+    memlith_kv_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+    plain.max_size = options.max_size;
+    plain.window_ms = options.window_ms;
+    plain.window_bytes = options.window_bytes;
+    memlith_kv* handle = nullptr;
+    if (const std::int32_t code = memlith_kv_open(store.handle(), name.c_str(), &plain, &handle); code != MEMLITH_OK) {
+      return Error(code);
+    }
+    return Kv(handle);
+  }
+  Result<void> close() { return detail::result_of(memlith_kv_close(std::exchange(handle_, nullptr))); }
+
+  Result<KvMap> map(const std::string& name, bool create = false) const {
+    KvMap map = 0;
+    const std::uint32_t flags = detail::flag_if(create, MEMLITH_REGION_CREATE);
+    if (const std::int32_t code = memlith_kv_map_open(handle_, name.c_str(), flags, &map); code != MEMLITH_OK) {
+      return Error(code);
+    }
+    return map;
+  }
+  Result<void> remove_map(const std::string& name) const {
+    return detail::result_of(memlith_kv_map_remove(handle_, name.c_str()));
+  }
+
+  Result<KvTransaction> begin(bool read_only = false) const {
+    memlith_kv_txn* handle = nullptr;
+    const std::uint32_t flags = detail::flag_if(read_only, MEMLITH_KV_READ_ONLY);
+    if (const std::int32_t code = memlith_kv_begin(handle_, flags, &handle); code != MEMLITH_OK) return Error(code);
+    return KvTransaction(handle);
+  }
+
+  // Runs `act(transaction)`, which returns a Result, and commits. An error of `act` aborts and is returned. A conflict,
+  // in `act` or in the commit, begins again: `act` may run several times. Returns the ticket.
+  template <class Act>
+  Result<std::uint64_t> transact(Act&& act, Durability durability = Durability::weak) const {
+    auto transaction = begin();
+    if (!transaction) return transaction.error();
+    for (unsigned tries = 0;; ++tries) {
+      auto done = act(*transaction);
+      if (done.ok()) {
+        // A conflict that `act` did not pass on has ended the transaction nevertheless.
+        const bool ended = !transaction->active();
+        if (!ended) return transaction->commit(durability);
+      } else if (!detail::is_conflict(done.error())) {
+        (void)transaction->abort();
+        return done.error();
+      }
+      pause(tries);
+      if (auto again = transaction->renew(); !again) return again.error();
+    }
+  }
+
+  Result<void> persist() const { return detail::result_of(memlith_kv_persist(handle_)); }
+  Result<void> wait(std::uint64_t ticket) const { return detail::result_of(memlith_kv_wait(handle_, ticket)); }
+  [[nodiscard]] std::uint64_t durable() const { return memlith_kv_durable(handle_); }
+  Result<void> set_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
+    return detail::result_of(memlith_kv_set_window(handle_, interval_ms, bytes));
+  }
+  Result<void> set_eventfd(int fd) const { return detail::result_of(memlith_kv_set_eventfd(handle_, fd)); }
+  // Calls `done(code)` once, from a thread of the library, when the commit is durable or will not be. It does not
+  // throw.
+  Result<void> on_durable(std::uint64_t ticket, std::function<void(std::int32_t code)> done) const {
+    auto kept = std::make_unique<std::function<void(std::int32_t)>>(std::move(done));
+    auto call = [](void* context, std::uint64_t, std::int32_t code) {
+      const std::unique_ptr<std::function<void(std::int32_t)>>
+          owned(static_cast<std::function<void(std::int32_t)>*>(context));
+      (*owned)(code);
+    };
+    const std::int32_t code = memlith_kv_on_durable(handle_, ticket, call, kept.get());
+    if (code != MEMLITH_OK) return Error(code);
+    (void)kept.release();
+    return {};
+  }
+  [[nodiscard]] Result<memlith_kv_info> info() const {
+    memlith_kv_info info{};
+    info.struct_size = sizeof info;
+    if (const std::int32_t code = memlith_kv_get_info(handle_, &info); code != MEMLITH_OK) return Error(code);
+    return info;
+  }
+  [[nodiscard]] Result<memlith_kv_report> verify() const {
+    memlith_kv_report report{};
+    report.struct_size = sizeof report;
+    if (const std::int32_t code = memlith_kv_verify(handle_, &report); code != MEMLITH_OK) return Error(code);
+    return report;
+  }
+  [[nodiscard]] memlith_kv* handle() const { return handle_; }
+
+ private:
+  explicit Kv(memlith_kv* handle) : handle_(handle) {}
+  // Twice as long each time, up to about 1 ms, and of a length that differs between threads.
+  static void pause(unsigned tries) {
+    if (tries < 2) return std::this_thread::yield();
+    const std::uint64_t most_us = std::uint64_t{1} << std::min(tries, 10U);
+    const auto drawn = std::hash<std::thread::id>()(std::this_thread::get_id()) * (tries + 1) * 0x9e3779b97f4a7c15u;
+    std::this_thread::sleep_for(std::chrono::microseconds(most_us / 2 + (drawn >> 32) % (most_us / 2 + 1)));
+  }
+  memlith_kv* handle_;
+};
+
+}  // namespace memlith

@@ -1,0 +1,454 @@
+// Key-value stores: include/memlith/kv.h. Floor: capi. A memlith_kv is a kv::Kv, which its OpenRegion owns.
+#include "memlith/kv.h"
+
+#include <memory>
+#include <utility>
+
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+#include "kv/kv.hpp"
+
+using namespace memlith::core;
+using kv::Kv;
+
+namespace {
+
+constexpr std::uint64_t kFirstBytes = 1 * kMiB;
+constexpr std::uint64_t kReserveBytes = 1024 * kGiB;
+constexpr std::uint64_t kIntervalMsMax = 24ull * 3600 * 1000;
+
+static_assert(MEMLITH_KV_KEY_BYTES_MAX == kv::kKeyBytesMax && MEMLITH_KV_VALUE_BYTES_MAX == kv::kValueBytesMax);
+
+struct CursorHandle;
+
+// A transaction, and its cursors that the program has not closed.
+struct TransactionHandle {
+  kv::Transaction* transaction;
+  std::unordered_set<CursorHandle*> cursors = {};
+};
+struct CursorHandle {
+  TransactionHandle& owner;
+  kv::Cursor cursor;
+};
+
+Kv& kv_of(memlith_kv* handle) { return *reinterpret_cast<Kv*>(handle); }
+TransactionHandle& handle_of(memlith_kv_txn* txn) { return *reinterpret_cast<TransactionHandle*>(txn); }
+kv::Transaction& transaction_of(memlith_kv_txn* txn) { return *handle_of(txn).transaction; }
+kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return reinterpret_cast<CursorHandle*>(cursor)->cursor; }
+
+Status need_ours(memlith_kv* handle) {
+  MEMLITH_TRY(need(handle, "kv"));
+  return kv_of(handle).pages().region().store().check_process();
+}
+
+Status need_ours(memlith_kv_txn* txn) {
+  MEMLITH_TRY(need(txn, "txn"));
+  return transaction_of(txn).kv().pages().region().store().check_process();
+}
+
+Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {
+  if (bytes > 0) MEMLITH_TRY(need(data, what));
+  return std::string_view(static_cast<const char*>(data), bytes);
+}
+
+memlith_bytes plain(std::string_view text) { return {text.data(), text.size()}; }
+
+// Expected often, so without the time to make a message.
+Status not_found(std::string_view text) {
+  set_error_text(text);
+  return Status{Errc::not_found, Detail::kv, 0, 0};
+}
+
+Result<kv::Window> window_of(std::uint64_t interval_ms, std::uint64_t bytes) {
+  kv::Window window;
+  if (interval_ms > kIntervalMsMax) {
+    return fail(Errc::invalid, Detail::argument, "a window of {} ms is longer than a day", interval_ms);
+  }
+  if (interval_ms > 0) window.interval_ms = interval_ms;
+  if (bytes > 0) window.bytes = bytes;
+  return window;
+}
+
+// A step of a cursor: NOT_FOUND where there is no record.
+template <class Step>
+std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(cursor, "cursor"));
+    MEMLITH_TRY_ASSIGN(const bool found, move(cursor_of(cursor)));
+    return found ? kOk : not_found("there is no such record");
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- opening
+
+int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
+                        memlith_kv** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(result, "kv"));
+    memlith_kv_options given;
+    MEMLITH_TRY(read_options(options, given));
+    memlith_region_options plain_options{};
+    plain_options.struct_size = sizeof plain_options;
+    plain_options.flags = given.flags;
+    plain_options.tracker = MEMLITH_TRACKER_EXPLICIT;
+    plain_options.max_size = given.max_size > 0 ? given.max_size : kReserveBytes;
+    plain_options.size = std::min(kFirstBytes, plain_options.max_size);
+    MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(plain_options));
+    kv::KvOptions wanted;
+    wanted.create = inner.create;
+    MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
+    Session& session = session_of(store);
+    inner.anywhere = session.store().read_only();  // no address is kept in a kv store
+    MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, inner));
+    auto made = Kv::open(*region->region, wanted);
+    if (!made.ok()) {
+      const KeptSentence sentence;
+      const Status closed = session.close_region(*region);
+      MEMLITH_ASSERT(closed.ok());  // nobody else has the region yet
+      return made.error();
+    }
+    (*made)->set_open_region(region);
+    *result = reinterpret_cast<memlith_kv*>(made->get());
+    region->client = std::move(*made);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_close(memlith_kv* handle) {
+  if (handle == nullptr) return 0;
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    if (const std::size_t left = kv_of(handle).handles(); left > 0) {
+      return fail(Errc::busy, Detail::kv, "{} transactions were not freed; free them, then close the kv store", left);
+    }
+    OpenRegion& region = *kv_of(handle).open_region();
+    const Status done = kv_of(handle).stop();
+    const KeptSentence sentence;
+    const Status closed = region.session.close_region(region);
+    return done.ok() ? closed : done;
+  });
+}
+
+// ---- maps
+
+int32_t memlith_kv_map_open(memlith_kv* handle, const char* name, uint32_t flags, memlith_kv_map* map) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(map, "map"));
+    if ((flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0) {
+      return fail(Errc::invalid, Detail::argument, "flags {:#x} of a map are unknown", flags);
+    }
+    MEMLITH_TRY_ASSIGN(*map, kv_of(handle).open_map(name, (flags & MEMLITH_REGION_CREATE) != 0,
+                                                    (flags & MEMLITH_REGION_EXCLUSIVE) != 0));
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_map_remove(memlith_kv* handle, const char* name) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(name, "name"));
+    return kv_of(handle).remove_map(name);
+  });
+}
+
+int32_t memlith_kv_map_at(memlith_kv* handle, uint64_t index, char* name, size_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(name, "name"));
+    Status status = kOk;
+    const auto found = kv_of(handle).map_at(index, status);
+    if (found.has_value() && bytes > 0) copy_text(std::span(name, bytes), *found);
+    return status;
+  });
+}
+
+// ---- transactions
+
+int32_t memlith_kv_begin(memlith_kv* handle, uint32_t flags, memlith_kv_txn** txn) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(txn, "txn"));
+    if ((flags & ~std::uint32_t{MEMLITH_KV_READ_ONLY}) != 0) {
+      return fail(Errc::invalid, Detail::argument, "flags {:#x} of a transaction are unknown", flags);
+    }
+    auto made = std::make_unique<TransactionHandle>(TransactionHandle{nullptr});
+    MEMLITH_TRY_ASSIGN(made->transaction, kv_of(handle).begin((flags & MEMLITH_KV_READ_ONLY) != 0));
+    *txn = reinterpret_cast<memlith_kv_txn*>(made.release());
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    if (durability > MEMLITH_KV_SYNC) {
+      return fail(Errc::invalid, Detail::argument, "durability {} is unknown", durability);
+    }
+    return transaction_of(txn).commit(static_cast<kv::Durability>(durability), ticket).status();
+  });
+}
+
+int32_t memlith_kv_abort(memlith_kv_txn* txn) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    transaction_of(txn).abort();
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_renew(memlith_kv_txn* txn) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    return transaction_of(txn).begin();
+  });
+}
+
+void memlith_kv_txn_free(memlith_kv_txn* txn) {
+  if (txn == nullptr) return;
+  (void)guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    const std::unique_ptr<TransactionHandle> owned(&handle_of(txn));
+    for (CursorHandle* const cursor : owned->cursors) delete cursor;
+    owned->transaction->kv().free(owned->transaction);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_txn_active(const memlith_kv_txn* txn) {
+  return txn != nullptr && transaction_of(const_cast<memlith_kv_txn*>(txn)).active() ? 1 : 0;
+}
+
+int32_t memlith_kv_savepoint(memlith_kv_txn* txn, uint64_t* savepoint) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(savepoint, "savepoint"));
+    MEMLITH_TRY_ASSIGN(*savepoint, transaction_of(txn).savepoint());
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_undo_to(memlith_kv_txn* txn, uint64_t savepoint) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    return transaction_of(txn).undo_to(savepoint);
+  });
+}
+
+int32_t memlith_kv_get(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
+                       memlith_bytes* value) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(value, "value"));
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    MEMLITH_TRY_ASSIGN(const auto found, transaction_of(txn).get(map, wanted));
+    if (!found.has_value()) return not_found("there is no record with that key");
+    *value = plain(*found);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_put(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes, const void* value,
+                       uint64_t value_bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    MEMLITH_TRY_ASSIGN(const std::string_view content, text_of(value, value_bytes, "value"));
+    return transaction_of(txn).put(map, wanted, content);
+  });
+}
+
+int32_t memlith_kv_remove(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    MEMLITH_TRY_ASSIGN(const bool removed, transaction_of(txn).remove(map, wanted));
+    return removed ? kOk : not_found("there is no record with that key");
+  });
+}
+
+int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                             const memlith_bytes* to,
+                             int (*record)(void* context, memlith_bytes key, memlith_bytes value), void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
+    const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
+    std::string_view end;
+    if (to != nullptr) {
+      MEMLITH_TRY_ASSIGN(end, text_of(to->data, to->size, "to"));
+    }
+    std::string_view begin;
+    if (from != nullptr) {
+      MEMLITH_TRY_ASSIGN(begin, text_of(from->data, from->size, "from"));
+    }
+    for (bool started = false;; started = true) {
+      MEMLITH_TRY_ASSIGN(const bool found, started           ? cursor->next()
+                                           : from == nullptr ? cursor->first()
+                                                             : cursor->seek(begin));
+      if (!found) return kOk;
+      MEMLITH_TRY_ASSIGN(const kv::Cursor::Record at, cursor->peek());
+      if (to != nullptr && at.key >= end) return kOk;
+      if (record(context, plain(at.key), plain(at.value)) != 0) return kOk;
+    }
+  });
+}
+
+// ---- cursors
+
+int32_t memlith_kv_cursor_open(memlith_kv_txn* txn, memlith_kv_map map, memlith_kv_cursor** cursor) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(cursor, "cursor"));
+    auto made = std::unique_ptr<CursorHandle>(new CursorHandle{handle_of(txn), kv::Cursor(transaction_of(txn), map)});
+    MEMLITH_TRY(made->cursor.check());
+    handle_of(txn).cursors.insert(made.get());
+    *cursor = reinterpret_cast<memlith_kv_cursor*>(made.release());
+    return kOk;
+  });
+}
+
+void memlith_kv_cursor_close(memlith_kv_cursor* cursor) {
+  if (cursor == nullptr) return;
+  const std::unique_ptr<CursorHandle> owned(reinterpret_cast<CursorHandle*>(cursor));
+  owned->owner.cursors.erase(owned.get());
+}
+
+int32_t memlith_kv_cursor_first(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.first(); });
+}
+int32_t memlith_kv_cursor_last(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.last(); });
+}
+int32_t memlith_kv_cursor_next(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.next(); });
+}
+int32_t memlith_kv_cursor_prev(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.prev(); });
+}
+int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint64_t key_bytes) {
+  return step(cursor, [&](kv::Cursor& at) -> Result<bool> {
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    return at.seek(wanted);
+  });
+}
+
+int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(cursor, "cursor"));
+    MEMLITH_TRY_ASSIGN(const auto record, cursor_of(cursor).current());
+    if (!record.has_value()) return not_found("the cursor stands on no record");
+    if (key != nullptr) *key = plain(record->key);
+    if (value != nullptr) *value = plain(record->value);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.remove(); });
+}
+
+// ---- durability
+
+int32_t memlith_kv_persist(memlith_kv* handle) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    return kv_of(handle).persist();
+  });
+}
+
+int32_t memlith_kv_wait(memlith_kv* handle, uint64_t ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    return kv_of(handle).wait(ticket);
+  });
+}
+
+uint64_t memlith_kv_durable(memlith_kv* handle) { return handle == nullptr ? 0 : kv_of(handle).durable(); }
+
+int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY_ASSIGN(const kv::Window window, window_of(interval_ms, bytes));
+    kv_of(handle).gatherer().set_window(window);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_set_eventfd(memlith_kv* handle, int fd) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    kv_of(handle).gatherer().set_eventfd(fd);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
+                              void (*done)(void* context, uint64_t ticket, int32_t code), void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(done), "done"));
+    Kv& inner = kv_of(handle);
+    if (inner.read_only())
+      return fail(Errc::read_only, Detail::kv, "a store that was opened read-only commits nothing");
+    if (ticket > inner.newest()) {
+      return fail(Errc::invalid, Detail::argument, "there is no commit {} yet; the newest is {}", ticket,
+                  inner.newest());
+    }
+    inner.gatherer().when_durable(ticket, [done, context](std::uint64_t commit, Status status) {
+      done(context, commit, status.ok() ? 0 : code_of(status));
+    });
+    return kOk;
+  });
+}
+
+// ---- looking inside
+
+int32_t memlith_kv_get_info(memlith_kv* handle, memlith_kv_info* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    Kv& inner = kv_of(handle);
+    memlith_kv_info info{};
+    const kv::StoreHeader header = inner.header();
+    MEMLITH_TRY_ASSIGN(info.maps, inner.map_count());
+    info.records = header.records;
+    info.region_bytes = inner.pages().region().size();
+    info.page_bytes = header.page_bytes;
+    info.pages = header.pages;
+    info.free_pages = header.free_pages;
+    info.commits = inner.newest();
+    info.durable = inner.durable();
+    info.logged_bytes = inner.gatherer().logged_bytes();
+    info.conflicts = inner.conflicts();
+    info.snapshot_bytes = inner.pages().kept_bytes();
+    info.transactions = inner.transactions();
+    return write_info(target, info);
+  });
+}
+
+int32_t memlith_kv_verify(memlith_kv* handle, memlith_kv_report* target) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY_ASSIGN(const kv::KvReport found, kv_of(handle).verify());
+    if (target == nullptr) return kOk;
+    memlith_kv_report report{};
+    report.maps = found.maps;
+    report.records = found.records;
+    report.leaf_pages = found.leaf_pages;
+    report.inner_pages = found.inner_pages;
+    report.overflow_pages = found.overflow_pages;
+    report.free_pages = found.free_pages;
+    report.used_bytes = found.used_bytes;
+    report.depth_max = found.depth_max;
+    return write_info(target, report);
+  });
+}
+
+}  // extern "C"

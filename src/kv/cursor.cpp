@@ -1,0 +1,223 @@
+// Cursors: steps through a copy of a leaf, merged with what the transaction has written. Floor: kv.
+#include "kv/kv.hpp"
+
+namespace memlith::core::kv {
+
+Cursor::Cursor(Transaction& transaction, PageNumber map)
+    : transaction_(transaction),
+      map_(map),
+      generation_(transaction.generation_),
+      reader_(transaction.kv_.pages_, map, transaction.view_) {}
+
+Status Cursor::check() {
+  if (!transaction_.active() || generation_ != transaction_.generation_) {
+    return fail(Errc::invalid, Detail::kv, "the cursor's transaction has ended; open a cursor in another one");
+  }
+  return transaction_.check(map_, "k");
+}
+
+// ---- the tree --------------------------------------------------------------------------------------------------
+
+// Whether the copy of a leaf holds the place where the step begins.
+bool Cursor::usable(const Start& start, bool forward) const {
+  if (!loaded_ || (transaction_.view_ == kNewest && !reader_.unchanged(leaf_))) return false;
+  if (!start.bounded) return forward ? !leaf_.has_lower : !leaf_.has_upper;
+  if (leaf_.has_lower && (start.key < leaf_.lower || (!forward && start.key == leaf_.lower))) return false;
+  return !leaf_.has_upper || start.key < leaf_.upper;
+}
+
+// The cell at which a step forward begins; a step backward begins before it.
+std::uint32_t Cursor::first_index(bool forward, const Start& start) const {
+  const std::uint32_t count = header_of(leaf_.bytes).count;
+  if (!start.bounded) return forward ? 0 : count;
+  const auto stands_at = [&](std::uint32_t index) {
+    return index < count && cell_of(leaf_.bytes, index).key == start.key;
+  };
+  Place place{index_, true, false};  // mostly it is where the last step ended
+  if (!stands_at(index_)) place = find_place(leaf_.bytes, start.key);
+  return place.index + (forward && place.found && !start.inclusive ? 1 : 0);
+}
+
+Status Cursor::find_in_tree(bool forward, const Start& start) {
+  found_ = false;
+  std::uint32_t index = 0;
+  if (!usable(start, forward)) {
+    loaded_ = false;
+    const std::string_view key = start.key;
+    const bool last = !start.bounded && !forward;
+    MEMLITH_TRY(reader_.load_leaf(last ? nullptr : &key, leaf_));
+    loaded_ = true;
+  }
+  index = first_index(forward, start);
+  for (;;) {
+    const std::uint32_t count = header_of(leaf_.bytes).count;
+    if (forward ? index < count : index > 0) {
+      index_ = forward ? index : index - 1;
+      candidate_.assign(cell_of(leaf_.bytes, index_).key);
+      found_ = true;
+      return kOk;
+    }
+    if (forward ? !leaf_.has_upper : !leaf_.has_lower) return kOk;
+    const std::string bound = forward ? leaf_.upper : leaf_.lower;
+    const std::string_view key = bound;
+    loaded_ = false;
+    MEMLITH_TRY(reader_.load_leaf(&key, leaf_, !forward));
+    loaded_ = true;
+    const Place place = find_place(leaf_.bytes, bound);
+    index = place.index;
+  }
+}
+
+// ---- locks and own writes --------------------------------------------------------------------------------------
+
+Result<bool> Cursor::lock_to_candidate(bool forward, const Start& start) {
+  LockSet& locks = transaction_.locks_;
+  KeyRange wanted{map_, false, false, {}, {}};
+  if (range_ != kNoRange) {
+    wanted = locks.ranges[range_];
+    const bool reaches = forward ? !wanted.has_high || (found_ && candidate_ <= wanted.high)
+                                 : !wanted.has_low || (found_ && wanted.low <= candidate_);
+    if (reaches) return true;
+  } else if (start.bounded) {
+    wanted.has_low = wanted.has_high = true;
+    wanted.low = wanted.high = transaction_.keep(start.key);
+  } else {
+    (forward ? wanted.has_low : wanted.has_high) = false;
+  }
+  (forward ? wanted.has_high : wanted.has_low) = found_;
+  if (found_) (forward ? wanted.high : wanted.low) = transaction_.keep(candidate_);
+  const std::size_t index = range_ == kNoRange ? locks.ranges.size() : range_;
+  if (!transaction_.kv_.locks_.reach(locks, index, wanted)) return transaction_.conflict();
+  range_ = index;
+  MEMLITH_TRY(transaction_.confirm_map(map_));
+  return false;
+}
+
+// The transaction's own record that comes before the candidate. True: it is the candidate now.
+bool Cursor::take_own_write(bool forward, const Start& start) {
+  const auto& writes = transaction_.locks_.writes;
+  const auto better = [&](std::string_view key) {
+    return !found_ || (forward ? key <= candidate_ : key >= candidate_);
+  };
+  const RecordKey from{start.bounded || forward ? map_ : map_ + 1, start.bounded ? std::string_view(start.key) : ""};
+  auto each = start.bounded && forward && !start.inclusive ? writes.upper_bound(from) : writes.lower_bound(from);
+  for (;;) {
+    if (forward ? each == writes.end() : each == writes.begin()) return false;
+    if (!forward) --each;
+    if (each->first.map != map_ || !better(each->first.key)) return false;
+    if (each->second.kind == Pending::Kind::put) break;
+    if (forward) ++each;
+  }
+  candidate_.assign(each->first.key);
+  found_ = true;
+  return true;
+}
+
+// ---- steps -----------------------------------------------------------------------------------------------------
+
+Result<bool> Cursor::go(bool forward, Start start) {
+  MEMLITH_TRY(check());
+  return move(forward, std::move(start));
+}
+
+Result<bool> Cursor::move(bool forward, Start start) {
+  for (;;) {
+    MEMLITH_TRY(find_in_tree(forward, start));
+    if (!transaction_.read_only_) {
+      // A record may have come into the range before it was locked: what was found counts if the lock was there before.
+      MEMLITH_TRY_ASSIGN(const bool locked, lock_to_candidate(forward, start));
+      if (!locked) continue;
+      const std::string in_tree = candidate_;
+      const bool own = take_own_write(forward, start);
+      const auto pending =
+          found_ && !own ? transaction_.locks_.writes.find({map_, in_tree}) : transaction_.locks_.writes.end();
+      if (pending != transaction_.locks_.writes.end() && pending->second.kind == Pending::Kind::remove) {
+        start = {in_tree, true, false};
+        continue;
+      }
+    }
+    if (!found_) {
+      position_ = forward ? Position::behind : Position::before;
+      return false;
+    }
+    position_ = Position::at;
+    key_ = candidate_;
+    return true;
+  }
+}
+
+Result<bool> Cursor::first() {
+  range_ = kNoRange;
+  return go(true, {});
+}
+
+Result<bool> Cursor::last() {
+  range_ = kNoRange;
+  return go(false, {});
+}
+
+Result<bool> Cursor::seek(std::string_view key) {
+  range_ = kNoRange;
+  if (key.size() > kKeyBytesMax) {
+    return fail(Errc::invalid, Detail::argument, "a key has up to {} bytes; this one has {}", kKeyBytesMax, key.size());
+  }
+  return go(true, {std::string(key), true, true});
+}
+
+Result<bool> Cursor::next() {
+  switch (position_) {
+    case Position::at: return go(true, {key_, true, false});
+    case Position::behind: MEMLITH_TRY(check()); return false;
+    default: return first();
+  }
+}
+
+Result<bool> Cursor::prev() {
+  switch (position_) {
+    case Position::at: return go(false, {key_, true, false});
+    case Position::before: MEMLITH_TRY(check()); return false;
+    default: return last();
+  }
+}
+
+// ---- the record ------------------------------------------------------------------------------------------------
+
+Result<Cursor::Record> Cursor::peek() {
+  if (!transaction_.read_only_) {
+    const auto own = transaction_.locks_.writes.find({map_, key_});
+    if (own != transaction_.locks_.writes.end() && own->second.kind == Pending::Kind::put) {
+      return Record{key_, own->second.value};
+    }
+  }
+  const bool fresh = loaded_ && (transaction_.view_ != kNewest || reader_.unchanged(leaf_));
+  if (fresh && index_ < header_of(leaf_.bytes).count) {
+    const Cell cell = cell_of(leaf_.bytes, index_);
+    if (cell.key == key_ && !cell.overflow) return Record{key_, cell.value};
+  }
+  MEMLITH_TRY_ASSIGN(const auto value, transaction_.read_tree(map_, key_));
+  if (!value.has_value()) return fail(Errc::not_found, Detail::kv, "the cursor stands on no record");
+  return Record{key_, *value};
+}
+
+Result<std::optional<Cursor::Record>> Cursor::current() {
+  MEMLITH_TRY(check());
+  if (position_ != Position::at) return std::optional<Record>();
+  if (!transaction_.read_only_) {
+    const auto own = transaction_.locks_.writes.find({map_, key_});
+    if (own != transaction_.locks_.writes.end() && own->second.kind == Pending::Kind::remove) {
+      return std::optional<Record>();
+    }
+  }
+  MEMLITH_TRY_ASSIGN(const Record found, peek());
+  return std::optional(Record{transaction_.keep(found.key), transaction_.keep(found.value)});
+}
+
+Result<bool> Cursor::remove() {
+  if (transaction_.read_only()) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
+  MEMLITH_TRY_ASSIGN(const auto record, current());
+  if (!record.has_value()) return false;
+  MEMLITH_TRY(transaction_.write(map_, key_, {Pending::Kind::remove, {}}));
+  return true;
+}
+
+}  // namespace memlith::core::kv

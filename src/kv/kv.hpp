@@ -1,0 +1,230 @@
+// A transactional key-value store in a region. Floor: kv. include/memlith/kv.h states the contract of each call.
+//
+// A transaction collects its writes and takes locks (Locks). A commit applies the writes to the trees under the
+// writer's
+// lock: the order of these applications is the order of the commits. Gatherer brings what they changed to the log.
+// Transactions that only read see the pages as of their beginning (Pages).
+#pragma once
+
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "kv/gatherer.hpp"
+#include "kv/locks.hpp"
+#include "kv/tree.hpp"
+#include "region/session.hpp"
+
+namespace memlith::core::kv {
+
+class Kv;
+class Cursor;
+
+struct KvOptions {
+  bool create = false;
+  Window window;
+  bool manual = false;  // without a thread: nothing but sync commits and persist() makes commits durable
+};
+
+enum class Durability : std::uint32_t { weak = 0, sync = 1 };
+
+// Used by one thread at a time.
+class Transaction {
+ public:
+  Transaction(Kv& kv, bool read_only) : kv_(kv), read_only_(read_only) {}
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  Status begin();
+  // Nothing if there is no such record. The bytes stay valid until the transaction ends.
+  Result<std::optional<std::string_view>> get(PageNumber map, std::string_view key);
+  Status put(PageNumber map, std::string_view key, std::string_view value);
+  Result<bool> remove(PageNumber map, std::string_view key);
+  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
+  void abort();
+  Result<std::uint64_t> savepoint();
+  Status undo_to(std::uint64_t savepoint);
+
+  [[nodiscard]] bool active() const { return active_; }
+  [[nodiscard]] bool read_only() const { return read_only_; }
+  Kv& kv() { return kv_; }
+
+ private:
+  friend class Cursor;
+  friend class Kv;
+  struct Undo {
+    RecordKey record;
+    Pending before;
+  };
+  Status check(PageNumber map, std::string_view key);
+  Status need_active() const;
+  Status conflict();
+  Status confirm_map(PageNumber map);
+  Status write(PageNumber map, std::string_view key, const Pending& pending);
+  Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
+  std::string_view keep(std::string_view bytes);
+  char* room(std::uint64_t bytes);
+  void end();
+
+  Kv& kv_;
+  const bool read_only_;
+  bool active_ = false;
+  Stamp view_ = kNewest;
+  PageNumber known_map_ = 0;      // was found to exist; while it is used no other transaction can remove it
+  std::uint64_t generation_ = 0;  // counts beginnings; cursors of an earlier one are over
+  alignas(16) std::byte first_room_[2048];
+  std::pmr::monotonic_buffer_resource memory_{first_room_, sizeof first_room_};
+  LockSet locks_{&memory_};
+  std::vector<std::size_t> savepoints_;  // lengths of undo_
+  std::vector<Undo> undo_;
+};
+
+// Stands on a record, or on none. Owned by whoever opened it; its transaction lives longer.
+class Cursor {
+ public:
+  Cursor(Transaction& transaction, PageNumber map);
+  Status check();
+
+  // False: there is none.
+  Result<bool> first();
+  Result<bool> last();
+  Result<bool> next();
+  Result<bool> prev();
+  Result<bool> seek(std::string_view key);
+  struct Record {
+    std::string_view key;
+    std::string_view value;
+  };
+  Result<std::optional<Record>> current();
+  Result<bool> remove();
+  // Like current(), but the bytes are valid until the cursor moves. The cursor stands on a record.
+  Result<Record> peek();
+
+ private:
+  // before: of the first record; behind: the last; at: key_, a record or the place of one that was removed.
+  enum class Position : std::uint8_t { fresh, before, at, behind };
+  // From where a step looks; without `bounded`, from the end of the map.
+  struct Start {
+    std::string key;
+    bool bounded = false;
+    bool inclusive = false;
+  };
+  Result<bool> move(bool forward, Start start);
+  Status find_in_tree(bool forward, const Start& start);
+  [[nodiscard]] std::uint32_t first_index(bool forward, const Start& start) const;
+  // Whether the locked range reaches the candidate; if not, it does afterwards.
+  Result<bool> lock_to_candidate(bool forward, const Start& start);
+  bool take_own_write(bool forward, const Start& start);
+  Result<bool> go(bool forward, Start start);
+  [[nodiscard]] bool usable(const Start& start, bool forward) const;
+
+  Transaction& transaction_;
+  PageNumber map_;
+  std::uint64_t generation_;
+  TreeReader reader_;
+  TreeReader::Leaf leaf_;
+  bool loaded_ = false;
+  Position position_ = Position::fresh;
+  std::string key_;     // where the cursor stands
+  bool found_ = false;  // in the tree, by the step under way
+  std::string candidate_;
+  std::uint32_t index_ = 0;  // of the candidate in leaf_
+  std::size_t range_ = kNoRange;
+  static constexpr std::size_t kNoRange = ~std::size_t{0};
+};
+
+struct KvReport {
+  std::uint64_t maps = 0;
+  std::uint64_t records = 0;
+  std::uint64_t leaf_pages = 0;
+  std::uint64_t inner_pages = 0;
+  std::uint64_t overflow_pages = 0;
+  std::uint64_t free_pages = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint32_t depth_max = 0;
+};
+
+// What memlith_verify looks for in a region.
+bool holds_kv(const Region& region);
+
+class Kv final : public RegionClient {
+ public:
+  // The region is open; it is new, or holds a kv store.
+  static Result<std::unique_ptr<Kv>> open(Region& region, const KvOptions& options);
+  ~Kv() override;
+
+  Result<PageNumber> open_map(std::string_view name, bool create, bool exclusive);
+  Status remove_map(std::string_view name);
+  std::optional<std::string> map_at(std::uint64_t index, Status& status);
+
+  Result<Transaction*> begin(bool read_only);
+  // Ends it, if need be, and frees it.
+  void free(Transaction* transaction);
+
+  Status persist() { return read_only() ? kOk : gatherer_.make_durable(newest()); }
+  Status wait(std::uint64_t ticket);
+  std::uint64_t durable() { return read_only() ? newest() : gatherer_.durable(); }
+  std::uint64_t newest();
+  Gatherer& gatherer() { return gatherer_; }
+  // Makes everything durable; nothing else is done with the store then but to destroy it.
+  Status stop();
+
+  Result<KvReport> verify();
+  StoreHeader header();
+  Result<std::uint64_t> map_count();
+  [[nodiscard]] bool read_only() const { return pages_.region().store().read_only(); }
+  [[nodiscard]] Pages& pages() { return pages_; }
+  [[nodiscard]] std::uint64_t conflicts() const { return conflicts_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::size_t transactions();  // active ones
+  [[nodiscard]] std::size_t handles();       // not freed yet
+  void set_open_region(OpenRegion* region) { open_region_ = region; }
+  [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
+
+  // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
+  void hold() override {}
+  void let_go() override {}
+  void rolled_back() override {}
+  // Keys and values are no pointers.
+  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
+    return std::vector<std::string>(offsets.size());
+  }
+
+ private:
+  friend class Transaction;
+  friend class Cursor;
+  Kv() = default;
+  struct Estimate {
+    std::uint64_t pages = 0;
+    std::uint64_t log_bytes = 0;
+  };
+  // Applies a transaction's writes. Returns the number of the commit, and how many bytes wait for the log then.
+  Result<std::uint64_t> apply(const LockSet& locks, std::uint64_t& waiting_bytes);
+  Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
+  Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
+  Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
+  Result<std::uint64_t> drop_map(std::string_view name, PageNumber map);
+  // One commit: `change` changes pages, for which there is room.
+  template <class Change>
+  Result<std::uint64_t> change_pages(Change&& change) MEMLITH_REQUIRES(pages_.writer());
+
+  Pages pages_;
+  Locks locks_;
+  Gatherer gatherer_{pages_};
+  OpenRegion* open_region_ = nullptr;
+  bool manual_ = false;
+  bool stopped_ = false;
+  std::atomic<std::uint64_t> waiting_bytes_{0};  // of the batch, about
+  std::uint64_t base_commit_ = 0;
+  bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;
+  Mutex maps_mutex_;  // held while a map is created or removed
+  Mutex transactions_mutex_;
+  std::unordered_set<Transaction*> transactions_ MEMLITH_GUARDED_BY(transactions_mutex_);
+  std::atomic<std::uint64_t> conflicts_{0};
+};
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,116 @@
+#include "kv/page.hpp"
+
+#include <algorithm>
+
+namespace memlith::core::kv {
+
+namespace {
+void set_slot(std::byte* page, std::uint32_t index, std::uint32_t at) {
+  const auto value = static_cast<std::uint16_t>(at);
+  std::memcpy(page + sizeof(PageHeader) + kSlotBytes * index, &value, sizeof value);
+}
+void set_header(std::byte* page, const PageHeader& header) { std::memcpy(page, &header, sizeof header); }
+}  // namespace
+
+Place find_place(const std::byte* page, std::string_view key) {
+  std::uint32_t low = 0;
+  std::uint32_t high = count_of(page);
+  Cell cell;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (!read_cell(page, middle, cell)) return {0, false, true};
+    const int order = cell.key.compare(key);
+    if (order == 0) return {middle, true, false};
+    if (order < 0) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return {low, false, false};
+}
+
+std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumber pages) {
+  const PageHeader header = header_of(page);
+  if (header.self != self) return "it carries the number of another page";
+  if (header.kind == PageKind::overflow || header.kind == PageKind::free) {
+    const ChainHeader chain = chain_of(page);
+    if (chain.next >= pages || chain.bytes > kChainBytes) return "its chain leads nowhere";
+    return {};
+  }
+  if (header.kind != PageKind::leaf && header.kind != PageKind::inner) return "its kind is unknown";
+  const bool inner = header.kind == PageKind::inner;
+  if (header.level >= kLevelsMax || inner != (header.level > 0)) return "its level is wrong";
+  const std::uint64_t slots_end = sizeof(PageHeader) + kSlotBytes * header.count;
+  if (header.cells_begin > kPageBytes || slots_end > header.cells_begin) return "its cells have no room";
+  if (header.map == 0 || header.map >= pages) return "it belongs to no map";
+  std::uint64_t live = 0;
+  std::string_view before;
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    Cell cell;
+    if (slot_of(page, i) < header.cells_begin || !read_cell(page, i, cell)) return "a cell lies outside";
+    if (cell.key.size() > kKeyBytesMax || cell.bytes() > kCellBytesMax) return "a cell is too large";
+    if (i > 0 ? cell.key <= before : cell.key.empty() != inner) return "its keys are not in order";
+    if (inner && (cell.overflow || child_in(cell) == 0 || child_in(cell) >= pages)) return "a child does not exist";
+    if (cell.overflow && cell.value.size() != sizeof(OverflowReference)) return "a reference is damaged";
+    before = cell.key;
+    live += cell.bytes();
+  }
+  if (inner && header.count == 0) return "it has no children";
+  if (live + header.garbage != kPageBytes - header.cells_begin) return "its cells do not add up";
+  return {};
+}
+
+void format_page(std::byte* page, PageNumber self, PageKind kind, std::uint8_t level, PageNumber map) {
+  set_header(page, {self, kind, level, 0, static_cast<std::uint16_t>(kPageBytes), 0, map});
+}
+
+std::uint64_t used_bytes(const std::byte* page) {
+  const PageHeader header = header_of(page);
+  return kPageBytes - header.cells_begin - header.garbage + kSlotBytes * header.count;
+}
+
+void insert_cell(std::byte* page, std::uint32_t index, const Cell& cell) {
+  PageHeader header = header_of(page);
+  const std::uint64_t at = header.cells_begin - cell.bytes();
+  MEMLITH_ASSERT(fits_at_once(page, cell.bytes()) && index <= header.count);
+  const CellHeader own{static_cast<std::uint16_t>(cell.key.size() | (cell.overflow ? kOverflowFlag : 0)),
+                       static_cast<std::uint16_t>(cell.value.size())};
+  std::memcpy(page + at, &own, sizeof own);
+  if (!cell.key.empty()) std::memcpy(page + at + sizeof own, cell.key.data(), cell.key.size());
+  if (!cell.value.empty()) std::memcpy(page + at + sizeof own + cell.key.size(), cell.value.data(), cell.value.size());
+  std::byte* const slot = page + sizeof(PageHeader) + kSlotBytes * index;
+  std::memmove(slot + kSlotBytes, slot, kSlotBytes * (header.count - index));
+  set_slot(page, index, static_cast<std::uint32_t>(at));
+  ++header.count;
+  header.cells_begin = static_cast<std::uint16_t>(at);
+  set_header(page, header);
+}
+
+void remove_cell(std::byte* page, std::uint32_t index) {
+  PageHeader header = header_of(page);
+  header.garbage = static_cast<std::uint16_t>(header.garbage + cell_of(page, index).bytes());
+  std::byte* const slot = page + sizeof(PageHeader) + kSlotBytes * index;
+  std::memmove(slot, slot + kSlotBytes, kSlotBytes * (header.count - index - 1u));
+  --header.count;
+  set_header(page, header);
+}
+
+void cut_cells(std::byte* page, std::uint32_t from) {
+  PageHeader header = header_of(page);
+  std::uint64_t dropped = 0;
+  for (std::uint32_t i = from; i < header.count; ++i) dropped += cell_of(page, i).bytes();
+  header.garbage = static_cast<std::uint16_t>(header.garbage + dropped);
+  header.count = static_cast<std::uint16_t>(from);
+  set_header(page, header);
+}
+
+void compact(std::byte* page) {
+  alignas(8) std::byte old[kPageBytes];
+  std::memcpy(old, page, kPageBytes);
+  const PageHeader header = header_of(old);
+  format_page(page, header.self, header.kind, header.level, header.map);
+  for (std::uint32_t i = 0; i < header.count; ++i) insert_cell(page, i, cell_of(old, i));
+}
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,265 @@
+#include "kv/pages.hpp"
+
+#include <algorithm>
+
+#include "region/mapped_array.hpp"
+
+namespace memlith::core::kv {
+
+namespace {
+constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
+}
+
+Pages::~Pages() { unmap_array(words_, words_count_); }
+
+Status Pages::attach(Region& region) {
+  region_ = &region;
+  base_ = region.address();
+  words_count_ = region.reserve() / kPageBytes;
+  MEMLITH_TRY(map_array(words_, words_count_));
+  return kOk;
+}
+
+Status Pages::format() {
+  StoreHeader& header = own_header();
+  header = {kMagic, kVersion, kPageBytes, kCatalogue + 1, 0, 0, 0, 0, 0};
+  format_page(at(kCatalogue), kCatalogue, PageKind::leaf, 0, kCatalogue);
+  batch_.add(region_->object(), 0, base_, sizeof header);
+  batch_.add(region_->object(), kCatalogue * kPageBytes, at(kCatalogue), sizeof(PageHeader));
+  return check_header();
+}
+
+StoreHeader Pages::header() const { return load_as<StoreHeader>(base_); }
+
+Status Pages::check_header() const {
+  const StoreHeader found = header();
+  const std::string& name = region_->name();
+  if (found.magic != kMagic) {
+    return fail(Errc::incompatible, Detail::kv, "region \"{}\" holds no kv store; open it as what it is", name);
+  }
+  if (found.version != kVersion || found.page_bytes != kPageBytes) {
+    return fail(Errc::incompatible, Detail::version,
+                "region \"{}\" holds a kv store of format {} with pages of {} bytes; this version of memlith reads "
+                "format {} with {}",
+                name, found.version, found.page_bytes, kVersion, kPageBytes);
+  }
+  if (found.pages <= kCatalogue || found.pages > region_->size() / kPageBytes || found.free_head >= found.pages ||
+      found.free_pages >= found.pages) {
+    return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes", name,
+                region_->size());
+  }
+  auto& self = const_cast<Pages&>(*this);
+  self.pages_.store(found.pages, std::memory_order_release);
+  return kOk;
+}
+
+Status Pages::corrupt(PageNumber page, std::string_view fault) const {
+  return fail(Errc::corrupt, Detail::kv,
+              "region \"{}\": page {} of the kv store is damaged: {}; restore a backup, or copy what can be read",
+              region_->name(), page, fault);
+}
+
+// ---- the writer ------------------------------------------------------------------------------------------------
+
+void Pages::begin(Stamp stamp) {
+  stamp_ = stamp;
+  begun_ = batch_.mark();
+  header_before_ = header();
+  beginning_.store(stamp, std::memory_order_seq_cst);  // pairs with take_snapshot()
+  keeping_ = snapshot_count_.load(std::memory_order_seq_cst) > 0;
+  if (!keeping_) return;
+  const LockGuard lock(snapshots_mutex_);
+  keeping_ = !snapshots_.empty();
+  if (keeping_) newest_snapshot_ = *snapshots_.rbegin();
+}
+
+Status Pages::check(PageNumber page, bool by_writer) {
+  if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  std::uint64_t unchecked = 0;
+  const std::string_view fault = fault_of_page(at(page), page, count());
+  // A writer may have begun to change the page meanwhile.
+  if (!fault.empty() && (by_writer || words_[page].load(std::memory_order_acquire) == 0)) return corrupt(page, fault);
+  if (fault.empty()) words_[page].compare_exchange_strong(unchecked, kCheckedStamp << 1);
+  return kOk;
+}
+
+Result<const std::byte*> Pages::sound(PageNumber page) {
+  if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  if (words_[page].load(std::memory_order_relaxed) == 0) MEMLITH_TRY(check(page, true));
+  return bytes_of(page);
+}
+
+Status Pages::make_room(std::uint64_t pages, bool allow_growth) {
+  const StoreHeader now = header();
+  PageNumber next = now.free_head;
+  std::uint64_t ready = 0;
+  for (; ready < pages && next != 0; ++ready) {
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, sound(next));
+    const ChainHeader chain = chain_of(bytes);
+    if (chain.kind != PageKind::free) return corrupt(next, "it is in the list of free pages, and in use");
+    if (ready > now.free_pages) return corrupt(next, "the list of free pages has no end");
+    next = chain.next;
+  }
+  const std::uint64_t needed = (now.pages + (pages - ready)) * kPageBytes;
+  if (needed <= region_->size()) return kOk;
+  if (needed > region_->reserve() || needed / kPageBytes > ~PageNumber{0}) {
+    return fail(Errc::no_space, Detail::kv,
+                "region \"{}\": the kv store needs {} bytes and its region may have {}; copy the records to one with a "
+                "larger max_size",
+                region_->name(), needed, region_->reserve());
+  }
+  if (!allow_growth) return fail(Errc::no_space, Detail::kv, "the region has to grow");
+  const std::uint64_t step = std::min(region_->size() / 2, kGrowthBytesMax);
+  const std::uint64_t wanted = std::min(std::max(needed, region_->size() + step), region_->reserve());
+  if (const Status grown = region_->grow(wanted); grown.ok() || wanted == needed) return grown;
+  return region_->grow(needed);
+}
+
+void Pages::keep(PageNumber page, Stamp stamp) {
+  const std::shared_ptr<std::byte[]> copy(new std::byte[kPageBytes]);
+  std::memcpy(copy.get(), at(page), kPageBytes);
+  const LockGuard lock(snapshots_mutex_);
+  kept_[page].push_back({stamp, copy});
+  kept_copies_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::byte* Pages::change(PageNumber page) {
+  const std::uint64_t word = words_[page].load(std::memory_order_relaxed);
+  if ((word & 1) != 0) return at(page);
+  const Stamp stamp = std::max(word >> 1, kCheckedStamp);
+  changing_.push_back(page);
+  // ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy.
+  // [test KvTest.SnapshotsSeeOneState]
+  if (keeping_ && stamp <= newest_snapshot_) keep(page, stamp);
+  words_[page].store(stamp_ << 1 | 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in confirmed()
+  return at(page);
+}
+
+void Pages::note(PageNumber page, std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes > 0) batch_.add(region_->object(), page * kPageBytes + offset, at(page) + offset, bytes);
+}
+
+PageNumber Pages::allocate() {
+  StoreHeader& header = own_header();
+  PageNumber page = header.free_head;
+  if (page != 0) {
+    (void)change(page);
+    header.free_head = chain_of(at(page)).next;
+    --header.free_pages;
+    return page;
+  }
+  page = header.pages++;
+  MEMLITH_ASSERT(header.pages * kPageBytes <= region_->size());
+  (void)change(page);
+  pages_.store(header.pages, std::memory_order_release);
+  return page;
+}
+
+void Pages::free(PageNumber page) {
+  StoreHeader& header = own_header();
+  std::byte* const bytes = change(page);
+  const ChainHeader chain{page, PageKind::free, 0, 0, header.free_head, 0};
+  std::memcpy(bytes, &chain, sizeof chain);
+  note(page, 0, sizeof chain);
+  header.free_head = page;
+  ++header.free_pages;
+}
+
+void Pages::count_records(std::int64_t more) { own_header().records += static_cast<std::uint64_t>(more); }
+
+void Pages::give_up() {
+  batch_.undo_to(begun_);
+  own_header() = header_before_;
+  given_up_.store(true, std::memory_order_release);
+}
+
+void Pages::end(std::uint64_t commit) {
+  own_header().commits = commit;
+  for (const PageNumber page : changing_) words_[page].store(stamp_ << 1, std::memory_order_release);
+  changing_.clear();
+  newest_.store(stamp_, std::memory_order_seq_cst);
+}
+
+void Pages::note_header() { batch_.add(region_->object(), 0, base_, sizeof(StoreHeader)); }
+
+// ---- readers ---------------------------------------------------------------------------------------------------
+
+Result<PageView> Pages::look(PageNumber page, Stamp view) {
+  if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  for (unsigned tries = 0;; ++tries) {
+    const std::uint64_t word = words_[page].load(std::memory_order_acquire);
+    if (word == 0) {
+      MEMLITH_TRY(check(page, false));
+      continue;
+    }
+    if (view == kNewest || word >> 1 <= view) {
+      if ((word & 1) == 0) return PageView{bytes_of(page), page, word, nullptr};
+    } else {
+      const LockGuard lock(snapshots_mutex_);
+      const auto found = kept_.find(page);
+      if (found != kept_.end()) {
+        for (auto each = found->second.rbegin(); each != found->second.rend(); ++each) {
+          if (each->stamp <= view) return PageView{each->bytes.get(), page, 0, each->bytes};
+        }
+      }
+      return corrupt(page, "an older state of it is missing");
+    }
+    if (tries < 20) continue;
+    if (given_up_.load(std::memory_order_acquire)) {
+      return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the kv store");
+    }
+    yield_thread();
+  }
+}
+
+// The analysis cannot follow a lock that is taken at need.
+Stamp Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  for (int tries = 0;; ++tries) {
+    // Commits that follow closely on each other must not keep a snapshot waiting for ever.
+    const bool hold = tries > 50;
+    if (hold) writer_.lock();
+    const Stamp stamp = newest_.load(std::memory_order_seq_cst);
+    {
+      const LockGuard lock(snapshots_mutex_);
+      snapshots_.insert(stamp);
+      snapshot_count_.fetch_add(1, std::memory_order_seq_cst);
+    }
+    const bool taken = beginning_.load(std::memory_order_seq_cst) == stamp;
+    if (hold) writer_.unlock();
+    if (taken) return stamp;
+    drop_snapshot(stamp);
+    yield_thread();
+  }
+}
+
+void Pages::drop_snapshot(Stamp stamp) {
+  const LockGuard lock(snapshots_mutex_);
+  snapshots_.erase(snapshots_.find(stamp));
+  snapshot_count_.fetch_sub(1, std::memory_order_seq_cst);
+  if (kept_copies_.load(std::memory_order_relaxed) == 0) return;
+  if (snapshots_.empty() || kept_copies_.load(std::memory_order_relaxed) >= forget_at_) forget_unneeded();
+}
+
+// A copy is needed by the snapshots from its own stamp on, up to the stamp of the page's next state.
+void Pages::forget_unneeded() {
+  std::uint64_t left = 0;
+  for (auto entry = kept_.begin(); entry != kept_.end();) {
+    std::vector<Kept>& all = entry->second;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : words_[entry->first].load() >> 1;
+      const auto user = snapshots_.lower_bound(all[i].stamp);
+      if (user == snapshots_.end() || *user >= next) continue;
+      if (kept != i) all[kept] = std::move(all[i]);
+      ++kept;
+    }
+    all.resize(kept);
+    left += kept;
+    entry = all.empty() ? kept_.erase(entry) : std::next(entry);
+  }
+  kept_copies_.store(left, std::memory_order_relaxed);
+  forget_at_ = std::max<std::uint64_t>(256, 2 * left);
+}
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,168 @@
+// The pages of a kv store in memory: allocation, what a commit changes, and reading beside a writer. Floor: kv.
+//
+// One commit at a time changes pages, under the writer's lock of Kv. Each page has a word in memory of the process,
+// never
+// in the region: twice the stamp of the commit that changed the page last, plus 1 while a commit is changing the page.
+// A reader looks at the word, reads the page, and looks again: if the word is the same and even, what it read was
+// whole.
+//
+// Snapshots: a commit that is about to change a page that an active snapshot may need keeps a copy of the page first.
+// Without snapshots a commit copies nothing.
+//
+// Stamps: 0 is a page that was not looked at since opening, 1 a page that was checked; commit number n has stamp
+// n - base + 2, where base is the newest commit at opening.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "base/sync.hpp"
+#include "kv/batch.hpp"
+#include "kv/page.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core::kv {
+
+using Stamp = std::uint64_t;
+inline constexpr Stamp kCheckedStamp = 1;
+inline constexpr Stamp kNewest = ~Stamp{0};  // as a view: what is there now
+
+// A page as a reader sees it: in place, to be confirmed after reading, or a copy.
+struct PageView {
+  const std::byte* bytes = nullptr;
+  PageNumber page = 0;
+  std::uint64_t word = 0;
+  std::shared_ptr<const std::byte[]> copy;
+};
+
+// ThreadSanitizer cannot know that what is read beside a writer is confirmed afterwards: under it, readers take turns
+// with the writer.
+#if defined(__SANITIZE_THREAD__)
+#define MEMLITH_KV_READERS_WAIT 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MEMLITH_KV_READERS_WAIT 1
+#endif
+#endif
+
+class Pages {
+ public:
+  Pages() = default;
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  // The region holds a kv store, or will: format() then makes an empty one, which the first batch makes durable.
+  Status attach(Region& region);
+  Status format();
+  Status check_header() const;
+
+  [[nodiscard]] StoreHeader header() const;
+  [[nodiscard]] Region& region() const { return *region_; }
+
+  // ---- the writer
+
+  // Held by the writer.
+  [[nodiscard]] Mutex& writer() { return writer_; }
+  // A commit begins; `stamp` is above all before. Snapshots that are taken from here on do not see it.
+  void begin(Stamp stamp);
+  // Room for so many new pages: the region grows if need be. Also checks that so many free pages are what they should
+  // be.
+  Status make_room(std::uint64_t pages, bool allow_growth = true);
+  // A sound page. Errors: corrupt.
+  Result<const std::byte*> sound(PageNumber page);
+  // The page, to be changed; it is sound.
+  std::byte* change(PageNumber page);
+  // These bytes of the page are part of the commit.
+  void note(PageNumber page, std::uint64_t offset, std::uint64_t bytes);
+  PageNumber allocate();  // to be changed and formatted by the caller; there is room
+  void free(PageNumber page);
+  void count_records(std::int64_t more);
+  // A commit could not be completed (memory ran out in its middle): nothing is read or changed any more.
+  // What waits for the log is as the commit before left it.
+  void give_up();
+  // The commit is complete and visible.
+  void end(std::uint64_t commit);
+  [[nodiscard]] Batch& batch() { return batch_; }
+  // Puts the header into the batch. Between commits.
+  void note_header();
+  [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
+  [[nodiscard]] PageNumber count() const { return pages_.load(std::memory_order_acquire); }
+
+  // ---- readers; any thread
+
+#ifdef MEMLITH_KV_READERS_WAIT
+  class MEMLITH_SCOPED_CAPABILITY Reading {
+   public:
+    explicit Reading(Pages& pages) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : guard_(pages.writer_) {}
+    ~Reading() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {}
+
+   private:
+    LockGuard guard_;
+  };
+#else
+  struct Reading {
+    explicit Reading(Pages&) {}
+  };
+#endif
+  [[nodiscard]] Stamp newest() const { return newest_.load(std::memory_order_acquire); }
+  // The page as of `view`. Errors: corrupt.
+  Result<PageView> look(PageNumber page, Stamp view);
+  // Whether what was read of it was whole. If not, begin anew from a page that is known.
+  [[nodiscard]] bool confirmed(const PageView& view) const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in change()
+    return view.copy != nullptr || words_[view.page].load(std::memory_order_relaxed) == view.word;
+  }
+  [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
+  [[nodiscard]] std::uint64_t word(PageNumber page) const { return words_[page].load(std::memory_order_acquire); }
+
+  // A snapshot is active until it is dropped.
+  Stamp take_snapshot();
+  void drop_snapshot(Stamp stamp);
+  [[nodiscard]] std::uint64_t kept_bytes() const { return kept_copies_.load(std::memory_order_relaxed) * kPageBytes; }
+
+ private:
+  struct Kept {
+    Stamp stamp = 0;  // of the commit that had made the page so
+    std::shared_ptr<const std::byte[]> bytes;
+  };
+  Status check(PageNumber page, bool by_writer);
+  void keep(PageNumber page, Stamp stamp);
+  void forget_unneeded() MEMLITH_REQUIRES(snapshots_mutex_);
+  std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
+  StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_); }
+
+  Region* region_ = nullptr;
+  std::byte* base_ = nullptr;
+  std::atomic<std::uint64_t>* words_ = nullptr;
+  std::uint64_t words_count_ = 0;
+  std::atomic<bool> given_up_{false};
+  std::atomic<PageNumber> pages_{0};  // those of the header, for readers
+
+  Mutex writer_;
+  // The writer's.
+  Batch batch_;
+  Batch::Mark begun_;  // before the commit under way
+  StoreHeader header_before_{};
+  std::vector<PageNumber> changing_;
+  Stamp stamp_ = kCheckedStamp;
+  bool keeping_ = false;  // snapshots are active
+  Stamp newest_snapshot_ = 0;
+
+  // Dekker: a snapshot is registered first and reads beginning_ then; a commit stores beginning_ first and looks for
+  // snapshots then. One of them sees the other.
+  std::atomic<Stamp> beginning_{kCheckedStamp};
+  std::atomic<Stamp> newest_{kCheckedStamp};
+  std::atomic<std::uint64_t> snapshot_count_{0};
+  Mutex snapshots_mutex_;
+  std::multiset<Stamp> snapshots_ MEMLITH_GUARDED_BY(snapshots_mutex_);
+  std::unordered_map<PageNumber, std::vector<Kept>> kept_ MEMLITH_GUARDED_BY(snapshots_mutex_);
+  std::atomic<std::uint64_t> kept_copies_{0};
+  std::uint64_t forget_at_ MEMLITH_GUARDED_BY(snapshots_mutex_) = 256;  // copies
+};
+
+}  // namespace memlith::core::kv

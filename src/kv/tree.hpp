@@ -1,0 +1,135 @@
+// The B+-trees of a kv store: changing one, under the writer's lock, and reading one beside a writer. Floor: kv.
+//
+// The root of a tree keeps its page for ever: when it is full, its content moves to two new pages.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kv/pages.hpp"
+
+namespace memlith::core::kv {
+
+// One change of a map.
+struct Write {
+  std::string_view key;
+  std::string_view value;
+  bool removes = false;
+};
+
+// The way from the root to a leaf: in each page the cell that was taken, in the leaf the place of the key.
+struct Path {
+  struct Step {
+    PageNumber page = 0;
+    std::uint32_t index = 0;
+  };
+  Step steps[kLevelsMax];
+  std::uint32_t depth = 0;
+  bool found = false;
+  [[nodiscard]] Step& leaf() { return steps[depth - 1]; }
+};
+
+// ---- changing
+
+class TreeWriter {
+ public:
+  TreeWriter(Pages& pages, PageNumber map) : pages_(pages), map_(map) {}
+
+  // Reads every page that apply() of this write will need, so that apply() cannot meet a damaged one.
+  Status check(const Write& write);
+  // Of the tree, as the last check() found it.
+  [[nodiscard]] std::uint32_t depth() const { return depth_; }
+  // There is room (pages_needed()), and check() was ok.
+  void apply(const Write& write);
+  // The pages of the tree, its overflow pages included.
+  Status collect(std::vector<PageNumber>& all);
+  static void make_empty(Pages& pages, PageNumber root);
+
+  // At most so many new pages for these writes.
+  static std::uint64_t pages_needed(std::uint64_t writes, std::uint64_t cell_bytes, std::uint64_t overflow_pages,
+                                    std::uint64_t pages_now, std::uint64_t depth);
+  static std::uint64_t overflow_pages_of(const Write& write);
+
+ private:
+  Status descend(std::string_view key, Path& path);
+  Status check_chain(const Cell& cell);
+  void put(Path& path, const Write& write);
+  void remove(Path& path);
+  void insert(Path& path, std::uint32_t level_index, const Cell& cell);
+  void split(Path& path, std::uint32_t level_index, const Cell& cell);
+  void split_root(Path& path);
+  void place(PageNumber page, std::uint32_t index, const Cell& cell);
+  void merge(Path& path, std::uint32_t level_index);
+  void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell);
+  void lower_root();
+  void note_page(PageNumber page);
+  void note_slots(PageNumber page, std::uint32_t from);
+  PageNumber write_overflow(std::string_view value);
+  void free_overflow(const Cell& cell);
+  [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const;
+
+  Pages& pages_;
+  PageNumber map_;
+  std::uint32_t depth_ = 0;
+};
+
+// ---- reading
+
+class TreeReader {
+ public:
+  TreeReader(Pages& pages, PageNumber map, Stamp view) : pages_(pages), map_(map), view_(view) {}
+
+  // Invalid if there is no such map.
+  Status check_map();
+  // Whether there is the record; its value is appended to `value`, which may be null.
+  template <class Take>
+  Result<bool> get(std::string_view key, Take&& take);
+
+  // A copy of the leaf that holds `key`, or would; of the last leaf if `key` is null; and the keys between which it
+  // lies.
+  struct Leaf {
+    alignas(8) std::byte bytes[kPageBytes];
+    PageNumber page = 0;
+    std::uint64_t word = 0;
+    bool from_copy = false;
+    bool has_lower = false;  // the leaf holds the keys from `lower`, inclusive, to `upper`, exclusive
+    bool has_upper = false;
+    std::string lower;
+    std::string upper;
+  };
+  // `before`: the leaf of the keys below `key`, which is the lower bound of a leaf.
+  Status load_leaf(const std::string_view* key, Leaf& leaf, bool before = false);
+  // The leaf is still what was copied.
+  [[nodiscard]] bool unchanged(const Leaf& leaf) const { return leaf.from_copy || pages_.word(leaf.page) == leaf.word; }
+  // Copies the value of an overflow cell to `target`, which has reference.bytes bytes. False: the pages changed
+  // meanwhile.
+  Result<bool> read_overflow(const OverflowReference& reference, char* target);
+
+ private:
+  // Descends to the leaf; `leaf` is not confirmed yet. False: begin again.
+  Result<bool> descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before = false);
+
+  Pages& pages_;
+  PageNumber map_;
+  Stamp view_;
+};
+
+// Calls take(value, overflow reference or null) with bytes that may be torn, and once more until they were whole.
+template <class Take>
+Result<bool> TreeReader::get(std::string_view key, Take&& take) {
+  const Pages::Reading reading(pages_);
+  for (;;) {
+    PageView leaf;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
+    if (!reached) continue;
+    const Place place = find_place(leaf.bytes, key);
+    Cell cell;
+    const bool sound = !place.broken && (!place.found || read_cell(leaf.bytes, place.index, cell));
+    if (sound && place.found) take(cell);
+    if (!pages_.confirmed(leaf)) continue;
+    if (!sound) return pages_.corrupt(leaf.page, "a cell lies outside");
+    return place.found;
+  }
+}
+
+}  // namespace memlith::core::kv

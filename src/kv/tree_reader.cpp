@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "kv/tree.hpp"
+
+namespace memlith::core::kv {
+
+Status TreeReader::check_map() {
+  const auto none = [this] {
+    return fail(Errc::invalid, Detail::kv,
+                "region \"{}\": there is no map number {}; memlith_kv_map_open tells the "
+                "number of a map",
+                pages_.region().name(), map_);
+  };
+  if (map_ <= kHeaderPage || map_ >= pages_.count()) return none();
+  const Pages::Reading reading(pages_);
+  for (;;) {
+    MEMLITH_TRY_ASSIGN(const PageView root, pages_.look(map_, view_));
+    const PageHeader header = header_of(root.bytes);
+    if (!pages_.confirmed(root)) continue;
+    if (header.map != map_ || (header.kind != PageKind::leaf && header.kind != PageKind::inner)) return none();
+    return kOk;
+  }
+}
+
+Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before) {
+  MEMLITH_TRY_ASSIGN(PageView at, pages_.look(map_, view_));
+  if (fences != nullptr) fences->has_lower = fences->has_upper = false;
+  for (std::uint32_t level_above = kLevelsMax;;) {
+    const PageHeader header = header_of(at.bytes);
+    const bool expected = header.map == map_ && header.level < level_above &&
+                          (level_above == kLevelsMax || header.level + 1u == level_above) &&
+                          header.kind == (header.level == 0 ? PageKind::leaf : PageKind::inner);
+    if (!expected) {
+      if (!pages_.confirmed(at)) return false;
+      return pages_.corrupt(at.page, "it is not the page that its parent names");
+    }
+    if (header.level == 0) {
+      leaf = std::move(at);
+      return true;
+    }
+    level_above = header.level;
+    const std::uint32_t count = count_of(at.bytes);
+    Place place{count, false, false};
+    if (key != nullptr) place = find_place(at.bytes, *key);
+    if (before) place.found = false;
+    Cell cell;
+    const bool sound =
+        !place.broken && count > 0 && (place.found || place.index > 0) && read_cell(at.bytes, child_index(place), cell);
+    const std::uint32_t index = sound ? child_index(place) : 0;
+    const PageNumber child = sound ? child_in(cell) : 0;
+    if (sound && fences != nullptr) {
+      if (index > 0) {
+        fences->lower.assign(cell.key);
+        fences->has_lower = true;
+      }
+      Cell next;
+      if (index + 1 < count && read_cell(at.bytes, index + 1, next)) {
+        fences->upper.assign(next.key);
+        fences->has_upper = true;
+      }
+    }
+    if (!pages_.confirmed(at)) return false;
+    if (!sound) return pages_.corrupt(at.page, "it has no child for the key");
+    auto below = pages_.look(child, view_);
+    // The parent may have changed before the child's word was read: the child may be another page by then.
+    if (!pages_.confirmed(at)) return false;
+    if (!below.ok()) return below.error();
+    at = std::move(*below);
+  }
+}
+
+Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool before) {
+  const Pages::Reading reading(pages_);
+  for (;;) {
+    PageView view;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(key, view, &leaf, before));
+    if (!reached) continue;
+    std::memcpy(leaf.bytes, view.bytes, kPageBytes);
+    if (!pages_.confirmed(view)) continue;
+    leaf.page = view.page;
+    leaf.word = view.word;
+    leaf.from_copy = view.copy != nullptr;
+    return kOk;
+  }
+}
+
+Result<bool> TreeReader::read_overflow(const OverflowReference& reference, char* target) {
+  const Pages::Reading reading(pages_);
+  PageNumber page = reference.first;
+  for (std::uint64_t done = 0; done < reference.bytes;) {
+    auto looked = pages_.look(page, view_);
+    if (!looked.ok()) return looked.error();
+    const ChainHeader chain = chain_of(looked->bytes);
+    const bool sound = chain.self == page && chain.kind == PageKind::overflow && chain.bytes > 0 &&
+                       chain.bytes <= std::min<std::uint64_t>(kChainBytes, reference.bytes - done);
+    if (sound) std::memcpy(target + done, looked->bytes + sizeof chain, chain.bytes);
+    if (!pages_.confirmed(*looked)) return false;
+    if (!sound) return pages_.corrupt(page, "it is not the part of a value that it should be");
+    done += chain.bytes;
+    page = chain.next;
+  }
+  return true;
+}
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,389 @@
+// Changes of a tree. Every page that is changed here was found sound before.
+#include <algorithm>
+
+#include "kv/tree.hpp"
+
+namespace memlith::core::kv {
+
+namespace {
+
+// Pages this empty are merged with a neighbour, if both together leave room for some more.
+constexpr std::uint64_t kMergeBelowBytes = kRoomBytes / 4;
+constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
+
+std::string_view bytes_of_number(const PageNumber& number) {
+  return {reinterpret_cast<const char*>(&number), sizeof number};
+}
+
+// The shortest key that is above `left` and not above `right`.
+std::string_view separator(std::string_view left, std::string_view right) {
+  std::size_t same = 0;
+  while (same < left.size() && same < right.size() && left[same] == right[same]) ++same;
+  return right.substr(0, std::min(same + 1, right.size()));
+}
+
+// What note_page() logs, and nothing else, so that memory is what the log says.
+void copy_used(std::byte* target, const std::byte* from, PageNumber self) {
+  const PageHeader header = header_of(from);
+  std::memcpy(target, from, sizeof header + kSlotBytes * header.count);
+  std::memcpy(target + header.cells_begin, from + header.cells_begin, kPageBytes - header.cells_begin);
+  std::memcpy(target, &self, sizeof self);
+}
+
+Cell cell_of_write(const Write& write, const OverflowReference& reference, bool overflow) {
+  if (!overflow) return {write.key, write.value, false};
+  return {write.key, {reinterpret_cast<const char*>(&reference), sizeof reference}, true};
+}
+
+bool overflows(const Write& write) {
+  return !write.removes && sizeof(CellHeader) + write.key.size() + write.value.size() > kCellBytesMax;
+}
+
+}  // namespace
+
+std::uint64_t TreeWriter::overflow_pages_of(const Write& write) {
+  return overflows(write) ? (write.value.size() + kChainBytes - 1) / kChainBytes : 0;
+}
+
+// Each write splits at most one leaf and, on the way up, one page of each level. Beyond one split of each page that
+// there is, a page must have been filled by a third before it is split again.
+std::uint64_t TreeWriter::pages_needed(std::uint64_t writes, std::uint64_t cell_bytes, std::uint64_t overflow_pages,
+                                       std::uint64_t pages_now, std::uint64_t depth) {
+  const std::uint64_t each = std::min(writes * 4, pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1));
+  return each + depth + 2 + overflow_pages;
+}
+
+Status TreeWriter::descend(std::string_view key, Path& path) {
+  PageNumber page = map_;
+  path.depth = 0;
+  for (std::uint32_t level_above = kLevelsMax;;) {
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
+    const PageHeader header = header_of(bytes);
+    if (header.map != map_ || header.level >= level_above ||
+        (level_above != kLevelsMax && header.level + 1u != level_above) ||
+        header.kind != (header.level == 0 ? PageKind::leaf : PageKind::inner)) {
+      return pages_.corrupt(page, "it is not the page that its parent names");
+    }
+    level_above = header.level;
+    const Place place = find_place(bytes, key);
+    path.found = place.found;
+    if (header.level == 0) {
+      path.steps[path.depth++] = {page, place.index};
+      return kOk;
+    }
+    if (!place.found && place.index == 0) return pages_.corrupt(page, "it has no child for the key");
+    path.steps[path.depth++] = {page, child_index(place)};
+    page = child_in(cell_of(bytes, child_index(place)));
+  }
+}
+
+Status TreeWriter::check_chain(const Cell& cell) {
+  if (!cell.overflow) return kOk;
+  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  PageNumber page = reference.first;
+  for (std::uint64_t done = 0; done < reference.bytes;) {
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
+    const ChainHeader chain = chain_of(bytes);
+    if (chain.kind != PageKind::overflow || chain.bytes == 0 || chain.bytes > reference.bytes - done) {
+      return pages_.corrupt(page, "it is not the part of a value that it should be");
+    }
+    done += chain.bytes;
+    page = chain.next;
+  }
+  return kOk;
+}
+
+Status TreeWriter::check(const Write& write) {
+  Path path;
+  MEMLITH_TRY(descend(write.key, path));
+  depth_ = path.depth;
+  return path.found ? check_chain(cell_of(pages_.bytes_of(path.leaf().page), path.leaf().index)) : kOk;
+}
+
+void TreeWriter::make_empty(Pages& pages, PageNumber root) {
+  format_page(pages.change(root), root, PageKind::leaf, 0, root);
+  pages.note(root, 0, sizeof(PageHeader));
+}
+
+void TreeWriter::apply(const Write& write) {
+  Path path;
+  const Status reached = descend(write.key, path);
+  MEMLITH_ASSERT(reached.ok());
+  write.removes ? remove(path) : put(path, write);
+}
+
+// ---- what is logged of a page
+
+// A page that was laid out anew.
+void TreeWriter::note_page(PageNumber page) {
+  const PageHeader header = header_of(pages_.bytes_of(page));
+  pages_.note(page, 0, sizeof header + kSlotBytes * header.count);
+  pages_.note(page, header.cells_begin, kPageBytes - header.cells_begin);
+}
+
+// The header, and the slots from `from` on.
+void TreeWriter::note_slots(PageNumber page, std::uint32_t from) {
+  const std::uint64_t count = header_of(pages_.bytes_of(page)).count;
+  constexpr std::uint64_t kFirst = offsetof(PageHeader, count);
+  constexpr std::uint64_t kBytes = offsetof(PageHeader, map) - kFirst;
+  const std::uint64_t slots = sizeof(PageHeader) + kSlotBytes * from;
+  if (slots - kFirst < sizeof(Extent)) {  // one extent is shorter than two
+    pages_.note(page, kFirst, sizeof(PageHeader) + kSlotBytes * count - kFirst);
+  } else {
+    pages_.note(page, kFirst, kBytes);
+    if (count > from) pages_.note(page, slots, kSlotBytes * (count - from));
+  }
+}
+
+// ---- overflow
+
+PageNumber TreeWriter::write_overflow(std::string_view value) {
+  PageNumber next = 0;
+  const std::uint64_t pieces = (value.size() + kChainBytes - 1) / kChainBytes;
+  for (std::uint64_t i = pieces; i-- > 0;) {
+    const std::string_view piece = value.substr(i * kChainBytes, kChainBytes);
+    const PageNumber page = pages_.allocate();
+    std::byte* const bytes = pages_.change(page);
+    const ChainHeader chain{page, PageKind::overflow, 0, 0, next, static_cast<std::uint32_t>(piece.size())};
+    std::memcpy(bytes, &chain, sizeof chain);
+    std::memcpy(bytes + sizeof chain, piece.data(), piece.size());
+    pages_.note(page, 0, sizeof chain + piece.size());
+    next = page;
+  }
+  return next;
+}
+
+void TreeWriter::free_overflow(const Cell& cell) {
+  if (!cell.overflow) return;
+  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  PageNumber page = reference.first;
+  for (std::uint64_t done = 0; done < reference.bytes;) {
+    const ChainHeader chain = chain_of(pages_.bytes_of(page));
+    pages_.free(page);
+    done += chain.bytes;
+    page = chain.next;
+  }
+}
+
+// ---- put
+
+void TreeWriter::put(Path& path, const Write& write) {
+  const PageNumber leaf = path.leaf().page;
+  const bool overflow = overflows(write);
+  OverflowReference reference{};
+  if (path.found) {
+    const Cell old = cell_of(pages_.bytes_of(leaf), path.leaf().index);
+    free_overflow(old);
+    if (!overflow && !old.overflow && old.value.size() == write.value.size()) {
+      const std::uint64_t at =
+          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(old.value.data()) - pages_.bytes_of(leaf));
+      if (!write.value.empty()) std::memcpy(pages_.change(leaf) + at, write.value.data(), write.value.size());
+      return pages_.note(leaf, at, write.value.size());
+    }
+    remove_cell(pages_.change(leaf), path.leaf().index);
+    note_slots(leaf, path.leaf().index);
+  } else {
+    pages_.count_records(1);
+  }
+  if (overflow) reference = {write_overflow(write.value), static_cast<std::uint32_t>(write.value.size())};
+  insert(path, path.depth - 1, cell_of_write(write, reference, overflow));
+}
+
+// Puts the cell into the page if there is room.
+void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
+  std::byte* const bytes = pages_.change(page);
+  if (fits_at_once(bytes, cell.bytes())) {
+    insert_cell(bytes, index, cell);
+    pages_.note(page, header_of(bytes).cells_begin, cell.bytes());
+    note_slots(page, index);
+  } else {
+    compact(bytes);
+    insert_cell(bytes, index, cell);
+    note_page(page);
+  }
+}
+
+void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
+  Path::Step& step = path.steps[level_index];
+  if (fits(pages_.bytes_of(step.page), cell.bytes())) return place(step.page, step.index, cell);
+  split(path, level_index, cell);
+}
+
+bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
+  for (std::uint32_t i = 0; i < level_index; ++i) {
+    if (path.steps[i].index + 1u != header_of(pages_.bytes_of(path.steps[i].page)).count) return false;
+  }
+  return path.steps[level_index].index == header_of(pages_.bytes_of(path.steps[level_index].page)).count;
+}
+
+// The content of the root moves to a new page, which is the root's only child.
+void TreeWriter::split_root(Path& path) {
+  const PageNumber child = pages_.allocate();
+  std::byte* const target = pages_.change(child);
+  std::byte* const root = pages_.change(map_);
+  copy_used(target, root, child);
+  note_page(child);
+  const std::uint8_t level = header_of(root).level;
+  format_page(root, map_, PageKind::inner, static_cast<std::uint8_t>(level + 1), map_);
+  insert_cell(root, 0, {{}, bytes_of_number(child), false});
+  note_page(map_);
+  MEMLITH_ASSERT(path.depth < kLevelsMax);
+  std::copy_backward(path.steps, path.steps + path.depth, path.steps + path.depth + 1);
+  ++path.depth;
+  path.steps[0] = {map_, 0};
+  path.steps[1].page = child;
+}
+
+// Splits the page on the path, puts the cell into one of the halves, and the new one into the parent.
+void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) {
+  if (level_index == 0) {
+    split_root(path);
+    ++level_index;
+  }
+  const PageNumber left = path.steps[level_index].page;
+  const std::uint32_t index = path.steps[level_index].index;
+  alignas(8) std::byte old[kPageBytes];
+  std::memcpy(old, pages_.bytes_of(left), kPageBytes);
+  const PageHeader header = header_of(old);
+  // Cells [0, at) of all, the new one among them, stay.
+  const auto all = [&](std::uint32_t i) {
+    if (i == index) return cell;
+    return cell_of(old, i < index ? i : i - 1);
+  };
+  std::uint32_t at = header.count;  // keys that only rise leave full pages behind
+  if (!rightmost(path, level_index)) {
+    const std::uint64_t total = used_bytes(old) + cell.bytes() + kSlotBytes;
+    std::uint64_t left_bytes = 0;
+    for (at = 0; at < header.count; ++at) {
+      const std::uint64_t bytes = all(at).bytes() + kSlotBytes;
+      if (at > 0 && left_bytes + bytes / 2 > total / 2) break;
+      left_bytes += bytes;
+    }
+  }
+  const PageNumber right = pages_.allocate();
+  std::byte* const target = pages_.change(right);
+  format_page(target, right, header.kind, header.level, map_);
+  const bool inner = header.kind == PageKind::inner;
+  const std::string between(inner ? all(at).key : separator(all(at - 1).key, all(at).key));
+  for (std::uint32_t i = at; i <= header.count; ++i) {
+    Cell moved = all(i);
+    if (inner && i == at) moved.key = {};
+    insert_cell(target, i - at, moved);
+  }
+  note_page(right);
+  const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
+  if (kept < header.count) {
+    cut_cells(pages_.change(left), kept);
+    note_slots(left, kept);
+  }
+  if (index < at) place(left, index, cell);
+  // In the parent, behind the page that was split.
+  ++path.steps[level_index - 1].index;
+  insert(path, level_index - 1, {between, bytes_of_number(right), false});
+}
+
+// ---- remove
+
+void TreeWriter::remove(Path& path) {
+  if (!path.found) return;
+  const PageNumber leaf = path.leaf().page;
+  free_overflow(cell_of(pages_.bytes_of(leaf), path.leaf().index));
+  remove_cell(pages_.change(leaf), path.leaf().index);
+  note_slots(leaf, path.leaf().index);
+  pages_.count_records(-1);
+  merge(path, path.depth - 1);
+}
+
+void TreeWriter::merge(Path& path, std::uint32_t level_index) {
+  if (level_index == 0) return lower_root();
+  const PageNumber page = path.steps[level_index].page;
+  const std::uint64_t used = used_bytes(pages_.bytes_of(page));
+  if (used >= kMergeBelowBytes) return;
+  const PageNumber parent = path.steps[level_index - 1].page;
+  const std::uint32_t own = path.steps[level_index - 1].index;
+  const std::uint32_t count = header_of(pages_.bytes_of(parent)).count;
+  for (const bool with_right : {true, false}) {
+    if (with_right ? own + 1 >= count : own == 0) continue;
+    const std::uint32_t left_cell = with_right ? own : own - 1;
+    const PageNumber other = child_in(cell_of(pages_.bytes_of(parent), with_right ? own + 1 : own - 1));
+    const auto sound = pages_.sound(other);
+    if (!sound.ok()) continue;  // it is told of when it is needed
+    const PageHeader found = header_of(*sound);
+    const PageHeader header = header_of(pages_.bytes_of(page));
+    if (found.kind != header.kind || found.level != header.level || found.map != map_ || other == page) continue;
+    // The key between them comes down, in an inner page.
+    const std::uint64_t down = header.level > 0 ? cell_of(pages_.bytes_of(parent), left_cell + 1).key.size() : 0;
+    const std::uint64_t both = used + used_bytes(*sound) + down;
+    if (both > kMergedBytesMax && (header.count > 0 || both > kRoomBytes)) continue;
+    merge_pages(path, level_index - 1, left_cell);
+    return merge(path, level_index - 1);
+  }
+}
+
+void TreeWriter::merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell) {
+  const PageNumber parent = path.steps[parent_index].page;
+  const Cell between = cell_of(pages_.bytes_of(parent), left_cell + 1);
+  const PageNumber left = child_in(cell_of(pages_.bytes_of(parent), left_cell));
+  const PageNumber right = child_in(between);
+  const std::byte* const from = pages_.bytes_of(right);
+  std::byte* const target = pages_.change(left);
+  const std::uint32_t moved = header_of(from).count;
+  compact(target);
+  for (std::uint32_t i = 0; i < moved; ++i) {
+    Cell cell = cell_of(from, i);
+    if (header_of(from).level > 0 && i == 0) cell.key = between.key;
+    insert_cell(target, header_of(target).count, cell);
+  }
+  note_page(left);
+  pages_.free(right);
+  remove_cell(pages_.change(parent), left_cell + 1);
+  note_slots(parent, left_cell + 1);
+}
+
+// A root with one child becomes that child.
+void TreeWriter::lower_root() {
+  for (;;) {
+    const PageHeader root = header_of(pages_.bytes_of(map_));
+    if (root.kind != PageKind::inner || root.count != 1) return;
+    const PageNumber child = child_in(cell_of(pages_.bytes_of(map_), 0));
+    const auto sound = pages_.sound(child);
+    if (!sound.ok() || header_of(*sound).map != map_ || header_of(*sound).level + 1u != root.level) return;
+    std::byte* const target = pages_.change(map_);
+    copy_used(target, *sound, map_);
+    note_page(map_);
+    pages_.free(child);
+  }
+}
+
+// ---- removing a map
+
+Status TreeWriter::collect(std::vector<PageNumber>& all) {
+  std::vector<std::pair<PageNumber, std::uint32_t>> open{{map_, kLevelsMax}};
+  while (!open.empty()) {
+    const auto [page, level_above] = open.back();
+    open.pop_back();
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
+    const PageHeader header = header_of(bytes);
+    if (header.map != map_ || header.level >= level_above || all.size() > pages_.count()) {
+      return pages_.corrupt(page, "it is not the page that its parent names");
+    }
+    all.push_back(page);
+    for (std::uint32_t i = 0; i < header.count; ++i) {
+      const Cell cell = cell_of(bytes, i);
+      if (header.level > 0) open.emplace_back(child_in(cell), header.level);
+      if (!cell.overflow) continue;
+      MEMLITH_TRY(check_chain(cell));
+      const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+      PageNumber next = reference.first;
+      for (std::uint64_t done = 0; done < reference.bytes;) {
+        all.push_back(next);
+        const ChainHeader chain = chain_of(pages_.bytes_of(next));
+        done += chain.bytes;
+        next = chain.next;
+      }
+    }
+  }
+  return kOk;
+}
+
+}  // namespace memlith::core::kv
