@@ -1,0 +1,114 @@
+/* memlith/files.h: failure-atomic files. An ordinary file that a crash always leaves as the last msync left it.
+ *
+ * memlith_mmap, memlith_msync and memlith_munmap are called like mmap(2), msync(2) and munmap(2). The file keeps its own
+ * format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
+ * holds everything. (The interface follows failure-atomic msync, EuroSys 2013, section 3.1.)
+ *
+ * The program does not map the file itself but its working image, a copy in memory that all mappings of the file in the
+ * process share. The image takes as much memory as the file has data. While a file is mapped, only memlith may write it;
+ * another process that opens it by memlith hears EBUSY. What cannot be kept coherent is refused.
+ *
+ * memlith_image_* below is the same for programs that want to read and write by descriptors as well; `memlith run` is
+ * built on it. docs/failure-atomic-files.md explains both. Needs Linux 6.7.
+ *
+ * ERRORS: functions that return a pointer or an int set errno, like the calls they are named after; memlith_last_error()
+ * has the sentence. The others return codes, as in memlith.h.
+ * THREADS: any, for all functions. In a forked child every function fails with EINVAL or MEMLITH_INVALID.
+ */
+#ifndef MEMLITH_FILES_H
+#define MEMLITH_FILES_H
+
+#include <memlith/memlith.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- like mmap(2) ---------------------------------------------------------------------------------------------- */
+
+/* Maps `bytes` of the file `fd` from `offset` on. The first mapping of a file opens it: replays its log if the last
+ * program did not end cleanly, locks the file, and reads it into memory. All mappings of a file show the same bytes. As
+ * with mmap, a mapping may reach beyond the end of the file; its pages there may be used once the file is long enough
+ * (memlith_ftruncate), and raise SIGBUS until then. `fd` may be closed afterwards.
+ * `protection`: as for mmap. `flags`: MAP_SHARED, with MAP_FIXED or others of mmap's flags as wished.
+ * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: its changes are nobody else's; use mmap), EACCES (`fd` is not open
+ * for reading and writing), EBUSY (open by another process, or under another name), ENOENT (the file has no name any
+ * more), EOPNOTSUPP (kernel), ENOMEM, ENOSPC, EIO. */
+MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
+
+/* Commits or undoes what was stored to the pages [address, address + bytes) of mapped files, through whichever mapping,
+ * since it was last committed. A file's length is committed with them; if the file was cut since, all of its changes
+ * are. The range may cover mappings of several files: each file is committed by itself.
+ *  - MS_SYNC:       the changes are durable on return, all of them or, after a crash in the middle, none.
+ *  - MS_ASYNC:      the changes are captured on return. They become durable soon, all or none, in the order of the calls:
+ *                   a crash keeps no call without those before it. A later MS_SYNC of the file makes them durable, too.
+ *  - MS_INVALIDATE: the pages are put back to the last commit. Nothing is written. With MS_SYNC or MS_ASYNC, which leave
+ *                   nothing to put back, it has no effect.
+ * A store that races with the call is in this commit or in the next one, page by page.
+ * Returns 0, or -1: EINVAL (flags), ENOMEM (not a mapping of memlith_mmap), EFBIG (more changes than the log may grow to),
+ * ENOSPC: nothing was committed, everything stays due. EIO: whether this commit took effect is unknown until the file is
+ * opened again; nothing more is committed until then. */
+MEMLITH_API int memlith_msync(void* address, size_t bytes, int flags);
+
+/* Unmaps [address, address + bytes), any part of mappings of memlith_mmap. With the last mapping of a file, what was not
+ * committed is dropped, and the file is closed: it holds every commit, and its log may be deleted.
+ * Returns 0, or -1: EINVAL, EIO (closing failed; every commit is safe, and the next opening brings them into the file). */
+MEMLITH_API int memlith_munmap(void* address, size_t bytes);
+
+/* Sets the length of a mapped file, as ftruncate(2). The length is committed by the next memlith_msync of the file. Do
+ * not call ftruncate(2) or write(2) on a mapped file: its image would not show it. Returns 0 or -1. */
+MEMLITH_API int memlith_ftruncate(int fd, off_t bytes);
+
+/* ---- images: descriptors and mappings together ------------------------------------------------------------------- */
+
+typedef struct memlith_image memlith_image;
+
+/* Opens an ordinary file, as memlith_file_open, and reads it into its working image.
+ * Errors: those of memlith_file_open; NO_MEMORY (the file does not fit into memory), UNSUPPORTED (kernel). */
+MEMLITH_API int32_t memlith_image_open(const char* path, const memlith_store_options* options, memlith_image** image);
+
+/* Drops what was not committed, closes the file cleanly and frees the handle, also on error. Mappings and descriptors of
+ * the image stay usable, and lead nowhere any more. Null is ignored. Errors: as memlith_store_close. */
+MEMLITH_API int32_t memlith_image_close(memlith_image* image);
+
+/* A descriptor of the working image, which is a file in memory. Map it shared, read and write it, open it again by
+ * /proc/self/fd for an offset and a mode of its own. It is closed by memlith_image_close. Constant. */
+MEMLITH_API int memlith_image_descriptor(const memlith_image* image);
+
+/* The store that keeps the file: for memlith_store_get_stats and the like. Do not close it. Constant. */
+MEMLITH_API memlith_store* memlith_image_store(const memlith_image* image);
+
+/* [address, address + bytes) is a new shared mapping of the image from `offset` on, through which nothing was stored
+ * yet. Commits find what is stored through it from now on. Errors: UNSUPPORTED, NO_MEMORY, INVALID. */
+MEMLITH_API int32_t memlith_image_watch(memlith_image* image, void* address, uint64_t bytes, uint64_t offset);
+
+/* Call this before [address, address + bytes) is unmapped, moved or replaced: takes over what was stored there. */
+MEMLITH_API int32_t memlith_image_unwatch(memlith_image* image, const void* address, uint64_t bytes);
+
+/* The bytes were written through a descriptor. A commit that begins after this call has them. */
+MEMLITH_API int32_t memlith_image_written(memlith_image* image, uint64_t offset, uint64_t bytes);
+
+/* The image was cut to `bytes` by ftruncate(2), or is about to be. Growth need not be told. */
+MEMLITH_API int32_t memlith_image_cut(memlith_image* image, uint64_t bytes);
+
+/* Something may have been written that nobody told: the next commit compares the whole image with the file. */
+MEMLITH_API int32_t memlith_image_suspect(memlith_image* image);
+
+enum { MEMLITH_IMAGE_ASYNC = 1 /* return when the changes are captured, as memlith_persist_async */ };
+
+/* Commits all changes and the length of the image; durable on return unless ASYNC. Errors: as memlith_persist. */
+MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
+
+/* Puts the image and its length back to the last commit. Errors: as memlith_rollback. */
+MEMLITH_API int32_t memlith_image_rollback(memlith_image* image);
+
+/* The errno that says most nearly what a code says; 0 for MEMLITH_OK. */
+MEMLITH_API int memlith_errno(int32_t code);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,161 @@
+// Working images of files; include/memlith/files.h. Floor: capi.
+#include "capi/image.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include "capi/errors.hpp"
+#include "store/stats.hpp"
+
+using namespace memlith::core;
+
+namespace memlith::core {
+
+Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlith_store_options* options) {
+  auto made = std::make_unique<memlith_image>();
+  if (const std::int32_t code = memlith_file_open(path, options, &made->store); code != 0) {
+    return Status{static_cast<Errc>(memlith_category(code)), static_cast<Detail>(memlith_detail(code)), 0, 0};
+  }
+  auto image = FileImage::open(session_of(made->store).store());
+  if (image.ok()) {
+    made->image = std::move(*image);
+    return made;
+  }
+  const KeptSentence why;
+  (void)memlith_store_close(made->store);
+  return image.error();
+}
+
+Status close_image(std::unique_ptr<memlith_image> image) {
+  if (session_of(image->store).store().in_forked_child()) {
+    (void)image->image.release();  // the parent's threads may hold its lock
+  }
+  image->image = nullptr;
+  return Session::close(std::unique_ptr<Session>(&session_of(image->store)));
+}
+
+Status commit_image(memlith_image& image, Range range, bool wait) {
+  Store& store = session_of(image.store).store();
+  const PersistTimer timer;
+  MEMLITH_TRY_ASSIGN(const Lsn end, image.image->capture(range, wait));
+  if (wait) {
+    MEMLITH_TRY(store.sync(end));
+    timer.note_persist(*store.stats());
+  } else {
+    store.flush_soon(end);
+    timer.note_capture(*store.stats());
+  }
+  return kOk;
+}
+
+int errno_of(Status status) {
+  if (status.ok()) return 0;
+  if (status.os_errno != 0) return status.os_errno;
+  return memlith_errno(code_of(status));
+}
+
+}  // namespace memlith::core
+
+namespace {
+
+Status need_ours(const memlith_image* image) {
+  MEMLITH_TRY(need(image, "image"));
+  return session_of(image->store).check_process();
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_image_open(const char* path, const memlith_store_options* options, memlith_image** image) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(image, "image"));
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<memlith_image> made, open_image(path, options));
+    *image = made.release();
+    return kOk;
+  });
+}
+
+int32_t memlith_image_close(memlith_image* image) {
+  if (image == nullptr) return 0;
+  return guarded([&] { return close_image(std::unique_ptr<memlith_image>(image)); });
+}
+
+int memlith_image_descriptor(const memlith_image* image) { return image->image->descriptor(); }
+
+memlith_store* memlith_image_store(const memlith_image* image) { return image->store; }
+
+int32_t memlith_image_watch(memlith_image* image, void* address, uint64_t bytes, uint64_t offset) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    return image->image->watch(static_cast<std::byte*>(address), bytes, offset);
+  });
+}
+
+int32_t memlith_image_unwatch(memlith_image* image, const void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    return image->image->unwatch(static_cast<const std::byte*>(address), bytes);
+  });
+}
+
+int32_t memlith_image_written(memlith_image* image, uint64_t offset, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    return image->image->note(offset, bytes);
+  });
+}
+
+int32_t memlith_image_cut(memlith_image* image, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    image->image->note_length(bytes);
+    return kOk;
+  });
+}
+
+int32_t memlith_image_suspect(memlith_image* image) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    image->image->suspect();
+    return kOk;
+  });
+}
+
+int32_t memlith_image_commit(memlith_image* image, uint32_t flags) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    if ((flags & ~std::uint32_t{MEMLITH_IMAGE_ASYNC}) != 0) {
+      return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", flags);
+    }
+    return commit_image(*image, {0, kWholeFile}, (flags & MEMLITH_IMAGE_ASYNC) == 0);
+  });
+}
+
+int32_t memlith_image_rollback(memlith_image* image) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    return image->image->rollback({0, kWholeFile});
+  });
+}
+
+int memlith_errno(int32_t code) {
+  switch (memlith_category(code)) {
+    case MEMLITH_OK: return 0;
+    case MEMLITH_INVALID: return EINVAL;
+    case MEMLITH_NOT_FOUND: return ENOENT;
+    case MEMLITH_EXISTS: return EEXIST;
+    case MEMLITH_BUSY: return EBUSY;
+    case MEMLITH_FULL: return EFBIG;
+    case MEMLITH_NO_SPACE: return ENOSPC;
+    case MEMLITH_PERMISSION: return EACCES;
+    case MEMLITH_READ_ONLY: return EROFS;
+    case MEMLITH_ADDRESS_TAKEN:
+    case MEMLITH_NO_MEMORY: return ENOMEM;
+    case MEMLITH_UNSUPPORTED: return EOPNOTSUPP;
+    case MEMLITH_TOO_MANY_FILES: return EMFILE;
+    default: return EIO;
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,369 @@
+#include "files/image.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/mutant.hpp"
+
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 1U
+#endif
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kCopyBytes = 1 * kMiB;
+constexpr std::uint64_t kMappedBytesWanted = 1ull << 40;
+constexpr std::uint64_t kMappedBytesLeast = 1 * kGiB;
+constexpr std::uint64_t kTwinnedBytes = 64 * kMiB;
+constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
+
+// What the machine can give without swapping; no limit if the kernel does not say.
+std::uint64_t memory_available() {
+  std::FILE* const file = std::fopen("/proc/meminfo", "re");
+  if (file == nullptr) return kWholeFile;
+  char line[128];
+  unsigned long long available = kWholeFile / kKiB;
+  unsigned long long swap = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    (void)std::sscanf(line, "MemAvailable: %llu kB", &available);
+    (void)std::sscanf(line, "SwapFree: %llu kB", &swap);
+  }
+  std::fclose(file);
+  return (available + swap) * kKiB;
+}
+
+Status transfer(bool write, int fd, std::uint64_t offset, std::byte* bytes, std::uint64_t count) {
+  while (count > 0) {
+    const ssize_t done = write ? ::pwrite(fd, bytes, count, static_cast<off_t>(offset))
+                               : ::pread(fd, bytes, count, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return fail_errno(errno, Detail::mapping, "cannot {} the working image", write ? "write" : "read");
+    if (done == 0) break;
+    offset += static_cast<std::uint64_t>(done);
+    bytes += done;
+    count -= static_cast<std::uint64_t>(done);
+  }
+  std::memset(bytes, 0, write ? 0 : count);  // beyond the end
+  return kOk;
+}
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return bytes.empty() ||
+         (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
+void cut(std::vector<Range>& ranges, std::uint64_t end) {
+  while (!ranges.empty() && ranges.back().offset + ranges.back().bytes > end) {
+    if (ranges.back().offset >= end) {
+      ranges.pop_back();
+    } else {
+      ranges.back().bytes = end - ranges.back().offset;
+    }
+  }
+}
+
+}  // namespace
+
+// ---- open ------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t ahead_bytes_min) {
+  auto image = std::unique_ptr<FileImage>(new FileImage(store, ahead_bytes_min));
+  MEMLITH_TRY(image->load());
+  return image;
+}
+
+Status FileImage::load() {
+  const LockGuard lock(mutex_);
+  const std::optional<ObjectInfo> info = store_.find("file");
+  if (!store_.one_file() || store_.read_only() || !info.has_value()) {
+    return fail(Errc::invalid, Detail::argument, "{}: not a file that is open for writing", store_.path());
+  }
+  committed_bytes_ = longest_bytes_ = reserved_bytes_ = info->size_bytes;
+  committed_lsn_ = store_.committed_lsn(kFile);
+  last_lsn_ = Lsn{committed_lsn_->load()};
+  MEMLITH_TRY(store_.bring_home(last_lsn_));
+  if (const std::uint64_t available = memory_available(); committed_bytes_ > available) {
+    return fail(Errc::no_memory, Detail::mapping,
+                "{}: the file has {} bytes, and its working image has to fit into memory, of which {} bytes are "
+                "available; add memory or swap space, or use the file without memlith",
+                store_.path(), committed_bytes_, available);
+  }
+  memory_ = Descriptor(above_standard(::memfd_create("memlith", MFD_CLOEXEC)));
+  if (memory_.get() < 0) return fail_errno(errno, Detail::mapping, "cannot make a working image in memory");
+  if (::ftruncate(memory_.get(), static_cast<off_t>(committed_bytes_)) != 0) {
+    return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", committed_bytes_);
+  }
+  MEMLITH_TRY_ASSIGN(watches_, Watches::make());
+  MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
+  MEMLITH_TRY(restore({0, committed_bytes_}));
+  return map(committed_bytes_);
+}
+
+FileImage::~FileImage() {
+  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
+}
+
+// Reserves addresses for growth: they cost nothing until they are read.
+Status FileImage::map(std::uint64_t size_bytes) {
+  if (size_bytes <= mapped_bytes_) return kOk;
+  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
+  base_ = nullptr;
+  mapped_bytes_ = 0;
+  const std::uint64_t least = std::max(round_up(size_bytes, kPageBytes), kMappedBytesLeast);
+  for (std::uint64_t bytes = std::max(kMappedBytesWanted, 2 * least);; bytes = std::max(bytes / 4, least)) {
+    void* const got = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, memory_.get(), 0);
+    if (got != MAP_FAILED) {
+      base_ = static_cast<std::byte*>(got);
+      mapped_bytes_ = bytes;
+      return kOk;
+    }
+    if (bytes == least) return fail_errno(errno, Detail::mapping, "cannot map {} bytes of the working image", bytes);
+  }
+}
+
+Result<std::uint64_t> FileImage::length() const {
+  struct stat seen{};
+  if (::fstat(memory_.get(), &seen) != 0) return fail_errno(errno, Detail::mapping, "cannot look at the working image");
+  return static_cast<std::uint64_t>(seen.st_size);
+}
+
+std::uint64_t FileImage::committed_bytes() const {
+  const LockGuard lock(mutex_);
+  return committed_bytes_;
+}
+
+// ---- what changed ----------------------------------------------------------------------------------------------
+
+Status FileImage::watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  return watches_->add(address, bytes, offset, size);
+}
+
+Status FileImage::unwatch(const std::byte* address, std::uint64_t bytes) {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  return watches_->remove(address, bytes, size, changed_);
+}
+
+Status FileImage::note(std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes == 0) return kOk;
+  const LockGuard lock(mutex_);
+  const std::uint64_t begin = round_down(offset, kPageBytes);
+  const std::uint64_t end = round_up(offset + bytes, kPageBytes);
+  if (!changed_.empty() && changed_.back().offset <= begin && begin <= changed_.back().offset + changed_.back().bytes) {
+    changed_.back().bytes = std::max(changed_.back().bytes, end - changed_.back().offset);
+    return kOk;
+  }
+  if (changed_.size() == changed_.capacity() && changed_.size() >= 1024) normalize(changed_);
+  changed_.push_back({begin, end - begin});
+  return kOk;
+}
+
+void FileImage::note_length(std::uint64_t bytes) {
+  const LockGuard lock(mutex_);
+  shortest_bytes_ = std::min(shortest_bytes_, bytes);
+}
+
+void FileImage::suspect() {
+  const LockGuard lock(mutex_);
+  suspect_ = true;
+}
+
+// Leaves in changed_ all pages that may differ from the last commit, sorted.
+Status FileImage::find_changes(std::uint64_t size_bytes) {
+  shortest_bytes_ = std::min(shortest_bytes_, size_bytes);
+  MEMLITH_TRY_ASSIGN(const bool all_known, watches_->collect(size_bytes, changed_));
+  suspect_ = suspect_ || !all_known;
+  if (suspect_) MEMLITH_TRY(compare_with_file(size_bytes));
+  suspect_ = false;  // what differs is in changed_
+  // ORDER regrown-bytes-logged: where the file was cut, its home may still hold older bytes, and the log the order to
+  // cut it. So everything that a commit ever covered and that was cut off is logged again.
+  // [workload file-image-lengths]
+  const std::uint64_t cut_at = round_down(std::min(shortest_bytes_, committed_bytes_), kPageBytes);
+  const std::uint64_t known_end = std::min(size_bytes, longest_bytes_);
+  const bool regrown = cut_at < known_end && (shortest_bytes_ < committed_bytes_ || committed_bytes_ < known_end);
+  if (regrown) changed_.push_back({cut_at, known_end - cut_at});
+  if (size_bytes > longest_bytes_) MEMLITH_TRY(add_data(round_down(longest_bytes_, kPageBytes), size_bytes));
+  normalize(changed_);
+  cut(changed_, size_bytes);
+  return kOk;
+}
+
+// Beyond every committed length the file is zeros, and so is what the image has no memory for.
+Status FileImage::add_data(std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const off_t data = ::lseek(memory_.get(), static_cast<off_t>(begin), SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return kOk;
+    const off_t hole = data < 0 ? -1 : ::lseek(memory_.get(), data, SEEK_HOLE);
+    if (hole < 0) return fail_errno(errno, Detail::mapping, "cannot look for data in the working image");
+    const std::uint64_t until = std::min(static_cast<std::uint64_t>(hole), end);
+    if (static_cast<std::uint64_t>(data) < until) {
+      changed_.push_back({static_cast<std::uint64_t>(data), until - static_cast<std::uint64_t>(data)});
+    }
+    begin = static_cast<std::uint64_t>(hole);
+  }
+  return kOk;
+}
+
+Status FileImage::compare_with_file(std::uint64_t size_bytes) {
+  MEMLITH_TRY(store_.bring_home(last_lsn_));
+  std::vector<std::byte> home(kCopyBytes);
+  std::vector<std::byte> now(kCopyBytes);
+  const std::uint64_t end = std::min(size_bytes, committed_bytes_);
+  for (std::uint64_t at = 0; at < end; at += kCopyBytes) {
+    const std::uint64_t count = std::min(kCopyBytes, end - at);
+    MEMLITH_TRY(store_.read_home_into(kFile, at, std::span(home).first(count)));
+    MEMLITH_TRY(transfer(false, memory_.get(), at, now.data(), count));
+    for (std::uint64_t page = 0; page < count; page += kPageBytes) {
+      if (std::memcmp(&home[page], &now[page], std::min(kPageBytes, count - page)) != 0) {
+        changed_.push_back({at + page, kPageBytes});
+      }
+    }
+  }
+  return kOk;
+}
+
+// Divides changed_ into what lies in the range and what does not.
+void FileImage::choose(Range range, std::uint64_t size_bytes) {
+  chosen_.clear();
+  left_.clear();
+  const std::uint64_t begin = round_down(range.offset, kPageBytes);
+  const std::uint64_t end = range.bytes >= size_bytes - std::min(size_bytes, begin)
+                                ? size_bytes
+                                : round_up(range.offset + range.bytes, kPageBytes);
+  // What was cut off, or comes back after an earlier cut, is logged with the length that says so.
+  const bool everything = shortest_bytes_ < committed_bytes_ || committed_bytes_ < std::min(size_bytes, longest_bytes_);
+  for (const Range& each : changed_) {
+    const std::uint64_t until = each.offset + each.bytes;
+    const std::uint64_t from = everything ? each.offset : std::clamp(begin, each.offset, until);
+    const std::uint64_t to = everything ? until : std::clamp(end, from, until);
+    if (each.offset < from) left_.push_back({each.offset, from - each.offset});
+    if (from < to) chosen_.push_back({from, to - from});
+    if (to < until) left_.push_back({to, until - to});
+  }
+}
+
+// ---- commit ----------------------------------------------------------------------------------------------------
+
+// With a reserve, because each growth costs flushes. What no commit made part of the file is cut off at a clean close,
+// and by recovery.
+Status FileImage::reserve(std::uint64_t size_bytes) {
+  if (size_bytes <= reserved_bytes_) return kOk;
+  // ORDER growth-before-name: the file is long enough, durably, before a frame names the new length.
+  // [mutant home_grown_unflushed]
+  std::uint64_t wanted = size_bytes + std::max(size_bytes / 8, ahead_bytes_min_);
+  Status status = store_.reserve_home(kFile, wanted);
+  if (status.category == Errc::no_space) {
+    wanted = size_bytes;
+    status = store_.reserve_home(kFile, wanted);
+  }
+  MEMLITH_TRY(status);
+  reserved_bytes_ = wanted;
+  return kOk;
+}
+
+Result<Lsn> FileImage::capture(Range range, bool will_sync) {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY(store_.check_process());
+  MEMLITH_TRY(store_.failure());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  MEMLITH_TRY(map(size));
+  MEMLITH_TRY(find_changes(size));
+  MEMLITH_TRY(reserve(size));
+  choose(range, size);
+  if (shortest_bytes_ < committed_bytes_) twins_->clear();            // of bytes that were cut off
+  if (chosen_.empty() && size == committed_bytes_) return last_lsn_;  // others may be writing what they captured
+  return append(size, will_sync);
+}
+
+Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
+  struct GiveBack {
+    Twins* twins;
+    ~GiveBack() {
+      if (twins != nullptr) twins->give_back();
+    }
+  } taken{twins_.get()};
+  pieces_.clear();
+  extents_.clear();
+  sources_.clear();
+  twins_->reduce(base_, chosen_, pieces_);
+  for (const Piece& piece : pieces_) {
+    for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
+      extents_.push_back({kFile, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
+      sources_.push_back(piece.source + done);
+    }
+  }
+  const SizeChange resized{kFile, size_bytes};
+  std::span<const SizeChange> sizes{&resized, size_bytes != committed_bytes_ ? std::size_t{1} : 0};
+  if (!extents_.empty() || !sizes.empty()) {
+    MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_async({extents_, sources_, sizes}, will_sync));
+    committed_lsn_->store(last_lsn_.value);
+  }
+  taken.twins->accept();
+  taken.twins = nullptr;
+  changed_.swap(left_);
+  committed_bytes_ = size_bytes;
+  longest_bytes_ = std::max(longest_bytes_, size_bytes);
+  shortest_bytes_ = kWholeFile;
+  return last_lsn_;
+}
+
+// ---- rollback --------------------------------------------------------------------------------------------------
+
+// Reads the range from the file; zeros beyond its end take no memory.
+Status FileImage::restore(Range range) {
+  std::vector<std::byte> bytes(std::min(kCopyBytes, range.bytes));
+  const std::uint64_t end = std::min(range.offset + range.bytes, committed_bytes_);
+  for (std::uint64_t at = range.offset; at < end; at += bytes.size()) {
+    const auto part = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), end - at));
+    MEMLITH_TRY(store_.read_home_into(kFile, at, part));
+    if (base_ == nullptr && all_zero(part)) continue;  // a fresh image
+    MEMLITH_TRY(transfer(true, memory_.get(), at, part.data(), part.size()));
+  }
+  return kOk;
+}
+
+Status FileImage::rollback(Range range) {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY(store_.check_process());
+  MEMLITH_TRY(store_.bring_home(last_lsn_));
+  const bool whole = range.offset == 0 && range.bytes == kWholeFile;
+  MEMLITH_TRY_ASSIGN(std::uint64_t size, length());
+  MEMLITH_TRY(find_changes(size));
+  if (whole && size != committed_bytes_) {
+    if (::ftruncate(memory_.get(), static_cast<off_t>(committed_bytes_)) != 0) {
+      return fail_errno(errno, Detail::mapping, "cannot put the working image back to {} bytes", committed_bytes_);
+    }
+    if (size < committed_bytes_)
+      changed_.push_back({round_down(size, kPageBytes), committed_bytes_ - size + kPageBytes});
+    normalize(changed_);
+    size = committed_bytes_;
+    cut(changed_, size);
+  }
+  choose(range, size);
+  for (const Range& each : chosen_) {
+    MEMLITH_TRY(restore(each));
+    const std::uint64_t beyond = std::max(each.offset, committed_bytes_);
+    if (beyond >= each.offset + each.bytes) continue;
+    std::vector<std::byte> zeros(std::min(kCopyBytes, each.offset + each.bytes - beyond));
+    for (std::uint64_t at = beyond; at < each.offset + each.bytes; at += zeros.size()) {
+      MEMLITH_TRY(transfer(true, memory_.get(), at, zeros.data(),
+                           std::min<std::uint64_t>(zeros.size(), each.offset + each.bytes - at)));
+    }
+  }
+  changed_.swap(left_);
+  if (whole) shortest_bytes_ = kWholeFile;
+  return kOk;
+}
+
+}  // namespace memlith::core

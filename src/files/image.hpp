@@ -1,0 +1,98 @@
+// The working image of an ordinary file: memory that a program maps, reads and writes in place of the file, and whose
+// state a commit makes durable in the file, all or nothing. Floor: files.
+//
+// The image is a file in memory (memfd). The program gets descriptors of it and maps it shared, as often and where it
+// likes, so the kernel keeps all mappings and all file I/O coherent. The user's file itself is never mapped for writing
+// and is written by replay alone (invariant 1).
+//
+// What changed since the last commit is known from four sources: watched mappings (Watches); note(), for writes through
+// descriptors; note_length(), for a file that was shorter in between; and the data that lies beyond every length that
+// the file had in a commit. If any of them may have missed something, suspect() lets the next commit compare the whole
+// image with the file.
+//
+// Threads: any. A commit copies under the lock; its I/O runs without.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/descriptor.hpp"
+#include "base/sync.hpp"
+#include "files/watches.hpp"
+#include "region/twins.hpp"
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+inline constexpr std::uint64_t kWholeFile = ~std::uint64_t{0};
+
+class FileImage {
+ public:
+  // Reads the file of a one-file store into memory. The file grows in steps of at least `ahead_bytes_min`, because each
+  // growth costs a flush; a clean close cuts it to its length.
+  static Result<std::unique_ptr<FileImage>> open(Store& store, std::uint64_t ahead_bytes_min = 1 * kMiB);
+  ~FileImage();
+  FileImage(const FileImage&) = delete;
+  FileImage& operator=(const FileImage&) = delete;
+
+  // The image, readable and writable; stays open as long as this object.
+  [[nodiscard]] int descriptor() const { return memory_.get(); }
+
+  // See Watches.
+  Status watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) MEMLITH_EXCLUDES(mutex_);
+  Status unwatch(const std::byte* address, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
+  // The bytes were written through a descriptor, or are being written: a commit that begins later captures them.
+  Status note(std::uint64_t offset, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
+  // The image was, or is about to become, that short.
+  void note_length(std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
+  // Anything may have changed.
+  void suspect() MEMLITH_EXCLUDES(mutex_);
+
+  // Captures all changes within `range`, and the length, into one commit. Store::sync() of the result makes it durable.
+  // On an error nothing was captured, and the next commit covers everything.
+  Result<Lsn> capture(Range range, bool will_sync) MEMLITH_EXCLUDES(mutex_);
+  // Puts the image back to the last commit; its length, too, if the range is the whole file.
+  Status rollback(Range range) MEMLITH_EXCLUDES(mutex_);
+
+  [[nodiscard]] std::uint64_t committed_bytes() const MEMLITH_EXCLUDES(mutex_);
+
+ private:
+  FileImage(Store& store, std::uint64_t ahead_bytes_min) : store_(store), ahead_bytes_min_(ahead_bytes_min) {}
+  Status load() MEMLITH_EXCLUDES(mutex_);
+  Status map(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] Result<std::uint64_t> length() const;
+  Status find_changes(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  Status add_data(std::uint64_t begin, std::uint64_t end) MEMLITH_REQUIRES(mutex_);
+  Status compare_with_file(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  void choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  Status reserve(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  Result<Lsn> append(std::uint64_t size_bytes, bool will_sync) MEMLITH_REQUIRES(mutex_);
+  Status restore(Range range) MEMLITH_REQUIRES(mutex_);
+
+  Store& store_;
+  const std::uint64_t ahead_bytes_min_;
+  Descriptor memory_;
+  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;
+
+  mutable Mutex mutex_;
+  std::byte* base_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // the whole image, for reading; reaches beyond its end
+  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<Watches> watches_ MEMLITH_GUARDED_BY(mutex_);
+  std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<Range> changed_ MEMLITH_GUARDED_BY(mutex_);  // since the last commit, whole pages, as known so far
+  std::vector<Range> chosen_ MEMLITH_GUARDED_BY(mutex_);   // what the running commit takes of them
+  std::vector<Range> left_ MEMLITH_GUARDED_BY(mutex_);     // and what it leaves
+  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<Extent> extents_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<const std::byte*> sources_ MEMLITH_GUARDED_BY(mutex_);
+  std::uint64_t committed_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the length as of the last commit
+  std::uint64_t longest_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of all commits since opening: zeros lie beyond
+  std::uint64_t shortest_bytes_ MEMLITH_GUARDED_BY(mutex_) = kWholeFile;  // since the last commit
+  std::uint64_t reserved_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  bool suspect_ MEMLITH_GUARDED_BY(mutex_) = false;
+  Lsn last_lsn_ MEMLITH_GUARDED_BY(mutex_);
+};
+
+}  // namespace memlith::core
