@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns.
+
+Usage: overhead.py --bin FOLDER --dir FOLDER [--rounds N] [--operations N] [--json]
+Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+# A workload: where the table lies, and the percentage of updates.
+WORKLOADS = {"heap, YCSB A": ("heap", 50), "heap, YCSB C": ("heap", 0), "region, YCSB A": ("region", 50),
+             "region, YCSB C": ("region", 0)}
+SIDES = {"clang": "clang-19", "memlith-cc": "memlith-cc"}
+
+
+def percentile(times, part):
+    return times[min(len(times) - 1, int(len(times) * part))]
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--bin", required=True, type=pathlib.Path)
+    options.add_argument("--dir", required=True, type=pathlib.Path)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--operations", type=int, default=2_000_000)
+    options.add_argument("--json", action="store_true")
+    options = options.parse_args()
+    if not (options.bin / "memlith-cc").exists() or not shutil.which("clang-19"):
+        sys.exit("memlith-cc is not built: it needs the Debian packages clang-19, lld-19 and llvm-19-dev")
+    options.dir.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="instrumented-", dir=options.dir))
+    library = (options.bin.parent / "lib").resolve()
+    for side, compiler in SIDES.items():
+        command = [options.bin / compiler if side == "memlith-cc" else compiler, "-O2", f"-I{HERE.parents[1]}/include",
+                   HERE / "ycsb.c", "-o", folder / side, f"-L{library}", "-lmemlith", f"-Wl,-rpath,{library}"]
+        subprocess.run(command, check=True)
+    try:
+        for workload, (place, percent) in WORKLOADS.items():
+            times = {side: [] for side in SIDES}
+            for _ in range(options.rounds):
+                for side in SIDES:
+                    records = "records" if side == "memlith-cc" else "nothing"
+                    done = subprocess.run([folder / side, place, folder / "store", str(options.operations), str(percent),
+                                           records], capture_output=True, text=True, check=True)
+                    times[side] += map(float, done.stdout.split())
+                    shutil.rmtree(folder / "store", ignore_errors=True)
+            base = percentile(sorted(times["clang"]), 0.5)
+            for side, each in times.items():
+                each.sort()
+                p50, p99, p999 = (percentile(each, part) for part in (0.5, 0.99, 0.999))
+                if options.json:
+                    print(json.dumps({"suite": "instrumented", "side": side, "workload": workload, "durability": "none",
+                                      "threads": 1, "ops_per_s": round(1e9 * len(each) / sum(each)),
+                                      "p50_us": p50 / 1000, "p99_us": p99 / 1000, "p999_us": p999 / 1000}))
+                else:
+                    print(f"{workload:16} {side:11} p50 {p50:7.1f} ns  p99 {p99:7.1f} ns  p99.9 {p999:7.1f} ns  "
+                          f"{p50 / base:5.3f} of clang")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

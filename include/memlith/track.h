@@ -1,0 +1,55 @@
+/* memlith: how instrumented code says what it stored. For programs built with memlith-cc and memlith-c++, which make
+ * these calls by themselves (docs/compiler-pass.md), and for other compilers and languages that make them by hand.
+ *
+ * Programs use MEMLITH_NO_TRACK and MEMLITH_NO_TRACK_FILE of this header. */
+#ifndef MEMLITH_TRACK_H
+#define MEMLITH_TRACK_H
+
+#include "memlith.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A function whose stores are not recorded, because it stores to no region or calls memlith_touch itself. Other
+ * compilers ignore the attribute. */
+#if defined(__clang__)
+#define MEMLITH_NO_TRACK __attribute__((annotate("memlith_no_track"), noinline))
+#else
+#define MEMLITH_NO_TRACK
+#endif
+/* Once in a file, outside of functions: no function of this file records its stores. */
+#if defined(__clang__)
+#define MEMLITH_NO_TRACK_FILE static const char memlith_no_track_file __attribute__((used)) = 0
+#else
+#define MEMLITH_NO_TRACK_FILE struct memlith_no_track_file
+#endif
+
+/* The calling thread has stored to [address, address + bytes), after the store. Every region with
+ * MEMLITH_TRACKER_INSTRUMENTED that lies there captures the range with the next persist. Other addresses have no
+ * effect. May be called in a signal handler. Takes a few nanoseconds. Durability: none. */
+MEMLITH_API void memlith_track_store(const void* address, size_t bytes);
+
+/* The same around an atomic access, by which another thread may learn of this thread's stores before
+ * memlith_track_store is called: the range counts as stored to from memlith_track_begin on. memlith_track_end records
+ * the range, unless `stored` is 0 (a compare-and-swap that failed). */
+MEMLITH_API void memlith_track_begin(const void* address, size_t bytes);
+MEMLITH_API void memlith_track_end(const void* address, size_t bytes, int stored);
+
+/* All instrumented regions lie in [low, high); code has to make the calls above for these addresses only. `low` is the
+ * largest number and `high` is 0 while there is none. Each end may change at any time; while there is a region, the
+ * range only widens. */
+typedef struct memlith_track_range {
+  uintptr_t low;
+  uintptr_t high;
+} memlith_track_range;
+
+/* Keeps the caller's range up to date until memlith_track_detach. */
+MEMLITH_API void memlith_track_attach(memlith_track_range* range);
+MEMLITH_API void memlith_track_detach(memlith_track_range* range);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

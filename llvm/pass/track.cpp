@@ -1,0 +1,527 @@
+// The pass of memlith-cc and memlith-c++, a plugin of clang 19 (docs/compiler-pass.md): behind each store that may go to
+// a region it puts a comparison of the address with the range of all regions, and a call of llvm/runtime.
+//
+// The pass runs last, so it sees the stores that are really made: those that the optimiser removed are gone, and those
+// that it made (memcpy, vectors) are there. Ordinary stores of a basic block are recorded together, before the next
+// instruction by which another thread or a persist could learn of them: a call, an atomic access, a fence, the end of
+// the block. What cannot lie in a region (the stack, globals) is left out.
+#include <llvm/ADT/MapVector.h>
+#include <llvm/ADT/SmallPtrSet.h>
+#include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Transforms/Utils/BasicBlockUtils.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace llvm;
+
+// Functions of the C library, and of libstdc++.so, that write into memory of their caller. llvm/runtime has a function
+// __memlith_wrap_NAME for each, which calls the original and records what that wrote.
+constexpr StringRef kWrapped[] = {
+#define MEMLITH_WRAPPED(name) #name,
+#include "../runtime/wrapped.inc"
+#undef MEMLITH_WRAPPED
+};
+
+enum class Strictness { allow, warn, fail };
+
+StringRef environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// Bytes of an object, at constant distances from one address.
+struct Interval {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Ordinary stores that are recorded in one place.
+struct Group {
+  Value* base = nullptr;
+  SmallVector<Interval, 4> intervals;
+  Instruction* before = nullptr;
+  DebugLoc where;
+};
+
+struct Counts {
+  unsigned recorded = 0;  // stores, each for itself
+  unsigned checks = 0;    // comparisons that were put in
+  unsigned skipped = 0;   // stores that go to no region
+};
+
+class Tracking {
+ public:
+  explicit Tracking(Module& module)
+      : module_(module),
+        layout_(module.getDataLayout()),
+        word_(Type::getInt64Ty(module.getContext())),
+        pointer_(PointerType::getUnqual(module.getContext())) {
+    const StringRef strictness = environment("MEMLITH_TRACK_ASM");
+    strictness_ = strictness == "error"   ? Strictness::fail
+                  : strictness == "allow" ? Strictness::allow
+                                          : Strictness::warn;
+  }
+
+  bool run() {
+    if (module_.getNamedGlobal("memlith_no_track_file") != nullptr ||
+        module_.getNamedGlobal("_ZL21memlith_no_track_file"))
+      return false;
+    find_untracked();
+    bool changed = wrap_library();
+    for (Function& function : module_) {
+      if (function.isDeclaration() || function.hasAvailableExternallyLinkage() ||
+          function.hasFnAttribute(Attribute::Naked) || untracked_.contains(&function)) {
+        continue;
+      }
+      changed |= track(function);
+    }
+    if (environment("MEMLITH_TRACK_STATS") == "1") {
+      errs() << "memlith: " << module_.getSourceFileName() << ": " << counts_.recorded << " stores recorded by "
+             << counts_.checks << " checks, " << counts_.skipped << " go to no region\n";
+    }
+    return changed;
+  }
+
+ private:
+  // Functions with MEMLITH_NO_TRACK.
+  void find_untracked() {
+    const GlobalVariable* const all = module_.getNamedGlobal("llvm.global.annotations");
+    if (all == nullptr || !all->hasInitializer()) return;
+    const auto* const entries = dyn_cast<ConstantArray>(all->getInitializer());
+    if (entries == nullptr) return;
+    for (const Use& entry : entries->operands()) {
+      const auto* const fields = dyn_cast<ConstantStruct>(entry.get());
+      if (fields == nullptr || fields->getNumOperands() < 2) continue;
+      const auto* const function = dyn_cast<Function>(fields->getOperand(0)->stripPointerCasts());
+      const auto* const text = dyn_cast<GlobalVariable>(fields->getOperand(1)->stripPointerCasts());
+      if (function == nullptr || text == nullptr || !text->hasInitializer()) continue;
+      const auto* const word = dyn_cast<ConstantDataSequential>(text->getInitializer());
+      if (word != nullptr && word->isCString() && word->getAsCString() == "memlith_no_track")
+        untracked_.insert(function);
+    }
+  }
+
+  bool wrap_library() {
+    bool changed = false;
+    for (const StringRef name : kWrapped) {
+      Function* const original = module_.getFunction(name);
+      if (original == nullptr || !original->isDeclaration() || original->isIntrinsic()) continue;
+      FunctionCallee wrapper =
+          module_.getOrInsertFunction(("__memlith_wrap_" + name).str(), original->getFunctionType());
+      auto* const function = cast<Function>(wrapper.getCallee());
+      function->copyAttributesFrom(original);
+      function->setVisibility(GlobalValue::HiddenVisibility);
+      function->setDSOLocal(true);
+      // Within functions with MEMLITH_NO_TRACK, too: recording what is stored to a region is never wrong.
+      original->replaceAllUsesWith(function);
+      changed = true;
+    }
+    return changed;
+  }
+
+  // ---- what a function stores ------------------------------------------------------------------------------------
+
+  bool track(Function& function) {
+    groups_.clear();
+    others_.clear();
+    for (BasicBlock& block : function) look_at(block);
+    for (Instruction* const each : others_) emit_other(*each);
+    for (const Group& group : groups_) emit(group);
+    return !groups_.empty() || !others_.empty();
+  }
+
+  void look_at(BasicBlock& block) {
+    MapVector<Value*, Group> pending;
+    const auto flush = [&](Instruction& before) {
+      for (auto& [base, group] : pending) {
+        group.before = &before;
+        groups_.push_back(std::move(group));
+      }
+      pending.clear();
+    };
+    for (Instruction& instruction : block) {
+      if (auto* const store = dyn_cast<StoreInst>(&instruction); store != nullptr && store->isSimple()) {
+        const TypeSize bytes = layout_.getTypeStoreSize(store->getValueOperand()->getType());
+        if (is_elsewhere(store->getPointerOperand())) {
+          ++counts_.skipped;
+        } else {
+          add(pending, store->getPointerOperand(), static_cast<std::int64_t>(bytes.getFixedValue()), instruction);
+        }
+        continue;
+      }
+      if (auto* const copy = dyn_cast<MemIntrinsic>(&instruction); copy != nullptr && !copy->isVolatile()) {
+        if (is_elsewhere(copy->getRawDest())) {
+          ++counts_.skipped;
+        } else if (const auto* const bytes = dyn_cast<ConstantInt>(copy->getLength())) {
+          if (!bytes->isZero()) add(pending, copy->getRawDest(), bytes->getSExtValue(), instruction);
+        } else {
+          others_.push_back(&instruction);
+        }
+        continue;
+      }
+      if (!tells_others(instruction)) continue;
+      flush(instruction);
+      if (stores_otherwise(instruction)) others_.push_back(&instruction);
+    }
+  }
+
+  // An instruction by which another thread, or a persist, may learn of the stores before it.
+  static bool tells_others(const Instruction& instruction) {
+    if (instruction.isTerminator()) return true;
+    if (const auto* const call = dyn_cast<CallBase>(&instruction)) {
+      return !(call->onlyReadsMemory() && call->doesNotThrow() && call->hasFnAttr(Attribute::WillReturn)) &&
+             !instruction.isDebugOrPseudoInst() && !instruction.isLifetimeStartOrEnd();
+    }
+    return instruction.isAtomic() || instruction.isVolatile();
+  }
+
+  bool stores_otherwise(Instruction& instruction) {
+    Value* target = nullptr;
+    if (auto* const store = dyn_cast<StoreInst>(&instruction)) target = store->getPointerOperand();
+    if (auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) target = exchange->getPointerOperand();
+    if (auto* const update = dyn_cast<AtomicRMWInst>(&instruction)) target = update->getPointerOperand();
+    if (auto* const copy = dyn_cast<AnyMemIntrinsic>(&instruction)) target = copy->getRawDest();
+    if (target != nullptr) {
+      if (!is_elsewhere(target)) return true;
+      ++counts_.skipped;
+      return false;
+    }
+    const auto* const call = dyn_cast<CallBase>(&instruction);
+    return call != nullptr && (call->isInlineAsm() || isa<IntrinsicInst>(call));
+  }
+
+  // Memory that is in no region: the stack, globals, variables of threads, exceptions in flight.
+  static bool is_elsewhere(Value* address) {
+    if (address->getType()->getPointerAddressSpace() != 0) return true;
+    SmallVector<const Value*, 4> objects;
+    getUnderlyingObjects(address, objects);
+    return all_of(objects, [](const Value* object) {
+      if (isa<AllocaInst>(object) || isa<GlobalVariable>(object) || isa<UndefValue>(object)) return true;
+      if (const auto* const argument = dyn_cast<Argument>(object)) return argument->hasByValAttr();
+      const auto* const call = dyn_cast<CallBase>(object);
+      if (call == nullptr || call->getCalledFunction() == nullptr) return false;
+      return call->getIntrinsicID() == Intrinsic::threadlocal_address ||
+             call->getCalledFunction()->getName() == "__cxa_allocate_exception";
+    });
+  }
+
+  void add(MapVector<Value*, Group>& pending, Value* address, std::int64_t bytes, Instruction& instruction) {
+    APInt offset(layout_.getIndexTypeSizeInBits(address->getType()), 0);
+    Value* const base = address->stripAndAccumulateConstantOffsets(layout_, offset, true);
+    Interval added{offset.getSExtValue(), offset.getSExtValue() + bytes};
+    Group& group = pending[base];
+    group.base = base;
+    if (const DebugLoc& where = instruction.getDebugLoc()) group.where = where;
+    // Joins what overlaps or touches.
+    for (std::size_t i = 0; i < group.intervals.size();) {
+      const Interval& other = group.intervals[i];
+      if (other.begin > added.end || added.begin > other.end) {
+        ++i;
+        continue;
+      }
+      added = {std::min(added.begin, other.begin), std::max(added.end, other.end)};
+      group.intervals.erase(group.intervals.begin() + static_cast<std::ptrdiff_t>(i));
+      i = 0;
+    }
+    group.intervals.push_back(added);
+    ++counts_.recorded;
+  }
+
+  // ---- what is put in ----------------------------------------------------------------------------------------------
+
+  void emit(const Group& group) {
+    IRBuilder<> builder(group.before);
+    set_location(builder, *group.before, group.where);
+    std::int64_t least = group.intervals.front().begin;
+    for (const Interval& each : group.intervals) least = std::min(least, each.begin);
+    // The bytes belong to one object, so that either all of them lie in a region or none.
+    Instruction* const then = when(builder, is_tracked(builder, at(builder, group.base, least)), *group.before);
+    builder.SetInsertPoint(then);
+    for (const Interval& each : group.intervals) {
+      call(builder, "__memlith_store", {at(builder, group.base, each.begin), number(each.end - each.begin)});
+    }
+  }
+
+  void emit_other(Instruction& instruction) {
+    IRBuilder<> builder(&instruction);
+    set_location(builder, instruction, instruction.getDebugLoc());
+    if (auto* const copy = dyn_cast<AnyMemIntrinsic>(&instruction)) {
+      ++counts_.recorded;
+      return after(instruction, copy->getRawDest(), builder.CreateZExtOrTrunc(copy->getLength(), word_));
+    }
+    if (auto* const store = dyn_cast<StoreInst>(&instruction)) {
+      Value* const bytes = number(size_of(store->getValueOperand()->getType()));
+      if (!store->isAtomic()) {
+        ++counts_.recorded;
+        return after(instruction, store->getPointerOperand(), bytes);
+      }
+      return around(instruction, store->getPointerOperand(), bytes, nullptr);
+    }
+    if (auto* const update = dyn_cast<AtomicRMWInst>(&instruction)) {
+      return around(instruction, update->getPointerOperand(), number(size_of(update->getType())), nullptr);
+    }
+    if (auto* const exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
+      return around(instruction, exchange->getPointerOperand(),
+                    number(size_of(exchange->getNewValOperand()->getType())), exchange);
+    }
+    auto& call = cast<CallBase>(instruction);
+    if (call.isInlineAsm()) return emit_assembly(call);
+    emit_intrinsic(cast<IntrinsicInst>(call));
+  }
+
+  // Behind an instruction that is no terminator.
+  void after(Instruction& instruction, Value* address, Value* bytes) {
+    Instruction* const next = instruction.getNextNode();
+    IRBuilder<> builder(next);
+    set_location(builder, *next, instruction.getDebugLoc());
+    builder.SetInsertPoint(when(builder, is_tracked(builder, address), *next));
+    call(builder, "__memlith_store", {address, bytes});
+  }
+
+  void around(Instruction& instruction, Value* address, Value* bytes, AtomicCmpXchgInst* exchange) {
+    ++counts_.recorded;
+    IRBuilder<> builder(&instruction);
+    set_location(builder, instruction, instruction.getDebugLoc());
+    Value* const tracked = is_tracked(builder, address);
+    builder.SetInsertPoint(when(builder, tracked, instruction));
+    call(builder, "__memlith_atomic_begin", {address, bytes});
+    Instruction* const next = instruction.getNextNode();
+    builder.SetInsertPoint(next);
+    set_location(builder, *next, instruction.getDebugLoc());
+    Value* stored = number(1);
+    if (exchange != nullptr) stored = builder.CreateZExt(builder.CreateExtractValue(exchange, 1), word_);
+    builder.SetInsertPoint(when(builder, tracked, *next));
+    call(builder, "__memlith_atomic_end", {address, bytes, stored});
+  }
+
+  void emit_assembly(CallBase& assembly) {
+    const auto* const code = cast<InlineAsm>(assembly.getCalledOperand());
+    unsigned argument = 0;
+    bool clobbers = false;
+    bool has_input = false;
+    for (const InlineAsm::ConstraintInfo& each : code->ParseConstraints()) {
+      if (each.Type == InlineAsm::isClobber) {
+        clobbers |= is_contained(each.Codes, "{memory}");
+        continue;
+      }
+      if (each.Type == InlineAsm::isLabel || (each.Type == InlineAsm::isOutput && !each.isIndirect)) continue;
+      const unsigned index = argument++;
+      Value* const operand = assembly.getArgOperand(index);
+      if (each.Type != InlineAsm::isOutput) {
+        has_input |= !each.isIndirect && !isa<Constant>(operand);
+        continue;
+      }
+      if (is_elsewhere(operand)) continue;
+      Type* const type = assembly.getParamElementType(index);
+      if (assembly.isTerminator() || type == nullptr) {
+        complain(assembly, "inline assembly with labels writes to memory; call memlith_touch() for what it writes");
+        continue;
+      }
+      ++counts_.recorded;
+      after(assembly, operand, number(size_of(type)));
+    }
+    if (clobbers && has_input && !code->getAsmString().empty()) {
+      complain(assembly,
+               "inline assembly may write to memory that it does not name; call memlith_touch() for what it "
+               "writes to a region, or name the memory as an output");
+    }
+  }
+
+  void emit_intrinsic(IntrinsicInst& intrinsic) {
+    if (!intrinsic.mayWriteToMemory() || intrinsic.onlyAccessesInaccessibleMemory()) return;
+    const StringRef name = intrinsic.getCalledFunction()->getName();
+    IRBuilder<> builder(&intrinsic);
+    set_location(builder, intrinsic, intrinsic.getDebugLoc());
+    switch (intrinsic.getIntrinsicID()) {
+      case Intrinsic::masked_store:
+        return masked(intrinsic, intrinsic.getArgOperand(1), intrinsic.getArgOperand(3), intrinsic.getArgOperand(0));
+      case Intrinsic::masked_compressstore: return compressed(intrinsic);
+      case Intrinsic::masked_scatter: return scattered(intrinsic);
+      case Intrinsic::assume:
+      case Intrinsic::prefetch:
+      case Intrinsic::vastart:
+      case Intrinsic::vacopy:
+      case Intrinsic::vaend:
+      case Intrinsic::stackrestore:
+      case Intrinsic::stacksave:
+      case Intrinsic::invariant_start:
+      case Intrinsic::invariant_end:
+      case Intrinsic::lifetime_start:
+      case Intrinsic::lifetime_end: return;
+      default: break;
+    }
+    if (name.starts_with("llvm.x86.avx.maskstore") || name.starts_with("llvm.x86.avx2.maskstore")) {
+      return masked(intrinsic, intrinsic.getArgOperand(0), signs(builder, intrinsic.getArgOperand(1)),
+                    intrinsic.getArgOperand(1));
+    }
+    if (name == "llvm.x86.sse2.maskmov.dqu") {
+      return masked(intrinsic, intrinsic.getArgOperand(2), signs(builder, intrinsic.getArgOperand(1)),
+                    intrinsic.getArgOperand(1));
+    }
+    const bool has_target = any_of(intrinsic.args(), [](const Use& each) {
+      return each->getType()->isPtrOrPtrVectorTy() && !is_elsewhere_or_vector(each.get());
+    });
+    if (has_target) complain(intrinsic, "the pass does not know what " + name + " writes; call memlith_touch() for it");
+  }
+
+  static bool is_elsewhere_or_vector(Value* value) { return value->getType()->isPointerTy() && is_elsewhere(value); }
+
+  static Value* signs(IRBuilder<>& builder, Value* vector) {
+    return builder.CreateICmpSLT(vector, Constant::getNullValue(vector->getType()));
+  }
+
+  // The lanes of the mask, as bits of one word. At most 64 lanes: the widest vectors have as many bytes.
+  Value* bits(IRBuilder<>& builder, Value* mask) {
+    const unsigned lanes = cast<FixedVectorType>(mask->getType())->getNumElements();
+    return builder.CreateZExtOrTrunc(builder.CreateBitCast(mask, builder.getIntNTy(lanes)), word_);
+  }
+
+  void masked(IntrinsicInst& intrinsic, Value* address, Value* mask, Value* lanes) {
+    if (is_elsewhere(address)) return;
+    ++counts_.recorded;
+    const auto* const type = cast<FixedVectorType>(lanes->getType());
+    Instruction* const next = intrinsic.getNextNode();
+    IRBuilder<> builder(next);
+    set_location(builder, *next, intrinsic.getDebugLoc());
+    Value* const word = bits(builder, mask);
+    builder.SetInsertPoint(when(builder, is_tracked(builder, address), *next));
+    call(builder, "__memlith_masked", {address, word, number(size_of(type->getElementType()))});
+  }
+
+  void compressed(IntrinsicInst& intrinsic) {
+    Value* const address = intrinsic.getArgOperand(1);
+    if (is_elsewhere(address)) return;
+    ++counts_.recorded;
+    IRBuilder<> builder(&intrinsic);
+    Value* const count = builder.CreateUnaryIntrinsic(Intrinsic::ctpop, bits(builder, intrinsic.getArgOperand(2)));
+    const auto* const type = cast<FixedVectorType>(intrinsic.getArgOperand(0)->getType());
+    after(intrinsic, address, builder.CreateMul(count, number(size_of(type->getElementType()))));
+  }
+
+  void scattered(IntrinsicInst& intrinsic) {
+    const auto* const type = cast<FixedVectorType>(intrinsic.getArgOperand(0)->getType());
+    for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+      IRBuilder<> builder(&intrinsic);
+      Value* const address = builder.CreateExtractElement(intrinsic.getArgOperand(1), lane);
+      Value* const stored = builder.CreateExtractElement(intrinsic.getArgOperand(3), lane);
+      after(intrinsic, address, builder.CreateSelect(stored, number(size_of(type->getElementType())), number(0)));
+    }
+    ++counts_.recorded;
+  }
+
+  // ---- pieces ------------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::int64_t size_of(Type* type) const {
+    return static_cast<std::int64_t>(layout_.getTypeStoreSize(type).getFixedValue());
+  }
+  Value* number(std::int64_t value) const { return ConstantInt::getSigned(word_, value); }
+  static Value* at(IRBuilder<>& builder, Value* base, std::int64_t offset) {
+    return offset == 0
+               ? base
+               : builder.CreateGEP(builder.getInt8Ty(), base, builder.getInt64(static_cast<std::uint64_t>(offset)));
+  }
+
+  // A call without a location in a function that has them would not pass the verifier.
+  static void set_location(IRBuilder<>& builder, Instruction& near, const DebugLoc& where) {
+    if (where) {
+      builder.SetCurrentDebugLocation(where);
+    } else if (near.getDebugLoc()) {
+      builder.SetCurrentDebugLocation(near.getDebugLoc());
+    } else if (DISubprogram* const program = near.getFunction()->getSubprogram()) {
+      builder.SetCurrentDebugLocation(DILocation::get(near.getContext(), 0, 0, program));
+    }
+  }
+
+  // Where the regions lie: the cell of this module of the program, in llvm/runtime.
+  Value* range_end(IRBuilder<>& builder, unsigned index) {
+    auto* const type = StructType::get(module_.getContext(), {word_, word_});
+    GlobalVariable* cell = module_.getNamedGlobal("__memlith_range");
+    if (cell == nullptr) {
+      cell = new GlobalVariable(module_, type, false, GlobalValue::ExternalLinkage, nullptr, "__memlith_range");
+      cell->setVisibility(GlobalValue::HiddenVisibility);
+      cell->setDSOLocal(true);
+    }
+    LoadInst* const load = builder.CreateLoad(word_, builder.CreateStructGEP(type, cell, index));
+    load->setMetadata(LLVMContext::MD_nosanitize, MDNode::get(module_.getContext(), {}));
+    return load;
+  }
+
+  // Each end for itself: both may be changing (memlith/track.h).
+  Value* is_tracked(IRBuilder<>& builder, Value* address) {
+    ++counts_.checks;
+    Value* const place = builder.CreatePtrToInt(address, word_);
+    Value* const below = builder.CreateICmpULT(place, range_end(builder, 1));
+    return builder.CreateAnd(below, builder.CreateICmpUGE(place, range_end(builder, 0)));
+  }
+
+  Instruction* when(IRBuilder<>& builder, Value* condition, Instruction& before) {
+    Instruction* const then = SplitBlockAndInsertIfThen(condition, &before, false,
+                                                        MDBuilder(module_.getContext()).createUnlikelyBranchWeights());
+    then->setDebugLoc(builder.getCurrentDebugLocation());
+    return then;
+  }
+
+  // Its registers are kept but for those of floating point, so that the path without the call stays as it was.
+  void call(IRBuilder<>& builder, StringRef name, ArrayRef<Value*> arguments) {
+    SmallVector<Type*, 3> types;
+    for (Value* const each : arguments) types.push_back(each->getType());
+    FunctionCallee callee = module_.getOrInsertFunction(name, FunctionType::get(builder.getVoidTy(), types, false));
+    auto* const function = cast<Function>(callee.getCallee());
+    function->setCallingConv(CallingConv::PreserveMost);
+    function->setDoesNotThrow();
+    function->setVisibility(GlobalValue::HiddenVisibility);
+    function->setDSOLocal(true);
+    CallInst* const made = builder.CreateCall(callee, arguments);
+    made->setCallingConv(CallingConv::PreserveMost);
+    made->setDoesNotThrow();
+  }
+
+  void complain(const Instruction& where, const Twine& what) {
+    if (strictness_ == Strictness::allow) return;
+    const std::string text = ("memlith: " + what).str();
+    module_.getContext().diagnose(DiagnosticInfoUnsupported(*where.getFunction(), text, where.getDebugLoc(),
+                                                            strictness_ == Strictness::fail ? DS_Error : DS_Warning));
+  }
+
+  Module& module_;
+  const DataLayout& layout_;
+  IntegerType* word_;
+  PointerType* pointer_;
+  Strictness strictness_ = Strictness::warn;
+  SmallPtrSet<const Function*, 8> untracked_;
+  std::vector<Group> groups_;
+  std::vector<Instruction*> others_;
+  Counts counts_;
+};
+
+struct TrackPass : PassInfoMixin<TrackPass> {
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
+    return Tracking(module).run() ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "memlith-track", "1", [](PassBuilder& builder) {
+            builder.registerOptimizerLastEPCallback([](ModulePassManager& passes, OptimizationLevel) {
+              passes.addPass(TrackPass());
+            });
+          }};
+}

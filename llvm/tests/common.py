@@ -1,0 +1,55 @@
+"""What the tests of memlith-cc share: building a program with it, and running that with MEMLITH_VERIFY_TRACKING=1."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BUILD, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="pass-", dir=os.environ.get("MEMLITH_TEST_DIR", BUILD)))
+LIBRARY = BUILD / "lib"
+failures = []
+
+
+def compiler(source):
+    return BUILD / "bin" / ("memlith-c++" if str(source).endswith(".cpp") else "memlith-cc")
+
+
+def build(source, name, *flags, with_compiler=None, check=True):
+    """Builds a program; returns its path and what the compiler said."""
+    program = FOLDER / name
+    command = [with_compiler or compiler(source), "-g1", f"-I{SOURCE}/include", f"-I{HERE}", source, "-o", program,
+               f"-L{LIBRARY}", "-lmemlith", f"-Wl,-rpath,{LIBRARY}", "-pthread", *flags]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
+    return program, done
+
+
+def run(program, *arguments, store=None, keep=False, verify=True):
+    """Runs the program on a store, which is new unless `keep`."""
+    store = store or FOLDER / "store"
+    if not keep:
+        shutil.rmtree(store, ignore_errors=True)
+    environment = dict(os.environ, MEMLITH_VERIFY_TRACKING="1" if verify else "0")
+    return subprocess.run([str(program), str(store), *arguments], capture_output=True, text=True, check=False,
+                          env=environment, timeout=300)
+
+
+def expect(what, good, said=""):
+    print(f"{'ok    ' if good else 'FAILED'} {what}", flush=True)
+    if not good:
+        print(said)
+        failures.append(what)
+
+
+def silent(what, done):
+    """The program ended well, and every change was recorded."""
+    expect(what, done.returncode == 0 and done.stderr == "", f"exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def end():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    sys.exit(1 if failures else 0)
