@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Durable changes of a NumPy array, and checkpoints of a computation, beside what people use for them today.
+
+    bench.py [--json] [--mib N] [--seconds S] [--dir FOLDER] [--library libmemlith.so] [--only WORKLOAD]
+
+The sides take turns, operation by operation, so that all of them meet the same disk. An operation stores to so many
+random rows of 4 KiB (or to the whole array) and makes that durable, as far as the side can; the column "durability"
+says how far. With --library, the C interface does the same, without the Python package.
+"""
+import argparse
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import memlith
+from memlith.checkpoint import Checkpoint
+
+ROW = 512  # float64: 4 KiB
+
+
+def sync_file(file):
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_path(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+class Memlith:
+    name, durability = "memlith", "durable, atomic"
+
+    def __init__(self, folder, rows):
+        self.store = memlith.open(folder / "memlith")
+        self.array = self.store.zeros("a", (rows, ROW))
+
+    def change(self, chosen, value):
+        for row in chosen:
+            self.array[row] = value
+        self.store.persist()
+
+    def whole(self, value):
+        self.array[:] = value
+        self.store.persist()
+
+    def close(self):
+        self.store.close()
+
+
+class Library:
+    """The C interface by itself, in a process of its own: two copies of the library do not fit in every process."""
+
+    name, durability = "memlith, C interface", "durable, atomic"
+    path = None
+
+    def __init__(self, folder, rows):
+        command = [sys.executable, "-B", pathlib.Path(__file__).with_name("library.py"), self.path, folder / "library",
+                   str(rows * ROW * 8)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request):
+        print(json.dumps(request), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def change(self, chosen, value):
+        return self.ask(rows=[int(row) for row in chosen], value=value)
+
+    def whole(self, value):
+        return self.ask(rows=None, value=value)
+
+    def close(self):
+        self.process.communicate()
+
+
+class Save:
+    name, durability = "numpy.save, fsync, rename", "durable, atomic"
+
+    def __init__(self, folder, rows):
+        self.folder, self.array = folder, np.zeros((rows, ROW))
+
+    def save(self):
+        with open(self.folder / "array.new", "wb") as file:
+            np.save(file, self.array)
+            sync_file(file)
+        os.rename(self.folder / "array.new", self.folder / "array.npy")
+        sync_path(self.folder)
+
+    def change(self, chosen, value):
+        for row in chosen:
+            self.array[row] = value
+        self.save()
+
+    def whole(self, value):
+        self.array[:] = value
+        self.save()
+
+    def close(self):
+        pass
+
+
+class Memmap:
+    name, durability = "numpy.memmap.flush", "durable, not atomic"
+
+    def __init__(self, folder, rows):
+        self.array = np.lib.format.open_memmap(folder / "memmap.npy", "w+", "f8", (rows, ROW))
+        self.whole(0)
+
+    def change(self, chosen, value):
+        for row in chosen:
+            self.array[row] = value
+        self.array.flush()
+
+    def whole(self, value):
+        self.array[:] = value
+        self.array.flush()
+
+    def close(self):
+        pass
+
+
+class Zarr:
+    name, durability = "zarr", "not durable"
+
+    def __init__(self, folder, rows):
+        import zarr
+
+        self.array = zarr.open(str(folder / "zarr"), mode="w", shape=(rows, ROW), chunks=(64, ROW), dtype="f8")
+
+    def change(self, chosen, value):
+        for row in chosen:
+            self.array[int(row)] = value
+
+    def whole(self, value):
+        self.array[:] = value
+
+    def close(self):
+        pass
+
+
+class Hdf5:
+    name, durability = "h5py, flush, fsync", "durable, not atomic"
+
+    def __init__(self, folder, rows):
+        import h5py
+
+        self.path = folder / "array.h5"
+        self.file = h5py.File(self.path, "w")
+        self.array = self.file.create_dataset("a", (rows, ROW), "f8")
+        self.whole(0)
+
+    def flush(self):
+        self.file.flush()
+        sync_path(self.path)
+
+    def change(self, chosen, value):
+        for row in chosen:
+            self.array[int(row)] = value
+        self.flush()
+
+    def whole(self, value):
+        self.array[:] = value
+        self.flush()
+
+    def close(self):
+        self.file.close()
+
+
+class Training:
+    """A state of which every step changes one part in 64, as with embeddings."""
+
+    def __init__(self, folder, rows):
+        self.folder, self.count = folder, rows
+        self.state = {"weights": np.zeros((rows, ROW)), "step": 0}
+
+    def step(self, chosen, value):
+        self.state["weights"][chosen] = value
+        self.state["step"] += 1
+        self.save()
+
+    def close(self):
+        pass
+
+
+class MemlithCheckpoint(Training):
+    name, durability = "memlith.checkpoint", "durable, atomic"
+
+    def __init__(self, folder, rows):
+        super().__init__(folder, rows)
+        self.checkpoint = Checkpoint(folder / "checkpoint")
+
+    def save(self):
+        self.checkpoint.save(self.state)
+
+    def close(self):
+        self.checkpoint.close()
+
+
+class FileCheckpoint(Training):
+    durability = "durable, atomic"
+
+    def save(self):
+        with open(self.folder / f"{type(self).__name__}.new", "wb") as file:
+            self.write(file)
+            sync_file(file)
+        os.rename(file.name, self.folder / type(self).__name__)
+        sync_path(self.folder)
+
+
+class Pickle(FileCheckpoint):
+    name = "pickle, fsync, rename"
+
+    def write(self, file):
+        pickle.dump(self.state, file, protocol=5)
+
+
+class Savez(FileCheckpoint):
+    name = "numpy.savez, fsync, rename"
+
+    def write(self, file):
+        np.savez(file, **self.state)
+
+
+def measure(workload, sides, operate, seconds):
+    """Rounds in which every side does one operation. A side stops when its time is up, but not before 4 of them."""
+    taken = {side.name: [] for side in sides}
+    rng = np.random.default_rng(1)
+    for number in range(100_000):
+        waiting = [side for side in sides if sum(taken[side.name]) < seconds or len(taken[side.name]) < 4]
+        if not waiting:
+            break
+        draw = rng.integers(0, 1 << 60, 1 << 16)
+        for side in waiting:
+            began = time.perf_counter()
+            measured = operate(side, draw, float(number + 1))  # by the side itself, if it is another process
+            taken[side.name].append(measured or time.perf_counter() - began)
+    for side in sides:
+        times = 1e6 * np.sort(taken[side.name][1:])  # the first one meets cold caches
+        yield {"suite": "python", "side": side.name, "workload": workload, "durability": side.durability, "threads": 1,
+               "operations": len(times), "ops_per_s": 1e6 * len(times) / times.sum(),
+               **{f"p{label}_us": float(np.quantile(times, quantile, method="inverted_cdf"))
+                  for label, quantile in (("50", 0.5), ("99", 0.99), ("999", 0.999))}}
+
+
+def measurements(options, folder):
+    rows = options.mib * (1 << 20) // (ROW * 8)
+    peers = [Memlith, Save, Memmap, Zarr, Hdf5]
+    if options.library:
+        Library.path = options.library
+        peers.insert(1, Library)
+
+    def change(count):
+        return lambda side, draw, value: side.change(draw[:count] % rows, value)
+
+    arrays = {f"{count} {'row' if count == 1 else 'rows'}": change(count) for count in (1, 16, 256)}
+    arrays["whole array"] = lambda side, draw, value: side.whole(value)
+    training = {"checkpoint": lambda side, draw, value: side.step(draw[: max(1, rows // 64)] % rows, value)}
+    for kinds, workloads in ((peers, arrays), ([MemlithCheckpoint, Pickle, Savez], training)):
+        chosen = {name: work for name, work in workloads.items() if options.only in (None, name)}
+        if not chosen:
+            continue
+        with tempfile.TemporaryDirectory(prefix="python-bench.", dir=folder) as place:
+            sides = [kind(pathlib.Path(place), rows) for kind in kinds]
+            for workload, operate in chosen.items():
+                yield from measure(workload, sides, operate, options.seconds)
+            for side in sides:
+                side.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--mib", type=int, default=64, help="size of the array (64)")
+    parser.add_argument("--seconds", type=float, default=2, help="time of each side and workload (2)")
+    parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("."), help="where the files go")
+    parser.add_argument("--library", type=pathlib.Path, help="libmemlith.so, to measure the C interface, too")
+    parser.add_argument("--record", type=pathlib.Path, help="writes the objects of --json to this file, too")
+    parser.add_argument("--only", help='one workload, such as "16 rows"')
+    options = parser.parse_args()
+    free = shutil.disk_usage(options.dir).free
+    if free < 12 * options.mib << 20:
+        sys.exit(f"{options.dir}: the files take up to {12 * options.mib} MiB, and {free >> 20} MiB are free")
+    record = options.record.open("w", encoding="utf-8") if options.record else None
+    if not options.json:
+        print(f"An array of {options.mib} MiB, rows of 4 KiB\n")
+        print("| workload | side | durability | p50 | p99 | beside memlith |\n|---|---|---|---|---|---|")
+    base = {}
+    for line in measurements(options, options.dir):
+        if record:
+            print(json.dumps(line), file=record, flush=True)
+        if options.json:
+            print(json.dumps(line), flush=True)
+            continue
+        first = base.setdefault(line["workload"], line["p50_us"])
+        print(f"| {line['workload']} | {line['side']} | {line['durability']} | {spoken(line['p50_us'])} | "
+              f"{spoken(line['p99_us'])} | {line['p50_us'] / first:.2f} |", flush=True)
+
+
+def spoken(us):
+    return f"{us:.0f} µs" if us < 1e4 else f"{us / 1e3:.0f} ms"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+#include "errors.hpp"
+
+#include <memlith/memlith.h>
+
+#include <utility>
+
+namespace nb = nanobind;
+
+namespace memlith::python {
+
+namespace {
+
+// From a category to its exception class. Lives as long as the process: an exception can be made while it ends.
+PyObject* classes = nullptr;
+
+void raise_in_python(const Failure& failure) {
+  const nb::object category = nb::cast(memlith_category(failure.code));
+  PyObject* const type = classes == nullptr ? nullptr : PyDict_GetItemWithError(classes, category.ptr());
+  if (type == nullptr) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, failure.sentence.c_str());
+    return;
+  }
+  // Paths in sentences are bytes, of any encoding.
+  const nb::object sentence =
+      nb::steal(PyUnicode_DecodeUTF8(failure.sentence.data(), static_cast<Py_ssize_t>(failure.sentence.size()),
+                                     "backslashreplace"));
+  if (sentence.is_valid()) PyErr_SetObject(type, sentence.ptr());
+}
+
+}  // namespace
+
+void check(std::int32_t code) {
+  if (code == MEMLITH_OK) return;
+  std::string sentence(256, '\0');
+  const std::size_t bytes = memlith_last_error(sentence.data(), sentence.size());
+  if (bytes >= sentence.size()) {
+    sentence.resize(bytes + 1);
+    memlith_last_error(sentence.data(), sentence.size());
+  }
+  sentence.resize(bytes);
+  throw Failure{code, std::move(sentence)};
+}
+
+void fail(std::int32_t category, std::string sentence) { throw Failure{category, std::move(sentence)}; }
+
+void define_errors(nb::module_& module) {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Failure& failure) {
+      raise_in_python(failure);
+    }
+  });
+  module.def(
+      "set_error_classes",
+      [](nb::dict given) {
+        Py_XDECREF(classes);
+        classes = given.release().ptr();
+      },
+      nb::arg("classes"), "Sets the exception class of each category.");
+}
+
+}  // namespace memlith::python

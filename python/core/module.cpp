@@ -1,0 +1,28 @@
+// memlith._core: the C interface for memlith's Python code, and nothing else of Python.
+#include <memlith/memlith.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+#include "errors.hpp"
+#include "memory.hpp"
+#include "store.hpp"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  using namespace memlith::python;
+  define_errors(module);
+  define_memory(module);
+  define_store(module);
+  module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
+  module.def(
+      "describe_tracker",
+      [](std::uint32_t tracker) {
+        char line[512];
+        check(memlith_tracker_describe(tracker, line, sizeof line));
+        return std::string(line);
+      },
+      nb::arg("tracker"), "How a tracker works on this kernel.");
+}

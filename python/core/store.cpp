@@ -1,0 +1,484 @@
+#include "store.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "errors.hpp"
+#include "unlocked.hpp"
+
+namespace nb = nanobind;
+
+namespace memlith::python {
+
+namespace {
+
+template <typename Struct>
+Struct sized() {
+  Struct made{};
+  made.struct_size = sizeof made;
+  return made;
+}
+
+// In the lock of the gate for as long as this lives.
+struct Inside {
+  Gate& gate;
+  explicit Inside(Gate& given) : gate(given) { gate.enter(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() { gate.leave(); }
+};
+
+std::uint64_t option(const nb::kwargs& options, const char* name) {
+  return options.contains(name) ? nb::cast<std::uint64_t>(options[name]) : 0;
+}
+
+void keep_notice(void* context, const char* sentence) {
+  static_cast<std::vector<std::string>*>(context)->emplace_back(sentence);
+}
+
+}  // namespace
+
+// ---- open and close ------------------------------------------------------------------------------------------------
+
+Store::Store(const nb::bytes& path, const nb::kwargs& options) {
+  auto wanted = sized<memlith_store_options>();
+  wanted.flags = static_cast<std::uint32_t>(option(options, "flags"));
+  wanted.io = static_cast<std::uint32_t>(option(options, "io"));
+  wanted.log_bytes = option(options, "log_bytes");
+  wanted.log_max_bytes = option(options, "log_max_bytes");
+  wanted.manual_checkpoint = static_cast<std::uint32_t>(option(options, "manual_checkpoint"));
+  wanted.in_flight_max = static_cast<std::uint32_t>(option(options, "in_flight_max"));
+  wanted.flush_interval_ms = option(options, "flush_interval_ms");
+  wanted.flush_bytes = option(options, "flush_bytes");
+  wanted.memory_max_bytes = option(options, "memory_max_bytes");
+  wanted.physical_block_bytes = static_cast<std::uint32_t>(option(options, "physical_block_bytes"));
+  std::vector<std::string> notices;
+  wanted.notice = keep_notice;
+  wanted.notice_context = &notices;
+  read_only_ = (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  const std::string name(path.c_str(), path.size());
+  if (name.find('\0') != std::string::npos) fail(MEMLITH_INVALID, "a path has no zero bytes");
+  {
+    const Unlocked unlocked;
+    check(memlith_store_open(name.c_str(), &wanted, &handle_));
+    auto now = sized<memlith_store_info>();
+    struct stat folder{};
+    if (memlith_store_get_info(handle_, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
+      identity_ = {folder.st_dev, folder.st_ino, now.log_id, ""};
+    }
+  }
+  for (const std::string& notice : notices) {
+    if (PyErr_WarnEx(PyExc_RuntimeWarning, notice.c_str(), 2) == 0) continue;
+    memlith_store_close(std::exchange(handle_, nullptr));  // the program takes warnings for errors
+    throw nb::python_error();
+  }
+}
+
+Store::~Store() {
+  if (handle_ == nullptr || inherited()) return;
+  try {
+    close();
+  } catch (const Failure& failure) {
+    PySys_WriteStderr("memlith: closing a store that was not closed: %s\n", failure.sentence.c_str());
+  }
+}
+
+void Store::close() {
+  if (inherited()) {  // the parent's, whose locks may be held for ever in this process
+    handle_ = nullptr;
+    return;
+  }
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) return;
+  {
+    const nb::gil_scoped_acquire locked;
+    close_regions();
+  }
+  memlith_store* const closing = std::exchange(handle_, nullptr);
+  durable_at_close_ = memlith_store_durable(closing);
+  const std::int32_t code = memlith_store_close(closing);
+  if (code == MEMLITH_OK) durable_at_close_ = ~std::uint64_t{0};  // a clean close waits for every ticket
+  check(code);
+}
+
+void Store::close_one(Open& open) {
+  if (open.mapping.use_count() > 1) {
+    open.mapping->detach(open.region);
+  } else {
+    memlith_region_close(open.region);
+  }
+}
+
+void Store::close_regions() {
+  while (!regions_.empty()) {
+    close_one(regions_.begin()->second);
+    regions_.erase(regions_.begin());
+  }
+}
+
+void Store::check_usable() const {
+  if (inherited()) {
+    fail(MEMLITH_INVALID,
+         "the store was opened by the parent of this process, and only the parent may use it; open it here after the "
+         "parent closed it, or read a snapshot that the parent made before the fork");
+  }
+}
+
+template <typename Work>
+auto Store::use(Work&& work) {
+  const std::shared_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  return work();
+}
+
+template <typename Work>
+auto Store::with_handle(Work&& work) {
+  check_usable();
+  const Unlocked unlocked;
+  return use(work);
+}
+
+template <typename Work>
+auto Store::through_gate(Work&& work) {
+  check_usable();
+  const Unlocked unlocked;
+  const Inside inside(gate_);
+  return use(work);
+}
+
+// ---- persist -------------------------------------------------------------------------------------------------------
+
+void Store::persist() {
+  through_gate([this] { check(memlith_persist_all(handle_, MEMLITH_SCOPE_PROCESS)); });
+}
+
+std::uint64_t Store::persist_async() {
+  return through_gate([this] {
+    std::vector<memlith_region*> all;
+    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    std::uint64_t ticket = memlith_store_durable(handle_);
+    if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
+    return ticket;
+  });
+}
+
+void Store::wait(std::uint64_t ticket) {
+  check_usable();
+  const Unlocked unlocked;
+  const std::shared_lock lock(lock_);
+  if (handle_ != nullptr) return check(memlith_wait(handle_, ticket));
+  if (ticket > durable_at_close_) {
+    fail(MEMLITH_POISONED, "the store was closed after a failed write or flush; reopening it tells what is durable");
+  }
+}
+
+std::uint64_t Store::durable() {
+  check_usable();
+  const Unlocked unlocked;
+  const std::shared_lock lock(lock_);
+  return handle_ == nullptr ? durable_at_close_ : memlith_store_durable(handle_);
+}
+
+void Store::rollback() {
+  through_gate([this] {
+    std::vector<memlith_region*> all;
+    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    if (!all.empty()) check(memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS));
+  });
+}
+
+void Store::checkpoint() {
+  with_handle([this] { check(memlith_store_checkpoint(handle_)); });
+}
+
+void Store::set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
+  with_handle([&] { check(memlith_store_set_flush_window(handle_, interval_ms, bytes)); });
+}
+
+void Store::begin() {
+  check_usable();
+  const Unlocked unlocked;
+  gate_.begin();
+  const std::shared_lock lock(lock_);
+  if (handle_ != nullptr) return;
+  gate_.end();
+  fail(MEMLITH_INVALID, "the store is closed");
+}
+
+// Ends the transaction in any case: one that cannot be persisted (FULL) is rolled back.
+std::uint64_t Store::commit() {
+  return with_handle([this] {
+    if (!gate_.mine()) gate_.end();  // which says what is wrong
+    std::vector<memlith_region*> all;
+    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    std::uint64_t ticket = memlith_store_durable(handle_);
+    try {
+      if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
+    } catch (const Failure&) {
+      memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
+      gate_.end();
+      throw;
+    }
+    gate_.end();
+    return ticket;
+  });
+}
+
+void Store::abort() {
+  with_handle([this] {
+    if (!gate_.mine()) gate_.end();
+    std::vector<memlith_region*> all;
+    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    const std::int32_t code =
+        all.empty() ? MEMLITH_OK : memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
+    gate_.end();
+    check(code);
+  });
+}
+
+// ---- regions -------------------------------------------------------------------------------------------------------
+
+Store::Open& Store::open(const std::string& name) {
+  const auto found = regions_.find(name);
+  if (found == regions_.end()) fail(MEMLITH_NOT_FOUND, "region \"" + name + "\" is not open");
+  return found->second;
+}
+
+// The mapping that arrays of an earlier opening still hold of this region, or null. With the interpreter lock.
+std::shared_ptr<Mapping> Store::mapping_before(const std::string& name) {
+  auto info = sized<memlith_region_info>();
+  for (std::uint64_t index = 0; memlith_store_region_at(handle_, index, &info) == MEMLITH_OK; ++index) {
+    if (name != info.name) continue;
+    identity_.name = name;
+    const std::shared_ptr<Mapping> mapping = Mapping::find(identity_, info.address);
+    return mapping != nullptr && mapping->detached() ? mapping : nullptr;  // or another reader has the region open here
+  }
+  return nullptr;
+}
+
+void Store::open_region(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t tracker,
+                        std::uint32_t flags) {
+  check_usable();
+  auto wanted = sized<memlith_region_options>();
+  wanted.size = size;
+  wanted.max_size = max_size;
+  wanted.tracker = tracker;
+  wanted.flags = flags;
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  if (regions_.contains(name)) return;
+
+  std::shared_ptr<Mapping> mapping;
+  memlith_region* region = nullptr;
+  {
+    const nb::gil_scoped_acquire locked;
+    mapping = mapping_before(name);
+    if (mapping != nullptr) {
+      const std::uint64_t bytes = mapping->make_way();
+      const std::int32_t code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+      if (code != MEMLITH_OK) mapping->fill_in(bytes);
+      check(code);
+      if (read_only_) mapping->allow_stores(memlith_region_size(region));
+    }
+  }
+  if (region == nullptr) check(memlith_region_open(handle_, name.c_str(), &wanted, &region));
+  const nb::gil_scoped_acquire locked;
+  if (mapping == nullptr) {
+    identity_.name = name;
+    mapping = Mapping::of(identity_, reinterpret_cast<std::uint64_t>(memlith_region_address(region)));
+  }
+  regions_.emplace(name, Open{region, std::move(mapping)});
+}
+
+void Store::close_region(const std::string& name) {
+  check_usable();
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  const auto found = regions_.find(name);
+  if (found == regions_.end()) return;
+  const nb::gil_scoped_acquire locked;
+  close_one(found->second);
+  regions_.erase(found);
+}
+
+void Store::remove_region(const std::string& name) {
+  close_region(name);
+  with_handle([&] { check(memlith_region_remove(handle_, name.c_str())); });
+}
+
+void Store::grow(const std::string& name, std::uint64_t size) {
+  check_usable();
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  check(memlith_region_grow(open(name).region, size));
+}
+
+void Store::persist_region(const std::string& name) {
+  with_handle([&] {
+    memlith_region* const region = open(name).region;
+    check(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS));
+  });
+}
+
+void Store::touch(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  with_handle([&] {
+    memlith_region* const region = open(name).region;
+    check(memlith_touch(region, static_cast<char*>(memlith_region_address(region)) + offset, bytes));
+  });
+}
+
+void Store::prepare(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  with_handle([&] {
+    memlith_region* const region = open(name).region;
+    check(memlith_prepare(region, static_cast<char*>(memlith_region_address(region)) + offset, bytes));
+  });
+}
+
+void Store::release(const std::string& name) {
+  with_handle([&] { check(memlith_region_release(open(name).region)); });
+}
+
+std::unique_ptr<Memory> Store::memory(const std::string& name, nb::object owner) {
+  check_usable();
+  std::shared_ptr<Mapping> mapping;
+  std::uint64_t bytes = 0;
+  with_handle([&] {
+    const Open& found = open(name);
+    mapping = found.mapping;
+    bytes = memlith_region_size(found.region);
+  });
+  mapping->was_exported(!read_only_);
+  void* const address = mapping->address();
+  return std::make_unique<Memory>(Memory{std::move(mapping), std::move(owner), address, bytes, read_only_});
+}
+
+nb::list Store::snapshot(const std::vector<std::string>& names) {
+  std::shared_ptr<memlith_snapshot> snapshot;
+  with_handle([&] {
+    std::vector<memlith_region*> chosen;
+    for (const std::string& name : names) chosen.push_back(open(name).region);
+    memlith_snapshot* made = nullptr;
+    check(memlith_region_snapshot(chosen.data(), chosen.size(), &made));
+    snapshot = {made, memlith_snapshot_close};
+  });
+  nb::list views;
+  for (std::size_t index = 0; index < names.size(); ++index) {
+    void* const address = const_cast<void*>(memlith_snapshot_address(snapshot.get(), index));
+    views.append(nb::cast(std::make_unique<Memory>(Memory{snapshot, nb::none(), address,
+                                                          memlith_snapshot_size(snapshot.get(), index), true})));
+  }
+  return views;
+}
+
+// ---- what there is -------------------------------------------------------------------------------------------------
+
+namespace {
+
+nb::dict describe(const memlith_region_info& info) {
+  nb::dict made;
+  made["name"] = nb::str(info.name);
+  made["address"] = info.address;
+  made["size"] = info.size;
+  made["max_size"] = info.max_size;
+  made["tracker"] = info.tracker;
+  made["tracker_detail"] = nb::str(info.tracker_detail);
+  return made;
+}
+
+}  // namespace
+
+nb::dict Store::region_info(const std::string& name) {
+  auto info = sized<memlith_region_info>();
+  with_handle([&] { check(memlith_region_get_info(open(name).region, &info)); });
+  return describe(info);
+}
+
+nb::list Store::regions() {
+  std::vector<memlith_region_info> all;
+  with_handle([&] {
+    auto info = sized<memlith_region_info>();
+    while (memlith_store_region_at(handle_, all.size(), &info) == MEMLITH_OK) all.push_back(info);
+  });
+  nb::list made;
+  for (const memlith_region_info& info : all) made.append(describe(info));
+  return made;
+}
+
+#define MEMLITH_FIELD(name) made[#name] = now.name
+
+nb::dict Store::info() {
+  auto now = sized<memlith_store_info>();
+  with_handle([&] { check(memlith_store_get_info(handle_, &now)); });
+  nb::dict made;
+  MEMLITH_FIELD(region_count), MEMLITH_FIELD(log_bytes), MEMLITH_FIELD(log_used_bytes), MEMLITH_FIELD(durable_lsn);
+  MEMLITH_FIELD(frames), MEMLITH_FIELD(batches), MEMLITH_FIELD(logged_bytes), MEMLITH_FIELD(captured_bytes);
+  MEMLITH_FIELD(checkpoints), MEMLITH_FIELD(home_bytes), MEMLITH_FIELD(replayed_frames), MEMLITH_FIELD(replayed_bytes);
+  MEMLITH_FIELD(read_only), MEMLITH_FIELD(poisoned), MEMLITH_FIELD(direct_io), MEMLITH_FIELD(was_clean);
+  MEMLITH_FIELD(memory_error), MEMLITH_FIELD(incarnation), MEMLITH_FIELD(log_id), MEMLITH_FIELD(io);
+  MEMLITH_FIELD(forgets);
+  return made;
+}
+
+nb::dict Store::stats() {
+  auto now = sized<memlith_stats>();
+  with_handle([&] { check(memlith_store_get_stats(handle_, &now)); });
+  nb::dict made;
+  MEMLITH_FIELD(persists), MEMLITH_FIELD(persist_p50_ns), MEMLITH_FIELD(persist_p99_ns);
+  MEMLITH_FIELD(persist_p999_ns), MEMLITH_FIELD(persist_max_ns), MEMLITH_FIELD(captures);
+  MEMLITH_FIELD(capture_p50_ns), MEMLITH_FIELD(capture_p99_ns), MEMLITH_FIELD(capture_p999_ns);
+  MEMLITH_FIELD(capture_max_ns), MEMLITH_FIELD(frames), MEMLITH_FIELD(batches), MEMLITH_FIELD(captured_bytes);
+  MEMLITH_FIELD(captured_pages), MEMLITH_FIELD(last_captured_pages), MEMLITH_FIELD(logged_bytes);
+  MEMLITH_FIELD(log_bytes), MEMLITH_FIELD(log_used_bytes), MEMLITH_FIELD(durable_lsn), MEMLITH_FIELD(checkpoints);
+  MEMLITH_FIELD(home_bytes), MEMLITH_FIELD(checkpoint_done_bytes), MEMLITH_FIELD(checkpoint_total_bytes);
+  MEMLITH_FIELD(poisoned), MEMLITH_FIELD(opened_ns);
+  return made;
+}
+
+#undef MEMLITH_FIELD
+
+void define_store(nb::module_& module) {
+  nb::class_<Store>(module, "Store", "A store, as memlith.Store uses it.")
+      .def(nb::init<const nb::bytes&, const nb::kwargs&>(), nb::arg("path"), nb::arg("options"))
+      .def("close", &Store::close)
+      .def_prop_ro("closed", &Store::closed)
+      .def_prop_ro("inherited", &Store::inherited)
+      .def("persist", &Store::persist)
+      .def("persist_async", &Store::persist_async)
+      .def("wait", &Store::wait, nb::arg("ticket"))
+      .def("durable", &Store::durable)
+      .def("rollback", &Store::rollback)
+      .def("checkpoint", &Store::checkpoint)
+      .def("set_flush_window", &Store::set_flush_window, nb::arg("interval_ms"), nb::arg("bytes"))
+      .def("begin", &Store::begin)
+      .def("commit", &Store::commit)
+      .def("abort", &Store::abort)
+      .def("info", &Store::info, nb::sig("def info(self) -> dict[str, int]"))
+      .def("stats", &Store::stats, nb::sig("def stats(self) -> dict[str, int]"))
+      .def("regions", &Store::regions, nb::sig("def regions(self) -> list[dict[str, typing.Any]]"))
+      .def("open_region", &Store::open_region, nb::arg("name"), nb::arg("size"), nb::arg("max_size"),
+           nb::arg("tracker"), nb::arg("flags"))
+      .def("close_region", &Store::close_region, nb::arg("name"))
+      .def("remove_region", &Store::remove_region, nb::arg("name"))
+      .def("grow", &Store::grow, nb::arg("name"), nb::arg("size"))
+      .def("persist_region", &Store::persist_region, nb::arg("name"))
+      .def("touch", &Store::touch, nb::arg("name"), nb::arg("offset"), nb::arg("bytes"))
+      .def("prepare", &Store::prepare, nb::arg("name"), nb::arg("offset"), nb::arg("bytes"))
+      .def("release", &Store::release, nb::arg("name"))
+      .def("region_info", &Store::region_info, nb::arg("name"),
+           nb::sig("def region_info(self, name: str) -> dict[str, typing.Any]"))
+      .def("memory", &Store::memory, nb::arg("name"), nb::arg("owner"),
+           nb::sig("def memory(self, name: str, owner: object) -> Memory"))
+      .def("snapshot", &Store::snapshot, nb::arg("names"),
+           nb::sig("def snapshot(self, names: typing.Sequence[str]) -> list[Memory]"));
+}
+
+}  // namespace memlith::python

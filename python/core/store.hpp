@@ -1,0 +1,120 @@
+// A store as Python sees it: safe to call from any thread at any time, also when it is closed.
+//
+// Part: python. The C interface forbids closing or growing an object while another thread uses it; here a lock sees to
+// that. Every wait releases the interpreter lock first, and only then takes another lock, so the two cannot wait for
+// each other. In a forked child every call is refused before it touches a lock, which the child may have inherited held.
+#ifndef MEMLITH_PYTHON_STORE_HPP
+#define MEMLITH_PYTHON_STORE_HPP
+
+#include <memlith/memlith.h>
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "memory.hpp"
+
+namespace memlith::python {
+
+// Persists of any number of threads side by side, or one transaction, whose half no persist may capture.
+class Gate {
+ public:
+  void enter();  // fails if this thread has the transaction
+  void leave();
+  void begin();  // fails if this thread has the transaction already
+  void end();
+  bool mine() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int inside_ = 0;
+  int waiting_ = 0;
+  std::thread::id owner_;
+};
+
+class Store {
+ public:
+  Store(const nanobind::bytes& path, const nanobind::kwargs& options);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
+  void close();
+  bool closed() const { return handle_ == nullptr; }
+  bool inherited() const { return ::getpid() != process_; }
+
+  void persist();
+  std::uint64_t persist_async();
+  void wait(std::uint64_t ticket);
+  std::uint64_t durable();
+  void rollback();
+  void checkpoint();
+  void set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes);
+
+  void begin();
+  std::uint64_t commit();
+  void abort();
+
+  nanobind::dict info();
+  nanobind::dict stats();
+  nanobind::list regions();
+
+  void open_region(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t tracker,
+                   std::uint32_t flags);
+  void close_region(const std::string& name);
+  void remove_region(const std::string& name);
+  void grow(const std::string& name, std::uint64_t size);
+  void persist_region(const std::string& name);
+  void touch(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+  void prepare(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+  void release(const std::string& name);
+  nanobind::dict region_info(const std::string& name);
+  std::unique_ptr<Memory> memory(const std::string& name, nanobind::object owner);
+  nanobind::list snapshot(const std::vector<std::string>& names);
+
+ private:
+  struct Open {
+    memlith_region* region;
+    std::shared_ptr<Mapping> mapping;
+  };
+  using Regions = std::map<std::string, Open>;
+
+  // The gate comes before the lock: whoever has the gate may open regions, which takes the lock for itself.
+  // `use` calls `work` under the lock; `with_handle` also releases the interpreter lock; `through_gate` first waits
+  // until no transaction is open.
+  template <typename Work>
+  auto use(Work&& work);
+  template <typename Work>
+  auto with_handle(Work&& work);
+  template <typename Work>
+  auto through_gate(Work&& work);
+  void check_usable() const;
+  Open& open(const std::string& name);
+  std::shared_ptr<Mapping> mapping_before(const std::string& name);
+  void close_regions();
+  void close_one(Open& open);
+
+  memlith_store* handle_ = nullptr;
+  std::uint64_t durable_at_close_ = 0;
+  bool read_only_ = false;
+  Identity identity_;
+  pid_t process_ = ::getpid();
+  // Shared by every call that uses the handle; exclusive for opening, growing and closing.
+  std::shared_mutex lock_;
+  Gate gate_;
+  Regions regions_;
+};
+
+void define_store(nanobind::module_& module);
+
+}  // namespace memlith::python
+
+#endif

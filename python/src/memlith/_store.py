@@ -1,0 +1,390 @@
+"""Stores, and NumPy arrays in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from typing import Any, Iterator, Literal, Sequence, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core, _header
+from ._errors import Error, Exists, Incompatible, Invalid, NotFound, Poisoned
+from ._ticket import Ticket, Waiter
+
+Tracker = Literal["scan", "fault", "explicit", "auto"]
+Array = npt.NDArray[Any]
+
+_OPEN_CREATE, _OPEN_READ_ONLY, _OPEN_EXCLUSIVE, _OPEN_BUFFERED = 1, 2, 4, 8
+_REGION_CREATE = 1
+_TRACKERS: dict[Tracker, int] = {"auto": 0, "scan": 1, "explicit": 2, "fault": 3}
+_TRACKER_NAMES = {number: name for name, number in _TRACKERS.items()}
+
+
+def open(  # noqa: A001 - as in shelve, dbm and gzip
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    exclusive: bool = False,
+    buffered: bool = False,
+    **options: int,
+) -> Store:
+    """Opens the store in folder `path`, and creates it if it does not exist. Recovers it after a crash.
+
+    One process has a store open for writing, or any number of processes have it open read-only; otherwise Busy.
+    `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
+    flush_bytes, physical_block_bytes, in_flight_max, manual_checkpoint, io.
+    """
+    return Store(path, create=create, read_only=read_only, exclusive=exclusive, buffered=buffered, **options)
+
+
+class Store:
+    """A folder with arrays that survive crashes. Any thread may call any method."""
+
+    __slots__ = ("path", "read_only", "_core", "_threads", "_finalizer", "__weakref__")
+
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        exclusive: bool = False,
+        buffered: bool = False,
+        **options: int,
+    ) -> None:
+        unknown = options.keys() - _OPTIONS
+        if unknown:
+            raise TypeError(f"memlith.open has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
+        flags = _OPEN_READ_ONLY if read_only else _OPEN_CREATE if create or exclusive else 0
+        flags |= (_OPEN_EXCLUSIVE if exclusive else 0) | (_OPEN_BUFFERED if buffered else 0)
+        self.path = os.fspath(path)
+        self.read_only = read_only
+        self._core = _core.Store(os.fsencode(path), flags=flags, **options)
+        self._threads = _Threads(self._core)
+        # Also when the interpreter ends, while its threads still can.
+        self._finalizer = weakref.finalize(self, _close, self._core, self._threads)
+
+    # ---- the store itself ----
+
+    def close(self) -> None:
+        """Closes the store. Persists nothing: changes since the last persist are dropped from the store.
+
+        Arrays keep their values as ordinary memory that belongs to no store. Closing twice has no effect.
+        """
+        self._finalizer.detach()
+        _close(self._core, self._threads)
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "of the parent process" if self._core.inherited else "open"
+        return f"<memlith.Store {self.path!r}, {state}{', read-only' if self.read_only else ''}>"
+
+    def info(self) -> dict[str, int]:
+        """The counters of memlith_store_info."""
+        return self._core.info()
+
+    def stats(self) -> dict[str, int]:
+        """The counters and latencies of memlith_stats, since the store was opened."""
+        return self._core.stats()
+
+    def checkpoint(self) -> None:
+        """Writes everything durable to the home files, so that the next opening has nothing to replay."""
+        self._core.checkpoint()
+
+    # ---- durability ----
+
+    def persist(self) -> None:
+        """Makes all changes of all arrays durable, all of them or none. Returns when they are."""
+        self._core.persist()
+
+    def persist_async(self) -> Ticket:
+        """Captures all changes and returns. The ticket tells when they are durable: `await` it, or `result()`."""
+        return Ticket(self._core, self._threads.waiter, self._core.persist_async())
+
+    def rollback(self) -> None:
+        """Puts all arrays back to what was last persisted. No other thread may change arrays meanwhile."""
+        self._core.rollback()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Store]:
+        """Persists at the end of the block, or rolls back if it raises.
+
+        The block starts from the last persist: what was changed before it and not persisted belongs to it. One thread
+        has a transaction at a time; persists of other threads wait for its end.
+        """
+        self._core.begin()
+        try:
+            yield self
+        except BaseException:
+            self._core.abort()
+            raise
+        self._core.wait(self._core.commit())
+
+    def autosave(self, seconds: float | None) -> None:
+        """Persists every `seconds` in the background, between transactions; None ends that.
+
+        A crash then loses at most the last `seconds` and the time of a flush. If a persist fails, the next call of
+        persist, persist_async or transaction fails, too.
+        """
+        if seconds is not None and not seconds > 0:
+            raise Invalid("autosave takes a positive number of seconds, or None")
+        self._threads.autosave(seconds)
+
+    def set_flush_window(self, seconds: float, bytes: int = 0) -> None:  # noqa: A002
+        """How long asynchronous persists may wait for their flush, in time and in bytes of log (weak durability)."""
+        self._core.set_flush_window(round(seconds * 1000), bytes)
+
+    # ---- arrays ----
+
+    def array(
+        self,
+        name: str,
+        shape: int | Sequence[int] | None = None,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        max_bytes: int = 0,
+        tracker: Tracker = "scan",
+    ) -> Array:
+        """The array `name`. With a shape, creates it if it does not exist, filled with zeros (dtype default: float).
+
+        An existing array of another shape or dtype raises Incompatible. `max_bytes` limits later growth (default: four
+        times the size, at least 1 GiB; it only costs addresses). `tracker` says how memlith finds changes:
+        docs/python.md.
+        """
+        if shape is None:
+            header = self._open(name, None, None, tracker, 0)
+            if header is None:
+                raise NotFound(f'{os.fsdecode(self.path)}: array "{name}" was never filled; give its shape')
+        else:
+            wanted, lengths = _folded(dtype, shape)
+            header = self._open(name, wanted, lengths, tracker, max_bytes) or self._create(name, wanted, lengths, None)
+            if header.shape != lengths:
+                raise Incompatible(f'array "{name}" has shape {header.shape}, not {lengths}; `resize` changes it')
+        if dtype is not None and header.dtype != _folded(dtype, ())[0]:
+            raise Incompatible(f'array "{name}" has type {header.dtype}, not {np.dtype(dtype)}')
+        return self._view(name, header)
+
+    def zeros(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike | None = None,
+              *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+        """Creates an array of zeros. Exists if there is one of this name. Durable on return."""
+        return self._new(name, shape, dtype, None, tracker, max_bytes)
+
+    def full(self, name: str, shape: int | Sequence[int], value: Any, dtype: npt.DTypeLike | None = None,
+             *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+        """Creates an array filled with `value`. Exists if there is one of this name. Durable on return, as a whole."""
+        return self._new(name, shape, np.asarray(value).dtype if dtype is None else dtype, value, tracker, max_bytes)
+
+    def from_array(self, name: str, source: npt.ArrayLike, *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+        """Creates a copy of `source`. Exists if there is one of this name. Durable on return, as a whole."""
+        given = np.asarray(source)
+        return self._new(name, given.shape, given.dtype, given, tracker, max_bytes)
+
+    def resize(self, name: str, shape: int | Sequence[int]) -> Array:
+        """Changes the length of the first axis, in place, and returns the array with its new shape.
+
+        New rows are zeros. Arrays that were made before keep the shape that they had, over the same memory. The new
+        shape is durable with the next persist, together with what is stored in the array by then.
+        """
+        header = self._open(name, None, None, "scan", 0)
+        if header is None:
+            raise NotFound(f'there is no array "{name}"')
+        lengths = _header.shape_of(_lengths(shape))
+        if not header.shape or lengths[1:] != header.shape[1:] or len(lengths) != len(header.shape):
+            raise Invalid(f'array "{name}" has shape {header.shape}; resize changes the first axis only, not to '
+                          f"{lengths}")
+        resized = header._replace(shape=lengths)
+        if resized.array_bytes < header.array_bytes:
+            self._view(name, header)[lengths[0] :] = np.zeros((), header.dtype)  # for when it grows again
+        if resized.offset + resized.array_bytes > len(self._memory(name)):
+            self._core.grow(name, resized.offset + resized.array_bytes)
+        with memoryview(self._memory(name)) as memory:
+            _header.write(memory, resized)
+        return self._view(name, resized)
+
+    def remove(self, name: str) -> None:
+        """Removes an array. Durable on return. Arrays that Python still holds become ordinary memory."""
+        self._core.remove_region(name)
+
+    def names(self) -> list[str]:
+        """The names of the arrays."""
+        return sorted(region["name"] for region in self._core.regions())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __len__(self) -> int:
+        return len(self._core.regions())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __getitem__(self, name: str) -> Array:
+        """The existing array `name`."""
+        return self.array(name)
+
+    def __delitem__(self, name: str) -> None:
+        self.remove(name)
+
+    def tracker(self, name: str) -> tuple[str, str]:
+        """The tracker of an open array, and how it works on this kernel."""
+        info = self._core.region_info(name)
+        return _TRACKER_NAMES.get(info["tracker"], "none"), info["tracker_detail"]
+
+    def touch(self, name: str, changed: Array) -> None:
+        """For arrays opened with tracker="explicit": says that `changed`, a part of array `name`, was stored to."""
+        self._core.touch(name, *self._extent(name, changed))
+
+    def prepare(self, name: str, part: Array) -> None:
+        """For arrays opened with tracker="fault": call it before a system call writes into `part` (`readinto`)."""
+        self._core.prepare(name, *self._extent(name, part))
+
+    def release(self, name: str) -> None:
+        """Gives the memory of unchanged pages of an array back to the system."""
+        self._core.release(name)
+
+    def snapshot(self, *names: str) -> dict[str, Array]:
+        """Read-only arrays as one durable persist left them, for threads and for processes that are forked later.
+
+        They never change, and outlive the store. Without names: of all arrays.
+        """
+        chosen = list(names) or self.names()
+        for name in chosen:
+            self._open(name, None, None, "scan", 0)
+        arrays: dict[str, Array] = {}
+        for name, memory in zip(chosen, self._core.snapshot(chosen)):
+            with memoryview(cast(Any, memory)) as view:
+                header = _header.read(view, name)
+            if header is not None:
+                arrays[name] = np.ndarray(header.shape, header.dtype, cast(Any, memory), header.offset)
+        return arrays
+
+    # ---- inner parts ----
+
+    def _memory(self, name: str) -> Any:
+        return self._core.memory(name, self)
+
+    def _view(self, name: str, header: _header.Header) -> Array:
+        return np.ndarray(header.shape, header.dtype, self._memory(name), header.offset)
+
+    def _open(self, name: str, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, tracker: Tracker,
+              max_bytes: int) -> _header.Header | None:
+        """Opens the region, creates it if there is a dtype, and reads its head: None if the region is new."""
+        if tracker not in _TRACKERS:
+            raise Invalid(f"there is no tracker {tracker!r}; there are {', '.join(_TRACKERS)}")
+        size = 0
+        if dtype is not None and shape is not None:
+            header = _header.for_array(dtype, shape)
+            size = header.offset + header.array_bytes
+        self._core.open_region(name, size, max_bytes, _TRACKERS[tracker], _REGION_CREATE if size else 0)
+        with memoryview(self._memory(name)) as memory:
+            return _header.read(memory, name)
+
+    def _create(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], values: Any) -> _header.Header:
+        """Writes head and values of a new region, and persists both together."""
+        header = _header.for_array(dtype, shape)
+        if header.offset + header.array_bytes > len(self._memory(name)):  # a crash left it, of another size
+            self._core.grow(name, header.offset + header.array_bytes)
+        if values is not None:
+            self._view(name, header)[...] = values
+        with memoryview(self._memory(name)) as memory:
+            _header.write(memory, header)
+        if self.tracker(name)[0] == "explicit":
+            self._core.touch(name, 0, header.offset + header.array_bytes)
+        self._core.persist_region(name)
+        return header
+
+    def _new(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike | None, values: Any, tracker: Tracker,
+             max_bytes: int) -> Array:
+        wanted, lengths = _folded(dtype, shape)
+        if self._open(name, wanted, lengths, tracker, max_bytes) is not None:
+            raise Exists(f'there is an array "{name}" already; `array` opens it, `remove` removes it')
+        return self._view(name, self._create(name, wanted, lengths, values))
+
+    def _extent(self, name: str, part: Array) -> tuple[int, int]:
+        """Offset and bytes in the region of the smallest range that holds all of `part`."""
+        bounds = getattr(np, "byte_bounds", None) or np.lib.array_utils.byte_bounds  # since NumPy 2
+        low, high = bounds(part)
+        memory = self._memory(name)
+        if not memory.address <= low <= high <= memory.address + len(memory):
+            raise Invalid(f'that is no part of array "{name}"')
+        return low - memory.address, high - low
+
+
+_OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms", "flush_bytes",
+            "physical_block_bytes", "in_flight_max", "manual_checkpoint", "io")
+
+
+def _close(core: _core.Store, threads: _Threads) -> None:
+    if not core.inherited:  # a forked child has none of the threads
+        threads.autosave(None)
+        threads.waiter.stop()
+    core.close()
+
+
+def _lengths(shape: int | Sequence[int]) -> int | tuple[int, ...]:
+    return tuple(shape) if isinstance(shape, Sequence) else shape
+
+
+def _folded(dtype: npt.DTypeLike | None, shape: int | Sequence[int]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """A type that is itself an array, such as "(3,)f4", adds its axes to the shape, as in NumPy."""
+    wanted, lengths = _header.dtype_of(dtype), _header.shape_of(_lengths(shape))
+    if wanted.itemsize == 0:
+        raise Invalid(f"an array of {wanted} has no bytes; give strings a length, such as 'U20'")
+    if wanted.subdtype is not None:
+        return wanted.subdtype[0], lengths + wanted.subdtype[1]
+    return wanted, lengths
+
+
+class _Threads:
+    """The threads of a store, each of which starts when it is needed."""
+
+    def __init__(self, core: _core.Store) -> None:
+        self._core = core
+        self.waiter = Waiter(core)
+        self._autosave: _Autosave | None = None
+
+    def autosave(self, seconds: float | None) -> None:
+        before, self._autosave = self._autosave, None
+        if before is not None:
+            before.stop()
+        if seconds is not None:
+            self._autosave = _Autosave(self._core, seconds)
+
+
+class _Autosave:
+    def __init__(self, core: _core.Store, seconds: float) -> None:
+        self._core = core
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memlith-autosave", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            try:
+                self._core.persist()
+            except Error as error:
+                if isinstance(error, (Poisoned, Invalid)):  # nothing will be durable any more; every later call says so
+                    return
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()

@@ -1,0 +1,143 @@
+"""What an asynchronous persist returns: something to wait for, to await, or to be called back by."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import concurrent.futures
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Generator
+
+from ._errors import Error
+
+if TYPE_CHECKING:
+    from . import _core
+
+
+class Ticket:
+    """An asynchronous persist. Its bytes are captured; `result()` or `await` returns when they are durable.
+
+    Like a `concurrent.futures.Future` that cannot be cancelled. Tickets of one store become durable in their order.
+    Waiting in any form, also by a callback, starts the flush at once; `done()` leaves it to the store's flush window.
+    """
+
+    __slots__ = ("number", "_core", "_waiter")
+
+    def __init__(self, core: _core.Store, waiter: Waiter, number: int) -> None:
+        self.number = number
+        self._core = core
+        self._waiter = waiter
+
+    def done(self) -> bool:
+        """Whether the persist is durable by now, or has failed. Never waits."""
+        if self._core.durable() >= self.number:
+            return True
+        return not self._core.closed and bool(self._core.info()["poisoned"])
+
+    def result(self, timeout: float | None = None) -> None:
+        """Returns when the persist is durable. Raises IOFailure or Poisoned if the flush failed."""
+        if timeout is None:
+            self._core.wait(self.number)
+            return
+        if not self.done():
+            event = threading.Event()
+            self._waiter.add(self.number, lambda error: event.set())
+            if not event.wait(timeout):
+                raise concurrent.futures.TimeoutError()
+        self._core.wait(self.number)
+
+    def exception(self, timeout: float | None = None) -> Error | None:
+        try:
+            self.result(timeout)
+        except Error as error:
+            return error
+        return None
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def add_done_callback(self, callback: Callable[[Ticket], Any]) -> None:
+        """Calls `callback(ticket)` in a thread of the store's when the persist is durable or has failed."""
+        self._waiter.add(self.number, lambda error: callback(self))
+
+    def __await__(self) -> Generator[Any, None, None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: Error | None) -> None:
+            if future.done():  # its task was cancelled
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        def tell(error: Error | None) -> None:
+            try:
+                loop.call_soon_threadsafe(settle, error)
+            except RuntimeError:  # the loop was closed, so nobody waits
+                pass
+
+        self._waiter.add(self.number, tell)
+        return (yield from future)
+
+    def __repr__(self) -> str:
+        return f"<memlith.Ticket {self.number}: {'done' if self._core.closed or self.done() else 'not durable yet'}>"
+
+
+class Waiter:
+    """The thread of a store that waits for tickets and calls back. It starts with the first callback."""
+
+    def __init__(self, core: _core.Store) -> None:
+        self._core = core
+        self._lock = threading.Condition()
+        self._waiting: collections.deque[tuple[int, Callable[[Error | None], Any]]] = collections.deque()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def add(self, number: int, callback: Callable[[Error | None], Any]) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._waiting.append((number, callback))
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="memlith-tickets", daemon=True)
+                    self._thread.start()
+                self._lock.notify()
+                return
+        self._call(number, callback)
+
+    def stop(self) -> None:
+        """Calls back for every ticket so far, and ends the thread."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting:
+                    if self._stopped:
+                        return
+                    self._lock.wait()
+                number, callback = self._waiting.popleft()
+            self._call(number, callback)
+
+    def _call(self, number: int, callback: Callable[[Error | None], Any]) -> None:
+        failure: Error | None = None
+        try:
+            self._core.wait(number)
+        except Error as error:
+            failure = error
+        try:
+            callback(failure)
+        except BaseException as error:  # noqa: BLE001 - one caller's mistake must not end the thread of all
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""The virtual environment in which the Python package is tested.
+
+    environment.py make --folder FOLDER --prebuilt LIB   makes FOLDER/venv, builds the wheel with LIB/libmemlith.a, and
+                                                         installs it
+    environment.py test --folder FOLDER [ARGS...]        runs pytest there, and mypy over the package
+
+The packages of requirements.txt come from the registry that pip is set up for. Without it, and without an environment
+of an earlier run, `make` ends with 77, which means that the tests are skipped.
+"""
+import argparse
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import venv
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parent
+SKIPPED = 77
+
+
+def python_of(folder):
+    return folder / "venv" / "bin" / "python"
+
+
+def prepare(folder, requirements):
+    """An environment with the packages named; what an earlier run made is used again if nothing changed."""
+    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    stamp = folder / "venv" / "requirements.sha256"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return 0
+    shutil.rmtree(folder / "venv", ignore_errors=True)
+    venv.create(folder / "venv", with_pip=True)
+    pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    if subprocess.run([*pip, "--requirement", requirements], check=False).returncode != 0:
+        shutil.rmtree(folder / "venv")
+        print("skipped: pip cannot install the packages that the tests need; its message is above")
+        return SKIPPED
+    stamp.write_text(wanted)
+    return 0
+
+
+def make(folder, prebuilt, requirements):
+    folder.mkdir(parents=True, exist_ok=True)
+    if status := prepare(folder, requirements):
+        return status
+    settings = [f"build-dir={folder / 'build'}", f"cmake.define.MEMLITH_PYTHON_PREBUILT={prebuilt}"]
+    environment = dict(os.environ)
+    if shutil.which("ccache"):
+        settings += [f"cmake.define.CMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX")]
+    environment["PATH"] = f"{python_of(folder).parent}:{environment['PATH']}"
+    command = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
+               "--no-build-isolation", "--no-deps", "--force-reinstall",
+               *(f"--config-settings={setting}" for setting in settings), PACKAGE]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def test(folder, rest):
+    if not python_of(folder).exists():
+        print("skipped: there is no environment; see the test python.wheel")
+        return SKIPPED
+    # From an empty folder, so that the package is the installed one.
+    place = folder / "run"
+    place.mkdir(exist_ok=True)
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="")
+    return subprocess.run([python_of(folder), "-m", "pytest", "-p", "no:cacheprovider", *(rest or [HERE])], cwd=place,
+                          env=environment, check=False).returncode
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["make", "test"])
+    parser.add_argument("--folder", type=pathlib.Path, required=True)
+    parser.add_argument("--prebuilt", type=pathlib.Path)
+    parser.add_argument("--requirements", type=pathlib.Path, default=HERE / "requirements.txt")
+    options, rest = parser.parse_known_args()
+    if options.command == "make":
+        return make(options.folder.resolve(), options.prebuilt.resolve(), options.requirements)
+    return test(options.folder.resolve(), rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
