@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs the suites of memlith-heap-bench and writes their figures as Markdown, each table below the command that repeats
+it; draws them.
+
+    ./dev bench heap all [--out FILE.md] [--plot FILE.png] [--quick]
+
+Takes five minutes; --quick, seconds, with figures that mean nothing. A suite that fails leaves its message where its
+tables would be, the others go on, and the exit code is 1.
+"""
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import machine  # noqa: E402
+
+COLOURS = {"memlith-fault": "#1b6ca8", "memlith-scan": "#2e8b57", "memlith": "#1b6ca8", "leveldb": "#c8442e",
+           "rocksdb": "#d08a3c", "sqlite": "#6a4c93", "lmdb": "#8a8a8a", "kyoto-tree-tran": "#b8860b",
+           "malloc": "#8a8a8a", "boost-rbtree": "#d08a3c", "pmemobj": "#c8442e"}
+
+
+def us(value):
+    return f"{value:,.1f}" if value >= 10 else f"{value:,.3f}"
+
+
+def map_cells(row):
+    return [row["side"], f"{row['ops_per_s']:,.0f}", f"{row['over_leveldb'] or 0:.2f}", us(row["p50_us"]),
+            us(row["p99_us"]), us(row["p999_us"])]
+
+
+MAP_TITLES = ["side", "operations/s", "over LevelDB", "p50 µs", "p99 µs", "p99.9 µs"]
+
+
+def allocate_cells(row):
+    return [row["side"], f"{row['ops_per_s'] / 1e6:,.2f}", f"{row['over_malloc'] or 0:.2f}",
+            f"{row['metadata_bytes_allocate']} / {row['metadata_bytes_free']}", row["metadata_bytes_p99"],
+            f"{row['metadata_pages_per_op']:.2f}", f"{row['space_ratio']:.2f}"]
+
+
+ALLOCATE_TITLES = ["side", "million operations/s", "over malloc", "bytes of metadata: allocate / free, median",
+                   "p99 of both", "pages of metadata", "space / bytes asked for"]
+
+
+def thread_allocate_cells(row):
+    return [row["side"], f"{row['ops_per_s'] / 1e6:,.2f}", f"{row['over_malloc'] or 0:.2f}"]
+
+
+def form_of(row):
+    if row["suite"] == "allocate":
+        return ALLOCATE_TITLES, allocate_cells
+    if row["workload"] == "allocate":
+        return ["side", "million operations/s", "over malloc"], thread_allocate_cells
+    return MAP_TITLES, map_cells
+
+
+def name_of(row):
+    """What tells this table from the others of its suite."""
+    words = [row["workload"]]
+    if "keys" in row:
+        words.append("each durable" if row["durability"] == "sync" else "without any sync")
+    if row["suite"] == "threads":
+        words.append(f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}")
+    return ", ".join(words)
+
+
+class Report:
+    def __init__(self, arguments, out):
+        self.arguments, self.out = arguments, out
+        self.failures, self.rows = 0, []
+
+    def line(self, text=""):
+        print(text, file=self.out, flush=True)
+
+    def section(self, title, note, *words):
+        self.line(f"\n## {title}\n\n{note}\n\n    ./dev bench heap {' '.join(words)}\n")
+        try:
+            rows = machine.run("memlith-heap-bench", [self.arguments.bench], words, self.arguments.dir)
+        except machine.Failed as failure:
+            self.failures += 1
+            self.line(f"FAILED: {failure}")
+            return
+        self.rows += rows
+        tables = {}
+        for row in rows:
+            tables.setdefault(name_of(row), []).append(row)
+        for name, table in tables.items():
+            titles, cells = form_of(table[0])
+            self.line(f"**{name[0].upper()}{name[1:]}**\n")
+            for text in machine.table(titles, map(cells, table)):
+                self.line(text)
+
+    def sides(self):
+        """What each side does, once."""
+        self.line("\n## The sides\n")
+        seen = {}
+        for row in self.rows:
+            seen.setdefault((row["side"], row["side_version"], row["does"]))
+        for text in machine.table(["side", "version", "what it does"], seen):
+            self.line(text)
+
+
+def bars(axis, title, rows, key, label):
+    rows = [row for row in rows if row.get(key) is not None]
+    axis.barh([row["side"] for row in rows][::-1], [row[key] for row in rows][::-1],
+              color=[COLOURS.get(row["side"], "#7aa5c4") for row in rows][::-1])
+    axis.set(title=title, xlabel=label)
+    axis.grid(True, axis="x", alpha=0.3)
+
+
+def draw(rows, path):
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as pyplot
+    except ImportError:
+        sys.exit("report.py: no plot without matplotlib; on Debian: apt install python3-matplotlib")
+    figure, grid = pyplot.subplots(2, 3, figsize=(15, 7))
+    for column, operation in enumerate(("insert", "replace", "delete")):
+        chosen = [row for row in rows if (row["suite"], row["workload"], row["durability"]) == ("table2", operation,
+                                                                                                "sync")]
+        bars(grid[0][column], f"{operation}, each durable", chosen, "ops_per_s", "operations a second")
+    small = [row for row in rows if row["suite"] == "allocate" and row["workload"].startswith("small")]
+    for row in small:
+        row["million"] = row["ops_per_s"] / 1e6
+    bars(grid[1][0], "allocate and free, 16 to 256 bytes", small, "million", "million operations a second")
+    bars(grid[1][1], "metadata dirtied", small, "metadata_bytes_per_op", "bytes an operation, median")
+    bars(grid[1][2], "space after churn", small, "space_ratio", "bytes kept over bytes asked for")
+    figure.suptitle("Above: 1,000 keys with values of 1 KiB in random order. Below: allocation alone")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="memlith-heap-bench; ./dev gives it")
+    parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
+    parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/heap.md")
+    parser.add_argument("--plot", help="the picture")
+    parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
+    arguments = parser.parse_args()
+    few = arguments.quick
+    with open(arguments.out, "w", encoding="utf-8") as out:
+        report = Report(arguments, out)
+        report.line("# Heap: figures\n")
+        for text in machine.measured("./dev bench heap all", arguments.dir, "containers on a heap"):
+            report.line(text)
+        if few:
+            report.line("**With `--quick`: the figures mean nothing.**")
+        try:
+            report.section("A small map",
+                           "As table 2 of the EuroSys 2013 paper on failure-atomic msync: 1,000 keys of 16 bytes with "
+                           "values of 1 KiB are inserted, replaced and deleted in random order; then the same without "
+                           "any sync, as its table 3.", "table2",
+                           *(["--keys", "20", "--repetitions", "1"] if few else []))
+            report.section("A larger map", "The same operations on a store that holds 100,000 keys.", "table2-large",
+                           *(["--keys", "200", "--operations", "20"] if few else []))
+            report.section("Allocation alone",
+                           "Blocks of random sizes come and go. Metadata is counted by comparing all memory of an "
+                           "allocator before and after single operations, freed blocks included; memory that need not "
+                           "survive counts for malloc only, which has no other. Space is what the allocator keeps "
+                           "after five times 32 MiB have come and gone.", "allocate",
+                           *(["--rounds", "20", "--trace-mib", "1"] if few else []))
+            report.section("Threads", "Threads replace values of one map; and each allocates and frees blocks of its "
+                                      "own, of 16 to 256 bytes.", "threads",
+                           *(["--threads", "1,2", "--seconds", "0.05", "--keys", "50"] if few else []))
+            report.sides()
+        except KeyboardInterrupt:
+            print(f"report.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
+            return 130
+    if arguments.plot:
+        draw(report.rows, arguments.plot)
+    if report.failures:
+        print(f"report.py: {report.failures} suites failed, see {arguments.out}", file=sys.stderr)
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
