@@ -4,12 +4,13 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder.
-What a benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `instrumented`, `python`, or a command of `memlith bench`. Files go to build/bench unless
+--dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out
-FILE.md).
+FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and
+`heap all`, all of them as Markdown.
 """
 import argparse
 import os
@@ -21,6 +22,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLOT_PACKAGES = ["python3-matplotlib"]
+PYTHON_PACKAGES = ["python3-dev", "python3-venv"]  # pip installs the peers
+HEAP_TARGET = "bin/memlith-heap-bench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -136,7 +139,30 @@ def run_all(programs, words):
     status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith",
                                   programs / "memlith", "--dir", folder, "--out", out, "--record", record, *rest])
     say(f"the figures: {out}")
-    return (draw(record, options.plot) or status) if options.plot else status
+    if options.plot:
+        status = draw(record, options.plot) or status
+    if status == 130:
+        return status
+    heap_words = [word for word in rest if word == "--quick"]
+    return run_heap(programs, ["all", "--dir", str(folder), *heap_words]) or status
+
+
+def run_heap(programs, words):
+    """`memlith-heap-bench SUITE`, or all suites as Markdown."""
+    program = programs / "memlith-heap-bench"
+    if words and words[0] != "all" and not words[0].startswith("--"):
+        place = any(word.split("=")[0] == "--dir" for word in words)
+        return subprocess.run([program, *words, *([] if place else ["--dir", folder_of(None)])], check=False).returncode
+    if "--help" in words:
+        return subprocess.run([program, "--help"], check=False).returncode
+    options, rest = Options("dir", "out").split(words[1:] if words[:1] == ["all"] else words)
+    folder = folder_of(options.dir)
+    out = options.out or folder / "heap.md"
+    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/heap/report.py", "--bench", program, "--dir",
+                             folder, "--out", out, *rest], check=False).returncode
+    if status == 0:
+        say(f"the figures: {out}")
+    return status
 
 
 def run_sqlite(programs, words):
@@ -155,9 +181,48 @@ def run_sqlite(programs, words):
     return status
 
 
+def run_instrumented(programs, words):
+    """What recording stores costs a program, built with clang and with memlith-cc."""
+    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
+    return subprocess.run([sys.executable, "-B", ROOT / "bench/instrumented/overhead.py", "--bin", programs, *place,
+                           *words], check=False).returncode
+
+
+def run_python(programs, words):
+    """bench/python/bench.py in a virtual environment of its own, with this build's package and its peers."""
+    options, rest = Options("plot", "dir", "record").split(words)
+    folder = folder_of(options.dir)
+    record = options.record or (options.plot and str(pathlib.Path(options.plot).with_suffix(".jsonl")))
+    libraries = programs.resolve().parent / "lib"
+    place = folder_of(None) / "python"
+    made = subprocess.run([sys.executable, "-B", ROOT / "python/tests/environment.py", "make", "--folder", place,
+                           "--prebuilt", libraries, "--requirements", ROOT / "bench/python/requirements.txt"],
+                          stdout=sys.stderr, check=False).returncode
+    if made != 0:
+        return made
+    status = subprocess.run([place / "venv/bin/python", "-B", ROOT / "bench/python/bench.py", "--dir", folder,
+                             "--library", libraries / "libmemlith.so", *(["--record", record] if record else []),
+                             *rest], check=False).returncode
+    if status != 0 or not options.plot:
+        return status
+    return subprocess.run([plotting_python(), "-B", ROOT / "bench/python/plot.py", record, options.plot],
+                          check=False).returncode
+
+
 # Each subject: the build targets, and what runs it. A new one gets a line here.
-SUBJECTS = {"all": ("bin/memlith", run_all), "persist": ("bin/memlith", run_persist),
+SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
+            "heap": (HEAP_TARGET, run_heap),
+            "instrumented": ("memlith memlith_track_runtime", run_instrumented),
+            "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
+
+
+def packages_of(name):
+    """What cmake/packages.sh names for the peers, or for memlith-cc."""
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "instrumented": ("pass",)}.get(name, ())
+    command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
+    return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
+                          check=True).stdout.split()
 
 
 def plan(words):
@@ -168,7 +233,7 @@ def plan(words):
         if not value or value.startswith("-"):
             raise Misused("--plot takes the name of the picture: --plot FILE.png")
     print(SUBJECTS.get(name, ("bin/memlith", None))[0])
-    print(*PLOT_PACKAGES if plots else [])
+    print(*packages_of(name), *(PYTHON_PACKAGES if name == "python" else []), *(PLOT_PACKAGES if plots else []))
 
 
 def main(words):

@@ -3,11 +3,18 @@
 
 packages_base=(build-essential ccache cmake git libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev liburing-dev
   libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
-# The tests of examples/webapp, of SQLite as Perl and Ruby use it, and of tools/memlith.supp.
-packages_test=(python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind)
-packages_clang=(clang-19 libclang-rt-19-dev llvm-19) # llvm-19 has the symbolizer of the sanitizers' reports
+# Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of
+# tools/memlith.supp, and of the Python package, whose other needs pip installs (python/tests/requirements.txt).
+packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind python3-dev
+  python3-venv)
+# llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
+packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
+packages_pass=(clang-19 lld-19 llvm-19-dev) # memlith-cc, memlith-c++ and their tests
 packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
+# Peers of the benchmarks: key-value stores, and allocators.
+packages_kv=(libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev)
+packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
 packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite
 packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin

@@ -54,7 +54,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   CLI::App* command =
       bench->add_subcommand("persist",
                             "Time durable persists against raw writes and flushes of as many bytes, interleaved");
-  command->add_option("--tracker", arguments.trackers, "auto, scan, explicit, fault; or several: a,b")
+  command->add_option("--tracker", arguments.trackers, "auto, scan, explicit, fault, instrumented; or several: a,b")
       ->delimiter(',')
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
@@ -113,7 +113,7 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   CLI::App* command = bench->add_subcommand(
       "tail", "Time the slowest persists while checkpoints run, against raw writes and flushes beside the same load");
   command->add_option("--dir", arguments.folder, "Folder for the temporary store and raw files")->capture_default_str();
-  command->add_option("--tracker", arguments.tracker, "auto, scan, explicit or fault")
+  command->add_option("--tracker", arguments.tracker, "auto, scan, explicit, fault or instrumented")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
   add_number(command, "--pages", arguments.pages, 1, kRegionMibMax * 256, "Pages changed in a round");
@@ -152,7 +152,7 @@ void add_bench_open(CLI::App* bench, CommandLine& line) {
   command->add_option("--dir", arguments->folder, "Folder for the temporary store")->capture_default_str();
   add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax,
              "Size of the region; its disk space is reserved");
-  command->add_option("--tracker", arguments->tracker, "auto, scan, explicit or fault")
+  command->add_option("--tracker", arguments->tracker, "auto, scan, explicit, fault or instrumented")
       ->check(CLI::IsMember(tracker_names()))
       ->capture_default_str();
   add_command(command, line, arguments, run_bench_open);

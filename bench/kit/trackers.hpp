@@ -21,6 +21,7 @@ inline constexpr TrackerName kTrackers[] = {
     {"scan", MEMLITH_TRACKER_SCAN},
     {"explicit", MEMLITH_TRACKER_EXPLICIT},
     {"fault", MEMLITH_TRACKER_FAULT},
+    {"instrumented", MEMLITH_TRACKER_INSTRUMENTED},
 };
 
 // Precondition: one of the names above; the command line lets no other through.

@@ -8,6 +8,7 @@
 
 #include "clock.hpp"
 #include "interrupt.hpp"
+#include "memlith/track.h"
 #include "raw_device.hpp"
 
 namespace memlith::tool {
@@ -22,7 +23,8 @@ constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 
 Scope resolve_scope(Scope scope, std::uint32_t tracker) {
   if (scope != Scope::automatic) return scope;
-  return tracker == MEMLITH_TRACKER_EXPLICIT ? Scope::touch : Scope::stores;
+  const bool is_told = tracker == MEMLITH_TRACKER_EXPLICIT || tracker == MEMLITH_TRACKER_INSTRUMENTED;
+  return is_told ? Scope::touch : Scope::stores;
 }
 
 const char* name_of(Scope scope) {
@@ -65,6 +67,7 @@ MaybeFailure Workload::fill() {
     }
     std::int32_t code = MEMLITH_OK;
     if (shape_.tracker == MEMLITH_TRACKER_EXPLICIT) code = memlith_touch(region_, base_ + begin, end - begin);
+    if (shape_.tracker == MEMLITH_TRACKER_INSTRUMENTED) memlith_track_store(base_ + begin, end - begin);
     if (code != MEMLITH_OK) return library_failure(code, "touching the region");
     code = memlith_persist(&region_, 1, MEMLITH_SCOPE_PROCESS);
     if (code != MEMLITH_OK) return library_failure(code, "filling the region");
@@ -101,6 +104,11 @@ void Workload::store() const {
 }
 
 std::int32_t Workload::touch() const {
+  if (shape_.tracker == MEMLITH_TRACKER_INSTRUMENTED) {
+    // What memlith-cc puts behind each store.
+    for (const Change& change : changes_) memlith_track_store(change.target, shape_.bytes_per_page);
+    return MEMLITH_OK;
+  }
   if (shape_.tracker != MEMLITH_TRACKER_EXPLICIT) return MEMLITH_OK;
   std::int32_t code = MEMLITH_OK;
   for (const Change& change : changes_) {

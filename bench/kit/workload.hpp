@@ -17,8 +17,9 @@ namespace memlith::tool {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
 
-// Which steps are timed as one persist. `automatic` depends on the tracker: with explicit, memlith_touch and the persist
-// (touch); with the others the stores have a cost of their own, so they are timed, too (stores).
+// Which steps are timed as one persist. `automatic` depends on the tracker: with explicit and instrumented, the
+// call that says what was stored and the persist (touch); with the others the stores have a cost of their own, so they
+// are timed, too (stores).
 enum class Scope : std::uint8_t { automatic, stores, touch, persist };
 
 // The scope that Scope::automatic means for this tracker; returns any other scope unchanged.

@@ -1,25 +1,17 @@
 // Opening and filling the index. See builder.hpp.
 #include "builder.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <new>
 
 #include <fmt/core.h>
 
 #include "report.hpp"
 
-// All that an index owns lies in its arena, and so in the region.
-template <>
-struct memlith::is_persistable<demo::Index> : std::true_type {};
-
 namespace demo {
 namespace {
 
-constexpr std::uint64_t kRegionBytes = 4 * kMiB;  // to begin with; the arena makes it grow
-constexpr std::uint64_t kRegionBytesMax = 4 * kGiB;
-constexpr const char* kRegionName = "index";
+constexpr std::uint64_t kHeapBytesMax = 4 * kGiB;
+constexpr const char* kHeapName = "index";
 
 // The end of a piece of about `bytes` that starts at `begin` and cuts no word.
 std::uint64_t end_of_piece(const std::string& text, std::uint64_t begin, std::uint64_t bytes) {
@@ -29,7 +21,8 @@ std::uint64_t end_of_piece(const std::string& text, std::uint64_t begin, std::ui
 }
 
 // Indexes about `batch_bytes` of text from where the index stands, and moves its position behind it.
-Result<void> index_batch(Index& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes) {
+template <class AnyIndex>
+Result<void> index_batch(AnyIndex& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes) {
   Position& position = index.position;
   std::uint64_t indexed = 0;
   while (indexed < batch_bytes && position.file < corpus.files.size()) {
@@ -72,7 +65,7 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
     // ORDER report-before-persist: from the first moment of the persist on, this commit may be what recovery finds.
     reporter.send(report_of(ReportKind::started, index));
     const std::uint64_t persist_begin_ns = now_ns();
-    if (auto persisted = open.region.persist(); !persisted) return persisted;
+    if (auto persisted = open.heap.persist(); !persisted) return persisted;
     const std::uint64_t end_ns = now_ns();
 
     Report acked = report_of(ReportKind::acked, index);
@@ -100,16 +93,14 @@ Result<OpenIndex> open_index(const std::string& folder, Access access) {
   const bool building = access == Access::build;
   auto store = memlith::Store::open(store_path(folder), {.create = building, .read_only = !building});
   if (!store) return store.error();
-  auto region = store->region(kRegionName, {.create = building, .size = kRegionBytes, .max_size = kRegionBytesMax});
-  if (!region) return region.error();
-
-  auto* begin = static_cast<std::byte*>(region->address());
-  // A region whose first persist never came holds zeros, and a reader must not construct anything in it.
-  const bool empty = *reinterpret_cast<const std::uint64_t*>(begin) == 0;
-  if (empty && !building) return Error(MEMLITH_NOT_FOUND, "the store holds no index yet");
-  auto index = region->root<Index>(Index::kVersion, begin + region->size());
+  // `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap.
+  auto heap = memlith::Heap::open(*store, kHeapName,
+                                  {.create = building, .tracker = memlith::Tracker::fault, .max_size = kHeapBytesMax});
+  if (!heap) return heap.error();
+  // A reader must not construct anything.
+  auto index = building ? heap->root<Index>() : heap->find<Index>("");
   if (!index) return index.error();
-  return OpenIndex{std::move(*store), std::move(*region), *index};
+  return OpenIndex{std::move(*store), std::move(*heap), *index};
 }
 
 Result<void> build(const BuildOptions& options) {
@@ -118,7 +109,6 @@ Result<void> build(const BuildOptions& options) {
   if (!corpus) return corpus.error();
   auto open = open_index(options.folder, Access::build);
   if (!open) return open.error();
-  Arena::let_grow(open->region.handle());
 
   const Index& index = *open->index;
   if (const std::string flaw = index.flaw(); !flaw.empty()) {
@@ -128,30 +118,24 @@ Result<void> build(const BuildOptions& options) {
   opened.replayed_frames = open->store.info().replayed_frames;
   reporter.send(opened);
 
-  auto built = build_on(*open, *corpus, options, reporter);
-  Arena::let_grow(nullptr);
-  if (!built) return built;
+  try {
+    if (auto built = build_on(*open, *corpus, options, reporter); !built) return built;
+  } catch (const memlith::heap_error& full) {  // nothing that was persisted is lost
+    return Error(full.code(), std::string(full.what()) + "; index less text (--limit)");
+  }
   reporter.send(report_of(ReportKind::finished, index));
-  // Closing the regions is part of closing the store; an error of either must be seen.
-  if (auto closed = open->region.close(); !closed) return closed;
+  // Closing the heap is part of closing the store; an error of either must be seen.
+  if (auto closed = open->heap.close(); !closed) return closed;
   return open->store.close();
 }
 
-void MemoryIndex::Unmap::operator()(std::byte* begin) const { ::munmap(begin, bytes); }
-
-Result<MemoryIndex> MemoryIndex::build(const Corpus& corpus) {
-  // An index takes some three times the room of its text; pages that are not touched cost nothing.
-  const std::uint64_t bytes = std::max(256 * kMiB, 32 * corpus.text_bytes);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return error_of_errno("memory for the second index");
-  auto* begin = static_cast<std::byte*>(memory);
-  Mapping mapping(begin, Unmap{bytes});
-  auto* index = new (begin) Index(begin + bytes);
+Result<MemoryIndex> build_in_memory(const Corpus& corpus) {
+  MemoryIndex index;
   TextReader reader(corpus);
-  while (index->position.file < corpus.files.size()) {
-    if (auto indexed = index_batch(*index, corpus, reader, kMiB); !indexed) return indexed.error();
+  while (index.position.file < corpus.files.size()) {
+    if (auto indexed = index_batch(index, corpus, reader, kMiB); !indexed) return indexed.error();
   }
-  return MemoryIndex(std::move(mapping), index);
+  return index;
 }
 
 }  // namespace demo

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "common.hpp"
 #include "corpus.hpp"
 #include "index.hpp"
-#include "memlith/memlith.hpp"
+#include "memlith/heap.hpp"
 
 namespace demo {
 
@@ -16,10 +15,10 @@ namespace demo {
 std::string store_path(const std::string& folder);   // the memlith store
 std::string corpus_path(const std::string& folder);  // the list of files
 
-// The index in its store. The region is closed before the store.
+// The index in its store. The heap is closed before the store.
 struct OpenIndex {
   memlith::Store store;
-  memlith::Region region;
+  memlith::Heap heap;
   Index* index = nullptr;
 };
 
@@ -38,22 +37,7 @@ struct BuildOptions {
 // Opens or resumes the index, checks it, and continues to the end of the list of files. Durable at each persist.
 Result<void> build(const BuildOptions& options);
 
-// The index built in one go in anonymous memory, out of memlith's reach.
-class MemoryIndex {
- public:
-  static Result<MemoryIndex> build(const Corpus& corpus);
-  [[nodiscard]] const Index& index() const { return *index_; }
-
- private:
-  struct Unmap {
-    std::uint64_t bytes = 0;
-    void operator()(std::byte* begin) const;
-  };
-  using Mapping = std::unique_ptr<std::byte, Unmap>;
-  MemoryIndex(Mapping mapping, Index* index) : mapping_(std::move(mapping)), index_(index) {}
-
-  Mapping mapping_;
-  Index* index_;  // in the mapping, and gone with it: nothing in it needs a destructor
-};
+// The index built in one go, in the memory of the process.
+Result<MemoryIndex> build_in_memory(const Corpus& corpus);
 
 }  // namespace demo

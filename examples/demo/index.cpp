@@ -34,7 +34,8 @@ void for_each_word(std::string_view text, Visit visit) {
   }
 }
 
-std::string describe(const Index& index, const Index::Postings& postings) {
+template <class AnyIndex>
+std::string describe(const AnyIndex& index, const typename AnyIndex::Postings& postings) {
   std::string text = fmt::format("{} documents", postings.size());
   for (std::size_t i = 0; i < std::min<std::size_t>(postings.size(), 3); ++i) {
     text += fmt::format(", {} times in {}", postings[i].count, index.documents()[postings[i].document].path.c_str());
@@ -42,13 +43,13 @@ std::string describe(const Index& index, const Index::Postings& postings) {
   return text;
 }
 
-std::string difference_of_documents(const Index& one, const Index& other) {
+std::string difference_of_documents(const Index& one, const MemoryIndex& other) {
   if (one.documents().size() != other.documents().size()) {
     return fmt::format("{} documents against {}", one.documents().size(), other.documents().size());
   }
   for (std::size_t i = 0; i < one.documents().size(); ++i) {
-    const Document& left = one.documents()[i];
-    const Document& right = other.documents()[i];
+    const Index::Document& left = one.documents()[i];
+    const MemoryIndex::Document& right = other.documents()[i];
     if (std::string_view(left.path) != std::string_view(right.path)) {
       return fmt::format("document {} is {} against {}", i, left.path.c_str(), right.path.c_str());
     }
@@ -62,17 +63,14 @@ std::string difference_of_documents(const Index& one, const Index& other) {
 
 }  // namespace
 
-Index::Index(std::byte* space_end)
-    : arena_(reinterpret_cast<std::byte*>(this + 1), space_end),
-      documents_(ArenaAllocator<Document>(&arena_)),
-      terms_(ArenaAllocator<Terms::value_type>(&arena_)) {}
-
-void Index::begin_document(std::string_view path) {
-  documents_.push_back(Document{ArenaString(path, ArenaAllocator<char>(&arena_)), 0, 0});
+template <class Containers>
+void BasicIndex<Containers>::begin_document(std::string_view path) {
+  documents_.emplace_back().path = path;
 }
 
-void Index::add_text(std::string_view text) {
-  // Counting outside the region first touches each posting once a call, which keeps the set of dirty pages small.
+template <class Containers>
+void BasicIndex<Containers>::add_text(std::string_view text) {
+  // Counting outside of the heap first touches each posting once a call, which keeps the set of dirty pages small.
   std::string lowered(text);
   std::transform(lowered.begin(), lowered.end(), lowered.begin(), lower_case);
   std::unordered_map<std::string_view, std::uint32_t> counts;
@@ -86,8 +84,7 @@ void Index::add_text(std::string_view text) {
   for (const auto& [word, count] : counts) {
     auto place = terms_.lower_bound(word);
     if (place == terms_.end() || std::string_view(place->first) != word) {
-      place = terms_.emplace_hint(place, ArenaString(word, ArenaAllocator<char>(&arena_)),
-                                  Postings(ArenaAllocator<Posting>(&arena_)));
+      place = terms_.try_emplace(place, typename Containers::String(word));
     }
     Postings& postings = place->second;
     if (!postings.empty() && postings.back().document == document) {
@@ -100,7 +97,8 @@ void Index::add_text(std::string_view text) {
   documents_.back().words += words;
 }
 
-std::string Index::flaw() const {
+template <class Containers>
+std::string BasicIndex<Containers>::flaw() const {
   std::uint64_t words = 0;
   std::uint64_t text_bytes = 0;
   for (const Document& document : documents_) {
@@ -133,7 +131,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::string difference(const Index& one, const Index& other) {
+std::string difference(const Index& one, const MemoryIndex& other) {
   if (std::string documents = difference_of_documents(one, other); !documents.empty()) return documents;
   auto left = one.terms().begin();
   auto right = other.terms().begin();
@@ -156,10 +154,11 @@ std::string difference(const Index& one, const Index& other) {
   return {};
 }
 
-std::uint64_t content_checksum(const Index& index) {
+template <class Containers>
+std::uint64_t content_checksum(const BasicIndex<Containers>& index) {
   Checksum checksum;
   checksum.add_number(index.documents().size());
-  for (const Document& document : index.documents()) {
+  for (const auto& document : index.documents()) {
     checksum.add_text(document.path);
     checksum.add_number(document.text_bytes);
     checksum.add_number(document.words);
@@ -204,5 +203,10 @@ std::vector<Hit> search(const Index& index, std::span<const std::string> words) 
   });
   return hits;
 }
+
+template class BasicIndex<InHeap>;
+template class BasicIndex<InMemory>;
+template std::uint64_t content_checksum(const Index& index);
+template std::uint64_t content_checksum(const MemoryIndex& index);
 
 }  // namespace demo

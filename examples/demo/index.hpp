@@ -1,8 +1,10 @@
-// The search index: for every word, the documents it stands in and how often. Ordinary std containers, inside a region.
+// The search index: for every word, the documents it stands in and how often. Ordinary containers, in a heap.
 //
-// An Index knows nothing of persistence: it is filled like any object, and whoever owns its memory decides when to
+// An index knows nothing of persistence: it is filled like any object, and the owner of its heap decides when to
 // persist. It also keeps how far it came in the list of files, so that the place to go on from and the postings that
 // belong to it become durable in one. Text may be fed in pieces of any size, as long as no word is cut.
+//
+// The same index is built of the containers of std, out of memlith's reach, to compare with.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +12,26 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "arena.hpp"
+#include "memlith/heap.hpp"
 
 namespace demo {
 
-using ArenaString = std::basic_string<char, std::char_traits<char>, ArenaAllocator<char>>;
-template <class T>
-using ArenaVector = std::vector<T, ArenaAllocator<T>>;
-
-// Orders words by their bytes, and finds one without making an ArenaString of it.
-struct WordOrder {
-  using is_transparent = void;
-  bool operator()(std::string_view left, std::string_view right) const { return left < right; }
+// What an index is made of.
+struct InHeap {
+  using String = memlith::string;
+  template <class T>
+  using Vector = memlith::vector<T>;
+  template <class Key, class T>
+  using Map = memlith::map<Key, T>;
+};
+struct InMemory {
+  using String = std::string;
+  template <class T>
+  using Vector = std::vector<T>;
+  template <class Key, class T>
+  using Map = std::map<Key, T, std::less<>>;
 };
 
 struct Posting {
@@ -33,8 +40,9 @@ struct Posting {
   bool operator==(const Posting&) const = default;
 };
 
-struct Document {
-  ArenaString path;  // below the folder
+template <class Containers>
+struct BasicDocument {
+  typename Containers::String path;  // below the folder
   std::uint64_t text_bytes;
   std::uint64_t words;
 };
@@ -46,15 +54,15 @@ struct Position {
   std::uint64_t text_bytes = 0;  // indexed in all
 };
 
-class Index {
+template <class Containers>
+class BasicIndex {
  public:
   // Raise it with every change of the members' layout.
-  static constexpr std::uint32_t kVersion = 1;
-  using Postings = ArenaVector<Posting>;  // in ascending order of documents
-  using Terms = std::map<ArenaString, Postings, WordOrder, ArenaAllocator<std::pair<const ArenaString, Postings>>>;
-
-  // The index hangs everything it holds between its own last byte and `space_end`.
-  explicit Index(std::byte* space_end);
+  static constexpr std::uint32_t memlith_layout = 1;
+  using Document = BasicDocument<Containers>;
+  using Documents = typename Containers::template Vector<Document>;
+  using Postings = typename Containers::template Vector<Posting>;  // in ascending order of documents
+  using Terms = typename Containers::template Map<typename Containers::String, Postings>;
 
   // Later text belongs to this document, until the next call.
   void begin_document(std::string_view path);
@@ -62,8 +70,7 @@ class Index {
   void add_text(std::string_view text);
 
   [[nodiscard]] const Terms& terms() const { return terms_; }
-  [[nodiscard]] const ArenaVector<Document>& documents() const { return documents_; }
-  [[nodiscard]] std::uint64_t used_bytes() const { return arena_.used_bytes(); }
+  [[nodiscard]] const Documents& documents() const { return documents_; }
 
   Position position;          // kept by the builder
   std::uint64_t commits = 0;  // persists made, this one included: also the builder's
@@ -72,10 +79,11 @@ class Index {
   [[nodiscard]] std::string flaw() const;
 
  private:
-  Arena arena_;
-  ArenaVector<Document> documents_;
+  Documents documents_;
   Terms terms_;
 };
+using Index = BasicIndex<InHeap>;
+using MemoryIndex = BasicIndex<InMemory>;
 
 // Is this byte part of a word? Letters, digits, and everything beyond ASCII, so that UTF-8 stays whole.
 inline bool is_word_byte(char byte) {
@@ -88,13 +96,14 @@ inline bool is_word_byte(char byte) {
 std::vector<std::string> words_of(std::string_view text);
 
 // What makes the two indexes differ, in a sentence; empty if nothing does. Compares every word, posting and document.
-std::string difference(const Index& one, const Index& other);
+std::string difference(const Index& one, const MemoryIndex& other);
 
 // A checksum over documents, words and postings in their order: equal for equal content, wherever it lies in memory.
-std::uint64_t content_checksum(const Index& index);
+template <class Containers>
+std::uint64_t content_checksum(const BasicIndex<Containers>& index);
 
 struct Hit {
-  const Document* document;
+  const Index::Document* document;
   std::uint64_t count;  // of all the words together
 };
 
@@ -102,3 +111,9 @@ struct Hit {
 std::vector<Hit> search(const Index& index, std::span<const std::string> words);
 
 }  // namespace demo
+
+// All that these own lies in the heap.
+template <>
+struct memlith::is_persistable<demo::Index::Document> : std::true_type {};
+template <>
+struct memlith::is_persistable<demo::Index> : std::true_type {};

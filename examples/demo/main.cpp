@@ -1,4 +1,4 @@
-// memlith-demo: a search index over a real folder of text, built as ordinary C++ containers inside a memlith region,
+// memlith-demo: a search index over a real folder of text, built as ordinary C++ containers in a memlith heap,
 // by a process that is killed with SIGKILL again and again while it builds.
 //
 //   run     builds it under kills, proves it equal to one built in peace, and shows the figures (the default)
@@ -6,8 +6,8 @@
 //   check   compares that index once more with one built from scratch
 //   build   one life of the builder, as run starts it
 //
-// arena.hpp lets std containers live in a region; index.hpp is the index; builder.hpp fills and persists it;
-// supervisor.hpp kills the builder and judges what comes back; floor.hpp measures the disk beside it.
+// index.hpp is the index; builder.hpp fills and persists it; supervisor.hpp kills the builder and judges what comes
+// back; floor.hpp measures the disk beside it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

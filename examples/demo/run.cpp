@@ -71,20 +71,25 @@ void print_corpus(const Corpus& corpus) {
 }
 
 // Builds the index a second time, undisturbed and in memory, and compares everything.
-Result<void> prove(const Index& index, const Corpus& corpus) {
+Result<void> prove(const OpenIndex& open, const Corpus& corpus) {
+  const Index& index = *open.index;
   const std::uint64_t begin_ns = now_ns();
-  auto reference = MemoryIndex::build(corpus);
+  auto reference = build_in_memory(corpus);
   if (!reference) return reference.error();
   const std::uint64_t built_ns = now_ns() - begin_ns;
-  const std::string differs = difference(index, reference->index());
+  const std::string differs = difference(index, *reference);
   fmt::print("killed and recovered   checksum {:016x}  ({} words, {} commits)\n", content_checksum(index),
              format_count(index.terms().size()), format_count(index.commits));
-  fmt::print("built without a break  checksum {:016x}  ({} words, in memory, {})\n",
-             content_checksum(reference->index()), format_count(reference->index().terms().size()),
-             format_duration(built_ns));
+  fmt::print("built without a break  checksum {:016x}  ({} words, in memory, {})\n", content_checksum(*reference),
+             format_count(reference->terms().size()), format_duration(built_ns));
   if (!differs.empty()) return error_saying("the two indexes differ: " + differs);
   if (const std::string flaw = index.flaw(); !flaw.empty()) return error_saying("the index is damaged: " + flaw);
   fmt::print("equal: every document, every word, every posting\n");
+  auto heap = open.heap.verify();
+  if (!heap) return heap.error();
+  fmt::print("the heap accounts for every byte: {} in {} blocks, {} of structures, {} free\n",
+             format_bytes(heap->block_bytes), format_count(heap->blocks), format_bytes(heap->header_bytes),
+             format_bytes(heap->slab_bytes + heap->free_bytes));
   return {};
 }
 
@@ -130,14 +135,15 @@ void print_figures(const Corpus& corpus, const Index& index, const Outcome& outc
   print_table({
       {"files indexed", format_count(index.documents().size()), corpus.cut ? "(the text was cut by --limit)" : ""},
       {"text", format_bytes(corpus.text_bytes), ""},
-      {"terms", format_count(index.terms().size()), fmt::format("in {} of memory", format_bytes(index.used_bytes()))},
+      {"terms", format_count(index.terms().size()), ""},
       {"commits made", format_count(outcome.commits), "all synchronous: durable on return"},
       {"kills survived", format_count(outcome.kills_at_work() + outcome.kills_opening),
        fmt::format("{} indexing, {} inside persist, {} opening or closing", outcome.kills_indexing,
                    outcome.kills_persisting, outcome.kills_opening)},
       {"commits/s", fmt::format("{:.0f}", commits_a_second), "indexing included, opening not"},
       {"persist p50", format_duration(persist_p50),
-       fmt::format("logging {} (median)", format_bytes(percentile(outcome.logged_bytes, 0.50)))},
+       fmt::format("logging {} for {} of text (medians)", format_bytes(percentile(outcome.logged_bytes, 0.50)),
+                   format_bytes(percentile(outcome.text_bytes, 0.50)))},
       {"persist p99", format_duration(persist_p99), ""},
       {"raw floor p50", format_duration(floor_p50),
        fmt::format("{} of {} + fdatasync, {} times{}", floor.direct ? "O_DIRECT write" : "buffered write",
@@ -168,7 +174,7 @@ Result<void> run_in(const RunOptions& options, const Corpus& corpus, std::uint64
     return error_saying(fmt::format("the finished index holds commit {} instead of {}", index.commits,
                                     outcome->commits));
   }
-  if (auto proved = prove(index, corpus); !proved) return proved;
+  if (auto proved = prove(*open, corpus); !proved) return proved;
 
   fmt::print("\n");
   print_hits(index, {sample_word(index)}, opened_ns);
@@ -207,7 +213,7 @@ int check(const std::string& store) {
   if (!corpus) return failed(corpus.error());
   auto open = open_index(store, Access::read);
   if (!open) return failed(open.error());
-  auto proved = prove(*open->index, *corpus);
+  auto proved = prove(*open, *corpus);
   return proved ? 0 : failed(proved.error());
 }
 

@@ -299,6 +299,7 @@ void Supervisor::take_acked(const Report& report) {
   acked_ = {report.commit, report.text_bytes};
   outcome_.persist_ns.push_back(report.persist_ns);
   outcome_.logged_bytes.push_back(report.logged_bytes);
+  outcome_.text_bytes.push_back(text_bytes);
   progress_.advance(report.text_bytes, report.commit, outcome_.kills_at_work());
 }
 

@@ -9,6 +9,8 @@
 // So memory of a container with this allocator is always memory of a heap, and containers can be moved into one.
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -110,7 +112,9 @@ class allocator {
   // Elements that take an allocator get this one, so that what they own lies in the same heap.
   template <class U, class... Arguments>
   void construct(U* place, Arguments&&... arguments) {
-    static_assert(is_persistable_v<U>,
+    // Boost's unordered containers construct nodes, whose elements come here after that.
+    constexpr bool kIsNode = requires(U& node) { node.next_; };
+    static_assert(kIsNode || is_persistable_v<U>,
                   "memlith: an element of this type cannot live in a heap. The type owns memory of the process "
                   "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
                   "pointer to code; none of these is there any more in the next run. Use memlith::string, "
@@ -196,38 +200,81 @@ using unordered_set = std::unordered_set<Key, Hash, Equal, allocator<Key>>;
 template <class Key, class Hash = hash<Key>, class Equal = std::equal_to<>>
 using unordered_multiset = std::unordered_multiset<Key, Hash, Equal, allocator<Key>>;
 
-// What may live in a heap: containers with the heap's allocator whose elements may, and what is made of such.
-template <class Character, class Traits>
-struct is_persistable<std::basic_string<Character, Traits, allocator<Character>>> : std::true_type {};
-template <class T, class U>
-struct is_persistable<std::vector<T, allocator<U>>> : is_persistable<T> {};
-template <class T, class U>
-struct is_persistable<std::deque<T, allocator<U>>> : is_persistable<T> {};
-template <class T, class U>
-struct is_persistable<std::list<T, allocator<U>>> : is_persistable<T> {};
-template <class T, class U>
-struct is_persistable<std::forward_list<T, allocator<U>>> : is_persistable<T> {};
-template <class A, class B>
-struct is_persistable<std::pair<A, B>> : std::bool_constant<is_persistable_v<A> && is_persistable_v<B>> {};
+// A string of a heap beside one of the process: they compare, also as keys (`map.find(std::string("a"))`).
+template <class Other>
+  requires(!std::is_same_v<Other, allocator<char>>)
+bool operator==(const string& one, const std::basic_string<char, std::char_traits<char>, Other>& other) noexcept {
+  return std::string_view(one) == std::string_view(other);
+}
+template <class Other>
+  requires(!std::is_same_v<Other, allocator<char>>)
+std::strong_ordering operator<=>(const string& one,
+                                 const std::basic_string<char, std::char_traits<char>, Other>& other) noexcept {
+  return std::string_view(one) <=> std::string_view(other);
+}
+
+// What may live in a heap: containers with the heap's allocator, of the standard library, of Boost or another one, whose
+// elements may; and what is made of such. Comparisons and hashes that have no state are not looked at; a pointer to a
+// function, or a std::function, is refused there too.
+namespace detail {
+template <class T>
+void is_allocator(const allocator<T>* allocator);
+// Or made of one, as those of some containers are.
+template <class T>
+inline constexpr bool is_heap_allocator_v = requires(T* pointer) { is_allocator(pointer); };
+
+template <class Part>
+constexpr bool may_be_argument() {
+  if constexpr (is_heap_allocator_v<Part> || !std::is_object_v<Part> || !requires { sizeof(Part); }) {
+    return true;
+  } else {
+    return std::is_empty_v<Part> || is_persistable<Part>::value;
+  }
+}
+template <class... Part>
+constexpr bool all_arguments(Arguments<Part...>) {
+  return (may_be_argument<Part>() && ...);
+}
+}  // namespace detail
+
+template <class T>
+  requires(detail::is_heap_allocator_v<typename T::allocator_type> && requires { typename T::value_type; })
+struct is_persistable<T> : std::bool_constant<is_persistable<typename T::value_type>::value &&
+                                              detail::all_arguments(typename detail::arguments_of<T>::type())> {};
+template <class T>  // a pair of the standard library, or of Boost
+  requires requires(T& pair) {
+    requires std::is_same_v<decltype(pair.first), typename T::first_type>;
+    requires std::is_same_v<decltype(pair.second), typename T::second_type>;
+  }
+struct is_persistable<T> : std::bool_constant<is_persistable<typename T::first_type>::value &&
+                                              is_persistable<typename T::second_type>::value> {};
 template <class... T>
 struct is_persistable<std::tuple<T...>> : std::bool_constant<(is_persistable_v<T> && ...)> {};
 template <class T>
 struct is_persistable<std::optional<T>> : is_persistable<T> {};
-template <class K, class T, class C, class U>
-struct is_persistable<std::map<K, T, C, allocator<U>>> : is_persistable<std::pair<K, std::pair<T, C>>> {};
-template <class K, class T, class C, class U>
-struct is_persistable<std::multimap<K, T, C, allocator<U>>> : is_persistable<std::pair<K, std::pair<T, C>>> {};
-template <class K, class C, class U>
-struct is_persistable<std::set<K, C, allocator<U>>> : is_persistable<std::pair<K, C>> {};
-template <class K, class C, class U>
-struct is_persistable<std::multiset<K, C, allocator<U>>> : is_persistable<std::pair<K, C>> {};
-template <class K, class T, class H, class E, class U>
-struct is_persistable<std::unordered_map<K, T, H, E, allocator<U>>> : is_persistable<std::tuple<K, T, H, E>> {};
-template <class K, class T, class H, class E, class U>
-struct is_persistable<std::unordered_multimap<K, T, H, E, allocator<U>>> : is_persistable<std::tuple<K, T, H, E>> {};
-template <class K, class H, class E, class U>
-struct is_persistable<std::unordered_set<K, H, E, allocator<U>>> : is_persistable<std::tuple<K, H, E>> {};
-template <class K, class H, class E, class U>
-struct is_persistable<std::unordered_multiset<K, H, E, allocator<U>>> : is_persistable<std::tuple<K, H, E>> {};
+template <class T, std::size_t kCount>
+struct is_persistable<std::array<T, kCount>> : is_persistable<T> {};
 
+}  // namespace memlith
+
+// These point to a table in the program while they are empty.
+namespace boost::unordered {
+template <class Key, class T, class Hash, class Equal, class Allocator>
+class unordered_flat_map;
+template <class Key, class Hash, class Equal, class Allocator>
+class unordered_flat_set;
+template <class Key, class T, class Hash, class Equal, class Allocator>
+class unordered_node_map;
+template <class Key, class Hash, class Equal, class Allocator>
+class unordered_node_set;
+}  // namespace boost::unordered
+namespace memlith {
+template <class K, class T, class H, class E, class A>
+struct is_persistable<boost::unordered::unordered_flat_map<K, T, H, E, A>> : std::false_type {};
+template <class K, class H, class E, class A>
+struct is_persistable<boost::unordered::unordered_flat_set<K, H, E, A>> : std::false_type {};
+template <class K, class T, class H, class E, class A>
+struct is_persistable<boost::unordered::unordered_node_map<K, T, H, E, A>> : std::false_type {};
+template <class K, class H, class E, class A>
+struct is_persistable<boost::unordered::unordered_node_set<K, H, E, A>> : std::false_type {};
 }  // namespace memlith

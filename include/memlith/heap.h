@@ -50,6 +50,18 @@ MEMLITH_API memlith_heap* memlith_heap_current(void);
  * the heap is closed. */
 MEMLITH_API memlith_heap* memlith_heap_use(memlith_heap* heap);
 
+/* The heap that the calling thread named with memlith_heap_use, else null; null also inside of a call of memlith, whose
+ * own memory never comes from a heap. For allocators that stand in for malloc: see plugins/malloc. */
+MEMLITH_API memlith_heap* memlith_heap_used(void);
+
+/* 1: the address lies in a heap that this process has, or had, open. What was a block of a heap that is closed by now
+ * is gone with the heap, and is not to be given back to anybody. */
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((access(none, 1))) /* what lies there is not looked at, and may be uninitialised */
+#endif
+MEMLITH_API int32_t
+memlith_heap_owns(const void* address);
+
 /* Allocates at least `bytes`, at a multiple of `alignment`: a power of two up to 4096, or 0 for 16. The block's content is arbitrary.
  * Durable with the next persist.
  * Errors: NO_SPACE - the region is at its max_size or the disk is full; nothing changed. CORRUPT - a structure that was to be used was
@@ -69,7 +81,7 @@ typedef struct memlith_type {
   const char* name;     /* up to 1023 bytes */
   uint64_t size;
   uint32_t alignment;
-  uint32_t layout; /* yours, to be changed with the meaning of the bytes */
+  uint32_t layout; /* another number for another meaning of the bytes; the C++ interface makes it of the members */
 } memlith_type;
 
 /* Gives the block that begins at `object` a name, up to 255 bytes. "" is the name of the root. Durable with the next persist.
@@ -77,7 +89,12 @@ typedef struct memlith_type {
 MEMLITH_API int32_t memlith_heap_set_name(memlith_heap* heap, const char* name, const void* object,
                                           const memlith_type* type);
 
-/* Finds a named object. `type` may be null: any.
+/* Gives the name to another object, which may be of another type. The object that had the name stays. Durable with the
+ * next persist. Errors: NOT_FOUND, and those of memlith_heap_set_name; nothing changed. */
+MEMLITH_API int32_t memlith_heap_replace(memlith_heap* heap, const char* name, const void* object,
+                                         const memlith_type* type);
+
+/* Finds a named object. `type` may be null: any. So may the type's name: then size, alignment and layout are compared.
  * Errors: NOT_FOUND; INCOMPATIBLE - of another type, the message names both; CORRUPT. */
 MEMLITH_API int32_t memlith_heap_find(memlith_heap* heap, const char* name, const memlith_type* type, void** object);
 

@@ -27,21 +27,18 @@
 
 namespace memlith {
 
-// A number of yours that goes with the layout of T, kept with objects of that type and compared when they are asked for: raise it when the
-// meaning of the bytes changes and the size does not. `static constexpr std::uint32_t memlith_layout = 2;` in the class, or a specialisation.
-template <class T, class = void>
-struct layout_of : std::integral_constant<std::uint32_t, 0> {};
-template <class T>
-struct layout_of<T, std::void_t<decltype(T::memlith_layout)>>
-    : std::integral_constant<std::uint32_t, T::memlith_layout> {};
-
 namespace detail {
 
-// The name of T's type information, which compilers for Linux agree on; of a very long one the beginning, and a number for the rest.
+// T's name and, of an aggregate, its members' types, for messages; of a very long name the beginning, and a number for
+// the rest.
 template <class T>
 std::string type_name() {
-  std::string name = std::string("_ZTS") + typeid(T).name();
   constexpr std::size_t kLongest = 1000;
+  std::string name = plain_type_name<T>();
+  if constexpr (has_known_members_v<T>) {
+    const std::string members = names_of_members(members_of_t<T>());
+    if (name.size() + members.size() <= kLongest) name += members;
+  }
   if (name.size() > kLongest) {
     const std::size_t rest = hash<std::string_view>()(std::string_view(name).substr(kLongest));
     name = name.substr(0, kLongest) + "..." + std::to_string(rest);
@@ -134,7 +131,7 @@ class Heap {
   template <class T>
   Result<T*> find(const std::string& name) const {
     const std::string type_name = detail::type_name<T>();
-    const memlith_type type = type_of<T>(type_name);
+    const memlith_type type = type_of<T>(type_name.c_str());
     void* object = nullptr;
     const std::int32_t code = memlith_heap_find(handle_, name.c_str(), &type, &object);
     if (code != MEMLITH_OK) return Error(code);
@@ -148,6 +145,27 @@ class Heap {
     if (auto removed = detail::result_of(memlith_heap_remove_name(handle_, name.c_str())); !removed) return removed;
     std::destroy_at(*object);
     return deallocate(*object);
+  }
+  // Migration: the object that an earlier version of the program made as Old becomes a New, made of what `convert` returns
+  // for the old object, which is destroyed after that. Old is known by size, alignment and layout, because its name in this
+  // program is another one than it was. What is a New already stays as it is. Durable with the next persist, all of it:
+  // a crash leaves the old object or the new one. Errors: as find() and construct(); nothing changed.
+  template <class Old, class New, class Convert>
+  Result<New*> migrate(const std::string& name, Convert&& convert) const {
+    static_assert(is_persistable_v<New>, "memlith: an object of this type cannot live in a heap; see is_persistable");
+    auto found = find<New>(name);
+    if (found || memlith_category(found.error().code()) != MEMLITH_INCOMPATIBLE) return found;
+    const memlith_type type = type_of<Old>(nullptr);
+    void* object = nullptr;
+    if (const std::int32_t code = memlith_heap_find(handle_, name.c_str(), &type, &object); code != MEMLITH_OK) {
+      return Error(code);
+    }
+    Old* const old = static_cast<Old*>(object);
+    auto made = make_and_name<New>(memlith_heap_replace, name, std::forward<Convert>(convert)(*old));
+    if (!made) return made;
+    std::destroy_at(old);
+    if (auto freed = deallocate(old); !freed) return freed.error();
+    return made;
   }
   // The one object on which everything else hangs: made from the arguments in the first run, found in each later one.
   template <class T, class... Arguments>
@@ -214,23 +232,28 @@ class Heap {
       : handle_(handle), store_(store), store_open_(std::move(store_open)) {}
 
   template <class T>
-  static memlith_type type_of(const std::string& name) {
-    return {sizeof(memlith_type), name.c_str(), sizeof(T), alignof(T), layout_of<T>::value};
+  static memlith_type type_of(const char* name) {
+    return {sizeof(memlith_type), name, sizeof(T), alignof(T), layout_of<T>::value};
   }
 
   template <class T, class... Arguments>
   Result<T*> make(const std::string& name, Arguments&&... arguments) const {
+    return make_and_name<T>(memlith_heap_set_name, name, std::forward<Arguments>(arguments)...);
+  }
+  // `give_name`: memlith_heap_set_name or memlith_heap_replace. A failure leaves nothing behind.
+  template <class T, class... Arguments>
+  Result<T*> make_and_name(decltype(&memlith_heap_set_name) give_name, const std::string& name,
+                           Arguments&&... arguments) const {
     void* block = nullptr;
     if (const std::int32_t code = memlith_heap_allocate(handle_, sizeof(T), alignof(T), &block); code != MEMLITH_OK) {
       return Error(code);
     }
-    // A failure from here on leaves nothing behind.
     std::unique_ptr<void, void (*)(void*)> guard(block, [](void* address) { detail::free_in_heap(address); });
     auto* const object = std::uninitialized_construct_using_allocator(static_cast<T*>(block), get_allocator(),
                                                                       std::forward<Arguments>(arguments)...);
     const std::string type_name = detail::type_name<T>();
-    const memlith_type type = type_of<T>(type_name);
-    if (const std::int32_t code = memlith_heap_set_name(handle_, name.c_str(), object, &type); code != MEMLITH_OK) {
+    const memlith_type type = type_of<T>(type_name.c_str());
+    if (const std::int32_t code = give_name(handle_, name.c_str(), object, &type); code != MEMLITH_OK) {
       const Error error(code);
       std::destroy_at(object);
       return error;

@@ -11,8 +11,8 @@
  *  - Out-parameters come last and stay unchanged on error. Sizes and offsets are in bytes, as uint64_t.
  *  - Option structs start with struct_size. Set struct_size to sizeof the struct and zero the rest: each field that is
  *    0 has a sensible default. A null pointer selects all defaults.
- *  - Handles are opaque. Any thread may call any function, unless the function says otherwise. Opening, closing or
- *    growing an object while another thread uses the same object is an error of the program.
+ *  - Handles are opaque. Any thread may call any function, unless the function says otherwise. Opening or closing
+ *    an object while another thread uses the same object is an error of the program.
  *  - "Durable" means: survives kill -9, a kernel crash and power loss, provided that the disk keeps what was written
  *    before a flush that it acknowledged. docs/guarantees.md states exactly what is assumed and what is promised.
  *  - docs/glossary.md explains the terms.
@@ -49,16 +49,18 @@ enum {
   MEMLITH_IO = 5,           /* a read, write or flush failed; after a failed write or flush the store is poisoned */
   MEMLITH_CORRUPT = 6,      /* the disk holds other bytes than were written; the message says where */
   MEMLITH_INCOMPATIBLE = 7, /* another format version, or not a memlith file */
-  MEMLITH_FULL = 8,      /* the transaction is larger than the log may grow; nothing changed; split the transaction */
-  MEMLITH_NO_SPACE = 9,  /* the file system is full */
-  MEMLITH_POISONED = 10, /* an earlier write or flush failed; close and reopen the store */
+  MEMLITH_FULL = 8,         /* the transaction is larger than the log may grow; nothing changed; raise the limit with
+                            memlith_store_set_log_max and try again, or split the transaction */
+  MEMLITH_NO_SPACE = 9,     /* the file system is full */
+  MEMLITH_POISONED = 10,    /* an earlier write or flush failed; close and reopen the store */
   MEMLITH_PERMISSION = 11,
   MEMLITH_READ_ONLY = 12,
   MEMLITH_ADDRESS_TAKEN = 13, /* the region's addresses are in use in this process */
   MEMLITH_UNSUPPORTED = 14,   /* not available on this kernel or file system */
   MEMLITH_NO_MEMORY = 15,
-  MEMLITH_TOO_MANY_FILES = 16 /* the process or the machine has no free descriptor; nothing changed; raise the limit and
-                                 try again */
+  /* the process or the machine has no free descriptor; nothing changed; raise the limit and try again */
+  MEMLITH_TOO_MANY_FILES = 16,
+  MEMLITH_CONFLICT = 17 /* another transaction has locked the record (memlith/kv.h); begin the transaction again */
 };
 
 /* The category of a code: one of the numbers above. */
@@ -108,10 +110,11 @@ typedef struct memlith_store_options {
   uint32_t flags; /* MEMLITH_OPEN_*; 0 opens an existing store for reading and writing */
   uint32_t io;    /* MEMLITH_IO_* */
   /* Size of a new store's log. A checkpoint runs when half of the log is used.
-   * 0 = 1 MiB at first; while commits fill the log within a minute, it grows. A larger log disturbs commits less often,
-   * but recovery has more to read. The log grows at once to 128 MiB (for memlith_file_open: to half the file's size, at
-   * least 16 MiB, at most 64 MiB). It grows further, to 1 GiB, only as checkpoints cost more than growing.
-   * log_max_bytes limits both. A clean close shrinks the log to its original size. */
+   * 0 = 4 MiB at first (1 MiB for memlith_file_open); while commits fill the log within a minute, it grows. A larger
+   * log disturbs commits less often, but recovery has more to read. The log grows at once to the size that lasts a
+   * minute, up to 128 MiB (for memlith_file_open: half the file's size, at least 16 MiB, at most 64 MiB). It grows
+   * further, to 1 GiB, only as checkpoints cost more than growing. log_max_bytes limits both. A clean close shrinks the
+   * log to its original size. */
   uint64_t log_bytes;
   uint64_t log_max_bytes;     /* the largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or
                                  log_bytes, whichever is larger */
@@ -174,6 +177,11 @@ MEMLITH_API int32_t memlith_store_close(memlith_store* store);
  * everything captured before it durable, too.
  * Source: AciKV, weak durability. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes);
+
+/* Lets the log grow to `bytes` from now on: log_max_bytes for a store that is open. After a persist or a commit that
+ * was FULL, raise the limit and call it again; nothing that was stored is lost meanwhile. Any thread, at any time.
+ * Errors: INVALID (the log is larger already). */
+MEMLITH_API int32_t memlith_store_set_log_max(memlith_store* store, uint64_t bytes);
 
 /* The newest durable ticket: every ticket up to this number is durable. The number only rises. 0 for a null store. */
 MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
@@ -280,7 +288,11 @@ enum {
    * that writes into the region can fail with EFAULT: see memlith_prepare. A thread that stores to the region must not
    * block SIGSEGV or SIGBUS, because the kernel would end the process at the store. A thread that reads signals from a
    * signalfd may block all other signals. */
-  MEMLITH_TRACKER_FAULT = 3
+  MEMLITH_TRACKER_FAULT = 3,
+  /* Relies on the compiler: programs built with memlith-cc or memlith-c++ record each store (docs/compiler-pass.md says
+   * which stores are not recorded). memlith_touch() records a store that the compiler did not see. Finds bytes;
+   * distinguishes threads. MEMLITH_VERIFY_TRACKING=1 in the environment reports changes that were not recorded. */
+  MEMLITH_TRACKER_INSTRUMENTED = 4
 };
 
 enum {
@@ -304,7 +316,8 @@ typedef struct memlith_region_options {
 MEMLITH_API int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
                                         memlith_region** region);
 
-/* Unmaps the region. Changes since the last persist are dropped. Null is ignored. */
+/* Unmaps the region. Changes since the last persist are dropped. Null is ignored.
+ * Errors: BUSY (a transaction is open in the region, which stays open). */
 MEMLITH_API int32_t memlith_region_close(memlith_region* region);
 
 /* The address of the region, the same in every process and every run. Constant. */
@@ -313,7 +326,7 @@ MEMLITH_API void* memlith_region_address(const memlith_region* region);
 /* How many bytes of the region may be used now. */
 MEMLITH_API uint64_t memlith_region_size(const memlith_region* region);
 
-/* Enlarges the region in place; the new bytes are zeros. Disk space is reserved before the call returns. The new size
+/* Enlarges the region in place; the new bytes are zeros. Other threads may use the region meanwhile. Disk space is reserved before the call returns. The new size
  * becomes durable with the next persist of the region, together with what is stored in the region by then.
  * Errors: INVALID (smaller, or beyond max_size), NO_SPACE (nothing changed), POISONED. */
 MEMLITH_API int32_t memlith_region_grow(memlith_region* region, uint64_t size);
@@ -338,7 +351,8 @@ MEMLITH_API int32_t memlith_region_get_info(memlith_region* region, memlith_regi
 MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index, memlith_region_info* info);
 
 /* Tells memlith that the program has stored to [address, address + bytes), so that the next persist captures the range.
- * Only regions with MEMLITH_TRACKER_EXPLICIT need this call; it has no effect on others. Call it after the stores: if
+ * Regions with MEMLITH_TRACKER_EXPLICIT need this call, and regions with MEMLITH_TRACKER_INSTRUMENTED for stores that
+ * the compiler did not see; the call has no effect on others. Call it after the stores: if
  * it came before, a persist of another thread could capture the old bytes and forget the range.
  * Takes nanoseconds. Durability: none. Errors: INVALID (outside of the region). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
@@ -351,7 +365,8 @@ MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint6
 
 /* Runs a checkpoint and gives the memory of the region's clean pages back to the system. A released page is read from
  * its home file when it is used again. What this call requires of other threads depends on the tracker:
- *  - EXPLICIT: every changed range must have been touched before this call; untouched changes are lost.
+ *  - EXPLICIT, INSTRUMENTED: every changed range must have been touched or recorded before this call; other changes
+ *              are lost. While a transaction is open in the region, the call returns BUSY and releases nothing.
  *  - SCAN:     other threads may store. The region is read-only for a moment: a store waits, in memlith's SIGSEGV
  *              handler, and if its thread blocks SIGSEGV, the kernel ends the process. A system call that writes into
  *              the region can fail with EFAULT. A region whose memory is locked (mlock) keeps its memory.
@@ -378,7 +393,8 @@ enum {
  * regions together. Returns when they are durable. Memory stays unchanged in every case. If nothing was stored, the
  * call waits for commits of these regions that are under way.
  * After a crash during this call, reopening finds all of the stores or none.
- * Errors: FULL      - the stores need more log than the log may grow to. Nothing was written or lost: split the work.
+ * Errors: FULL      - the stores need more log than the log may grow to. Nothing was written or lost: raise the limit
+ *                     with memlith_store_set_log_max and call again.
  *         NO_SPACE  - the log could not grow on this file system. Nothing was written or lost.
  *         NO_MEMORY - nothing was written or lost: the call can be tried again.
  *         IO        - a write or flush failed. Whether this persist took effect is unknown until the store is reopened.
@@ -408,7 +424,8 @@ MEMLITH_API int32_t memlith_persist_async(memlith_region* const* regions, uint64
 MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
 
 /* Undoes the stores, in that scope, since the regions were last persisted, synchronously or asynchronously: memory is
- * again as the last persist captured it. With EXPLICIT, only touched ranges are undone. A growth stays.
+ * again as the last persist captured it. With EXPLICIT and INSTRUMENTED, only touched and
+ * recorded ranges are undone. A growth stays.
  * FAULT regions take the old bytes from copies in memory, without I/O. Otherwise, and for pages of FAULT regions of
  * which there is no copy, the call runs a checkpoint and reads the home files.
  * Threads: with process scope, no other thread may store to the regions during the call; with thread scope, no other
@@ -420,6 +437,72 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
  *         copies.
  * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
 MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
+
+/* ---- transactions ---------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_tx memlith_tx;
+
+enum {
+  MEMLITH_COMMIT_SYNC = 0, /* memlith_commit returns when the commit is durable */
+  MEMLITH_COMMIT_ASYNC =
+      1 /* returns when the bytes are captured; memlith_wait(`ticket`) waits until they are durable */
+};
+
+/* Begins a transaction: changes of EXPLICIT regions of one store that are committed together or undone. memlith keeps an
+ * image of the bytes that each range had before, so an abort needs no I/O. Transactions are independent of each other
+ * and of what other threads have stored and not persisted. A persist leaves out what open transactions have announced.
+ * One thread at a time uses a transaction. Until a transaction has ended, no other thread may store to its ranges: if
+ * threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_ASYNC, unlock, memlith_wait).
+ *
+ *     memlith_tx* tx = NULL;
+ *     memlith_begin(store, &tx);
+ *     memlith_touch_before(tx, &from->balance, sizeof from->balance);
+ *     memlith_touch_before(tx, &to->balance, sizeof to->balance);
+ *     from->balance -= 10;
+ *     to->balance += 10;
+ *     if (from->balance < 0) memlith_abort(tx);
+ *     else if (memlith_commit(tx, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_abort(tx);
+ *
+ * The handle is freed by memlith_abort, by a memlith_commit that returned 0, and with the store.
+ * Durability: none. Errors: READ_ONLY, NO_MEMORY. */
+MEMLITH_API int32_t memlith_begin(memlith_store* store, memlith_tx** tx);
+
+/* Announces that the program is about to change [address, address + bytes), and keeps an image of these bytes. Call it
+ * before the change. Ranges may overlap. memlith_touch is not needed. A region cannot be closed or release its memory
+ * while a transaction has ranges in it (BUSY).
+ * Errors: INVALID (in no open region of the store), UNSUPPORTED (not an EXPLICIT region, or it holds a heap),
+ *         NO_MEMORY. Nothing was announced. */
+MEMLITH_API int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes);
+
+/* Makes the announced ranges, as they are now, durable: all of them or none, in all regions together. `mode` is
+ * MEMLITH_COMMIT_*. `ticket` may be null; memlith_wait waits for it, as after memlith_persist_async. A growth of these
+ * regions that was not persisted becomes durable before. On 0, the transaction has ended. On an error it is still open,
+ * and memlith_abort ends it.
+ * After a crash during this call, reopening finds all of the changes or none.
+ * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was written.
+ *         IO - whether the commit took effect is unknown until the store is reopened. POISONED - as memlith_persist.
+ * Source: undo images as in NV-Heaps and libpmemobj; the log is memlith's. */
+MEMLITH_API int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket);
+
+/* Gives every announced range its old bytes back and ends the transaction. Takes as long as copying the bytes: no I/O,
+ * and other threads are not disturbed. Null is ignored. Durability: none; what is undone was never durable.
+ * Errors: INVALID (a forked child). */
+MEMLITH_API int32_t memlith_abort(memlith_tx* tx);
+
+/* Bytes that memlith_commit_buffers copies to their place. */
+typedef struct memlith_write {
+  void* target;      /* in an EXPLICIT region of the store */
+  const void* bytes; /* not in a region that the call writes to */
+  uint64_t count;
+} memlith_write;
+
+/* Logs the bytes of `count` buffers and copies them to their targets, in one step: after a crash, all of them are there
+ * or none. For programs that build a change aside. If targets overlap, the later write counts. On an error other than IO
+ * nothing has changed, in memory neither. No other thread may store to the targets during the call.
+ * `mode` and `ticket` as in memlith_commit. Errors: those of memlith_touch_before and memlith_commit. After IO the
+ * memory has the new bytes. */
+MEMLITH_API int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count,
+                                           uint32_t mode, uint64_t* ticket);
 
 /* ---- snapshots ------------------------------------------------------------------------------------------------- */
 
@@ -485,13 +568,24 @@ typedef struct memlith_report {
   uint32_t superblock_copies; /* intact copies, 1 or 2. A crash can leave 1; the next opening for writing repairs the
                             other */
   uint32_t heaps;             /* regions that hold a heap (memlith/heap.h), whose structures were checked, too */
+  uint32_t kvs;               /* regions that hold a kv store (memlith/kv.h), likewise */
+  uint32_t reserved;
 } memlith_report;
 
 /* Checks every structure on the disk: both superblocks, the slots, every frame in the log, the directory, and that each
- * object's file exists and is long enough. Also checks each heap in a region, as memlith_heap_verify. Changes nothing.
+ * object's file exists and is long enough. Also checks each heap in a region, as memlith_heap_verify, and each kv
+ * store, as memlith_kv_verify. Changes nothing.
  * `path` is a store's folder, or a file with its log beside it.
  * Errors: the first fault found, with the codes of memlith_store_open. */
 MEMLITH_API int32_t memlith_verify(const char* path, memlith_report* report);
+
+/* Calls `found` with a sentence for each word of a region whose value looks like an address in a program, a library,
+ * memory of malloc or a stack: pointers that lead nowhere in the next run. Of a heap, only blocks in use are looked at. A
+ * number may look like an address by chance. A process that stores them says more: set MEMLITH_CHECK_POINTERS=1 in its
+ * environment, and every persist prints on standard error which of the words that it captures hold an address of the
+ * process outside of the open regions, and what lies there. Changes nothing. Errors: as memlith_verify. */
+MEMLITH_API int32_t memlith_verify_pointers(const char* path, void (*found)(void* context, const char* sentence),
+                                            void* context);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,7 @@
 #include <variant>
 #include <vector>
 
+#include "memlith/layout.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith {
@@ -114,6 +115,7 @@ enum class Tracker : std::uint32_t {
   scan = MEMLITH_TRACKER_SCAN,
   touched = MEMLITH_TRACKER_EXPLICIT,
   fault = MEMLITH_TRACKER_FAULT,
+  instrumented = MEMLITH_TRACKER_INSTRUMENTED,  // docs/compiler-pass.md
 };
 
 // How memlith reads and writes the disk; see MEMLITH_IO_AUTO.
@@ -127,19 +129,41 @@ enum class Scope : std::uint32_t {
 
 // Whether an object of type T may live in a region. A region's bytes come back in another process, so T must not own
 // memory of the process (std::string, std::vector, std::unique_ptr), and T must not have virtual functions, because the
-// pointer to their table is another one in each run. C++20 cannot list the members of a class. Instead, T passes if it
-// can be copied as bytes and needs no destructor; members decide both, however deeply they are nested.
+// pointer to their table is another one in each run. Of an aggregate (a struct without constructors) each member must
+// pass, however deeply it is nested. Another class passes if it can be copied as bytes and needs no destructor.
 // Plain pointers pass, because pointers into the region stay valid: a region lies at the same address in every run.
-// Pointers to memory outside of the region, pointers to functions, and std::string_view do not stay valid. The compiler
-// cannot see them when they are members: avoiding them is up to you.
+// Pointers to functions do not pass. Pointers to memory outside of the region, std::string_view among them, do not stay
+// valid, which the compiler cannot see: MEMLITH_CHECK_POINTERS=1 finds them at run time.
 //
 // A class of your own that keeps everything it owns in the region, such as a container whose allocator allocates there,
 // passes if you declare it:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
+// So does a struct that contains itself, such as a tree of vectors, which the compiler cannot look into.
 template <class T>
-struct is_persistable
-    : std::bool_constant<std::is_object_v<T> && !std::is_polymorphic_v<T> && std::is_trivially_destructible_v<T> &&
-                         (std::is_trivially_copyable_v<T> || std::is_trivially_copy_constructible_v<T>) &&
-                         !std::is_member_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>> {};
+struct is_persistable;
+
+namespace detail {
+// A destructor that the members do not account for gives something back.
+template <class T, class... Member>
+constexpr bool all_persistable(std::type_identity<std::tuple<Member...>>) {
+  return (is_persistable<Member>::value && ...) &&
+         std::is_trivially_destructible_v<T> == (std::is_trivially_destructible_v<Member> && ...);
+}
+template <class T>
+constexpr bool looks_persistable() {
+  if constexpr (!std::is_object_v<T> || std::is_polymorphic_v<T> || std::is_member_pointer_v<T> ||
+                std::is_function_v<std::remove_pointer_t<T>>) {
+    return false;
+  } else if constexpr (has_known_members_v<T>) {
+    return all_persistable<T>(members_of_t<T>());
+  } else {
+    return std::is_trivially_destructible_v<T> &&
+           (std::is_trivially_copyable_v<T> || std::is_trivially_copy_constructible_v<T>);
+  }
+}
+}  // namespace detail
+
+template <class T>
+struct is_persistable : std::bool_constant<detail::looks_persistable<T>()> {};
 template <class T>
 struct is_persistable<const T> : is_persistable<T> {};
 template <class T, std::size_t Count>
@@ -156,7 +180,7 @@ struct StoreOptions {
   bool read_only = false;
   bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool manual_checkpoint = false;
-  std::uint64_t log_bytes = 0;      // 0 = 1 MiB; grows under load
+  std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint32_t in_flight_max = 0;  // 0 = 2
   std::uint64_t flush_interval_ms = 0;
@@ -390,6 +414,58 @@ class Region {
   std::shared_ptr<const bool> store_open_;
 };
 
+// Changes of regions with the explicit tracker that are committed together or undone. Move-only; the destructor aborts a
+// transaction that has not ended. See memlith_begin.
+//
+//     auto transaction = store.begin();
+//     if (!transaction || !transaction->touch_before(from) || !transaction->touch_before(to)) return;
+//     from->balance -= 10;
+//     to->balance += 10;
+//     if (from->balance < 0) return;  // aborts
+//     auto committed = transaction->commit();
+class Transaction {
+ public:
+  Transaction(Transaction&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Transaction& operator=(Transaction&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Transaction() { abort(); }
+
+  // Call this before a change: keeps an image of the bytes. See memlith_touch_before.
+  Result<void> touch_before(const void* address, std::uint64_t bytes) const {
+    return detail::result_of(memlith_touch_before(handle_, address, bytes));
+  }
+  template <class T>
+  Result<void> touch_before(const T* object) const {
+    return touch_before(object, sizeof(T));
+  }
+  // Durable on ok, all or nothing. After an error the transaction is still open. See memlith_commit.
+  Result<void> commit() {
+    const std::int32_t code = memlith_commit(handle_, MEMLITH_COMMIT_SYNC, nullptr);
+    if (code != MEMLITH_OK) return Error(code);
+    handle_ = nullptr;
+    return {};
+  }
+  // Captured on ok; durable when Store::wait() has returned ok.
+  Result<Ticket> commit_async() {
+    Ticket ticket = 0;
+    const std::int32_t code = memlith_commit(handle_, MEMLITH_COMMIT_ASYNC, &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    handle_ = nullptr;
+    return ticket;
+  }
+  // Gives the announced ranges their old bytes back. Without I/O.
+  void abort() { (void)memlith_abort(std::exchange(handle_, nullptr)); }
+  [[nodiscard]] memlith_tx* handle() const { return handle_; }
+
+ private:
+  friend class Store;
+  explicit Transaction(memlith_tx* handle) : handle_(handle) {}
+
+  memlith_tx* handle_;
+};
+
 // An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
 class Store {
  public:
@@ -436,6 +512,27 @@ class Store {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::persist_and_unlock(handle_, handles.data(), handles.size(), lock, scope);
   }
+  // Begins a transaction. End it before the store is closed. See memlith_begin.
+  [[nodiscard]] Result<Transaction> begin() const {
+    memlith_tx* tx = nullptr;
+    const std::int32_t code = memlith_begin(handle_, &tx);
+    if (code != MEMLITH_OK) return Error(code);
+    return Transaction(tx);
+  }
+  // Logs the buffers' bytes and copies them to their targets, all or nothing; durable on ok. See
+  // memlith_commit_buffers.
+  Result<void> commit(const std::vector<memlith_write>& writes) const {
+    return detail::result_of(memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_SYNC,
+                                                    nullptr));
+  }
+  // The same; durable when wait() has returned ok.
+  [[nodiscard]] Result<Ticket> commit_async(const std::vector<memlith_write>& writes) const {
+    Ticket ticket = 0;
+    const std::int32_t code =
+        memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_ASYNC, &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    return ticket;
+  }
   // A view of several regions, as one and the same persist left them.
   static Result<Snapshot> snapshot(std::initializer_list<const Region*> regions) {
     const std::vector<memlith_region*> handles = handles_of(regions);
@@ -445,6 +542,10 @@ class Store {
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }
   // The newest durable ticket.
   [[nodiscard]] Ticket durable() const { return memlith_store_durable(handle_); }
+  // Lets the log grow to `bytes` from now on, for example after a persist that was FULL. See memlith_store_set_log_max.
+  Result<void> set_log_max(std::uint64_t bytes) const {
+    return detail::result_of(memlith_store_set_log_max(handle_, bytes));
+  }
   // Limits how long asynchronous persists may wait. See memlith_store_set_flush_window.
   Result<void> set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
     return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));

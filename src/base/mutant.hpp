@@ -116,9 +116,29 @@
   X(region_size_not_persisted, region, "a persist leaves the region's new size out")                               \
   X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")          \
   X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                        \
+  X(transaction_range_forgotten, region, "a transaction commits all but the last range that it announced")         \
+  X(transaction_without_size, region, "a transaction commits bytes beyond the size that the log knows")            \
+  X(transaction_not_noted, region, "a region is mapped without a transaction that is in the log only")             \
+  X(abort_oldest_image_last, region, "an abort restores a range that was announced twice to its second image")     \
+  X(buffers_not_applied, region, "a commit from buffers does not change the memory")                               \
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
   X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")     \
-  X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")
+  X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")          \
+  X(heap_header_not_captured, heap, "the header of a new heap is stored and not captured")                         \
+  X(heap_block_not_captured, heap, "the bit of a block that is allocated is not captured")                         \
+  X(heap_free_not_captured, heap, "the bit of a block that is freed is not captured")                              \
+  X(heap_segment_not_written, heap, "a segment comes into use without its entry in the table")                     \
+  X(heap_large_block_half_written, heap, "of a block of several segments only the first has an entry")             \
+  X(heap_stale_segment_header, heap, "a segment's header keeps what a block left where it lies")                   \
+  X(heap_slab_freed_early, heap, "a slab is given back with a block in use")                                       \
+  X(heap_extent_not_cleared, heap, "a block of pages is freed, and its pages stay marked")                         \
+  X(heap_growth_forgotten, heap, "what a growth adds to the last segment is not used")                             \
+  X(heap_names_out_of_order, heap, "a name is put in front of a record that does not lead back to it")             \
+  X(heap_name_counted_twice, heap, "a name that is taken away is still counted")                                   \
+  X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
+  X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
+  X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
+  X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")
 // clang-format on
 
 #ifdef MEMLITH_MUTANTS

@@ -90,6 +90,7 @@ std::string_view name_of(Errc category) {
     case Errc::unsupported: return "unsupported";
     case Errc::no_memory: return "no memory";
     case Errc::too_many_files: return "too many open files";
+    case Errc::conflict: return "conflict";
   }
   return "unknown";
 }
@@ -114,6 +115,7 @@ std::string_view name_of(Detail detail) {
     case Detail::version: return "version";
     case Detail::thread: return "thread";
     case Detail::heap: return "heap";
+    case Detail::kv: return "kv";
   }
   return "unknown";
 }

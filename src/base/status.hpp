@@ -38,6 +38,7 @@ enum class Errc : std::uint8_t {
   unsupported = 14,    // this kernel or file system cannot do it
   no_memory = 15,
   too_many_files = 16,  // no descriptor is left, for the process or for the machine
+  conflict = 17,        // another transaction holds a lock; the transaction is over, and can be begun again
 };
 
 // What the failure concerns. Appended to only, as above.
@@ -60,6 +61,7 @@ enum class Detail : std::uint8_t {
   version = 15,
   thread = 16,
   heap = 17,
+  kv = 18,
 };
 
 struct [[nodiscard]] Status {

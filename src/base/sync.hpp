@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 
@@ -38,6 +39,7 @@ template <class T>
 using Atomic = std::atomic<T>;
 using SteadyClock = std::chrono::steady_clock;
 inline void yield_thread() { std::this_thread::yield(); }
+inline unsigned processors() { return std::thread::hardware_concurrency(); }
 
 }  // namespace memlith::core
 
@@ -66,6 +68,8 @@ class Controller {
   // A new thread under this controller; the flag is set when it has ended.
   virtual std::shared_ptr<const bool> start(std::function<void()> act) = 0;
   virtual std::chrono::nanoseconds now() = 0;
+  // The number of the thread that runs, from 1 on: several may share one thread of the system's.
+  [[nodiscard]] virtual std::uint32_t thread() const = 0;
 };
 
 // The controller of the calling thread; null: the machine schedules the thread. Defined by the laboratory.
@@ -220,6 +224,9 @@ struct SteadyClock {
     return controller == nullptr ? std::chrono::steady_clock::now() : time_point(controller->now());
   }
 };
+
+// The same on every machine, so that what was seen on one can be repeated on another.
+inline unsigned processors() { return 1; }
 
 inline void yield_thread() {
   if (controller == nullptr) return std::this_thread::yield();

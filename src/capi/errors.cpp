@@ -5,9 +5,13 @@
 
 using namespace memlith::core;
 
-static_assert(MEMLITH_TOO_MANY_FILES == static_cast<int>(Errc::too_many_files), "categories are Errc's numbers");
+static_assert(MEMLITH_CONFLICT == static_cast<int>(Errc::conflict), "categories are Errc's numbers");
 static_assert(MEMLITH_DETAIL_VERSION == static_cast<int>(Detail::version), "details are Detail's numbers");
 static_assert(MEMLITH_POISONED == static_cast<int>(Errc::poisoned));
+
+namespace memlith::core {
+MEMLITH_EARLY_THREAD_LOCAL constinit thread_local unsigned calls_inside = 0;
+}  // namespace memlith::core
 
 extern "C" {
 

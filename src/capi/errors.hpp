@@ -28,10 +28,24 @@ class UncancelledHere {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
+// How many calls of memlith this thread is in. What they allocate is the process's own, whatever heap the thread has
+// named (memlith_heap_used). A stand-in for malloc asks, so that the access itself must not allocate.
+#define MEMLITH_EARLY_THREAD_LOCAL __attribute__((tls_model("initial-exec")))
+MEMLITH_EARLY_THREAD_LOCAL extern constinit thread_local unsigned calls_inside;
+
+class InsideHere {
+ public:
+  InsideHere() { ++calls_inside; }
+  ~InsideHere() { --calls_inside; }
+  InsideHere(const InsideHere&) = delete;
+  InsideHere& operator=(const InsideHere&) = delete;
+};
+
 // Every entry point runs inside this function: no exception reaches C.
 template <class Body>
 std::int32_t guarded(Body&& body) noexcept {
   const UncancelledHere uncancelled;
+  const InsideHere inside;
   const Status status = no_throw(std::forward<Body>(body));
   return status.ok() ? 0 : code_of(status);
 }

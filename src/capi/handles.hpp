@@ -30,6 +30,11 @@ inline Snapshot& snapshot_of(const memlith_snapshot* snapshot) {
   return *reinterpret_cast<Snapshot*>(const_cast<memlith_snapshot*>(snapshot));
 }
 
+inline OpenTransaction& transaction_of(const memlith_tx* tx) {
+  return *reinterpret_cast<OpenTransaction*>(const_cast<memlith_tx*>(tx));
+}
+
+inline memlith_tx* handle_of(OpenTransaction* open) { return reinterpret_cast<memlith_tx*>(open); }
 inline memlith_store* handle_of(Session* session) { return reinterpret_cast<memlith_store*>(session); }
 inline memlith_region* handle_of(OpenRegion* region) { return reinterpret_cast<memlith_region*>(region); }
 inline memlith_snapshot* handle_of(Snapshot* snapshot) { return reinterpret_cast<memlith_snapshot*>(snapshot); }
@@ -47,6 +52,11 @@ inline Status need_ours(const memlith_store* store) {
 inline Status need_ours(const memlith_region* region) {
   MEMLITH_TRY(need(region, "region"));
   return open_region_of(region).session.check_process();
+}
+
+inline Status need_ours(const memlith_tx* tx) {
+  MEMLITH_TRY(need(tx, "tx"));
+  return transaction_of(tx).session.check_process();
 }
 
 // INVALID where they name what there is not.

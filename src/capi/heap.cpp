@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kDefaultBytes = 1 * kMiB;
 constexpr std::uint64_t kDefaultAlignment = 16;
 
-thread_local memlith_heap* current_heap = nullptr;
+MEMLITH_EARLY_THREAD_LOCAL constinit thread_local memlith_heap* current_heap = nullptr;
 
 Heap& heap_of(const memlith_heap* heap) { return *reinterpret_cast<Heap*>(const_cast<memlith_heap*>(heap)); }
 memlith_heap* handle_of(Heap* heap) { return reinterpret_cast<memlith_heap*>(heap); }
@@ -32,8 +32,14 @@ Result<ObjectType> type_of(const memlith_type* type) {
   if (type->struct_size != sizeof(memlith_type)) {
     return fail(Errc::invalid, Detail::argument, "struct_size is {}; set it to sizeof the struct", type->struct_size);
   }
+  const std::string_view name = type->name == nullptr ? std::string_view() : type->name;
+  return ObjectType{name, type->size, type->alignment, type->layout};
+}
+
+Result<ObjectType> named_type_of(const memlith_type* type) {
+  MEMLITH_TRY_ASSIGN(const ObjectType named, type_of(type));
   MEMLITH_TRY(need(type->name, "the type's name"));
-  return ObjectType{type->name, type->size, type->alignment, type->layout};
+  return named;
 }
 
 Result<std::string_view> name_of(const char* name) {
@@ -77,7 +83,7 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     auto heap = Heap::open(*region->region);
     if (!heap.ok()) {
       const KeptSentence sentence;
-      session.close_region(*region);
+      (void)session.close_region(*region);  // no transaction is open in a region that was just opened
       return heap.error();
     }
     (*heap)->set_open_region(region);
@@ -92,8 +98,7 @@ int32_t memlith_heap_close(memlith_heap* heap) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     OpenRegion& region = *heap_of(heap).open_region();
-    region.session.close_region(region);
-    return kOk;
+    return region.session.close_region(region);
   });
 }
 
@@ -107,6 +112,12 @@ memlith_heap* memlith_heap_of(const void* address) {
 
 memlith_heap* memlith_heap_current(void) {
   return current_heap != nullptr ? current_heap : handle_of(only_open_heap());
+}
+
+memlith_heap* memlith_heap_used(void) { return calls_inside == 0 ? current_heap : nullptr; }
+
+int32_t memlith_heap_owns(const void* address) {
+  return heap_was_at(reinterpret_cast<std::uintptr_t>(address)) ? 1 : 0;
 }
 
 memlith_heap* memlith_heap_use(memlith_heap* heap) { return std::exchange(current_heap, heap); }
@@ -149,8 +160,17 @@ int32_t memlith_heap_set_name(memlith_heap* heap, const char* name, const void* 
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
-    MEMLITH_TRY_ASSIGN(const ObjectType inner, type_of(type));
+    MEMLITH_TRY_ASSIGN(const ObjectType inner, named_type_of(type));
     return heap_of(heap).set_name(text, object, inner);
+  });
+}
+
+int32_t memlith_heap_replace(memlith_heap* heap, const char* name, const void* object, const memlith_type* type) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(heap));
+    MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
+    MEMLITH_TRY_ASSIGN(const ObjectType inner, named_type_of(type));
+    return heap_of(heap).replace_name(text, object, inner);
   });
 }
 
@@ -182,7 +202,7 @@ int32_t memlith_heap_root(memlith_heap* heap, const memlith_type* type, void** r
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY(need(root, "root"));
-    MEMLITH_TRY_ASSIGN(const ObjectType wanted, type_of(type));
+    MEMLITH_TRY_ASSIGN(const ObjectType wanted, named_type_of(type));
     MEMLITH_TRY_ASSIGN(*root, find_or_make(heap_of(heap), "", wanted));
     return kOk;
   });

@@ -8,6 +8,7 @@
 using namespace memlith::core;
 
 static_assert(MEMLITH_TRACKER_FAULT == static_cast<int>(TrackerKind::fault));
+static_assert(MEMLITH_TRACKER_INSTRUMENTED == static_cast<int>(TrackerKind::instrumented));
 static_assert(MEMLITH_TRACKER_EXPLICIT == static_cast<int>(TrackerKind::touched));
 
 namespace {
@@ -35,7 +36,7 @@ namespace memlith::core {
 
 Result<RegionOptions> region_options(const memlith_region_options& given) {
   if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
-      given.tracker > MEMLITH_TRACKER_FAULT) {
+      given.tracker > MEMLITH_TRACKER_INSTRUMENTED) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
   }
   RegionOptions options;
@@ -72,8 +73,7 @@ int32_t memlith_region_close(memlith_region* region) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(region));
     OpenRegion& open = open_region_of(region);
-    open.session.close_region(open);
-    return kOk;
+    return open.session.close_region(open);
   });
 }
 
@@ -148,7 +148,7 @@ int32_t memlith_region_release(memlith_region* region) {
 
 int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes) {
   return guarded([&]() -> Status {
-    if (tracker > MEMLITH_TRACKER_FAULT)
+    if (tracker > MEMLITH_TRACKER_INSTRUMENTED)
       return fail(Errc::invalid, Detail::argument, "tracker is {}; see MEMLITH_TRACKER_AUTO", tracker);
     const std::string text = describe_tracker(static_cast<TrackerKind>(tracker));
     if (buffer == nullptr || bytes == 0) return fail(Errc::invalid, Detail::argument, "the buffer is empty");

@@ -123,6 +123,13 @@ int32_t memlith_store_close(memlith_store* store) {
   return guarded([&] { return Session::close(std::unique_ptr<Session>(&session_of(store))); });
 }
 
+int32_t memlith_store_set_log_max(memlith_store* store, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    return session_of(store).store().set_log_bytes_max(bytes);
+  });
+}
+
 int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));

@@ -1,25 +1,49 @@
 // Verifying a store that is not open; include/memlith/memlith.h. Floor: capi.
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "heap/heap.hpp"
+#include "kv/kv.hpp"
+#include "region/pointer_check.hpp"
 
 using namespace memlith::core;
 
 namespace {
 
-// True where the region holds a heap, which is sound then.
-Result<bool> holds_heap(Store& store, const ObjectInfo& object) {
-  if (object.size_bytes < sizeof(HeapHeader)) return false;
+// What the region holds, which is sound then.
+enum class Holds : std::uint8_t { bytes, heap, kv };
+
+// Looks at a region of a store that this opened for reading only, and at the heap in it, which is sound; null: none.
+using Look = std::function<Status(Region& region, Heap* heap, Holds holds)>;
+
+Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
   RegionOptions options;
   options.anywhere = true;  // the program may have the store open in this process
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Region> region, Region::open(store, object.name, options));
-  if (reinterpret_cast<const HeapHeader*>(region->address())->magic != kHeapMagic) return false;
+  if (object.size_bytes >= sizeof(kv::StoreHeader) && kv::holds_kv(*region)) {
+    MEMLITH_TRY_ASSIGN(const std::unique_ptr<kv::Kv> found, kv::Kv::open(*region, {}));
+    MEMLITH_TRY(found->verify().status());
+    return look(*region, nullptr, Holds::kv);
+  }
+  const auto& header = *reinterpret_cast<const HeapHeader*>(region->address());
+  if (region->size() < sizeof header || header.magic != kHeapMagic) return look(*region, nullptr, Holds::bytes);
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Heap> heap, Heap::open(*region));
   MEMLITH_TRY(heap->verify().status());
-  return true;
+  return look(*region, heap.get(), Holds::heap);
+}
+
+Result<std::unique_ptr<Session>> open_to_read(const char* path) {
+  MEMLITH_TRY(need(path, "path"));
+  StoreOptions options;
+  options.kind = kind_at(path);
+  options.read_only = true;
+  MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, options.kind));
+  // A read-only opening reads and checks every structure, and keeps the result in memory.
+  return Session::open(std::move(place), std::move(options));
 }
 
 }  // namespace
@@ -28,13 +52,7 @@ extern "C" {
 
 int32_t memlith_verify(const char* path, memlith_report* target) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(path, "path"));
-    StoreOptions options;
-    options.kind = kind_at(path);
-    options.read_only = true;
-    MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, options.kind));
-    // A read-only opening reads and checks every structure, and keeps the result in memory.
-    MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, Session::open(std::move(place), std::move(options)));
+    MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, open_to_read(path));
     const Store& inner = session->store();
     memlith_report report{};
     report.frames = inner.counters().replayed_frames;
@@ -42,8 +60,12 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     for (const ObjectInfo& object : inner.objects()) {
       ++report.regions;
       report.region_bytes += object.size_bytes;
-      MEMLITH_TRY_ASSIGN(const bool heap, holds_heap(session->store(), object));
-      report.heaps += heap ? 1 : 0;
+      if (object.size_bytes < std::min(sizeof(HeapHeader), sizeof(kv::StoreHeader))) continue;
+      MEMLITH_TRY(look_at(session->store(), object, [&](Region&, const Heap*, Holds holds) {
+        report.heaps += holds == Holds::heap ? 1 : 0;
+        report.kvs += holds == Holds::kv ? 1 : 0;
+        return kOk;
+      }));
     }
     report.clean = inner.was_clean() ? 1 : 0;
     report.one_file = inner.one_file() ? 1 : 0;
@@ -51,6 +73,22 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     report.superblock_copies = inner.log().superblock_copies();
     report.incarnation = session->incarnation();
     return write_info(target, report);
+  });
+}
+
+int32_t memlith_verify_pointers(const char* path, void (*found)(void* context, const char* sentence), void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(found), "found"));
+    MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, open_to_read(path));
+    for (const ObjectInfo& object : session->store().objects()) {
+      if (object.size_bytes < sizeof(std::uint64_t)) continue;
+      MEMLITH_TRY(look_at(session->store(), object, [&](const Region& region, Heap*, Holds holds) {
+        if (holds == Holds::kv) return kOk;  // keys and values are no pointers
+        for (const std::string& sentence : addresses_of_processes(region)) found(context, sentence.c_str());
+        return kOk;
+      }));
+    }
+    return kOk;
   });
 }
 

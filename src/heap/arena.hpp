@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "heap/segment.hpp"
 
@@ -48,7 +49,9 @@ struct alignas(64) SlabArena {
     if (word < slab->first_word) slab->first_word = word;
     --slab->used;
     if (!slab->listed) list(slab);
-    if (slab->used > 0 || first[slab->size_class] == last[slab->size_class]) return false;
+    if (slab->used > (MEMLITH_MUTANT(heap_slab_freed_early) ? 1 : 0) ||
+        first[slab->size_class] == last[slab->size_class])
+      return false;
     unlist(slab);
     slab->owner.store(nullptr);
     return true;

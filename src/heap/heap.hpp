@@ -29,7 +29,7 @@ namespace memlith::core {
 
 // What is kept of an object's type, to refuse another one.
 struct ObjectType {
-  std::string_view name;
+  std::string_view name;  // without data: of any name, where an object is looked for
   std::uint64_t size = 0;
   std::uint32_t alignment = 1;
   std::uint32_t layout = 0;  // the program's own number for the layout
@@ -55,6 +55,10 @@ struct HeapReport {
   std::uint64_t names = 0;
   std::uint64_t segments = 0;  // with a header
 };
+
+// The object that std::pmr containers lead to (include/memlith/heap.hpp): its pointer to virtual functions is written
+// anew whenever the heap is opened.
+inline constexpr std::string_view kResourceName = "memlith::resource";
 
 struct OpenRegion;
 
@@ -83,6 +87,8 @@ class Heap final : public RegionClient {
 
   // Names. An object has to begin a block.
   Status set_name(std::string_view name, const void* object, const ObjectType& type);
+  // The same for a name that another object has; that object stays.
+  Status replace_name(std::string_view name, const void* object, const ObjectType& type);
   Result<NamedObject> find_name(std::string_view name);
   // The same, and `incompatible` where the type is another one.
   Result<NamedObject> find_name(std::string_view name, const ObjectType& type);
@@ -97,6 +103,7 @@ class Heap final : public RegionClient {
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }  // whatever was set
   void set_open_region(OpenRegion* region) { open_region_ = region; }
 
+  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override;
   void hold() override;
   void let_go() override;
   void rolled_back() override;
@@ -189,7 +196,9 @@ class Heap final : public RegionClient {
   Status load_names();
   Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous);
   [[nodiscard]] Status check_name(std::string_view name, const ObjectType& type, std::uint64_t object);
+  Result<NameRecord*> make_record(std::string_view name, const ObjectType& type, std::uint64_t object);
   void link_first(NameRecord& record);
+  void unlink(NameRecord& record);
   Result<NameRecord*> record_of(std::string_view name);
   [[nodiscard]] NamedObject object_of(const NameRecord& record) const;
 

@@ -4,6 +4,7 @@
 // Numbers in the region are input. Each is held against its bounds before it is used, and what is wrong is told with its place.
 #include <algorithm>
 
+#include "base/mutant.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -129,7 +130,9 @@ Status Heap::inspect_run(std::uint32_t segment, const Run& run) const {
       break;
     default: fits = is_slab(run.kind) && run.pages == kSizeClasses[run.kind - kPageSlab].pages; break;
   }
-  for (std::uint32_t page = run.page + 1; page < run.page + run.pages; ++page) fits = fits && header.pages[page] == 0;
+  for (std::uint32_t page = run.page + 1; page < run.page + run.pages; ++page) {
+    fits = fits && (header.pages[page] == 0 || MEMLITH_MUTANT(heap_overlap_not_noticed));
+  }
   // The other pages of the header's own run say nothing; a free page that should be the header's is one that lies over it.
   const bool over_header =
       run.kind != kPageHeader && run.page < header_page + kSegmentHeaderPages && run.page + run.pages > header_page;
@@ -147,7 +150,7 @@ Status Heap::inspect_blocks(std::uint32_t segment, const Run& run) const {
   const std::uint64_t* const bits = header.blocks[run.page];
   for (std::uint32_t word = blocks / 64; word < run.pages * 4; ++word) {
     const std::uint64_t allowed = word == blocks / 64 ? (std::uint64_t{1} << blocks % 64) - 1 : 0;
-    if ((bits[word] & ~allowed) == 0) continue;
+    if ((bits[word] & ~allowed) == 0 || MEMLITH_MUTANT(heap_bits_not_checked)) continue;
     return corrupt(offset_of(&bits[word]),
                    fmt::format("a block is marked in pages {} to {} of segment {} where there is none", run.page,
                                run.page + run.pages - 1, segment));

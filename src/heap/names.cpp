@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/mutant.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -25,19 +26,30 @@ std::uint64_t record_check(const NameRecord& record) {
   return checksum({bytes + sizeof record, record_bytes(record) - sizeof record}, fields);
 }
 
-// "_ZTS8Notebook", the symbol with which the C++ interface names a type, as "Notebook".
+// What the C++ interface names a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
 std::string readable(std::string_view type_name) {
-  std::string text(type_name);
-  if (type_name.substr(0, 4) != "_ZTS") return text;
-  int error = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(text.c_str() + 4, nullptr, nullptr,
-                                                                             &error),
-                                                         &std::free);
-  return error == 0 ? std::string(name.get()) : text;
+  constexpr std::string_view kSymbol = "_ZTS";
+  std::string text;
+  while (!type_name.empty()) {
+    const std::string_view word = type_name.substr(0, type_name.find_first_of(" ,{}"));
+    type_name.remove_prefix(word.size());
+    const std::string symbol(word);
+    int error = -1;
+    std::unique_ptr<char, decltype(&std::free)> name(nullptr, &std::free);
+    if (word.starts_with(kSymbol)) {
+      name.reset(abi::__cxa_demangle(symbol.c_str() + kSymbol.size(), nullptr, nullptr, &error));
+    }
+    text += error == 0 ? name.get() : symbol;
+    if (type_name.empty()) break;
+    text += type_name.front();
+    type_name.remove_prefix(1);
+  }
+  return text;
 }
 
 std::string in_words(std::string_view name, std::uint64_t size, std::uint32_t alignment, std::uint32_t layout) {
-  return fmt::format("{} of {} bytes, aligned to {}, layout {}", readable(name), size, alignment, layout);
+  return fmt::format("{} of {} bytes, aligned to {}, layout {}", name.empty() ? "one" : readable(name), size, alignment,
+                     layout);
 }
 
 }  // namespace
@@ -98,15 +110,11 @@ NamedObject Heap::object_of(const NameRecord& record) const {
           record.layout};
 }
 
-// Whether the object may have that name, which nothing else has.
+// Whether the object may have that name.
 Status Heap::check_name(std::string_view name, const ObjectType& type, std::uint64_t object) {
   if (name.size() > kObjectNameBytesMax || type.name.size() > kTypeNameBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a name of {} bytes and a type's of {}; they have {} and {} at most",
                 name.size(), type.name.size(), kObjectNameBytesMax, kTypeNameBytesMax);
-  }
-  MEMLITH_TRY(load_names());
-  if (names_.contains(std::string(name))) {
-    return fail(Errc::exists, Detail::heap, "{}: there is an object \"{}\" already", place(), name);
   }
   if (object >= region_.size()) return no_block(object, "it lies outside of the heap");
   MEMLITH_TRY_ASSIGN(const std::uint64_t room, locked_block_bytes(object));
@@ -115,33 +123,53 @@ Status Heap::check_name(std::string_view name, const ObjectType& type, std::uint
               name, room, type.size);
 }
 
-Status Heap::set_name(std::string_view name, const void* object, const ObjectType& type) {
-  MEMLITH_TRY(check_writable());
-  const LockGuard structure(structure_);
-  MEMLITH_TRY(check_name(name, type, offset_of(object)));
+// A record that is in no list yet.
+Result<NameRecord*> Heap::make_record(std::string_view name, const ObjectType& type, std::uint64_t object) {
+  MEMLITH_TRY(check_name(name, type, object));
   NameRecord record{};
-  record.object = offset_of(object);
+  record.object = object;
   record.size = type.size;
   record.alignment = type.alignment;
   record.layout = type.layout;
   record.name_bytes = static_cast<std::uint16_t>(name.size());
   record.type_bytes = static_cast<std::uint16_t>(type.name.size());
-  // All of it under the structure lock, so that no capture has the record without its place in the list.
-  const auto entry = names_.try_emplace(std::string(name), 0).first;
-  const auto block = allocate_locked(arena_of_thread(), class_of(record_bytes(record), alignof(NameRecord)));
-  if (!block.ok()) {
-    names_.erase(entry);
-    return block.error();
-  }
-  entry->second = offset_of(*block);
-  auto& placed = *static_cast<NameRecord*>(*block);
-  placed = record;
-  auto* const text = reinterpret_cast<char*>(&placed + 1);
+  MEMLITH_TRY_ASSIGN(void* const block,
+                     allocate_locked(arena_of_thread(), class_of(record_bytes(record), alignof(NameRecord))));
+  auto* const placed = static_cast<NameRecord*>(block);
+  *placed = record;
+  auto* const text = reinterpret_cast<char*>(placed + 1);
   std::memcpy(text, name.data(), name.size());
   std::memcpy(text + name.size(), type.name.data(), type.name.size());
-  placed.check = record_check(placed);
-  link_first(placed);
+  placed->check = record_check(*placed);
+  return placed;
+}
+
+// All of it under the structure lock, so that no capture has the record without its place in the list.
+Status Heap::set_name(std::string_view name, const void* object, const ObjectType& type) {
+  MEMLITH_TRY(check_writable());
+  const LockGuard structure(structure_);
+  MEMLITH_TRY(load_names());
+  const auto [entry, added] = names_.try_emplace(std::string(name), 0);
+  if (!added) return fail(Errc::exists, Detail::heap, "{}: there is an object \"{}\" already", place(), name);
+  const auto record = make_record(name, type, offset_of(object));
+  if (!record.ok()) {
+    names_.erase(entry);
+    return record.error();
+  }
+  entry->second = offset_of(*record);
+  link_first(**record);
   return kOk;
+}
+
+Status Heap::replace_name(std::string_view name, const void* object, const ObjectType& type) {
+  MEMLITH_TRY(check_writable());
+  const LockGuard structure(structure_);
+  MEMLITH_TRY_ASSIGN(NameRecord* const before, record_of(name));
+  MEMLITH_TRY_ASSIGN(NameRecord* const record, make_record(name, type, offset_of(object)));
+  names_.find(std::string(name))->second = offset_of(record);
+  link_first(*record);
+  unlink(*before);
+  return free_locked(reinterpret_cast<std::byte*>(before));
 }
 
 void Heap::link_first(NameRecord& record) {
@@ -149,7 +177,7 @@ void Heap::link_first(NameRecord& record) {
   wrote(&record, record_bytes(record));
   if (record.next != 0) {
     auto& next = *reinterpret_cast<NameRecord*>(base_ + record.next);
-    next.previous = offset_of(&record);
+    if (!MEMLITH_MUTANT(heap_names_out_of_order)) next.previous = offset_of(&record);
     wrote(&next.previous, sizeof next.previous);
   }
   header_->names_first = offset_of(&record);
@@ -165,8 +193,8 @@ Result<NamedObject> Heap::find_name(std::string_view name) {
 
 Result<NamedObject> Heap::find_name(std::string_view name, const ObjectType& type) {
   MEMLITH_TRY_ASSIGN(NamedObject found, find_name(name));
-  if (found.type_name == type.name && found.size == type.size && found.alignment == type.alignment &&
-      found.layout == type.layout) {
+  const bool named = type.name.data() == nullptr || found.type_name == type.name;
+  if (named && found.size == type.size && found.alignment == type.alignment && found.layout == type.layout) {
     return found;
   }
   return fail(Errc::incompatible, Detail::heap,
@@ -178,18 +206,22 @@ Result<NamedObject> Heap::find_name(std::string_view name, const ObjectType& typ
               in_words(type.name, type.size, type.alignment, type.layout));
 }
 
-Status Heap::remove_name(std::string_view name) {
-  MEMLITH_TRY(check_writable());
-  const LockGuard structure(structure_);
-  MEMLITH_TRY_ASSIGN(NameRecord* const record, record_of(name));
+void Heap::unlink(NameRecord& record) {
   const auto relink = [&](std::uint64_t* link, std::uint64_t value) {
     *link = value;
     wrote(link, sizeof *link);
   };
-  if (record->next != 0) relink(&reinterpret_cast<NameRecord*>(base_ + record->next)->previous, record->previous);
-  relink(record->previous == 0 ? &header_->names_first : &reinterpret_cast<NameRecord*>(base_ + record->previous)->next,
-         record->next);
-  relink(&header_->names_count, header_->names_count - 1);
+  if (record.next != 0) relink(&reinterpret_cast<NameRecord*>(base_ + record.next)->previous, record.previous);
+  relink(record.previous == 0 ? &header_->names_first : &reinterpret_cast<NameRecord*>(base_ + record.previous)->next,
+         record.next);
+  relink(&header_->names_count, header_->names_count - (MEMLITH_MUTANT(heap_name_counted_twice) ? 0 : 1));
+}
+
+Status Heap::remove_name(std::string_view name) {
+  MEMLITH_TRY(check_writable());
+  const LockGuard structure(structure_);
+  MEMLITH_TRY_ASSIGN(NameRecord* const record, record_of(name));
+  unlink(*record);
   names_.erase(std::string(name));
   return free_locked(reinterpret_cast<std::byte*>(record));
 }

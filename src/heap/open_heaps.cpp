@@ -30,6 +30,13 @@ Heap* open_heap_at(std::uintptr_t address) {
   return nullptr;
 }
 
+bool heap_was_at(std::uintptr_t address) {
+  for (const OpenRange* range = g_first.load(std::memory_order_acquire); range != nullptr; range = range->next) {
+    if (address >= range->begin && address < range->end) return true;
+  }
+  return false;
+}
+
 Heap* only_open_heap() {
   Heap* found = nullptr;
   for (const OpenRange* range = g_first.load(std::memory_order_acquire); range != nullptr; range = range->next) {

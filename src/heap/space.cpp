@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/mutant.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -62,7 +63,8 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   // A block may have lain here. Bytes that are zero already are not stored to, so that a fresh page stays a clean one.
   for (std::uint64_t at = 0; at < sizeof header; at += kPageBytes) {
     auto* const page = reinterpret_cast<std::byte*>(&header) + at;
-    if (std::any_of(page, page + kPageBytes, [](std::byte each) { return each != std::byte{0}; })) {
+    if (std::any_of(page, page + kPageBytes, [](std::byte each) { return each != std::byte{0}; }) &&
+        !MEMLITH_MUTANT(heap_stale_segment_header)) {
       std::memset(page, 0, kPageBytes);
       wrote(page, kPageBytes);
     }
@@ -72,7 +74,7 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   if (header_page > 0) header.pages[0] = page_word(kPageHugeEnd, header_page);
   header.pages[header_page] = page_word(kPageHeader, kSegmentHeaderPages);
   wrote(&header, offsetof(SegmentHeader, unused));
-  set_entry(segment, SegmentKind::headed, header_page, 0);
+  if (!MEMLITH_MUTANT(heap_segment_not_written)) set_entry(segment, SegmentKind::headed, header_page, 0);
   Segment* const made = remember(segment, header_page);
   const std::uint32_t first = header_page + kSegmentHeaderPages;
   made->give(first, pages_in(segment) - first);
@@ -196,7 +198,7 @@ Status Heap::grow_to(std::uint64_t least) {
   if (grown.category == Errc::no_space) grown = region_.grow(least);
   MEMLITH_TRY(grown);
   if (Segment* const segment = loaded_[last].load(std::memory_order_relaxed);
-      segment != nullptr && pages_in(last) > before) {
+      segment != nullptr && pages_in(last) > before && !MEMLITH_MUTANT(heap_growth_forgotten)) {
     segment->give(before, pages_in(last) - before);
     note_room(*segment);
   }
@@ -240,7 +242,9 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
     if (first == ~0u) return refused.tell();
   }
   set_entry(first, SegmentKind::huge, 0, whole * kSegmentPages + tail);
-  for (std::uint32_t i = 1; i < whole; ++i) set_entry(first + i, SegmentKind::huge_rest, 0, 0);
+  for (std::uint32_t i = 1; i < whole && !MEMLITH_MUTANT(heap_large_block_half_written); ++i) {
+    set_entry(first + i, SegmentKind::huge_rest, 0, 0);
+  }
   if (tail > 0) make_headed(first + whole, tail);
   return base_ + first * kSegmentBytes;
 }

@@ -1,4 +1,7 @@
 // verify(): every structure of the heap is looked at anew, and every byte of the region is accounted for. With all locks of the heap held.
+#include <algorithm>
+#include <numeric>
+
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -118,6 +121,32 @@ Result<HeapReport> Heap::verify() {
 
 Status Heap::for_each_block(const std::function<void(std::byte* address, std::uint64_t bytes)>& use) {
   return count(use).status();
+}
+
+std::vector<std::string> Heap::where(std::span<const std::uint64_t> offsets) {
+  std::vector<std::string> places(offsets.size());
+  std::vector<std::size_t> order(offsets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return offsets[a] < offsets[b]; });
+  std::unordered_map<const std::byte*, std::string> names_of;
+  if (const auto all = names(); all.ok()) {
+    for (const NamedObject& object : *all) names_of.emplace(object.address, object.name);
+  }
+  // A heap that is damaged has told so elsewhere.
+  (void)for_each_block([&](const std::byte* block, std::uint64_t bytes) {
+    const std::uint64_t begin = offset_of(block);
+    auto at = std::lower_bound(order.begin(), order.end(), begin,
+                               [&](std::size_t index, std::uint64_t offset) { return offsets[index] < offset; });
+    for (; at != order.end() && offsets[*at] < begin + bytes; ++at) {
+      const auto name = names_of.find(block);
+      if (name != names_of.end() && name->second == kResourceName) continue;
+      const std::string object = name == names_of.end() ? fmt::format("block of {} bytes at {:#x}", bytes, begin)
+                                 : name->second.empty() ? std::string("its root")
+                                                        : fmt::format("object \"{}\"", name->second);
+      places[*at] = fmt::format("{}, {}, byte {}", place(), object, offsets[*at] - begin);
+    }
+  });
+  return places;
 }
 
 }  // namespace memlith::core

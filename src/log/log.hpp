@@ -21,7 +21,6 @@
 // uses the log; trim from one thread at a time.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -41,10 +40,9 @@
 #include "log/format.hpp"
 #include "log/geometry.hpp"
 #include "log/reader.hpp"
+#include "log/superblocks.hpp"
 
 namespace memlith::core {
-
-using ClientBytes = std::array<std::uint8_t, kClientBytes>;
 
 struct LogFormat {
   std::uint32_t block_bytes = 512;
@@ -132,7 +130,7 @@ class Log {
 
   // Frames before this LSN are known to be on the medium. Later frames that recover() found may be only in a page cache
   // whose flush had failed.
-  [[nodiscard]] Lsn proven() const { return proven_; }
+  [[nodiscard]] Lsn proven() const { return found_.proven; }
 
   // Makes the other frames durable, too, by writing them again to free slots. Must be called before anything relies on
   // these frames; start() calls it. Durable on ok. Errors: no_space (no free slot, and no space for one; nothing was
@@ -191,17 +189,21 @@ class Log {
   [[nodiscard]] LogPosition durable() const;
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;
-  [[nodiscard]] LogPosition recovered() const { return recovered_; }
-  [[nodiscard]] bool started() const { return started_; }                               // not during start()
-  [[nodiscard]] bool closed_cleanly() const { return found_clean_; }                    // as found by open()
-  [[nodiscard]] std::uint32_t superblock_copies() const { return superblock_copies_; }  // intact copies found by open()
-  [[nodiscard]] std::uint64_t capacity_bytes() const;                                   // as it is now
-  [[nodiscard]] std::uint64_t mapped_bytes() const;  // from the tail to the end of the last segment found
+  [[nodiscard]] LogPosition recovered() const { return found_.end; }
+  [[nodiscard]] bool started() const { return started_; }                           // not during start()
+  [[nodiscard]] bool closed_cleanly() const { return superblocks_.found_clean(); }  // as found by open()
+  [[nodiscard]] std::uint32_t superblock_copies() const {
+    return superblocks_.copies();
+  }  // intact copies found by open()
+  [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
+  [[nodiscard]] std::uint64_t mapped_bytes() const;    // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
-  [[nodiscard]] const Superblock& superblock() const { return superblock_; }  // while no thread writes
+  [[nodiscard]] const Superblock& superblock() const { return superblocks_.current(); }  // while no thread writes
   [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
-  [[nodiscard]] std::uint64_t slot_count_max() const { return options_.slot_count_max; }
+  [[nodiscard]] std::uint64_t slot_count_max() const { return slot_count_max_.load(std::memory_order_relaxed); }
+  // Lets the log grow to this many bytes from now on. Any thread. `invalid` if the log is larger already.
+  Status set_bytes_max(std::uint64_t bytes);
   [[nodiscard]] const LogCounters& counters() const { return counters_; }
   [[nodiscard]] Device& device() const { return device_; }
 
@@ -233,7 +235,7 @@ class Log {
     std::unique_ptr<IoQueue> queue;  // from the first stream on
     StreamingChecksum payload_checksum;
     FrameHeader header{};
-    std::byte* memory = nullptr;  // kStreamChunks buffers, in large_memory_
+    std::byte* memory = nullptr;  // kStreamChunks buffers, in memory_.large
     std::uint64_t buffer_bytes = 0;
     std::uint64_t chunk_bytes = 0;  // of this frame; at most buffer_bytes
     std::uint64_t chunk = 0;        // being filled, counted from the start of the frame
@@ -247,9 +249,41 @@ class Log {
   };
   static constexpr std::uint32_t kStreamChunks = 4;
 
+  // What opening found on the medium.
+  struct Found {
+    std::vector<std::uint64_t> claims;   // by slot: the segment that its header names, if that may still matter
+    std::vector<SlotHeader> headers;     // of the slots; both until start()
+    std::uint64_t incarnation_seen = 0;  // the latest of slots and frames; constant after recover()
+    LogPosition end;                     // of the frames that survived; constant after recover()
+    Lsn proven;                          // constant after secure()
+  };
+  // The slots, and the threads that wait for free ones.
+  struct Space {
+    SlotMap slots;
+    std::vector<std::uint32_t> free;
+    std::uint64_t slot_count = 0;
+    std::uint32_t waiters = 0;      // threads that wait for room since `word` changed last
+    KeptFailure refusal;            // the last of refuse_room(), and
+    std::uint32_t refusals = 0;     // how many there were
+    Atomic<std::uint32_t> word{0};  // changes when space came free or was refused, or the log failed
+  };
+  // A leader of the open batch that waits for more frames.
+  struct Gathering {
+    bool active = false;
+    bool room_wanted = false;  // a thread waits until the open batch is sealed
+    // Committers of the last batch, who may come back soon, and those of the next.
+    std::uint32_t expected_committers = 0;
+    std::chrono::nanoseconds io_time{0};  // of a batch, smoothed
+  };
+  struct Memory {
+    AlignedBuffer small;      // of the batches
+    AlignedBuffer large;      // of the batches and the stream, in huge pages; empty while no frame needs it
+    bool large_used = false;  // since the last trim
+  };
+
   using Lock = std::unique_lock<Mutex>;
 
-  Log(Device& device, const LogOptions& options) : device_(device), options_(options) {}
+  Log(Device& device, const LogOptions& options) : device_(device), options_(options), superblocks_(device) {}
 
   // Memory that later frames do not need; freed with this object.
   struct Spare {
@@ -258,32 +292,30 @@ class Log {
   };
   Spare take_spare();
 
-  // log.cpp: opening, superblock, space
-  Status read_superblock();
+  // recovery.cpp
   Status read_slots();
   Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                        const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
   Status check_for_damage(LogPosition end, const char* why);
-  // `head`: the end of the log if it is closed (`clean`), otherwise how far it is durable.
-  Status write_superblock(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
-  Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);
   Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment);
   Status copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer);
-  [[nodiscard]] ClientBytes client_bytes() const;
-  Status allocate_buffers();
-  Status make_large(Lock& lock, bool with_queue);
+  // space.cpp
+  Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);
   Status make_space(Lock& lock, Lsn end);
   [[nodiscard]] std::uint64_t slots_needed(Lsn end) const;
   void release_slots_before(std::uint64_t segment);
-  void keep_failure(Status cause);
   // Under mutex_: makes threads that wait for room check again. The word is notified afterwards.
   void change_space() {
-    space_waiters_ = 0;
-    space_word_.fetch_add(1, std::memory_order_release);
+    space_.waiters = 0;
+    space_.word.fetch_add(1, std::memory_order_release);
   }
+  // log.cpp
+  void keep_failure(Status cause);
   Status failure_for_late_comer() const;
 
-  // append.cpp: batches and streams
+  // append.cpp
+  Status allocate_buffers();
+  Status make_large(Lock& lock, bool with_queue);
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
   [[nodiscard]] std::uint32_t in_flight() const {
     return open_sequence_ - done_sequence_.load(std::memory_order_relaxed);
@@ -291,13 +323,14 @@ class Log {
   // A small batch takes as long as a flush, however full it is: one batch for all committers is better than two that
   // overlap. Large batches are dominated by transfers, which run side by side.
   [[nodiscard]] bool may_lead() {
-    if (gathering_ || in_flight() >= options_.in_flight_max) return false;
+    if (gathering_.active || in_flight() >= options_.in_flight_max) return false;
     return in_flight() == 0 || batch(open_sequence_).used >= options_.pipeline_bytes_min;
   }
   enum class Obstacle : std::uint8_t { none, small_memory, full_batch, other_stream, all_in_flight, full_log };
   [[nodiscard]] Obstacle obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed);
   Status work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed);
   FrameWriter place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed);
+  // batch.cpp
   void gather(Lock& lock);
   void lead(Lock& lock);
   void wait_for(Lock& lock, std::uint32_t sequence);
@@ -321,6 +354,7 @@ class Log {
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
   void place_buffer(std::uint32_t sequence);
+  // stream.cpp
   void stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next);
   void stream_hash(std::uint64_t payload_end);
   void stream_send();
@@ -334,57 +368,34 @@ class Log {
   Device& device_;
   LogOptions options_;
   LogGeometry geometry_;
-  Superblock superblock_{};              // as last read or written; under superblock_mutex_ once started
-  int superblock_at_ = 1;                // the copy that was read or written last; likewise
-  std::uint32_t superblock_copies_ = 0;  // intact copies found; constant after open()
-  bool superblocks_agree_ = false;       // both copies are intact and equal; constant after open()
-  std::vector<std::uint64_t>
-      claims_;  // by slot: the segment that its header names, if that may still matter; until start()
-  std::vector<SlotHeader> headers_;     // of the slots, as open() found them; until start()
-  bool found_clean_ = false;            // constant after open()
-  std::uint64_t log_id_ = 0;            // constant after open()
-  std::uint64_t incarnation_ = 0;       // constant after start()
-  std::uint64_t incarnation_seen_ = 0;  // the latest of slots and frames; constant after recover()
-  Lsn begun_lsn_;                       // likewise
-  LogPosition recovered_;               // constant after recover()
-  Lsn proven_;                          // constant after secure()
+  Superblocks superblocks_;
+  Found found_;
+  std::uint64_t log_id_ = 0;       // constant after open()
+  std::uint64_t incarnation_ = 0;  // constant after start()
+  Lsn begun_lsn_;                  // likewise
   std::function<Status()> relieve_;
   std::function<void()> on_durable_;
   LogCounters counters_;
 
-  Mutex superblock_mutex_;  // taken before mutex_, held across the superblock's write
-  AlignedBuffer superblock_block_;
-
   mutable Mutex mutex_;  // everything from here to the atomics; never held across I/O
-  SlotMap slots_;
-  std::vector<std::uint32_t> free_slots_;
-  std::uint64_t slot_count_ = 0;
+  Space space_;
   LogPosition tail_;
   LogPosition durable_position_;
   Lsn head_;
   std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
   bool started_ = false;
-  bool gathering_ = false;    // a leader of the open batch waits for more frames
-  bool room_wanted_ = false;  // a thread waits until the open batch is sealed
-  // Committers of the last batch, who may come back soon, and those of the next.
-  std::uint32_t expected_committers_ = 0;
-  std::chrono::nanoseconds io_time_{0};  // of a batch, smoothed
+  Gathering gathering_;
   Stream stream_;
-  KeptFailure failure_;              // the first
-  KeptFailure refusal_;              // the last of refuse_room(), and
-  std::uint32_t refusals_ = 0;       // how many there were
-  std::uint32_t space_waiters_ = 0;  // threads that wait for room since space_word_ changed last
+  KeptFailure failure_;  // the first
 
   std::vector<std::unique_ptr<Batch>> batches_;
-  AlignedBuffer small_memory_;       // of the batches
-  AlignedBuffer large_memory_;       // of the batches and the stream, in huge pages; empty while no frame needs it
-  bool large_used_ = false;          // since the last trim
+  Memory memory_;
   std::uint64_t last_checksum_ = 0;  // the chain; owned by the thread that seals, passed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
-  Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed
   Atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
   Atomic<bool> failed_{false};
+  Atomic<std::uint64_t> slot_count_max_{0};  // the log grows up to this
 };
 
 }  // namespace memlith::core

@@ -5,6 +5,12 @@
 
 #include <utility>
 
+#include "base/sync.hpp"
+#ifdef MEMLITH_MUTANTS
+#include <cstdint>
+#include <map>
+#endif
+
 namespace memlith::core {
 
 // The calling thread's object of type T. Programs may persist as late as in atexit handlers, destructors of statics,
@@ -13,6 +19,12 @@ namespace memlith::core {
 // calls exit(), it lives until the process ends.
 template <class T>
 T& of_this_thread() {
+#ifdef MEMLITH_MUTANTS
+  if (controller != nullptr) {  // the laboratory's threads may share one of the system's
+    static std::map<std::uint32_t, T> objects;
+    return objects[controller->thread()];
+  }
+#endif
   thread_local T* object = nullptr;
   thread_local bool ending = false;
   struct Owner {

@@ -9,6 +9,7 @@
 #include "base/mutant.hpp"
 #include "region/address.hpp"
 #include "region/per_thread.hpp"
+#include "region/pointer_check.hpp"
 
 namespace memlith::core {
 
@@ -114,6 +115,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   region->reserved_ = true;
   region->anywhere_ = options.anywhere && store.read_only();
   taken.keep();
+  note_region_range(info->address, info->reserve_bytes);
   MEMLITH_TRY(region->map(*info));
   if (!store.read_only()) {
     MEMLITH_TRY_ASSIGN(region->tracker_,
@@ -131,6 +133,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
 Region::~Region() {
   tracker_ = nullptr;
   lies_->store(false);
+  if (reserved_) forget_region_range(reinterpret_cast<std::uintptr_t>(base_));
   if (reserved_) release_addresses(reinterpret_cast<std::uintptr_t>(base_), reserve_bytes_);
 }
 
@@ -177,12 +180,13 @@ Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection)
 
 Status Region::grow(std::uint64_t size_bytes) {
   if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  const LockGuard growing(grow_mutex_);
   // What is larger than the reserve may be too large to be rounded up.
   const bool as_given = store_.one_file() || size_bytes > reserve_bytes_;
   const std::uint64_t size = as_given ? size_bytes : round_up(size_bytes, kPageBytes);
   if (size < size_bytes_) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_,
-                size_bytes_, size);
+                size_bytes_.load(), size);
   }
   if (size > reserve_bytes_) {
     return fail(Errc::invalid, Detail::argument,
@@ -210,9 +214,10 @@ Status Region::grow(std::uint64_t size_bytes) {
 
 Result<Range> Region::range_of(const void* address, std::uint64_t bytes) const {
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
-  if (offset <= size_bytes_ && bytes <= size_bytes_ - offset) return Range{offset, bytes};
+  const std::uint64_t size_bytes = size();
+  if (offset <= size_bytes && bytes <= size_bytes - offset) return Range{offset, bytes};
   return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
-              address, name_, size_bytes_, static_cast<const void*>(base_));
+              address, name_, size_bytes, static_cast<const void*>(base_));
 }
 
 Status Region::touch(const void* address, std::uint64_t bytes) {
@@ -239,8 +244,8 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
   }
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
-              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault or the explicit "
-              "tracker, or persist with process scope",
+              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit "
+              "or the instrumented tracker, or persist with process scope",
               name_);
 }
 
@@ -282,6 +287,10 @@ void Region::append_extents(std::vector<Extent>& extents, std::vector<const std:
   }
 }
 
+void Region::append_addresses(std::vector<AddressWord>& words) const {
+  for (const Piece& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
+}
+
 // The locks stay held beyond the call, which the analysis cannot follow through the client.
 //
 // ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the region.
@@ -315,6 +324,7 @@ struct Scratch {
   std::vector<Extent> extents;
   std::vector<const std::byte*> sources;
   std::vector<SizeChange> sizes;
+  std::vector<AddressWord> addresses;  // where pointers are checked
 };
 
 // So often a capture is done over because the log had no room. Where others are always faster, it waits with the regions held.
@@ -346,6 +356,7 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
   for (int attempt = 0;; ++attempt) {
     MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, scope, will_sync, attempt == kCapturesMax));
+    if (end.has_value()) report_addresses(work.addresses);
     if (end.has_value()) return *end;
     // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
     MEMLITH_TRY(store.make_room({work.extents, work.sources, work.sizes}, will_sync));
@@ -360,6 +371,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
   work.extents.clear();
   work.sources.clear();
   work.sizes.clear();
+  work.addresses.clear();
   // Holds the regions, and gives back what was taken unless a frame has it.
   struct Capture {
     std::vector<Region*>& regions;
@@ -384,10 +396,11 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       ++capture.taken;
       MEMLITH_TRY(region->collect(thread));
       region->append_extents(work.extents, work.sources);
+      if (pointers_are_checked()) region->append_addresses(work.addresses);
       const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
       if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
-      if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->last_lsn_);
+      if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->newest_commit());
     }
     if (!work.extents.empty() || !work.sizes.empty()) {
       const Changes changes{work.extents, work.sources, work.sizes};
@@ -401,8 +414,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       end = *committed;
       for (Region* region : regions) {
         region->size_changed_ = false;
-        region->last_lsn_ = end;
-        region->committed_lsn_->store(end.value);
+        region->note_commit(end);
       }
     } else {
       MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
@@ -465,19 +477,9 @@ Status Region::restore_from_home() {
 
 // What was captured last, this region's by whomever, is in the log at best; from home it can be read.
 Status Region::complete_home() {
-  MEMLITH_TRY(store_.sync(last_lsn_));
-  return store_.home_lsn() < last_lsn_ ? store_.checkpoint() : kOk;
-}
-
-// ---- memory ----------------------------------------------------------------------------------------------------
-
-Status Region::release_clean() {
-  if (tracker_ == nullptr) return kOk;
-  MEMLITH_TRY(store_.check_process());
-  const Held held(*this);
-  MEMLITH_TRY(complete_home());
-  if (twins_ != nullptr) twins_->clear();
-  return tracker_->release_clean();
+  const Lsn newest = newest_commit();
+  MEMLITH_TRY(store_.sync(newest));
+  return store_.home_lsn() < newest ? store_.checkpoint() : kOk;
 }
 
 }  // namespace memlith::core

@@ -21,11 +21,14 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "region/open_transactions.hpp"
 #include "region/tracker.hpp"
 #include "region/twins.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
+
+struct AddressWord;
 
 // Whose stores a persist or a rollback covers.
 enum class Scope : std::uint32_t {
@@ -52,6 +55,9 @@ class RegionClient {
   // may grow the region between two calls.
   virtual void hold() = 0;
   virtual void let_go() = 0;
+  // For people: where each offset into the region lies. Empty for what is not in the program's hands. Not within
+  // hold().
+  virtual std::vector<std::string> where(std::span<const std::uint64_t> offsets) = 0;
   // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out
   // of date.
   virtual void rolled_back() = 0;
@@ -64,7 +70,7 @@ class Region {
   ~Region();  // unmaps; what was not persisted is dropped
 
   [[nodiscard]] std::byte* address() const { return base_; }
-  [[nodiscard]] std::uint64_t size() const { return size_bytes_; }
+  [[nodiscard]] std::uint64_t size() const { return size_bytes_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
   [[nodiscard]] ObjectId object() const { return object_; }
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -72,7 +78,8 @@ class Region {
   [[nodiscard]] Store& store() const { return store_; }
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 
-  // Reserves space in the home file; the size becomes durable with the next persist.
+  // Reserves space in the home file; the size becomes durable with the next persist. Any thread, also while others use
+  // the region.
   Status grow(std::uint64_t size_bytes);
 
   Status touch(const void* address, std::uint64_t bytes);
@@ -91,9 +98,15 @@ class Region {
   // capture(), then waits until the commit is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
 
+  // Commits bytes that the caller gathered: for a structure that knows what it changed, and that has copied the changed
+  // bytes at a moment at which it was whole. Later extents lie over earlier ones. Returns the LSN as capture() does. The
+  // caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
+  Result<Lsn> commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources, bool will_sync);
+
   // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads
   // use the region. A region with a client refuses thread scope: the client's structures are shared by all threads.
   void set_client(RegionClient* client) { client_ = client; }
+  [[nodiscard]] RegionClient* client() const { return client_; }
 
   // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
   // failed.
@@ -102,8 +115,20 @@ class Region {
   // Whether the region is still mapped at its addresses; outlives the region.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
 
-  // Runs a checkpoint and gives the memory of clean pages back to the system.
+  // Runs a checkpoint and gives the memory of clean pages back to the system. `busy`, and nothing was released, if a
+  // transaction has ranges in the region: the tracker does not know of its changes.
   Status release_clean();
+
+  // ---- for transactions (region/transaction.hpp)
+  [[nodiscard]] Result<Range> range_of(const void* address, std::uint64_t bytes) const;
+  // Whether transactions may have ranges here: the tracker must not find their stores by itself.
+  [[nodiscard]] Status check_transactions() const;
+  [[nodiscard]] OpenTransactions& transactions() { return transactions_; }
+  // Commits a growth that no commit carries yet.
+  Status commit_size(bool will_sync) MEMLITH_EXCLUDES(capture_mutex_);
+  // A commit with bytes of this region ends there.
+  void note_commit(Lsn end);
+  [[nodiscard]] Lsn newest_commit() const { return Lsn{committed_lsn_->load()}; }
 
  private:
   Region(Store& store, const ObjectInfo& info)
@@ -122,6 +147,7 @@ class Region {
   void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
   void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
       MEMLITH_REQUIRES(capture_mutex_);
+  void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_mutex_);
   void accept() MEMLITH_REQUIRES(capture_mutex_);
   void give_back() MEMLITH_REQUIRES(capture_mutex_);
   void lock() MEMLITH_ACQUIRE(capture_mutex_);
@@ -137,16 +163,17 @@ class Region {
     Region& region_;
   };
   [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
-  Result<Range> range_of(const void* address, std::uint64_t bytes) const;
 
   Store& store_;
   ObjectId object_;
   std::string name_;
   std::byte* base_;
-  std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;  // owned by the store; the next opening of the region reads it
-  int home_descriptor_ = -1;                              // owned by the store; open as long as the region is
-  std::uint64_t size_bytes_ = 0;
-  std::uint64_t mapped_bytes_ = 0;  // size, rounded up to pages
+  std::shared_ptr<Atomic<std::uint64_t>>
+      committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it
+  int home_descriptor_ = -1;             // owned by the store; open as long as the region is
+  Mutex grow_mutex_;                     // taken before capture_mutex_, held while the home file becomes longer
+  Atomic<std::uint64_t> size_bytes_{0};  // changed under both
+  std::uint64_t mapped_bytes_ = 0;       // size, rounded up to pages
   std::uint64_t reserve_bytes_;
   bool anywhere_ = false;
   bool reserved_ = false;  // this object reserved the address space
@@ -158,8 +185,8 @@ class Region {
   Mutex capture_mutex_;
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the running capture
   std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
-  bool size_changed_ MEMLITH_GUARDED_BY(capture_mutex_) = false;  // since the last commit
-  Lsn last_lsn_ MEMLITH_GUARDED_BY(capture_mutex_);  // end of the last commit that carried bytes of this region
+  Atomic<bool> size_changed_{false};                              // since the last commit; changed under capture_mutex_
+  OpenTransactions transactions_;
 };
 
 }  // namespace memlith::core

@@ -30,6 +30,10 @@ Status Session::close(std::unique_ptr<Session> session) {
   if (session->store_->in_forked_child()) return session.release()->store_->close();
   {
     const LockGuard lock(session->regions_mutex_);
+    {
+      const LockGuard places(session->places_mutex_);
+      session->places_.clear();
+    }
     session->regions_.clear();
   }
   return session->store_->close();
@@ -50,13 +54,29 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
   }
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Region> region, Region::open(*store_, name, options));
-  regions_.push_back(std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr}));
+  auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr});
+  regions_.reserve(regions_.size() + 1);
+  {
+    const LockGuard places(places_mutex_);
+    places_.push_back(open->region.get());
+  }
+  regions_.push_back(std::move(open));
   return regions_.back().get();
 }
 
-void Session::close_region(OpenRegion& region) {
+Status Session::close_region(OpenRegion& region) {
   const LockGuard lock(regions_mutex_);
+  const bool closed = region.region->transactions().if_none([&] {
+    const LockGuard places(places_mutex_);
+    std::erase(places_, region.region.get());
+  });
+  if (!closed) {
+    return fail(Errc::busy, Detail::object,
+                "region \"{}\" cannot be closed while a transaction is open in it; commit or abort it first",
+                region.region->name());
+  }
   std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
+  return kOk;
 }
 
 Status Session::remove_region(std::string_view name) {

@@ -19,6 +19,7 @@
 #include "base/memory_budget.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
+#include "region/transaction.hpp"
 #include "store/place.hpp"
 
 namespace memlith::core {
@@ -31,6 +32,13 @@ struct OpenRegion {
   std::unique_ptr<Region> region;
   std::unique_ptr<RegionClient> client =
       nullptr;  // what stands on the region, if anything does; goes before the region
+};
+
+// A transaction of a session, which owns it.
+struct OpenTransaction {
+  explicit OpenTransaction(Session& of);
+  Session& session;
+  Transaction transaction;
 };
 
 class Session {
@@ -50,8 +58,8 @@ class Session {
 
   // `busy` if the region is open already. The session keeps it until close_region() or close().
   Result<OpenRegion*> open_region(std::string_view name, const RegionOptions& options);
-  // Unmaps the region; changes that were not persisted are dropped.
-  void close_region(OpenRegion& region);
+  // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction is open in the region.
+  Status close_region(OpenRegion& region);
   // Durable on ok. `busy` while the region is open.
   Status remove_region(std::string_view name);
   // Calls `look` if the region of that object is open. The region stays open meanwhile.
@@ -70,6 +78,20 @@ class Session {
   Status wait(Lsn lsn);
   Status rollback(std::span<Region* const> regions, Scope scope);
 
+  // ---- transactions (region/transaction.hpp)
+
+  // The session keeps it until commit() returns ok or abort(). Any thread.
+  OpenTransaction* begin();
+  // Keeps an image of the bytes. `invalid` if they lie in no open region of this session.
+  Status touch_before(OpenTransaction& open, const void* address, std::uint64_t bytes);
+  // Durable on ok if `wait`; otherwise captured, and a background thread makes it durable. Returns the LSN for wait().
+  // After a failure the transaction is still open.
+  Result<Lsn> commit(OpenTransaction& open, bool wait);
+  // The memory is as it was; never fails.
+  void abort(OpenTransaction& open);
+  // Commits the buffers' bytes and copies them to their targets.
+  Result<Lsn> commit_buffers(std::span<const BufferedWrite> writes, bool wait);
+
   // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
   // captured, in any case.
   [[nodiscard]] Status memory_status() const { return memory_status_.load(std::memory_order_relaxed); }
@@ -78,6 +100,9 @@ class Session {
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
+  Result<Region*> region_at(const void* address) MEMLITH_EXCLUDES(places_mutex_);
+  void give_back(OpenTransaction& open) MEMLITH_EXCLUDES(transactions_mutex_);
+  Status finish(Lsn end, bool wait, const PersistTimer& timer);
   Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
   void keep_to_memory();
 
@@ -86,6 +111,12 @@ class Session {
   std::uint64_t incarnation_ = 0;  // constant after open
   Mutex regions_mutex_;            // held while a region is opened, removed, or releases its memory
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
+  // Where the regions lie. A mutex of its own, because opening a region can take long.
+  Mutex places_mutex_;
+  std::vector<Region*> places_ MEMLITH_GUARDED_BY(places_mutex_);
+  Mutex transactions_mutex_;
+  std::vector<std::unique_ptr<OpenTransaction>> transactions_ MEMLITH_GUARDED_BY(transactions_mutex_);
+  std::vector<OpenTransaction*> idle_ MEMLITH_GUARDED_BY(transactions_mutex_);  // of these, those that are not open
   const MemoryBudget memory_budget_;
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/sync.hpp"
+
 namespace memlith::core {
 
 namespace {
@@ -20,6 +22,9 @@ std::atomic<ThreadNumber> g_numbers{0};
 }  // namespace
 
 ThreadNumber this_thread_number() {
+#ifdef MEMLITH_MUTANTS
+  if (controller != nullptr) return controller->thread();
+#endif
   if (t_number == 0) t_number = g_numbers.fetch_add(1, std::memory_order_relaxed) + 1;
   return t_number;
 }
@@ -44,6 +49,7 @@ Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedM
   switch (kind) {
     case TrackerKind::touched: return attach_explicit_tracker(memory);
     case TrackerKind::fault: return attach_fault_tracker(memory, "asked for");
+    case TrackerKind::instrumented: return attach_instrumented_tracker(memory);
     case TrackerKind::automatic:
     case TrackerKind::scan: break;
   }
@@ -60,6 +66,10 @@ std::string describe_tracker(TrackerKind kind) {
     case TrackerKind::touched: return "explicit: the program says what it stored; bytes; tells threads apart";
     case TrackerKind::fault:
       return "fault: pages are protected, stores to them caught; bytes, by comparing; tells threads apart";
+    case TrackerKind::instrumented:
+      return "instrumented: the compiler says what was stored, in programs built with memlith-cc or memlith-c++; "
+             "bytes; "
+             "tells threads apart";
     case TrackerKind::automatic:
       return fmt::format("auto: scan for regions of up to {} MiB when they are opened, fault for larger ones",
                          kScanBytesMax / kMiB);

@@ -16,7 +16,7 @@
 
 namespace memlith::core {
 
-enum class TrackerKind : std::uint32_t { automatic = 0, scan = 1, touched = 2, fault = 3 };
+enum class TrackerKind : std::uint32_t { automatic = 0, scan = 1, touched = 2, fault = 3, instrumented = 4 };
 
 struct Range {
   std::uint64_t offset = 0;  // in the region
@@ -66,7 +66,7 @@ class Tracker {
   // The region's memory now ends at `bytes`, a multiple of the page size. The new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;
 
-  // The calling thread stored to the range. Only the explicit tracker uses this. Any thread.
+  // The calling thread stored to the range. Only the explicit and the instrumented tracker use this. Any thread.
   virtual void touch(Range) {}
   // The kernel is about to store to the range for the calling thread (read(2)). Any thread.
   virtual Status prepare(Range) { return kOk; }
@@ -97,6 +97,7 @@ std::string describe_tracker(TrackerKind kind);
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason);
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason);
 std::unique_ptr<Tracker> attach_explicit_tracker(const TrackedMemory& memory);
+Result<std::unique_ptr<Tracker>> attach_instrumented_tracker(const TrackedMemory& memory);
 // Ok if the kernel has what the scan tracker needs; otherwise the reason.
 Status probe_scan();
 

@@ -101,6 +101,8 @@ class Directory {
   virtual Status cut_home_to_size() { return kOk; }
   // The store's part of the superblock, for the next tail.
   [[nodiscard]] ClientBytes client_bytes() const;
+  // The size of a new log.
+  [[nodiscard]] virtual std::uint64_t log_bytes_first() const = 0;
   // The size to which a log under load grows at once. A checkpoint writes each page home once, however often it
   // changed: the more pages a file has, the more a large log pays.
   [[nodiscard]] virtual std::uint64_t log_bytes_given() const = 0;

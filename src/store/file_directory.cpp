@@ -12,6 +12,7 @@
 namespace memlith::core {
 
 namespace {
+constexpr std::uint64_t kFileLogBytesFirst = 1 * kMiB;  // a program may have hundreds of files, most of them idle
 constexpr std::uint64_t kFileLogBytesLeast = 16 * kMiB;
 constexpr std::uint64_t kFileLogBytesMost = 64 * kMiB;
 constexpr std::chrono::milliseconds kLockWait{5};
@@ -244,6 +245,8 @@ Status FileDirectory::cut_home_to_size() {
   MEMLITH_TRY(file->truncate(wanted));
   return MEMLITH_MUTANT(truncate_not_flushed_by_close) ? kOk : file->flush();
 }
+
+std::uint64_t FileDirectory::log_bytes_first() const { return kFileLogBytesFirst; }
 
 std::uint64_t FileDirectory::log_bytes_given() const {
   if (files_.options.log_busy_bytes != 0) return 0;

@@ -37,6 +37,7 @@ class FileDirectory final : public Directory {
   Result<bool> homes_are_as_said(const Overlay& overlay) override;
   Result<std::uint64_t> size_at_home(ObjectId id) override;
   Status cut_home_to_size() override;
+  [[nodiscard]] std::uint64_t log_bytes_first() const override;
   [[nodiscard]] std::uint64_t log_bytes_given() const override;
 
   Status match_permissions(Device& other) override;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
+constexpr std::uint64_t kLogFirstBytes = 4 * kMiB;         // slots of 1 MiB: a commit of 1 MiB is cut once or twice
 constexpr std::uint64_t kLogGivenBytes = 128 * kMiB;
 
 bool is_all_zero(std::span<const std::byte> bytes) {
@@ -387,6 +388,8 @@ Result<std::uint64_t> FolderDirectory::size_at_home(ObjectId id) {
   return fail(Errc::corrupt, Detail::directory, "{}: entry {} should be of object {}, but is of object {}",
               files_.volume.path_of(files_.names.home(kDirectory)), slot, id.value, entry.object.id);
 }
+
+std::uint64_t FolderDirectory::log_bytes_first() const { return kLogFirstBytes; }
 
 std::uint64_t FolderDirectory::log_bytes_given() const {
   return files_.options.log_busy_bytes != 0 ? 0 : kLogGivenBytes;

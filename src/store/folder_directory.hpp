@@ -27,6 +27,7 @@ class FolderDirectory final : public Directory {
   Status remove_orphans() override;
 
   Result<std::uint64_t> size_at_home(ObjectId id) override;
+  [[nodiscard]] std::uint64_t log_bytes_first() const override;
   [[nodiscard]] std::uint64_t log_bytes_given() const override;
 
  private:

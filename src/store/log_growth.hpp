@@ -2,10 +2,11 @@
 //
 // A checkpoint writes a page home once, however often it changed, and commits beside it find the device busy: the more
 // the log holds between two checkpoints, the less they cost. But recovery has to read what the log holds, and growth
-// writes zeros. So a log starts small, and a log that commits fill within a minute grows: at once to a given size,
-// which costs no more than creating it with that size, and from there, up to a limit, by as much as checkpoints have
-// written home. That growth then costs at most what not growing has cost so far (ski rental). PostgreSQL balances the
-// same with checkpoint_timeout and max_wal_size, which have to be set.
+// writes zeros. So a log starts small, and a log that commits fill within a minute grows: at once to the size that would
+// last a minute, up to a given size, which costs no more than creating it with that size; and from there, up to a limit,
+// by as much as checkpoints have written home, at most to the double. That growth then costs at most what not growing
+// has cost so far (ski rental). PostgreSQL balances the same with checkpoint_timeout and max_wal_size, which have to be
+// set.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +34,12 @@ inline std::uint64_t slots_to_add(const LogLoad& load) {
   if (lasts || load.slots >= load.slots_max) return 0;
   const std::uint64_t earned = (load.home_bytes - std::min(load.grown_bytes, load.home_bytes)) / load.slot_bytes;
   const std::uint64_t given_slots = load.given_bytes / load.slot_bytes;
-  const std::uint64_t given = given_slots - std::min(given_slots, load.slots);
+  const double lasting = static_cast<double>(load.slots) * load.filled * kLogLastsAtLeast /
+                         std::max(std::chrono::duration<double>(load.took), std::chrono::duration<double>(1e-3));
+  const auto lasting_slots = static_cast<std::uint64_t>(std::min(lasting, 1e15)) + 1;
+  const std::uint64_t given = std::min(given_slots, lasting_slots) - std::min({given_slots, lasting_slots, load.slots});
   const std::uint64_t spare = load.free_bytes / 4 / load.slot_bytes;  // the log takes only a part of it
-  return std::min({load.slots, load.slots_max - load.slots, std::max(earned, given), spare});
+  return std::min({std::max(load.slots, given), load.slots_max - load.slots, std::max(earned, given), spare});
 }
 
 }  // namespace memlith::core

@@ -15,7 +15,6 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kLogBytesDefault = 1 * kMiB;
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kGatheredWithBlocksMax = 4 * kMiB;
@@ -190,7 +189,7 @@ LogFormat Opening::log_format(std::uint32_t block_bytes) const {
                            ? 512
                            : 4096;  // some disks have sectors of 1024 or 2048 bytes
   std::uint64_t log_bytes = options.log_bytes;
-  if (log_bytes == 0) log_bytes = kLogBytesDefault;
+  if (log_bytes == 0) log_bytes = directory_.log_bytes_first();
   if (options.log_max_bytes != 0) log_bytes = std::min(log_bytes, options.log_max_bytes);
   // At least four slots, so that a checkpoint of the older ones makes room while the newer ones fill up.
   format.slot_bytes = options.slot_bytes != 0

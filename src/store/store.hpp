@@ -17,6 +17,7 @@
 // store.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -84,6 +85,11 @@ class Store {
                                    bool will_sync = true);
   // Wakes the checkpointer if a frame that ends there has filled the log so far.
   void wake_checkpointer(Lsn end) { checkpointer_.wake_at(end); }
+  // The size that the log may grow to, which limits a commit.
+  [[nodiscard]] std::uint64_t log_limit_bytes() const {
+    const StoreOptions& options = files_.options;
+    return options.log_max_bytes != 0 ? options.log_max_bytes : std::max(kGiB, options.log_bytes);
+  }
   // Why the store is poisoned; ok if it is not.
   [[nodiscard]] Status failure() const;
   Status sync(Lsn lsn) {
@@ -96,6 +102,11 @@ class Store {
   // commits nothing, and these two calls do nothing.
   void flush_soon(Lsn lsn) {
     if (flusher_ != nullptr) flusher_->want(lsn);
+  }
+  // The size to which the log may grow from now on, for a commit that was `full`.
+  Status set_log_bytes_max(std::uint64_t bytes) {
+    MEMLITH_TRY(check_process());
+    return files_.log->set_bytes_max(bytes);
   }
   void set_flush_window(FlushWindow window) {
     if (flusher_ != nullptr) flusher_->set_window(window);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "heap_life.hpp"
 #include "log/format.hpp"
 
 namespace memlith::lab {
@@ -35,6 +36,12 @@ Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const B
       options_(workload.options()),
       random_(mixed(workload.name, base_.seed) + 1) {
   if (workload.lives_often) budget_.life_every = std::min<std::uint64_t>(budget_.life_every, 6);
+  if (workload.dear && budget_.exhaustive_items <= Budget{}.exhaustive_items) {
+    budget_.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 5);
+    budget_.recovery_every *= 3;
+    budget_.kill_every *= 4;
+    budget_.life_every *= 4;
+  }
   base_.workload = workload.name;
   base_.cuts.clear();
   Random random(mixed(workload.name, base_.seed));
@@ -494,6 +501,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
 
 std::string Explorer::verdict(const Recovered& recovered, const Expected& expected) const {
   if (!recovered.ok) return "recovery failed: " + recovered.error;
+  if (!recovered.unsound.empty()) return "recovered a heap that is not sound: " + recovered.unsound;
   // Until the one who came after a kill has opened the store, nobody has seen more than was acknowledged before.
   if (also_allowed_ != nullptr && path_.back().at < also_until_ &&
       also_allowed_->allows(recovered.found, also_allowed_->first)) {
@@ -527,7 +535,7 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
     return;
   }
   if (expected.closed && expected.first == expected.last && options_.kind == StoreKind::one_file &&
-      fingerprint(read_file_alone(image)) != recovered.found) {
+      read_file_alone(image) != without_inventories(recovered.content)) {
     violated("the store was closed, but the file by itself is not complete: " +
                  describe_difference(recovered.content, read_file_alone(image)),
              hash);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "explorer.hpp"
+#include "heap_life.hpp"
 #include "log/format.hpp"
 
 namespace memlith::lab {
@@ -11,9 +12,12 @@ namespace memlith::lab {
 using namespace core;
 
 namespace {
-bool is_mixture(const History& history, std::size_t at, const Expected& expected, const Content& content) {
+bool is_mixture(const History& history, std::size_t at, const Expected& expected, const Content& found) {
   std::vector<Content> states;
-  for (std::size_t p = expected.vouched; p <= expected.last; ++p) states.push_back(history.content(at, p));
+  for (std::size_t p = expected.vouched; p <= expected.last; ++p) {
+    states.push_back(without_inventories(history.content(at, p)));
+  }
+  const Content content = without_inventories(found);  // a mixture of two heaps is none
   const auto some = [&states](auto&& suits) { return std::any_of(states.begin(), states.end(), suits); };
   for (const auto& [name, bytes] : content.objects) {
     if (!some([&](const Content& state) {

@@ -1,5 +1,6 @@
 // memlith-crashlab: explores what a crash can leave, and proves that it would notice. docs/testing.md tells of it.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -69,6 +70,9 @@ int run(RunOptions& options, const std::string& names, const std::string& faults
 }  // namespace
 
 int main(int argc, char** argv) try {
+  // Images of disks come and go by the thousand: their memory is kept, and not given back to the kernel each time.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 28);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 28);
   CLI::App app{"Explores the states that crashes leave behind, and checks what recovery makes of them."};
   app.require_subcommand(1);
 

@@ -59,7 +59,11 @@ std::string how(const std::string& line) {
 }
 
 // Tries one workload after another until something is wrong.
-void hunt(const std::string& mutant, bool schedules, double seconds_max, json& report) {
+void hunt(const std::string& mutant, std::string_view floor, bool schedules, double seconds_max, json& report) {
+  std::vector<const Workload*> order;
+  for (const Workload& workload : workloads()) order.push_back(&workload);
+  std::stable_partition(order.begin(), order.end(),
+                        [floor](const Workload* workload) { return workload->about == floor; });
   const auto began = std::chrono::steady_clock::now();
   std::uint64_t states = 0;
   const auto left = [&] {
@@ -83,7 +87,8 @@ void hunt(const std::string& mutant, bool schedules, double seconds_max, json& r
         hunt_schedules(mutant, left(), report);
         if (report.contains("replay")) return;
       }
-      for (const Workload& workload : workloads()) {
+      for (const Workload* const each : order) {
+        const Workload& workload = *each;
         if (left() <= 0) {
           report = {{"states", states}};
           return;
@@ -143,13 +148,14 @@ int mutants_command(const MutantOptions& options) {
       options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency()),
       [&]() -> std::optional<Job> {
         if (started == wanted.size()) return std::nullopt;
-        const std::string name = wanted[started++].name;
+        const std::string name = wanted[started].name;
+        const std::string_view floor = wanted[started++].floor;
         Job job;
         const double seconds_each = options.seconds_each;
         job.seconds_max = seconds_each + kHangSeconds;
         const bool schedules = options.schedules;
-        job.act = [name, seconds_each, schedules](json& report, std::vector<std::uint64_t>&) {
-          if (set_mutant(name)) hunt(name, schedules, seconds_each, report);
+        job.act = [name, floor, seconds_each, schedules](json& report, std::vector<std::uint64_t>&) {
+          if (set_mutant(name)) hunt(name, floor, schedules, seconds_each, report);
         };
         return job;
       },

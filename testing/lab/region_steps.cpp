@@ -202,6 +202,83 @@ std::vector<Step> scopes(Random& random) {
           close()};
 }
 
+namespace {
+
+Step change(std::string text, const std::vector<Write>& writes, Run::Ending ending,
+            const std::vector<std::string>& persisted = {}) {
+  return {std::move(text), [=](Run& run) { run.transaction(writes, ending, persisted); }};
+}
+
+}  // namespace
+
+// Transactions that are committed, aborted, and open while their regions are persisted; and commits from buffers.
+std::vector<Step> transactions(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto commit = [](const std::vector<Write>& writes, const std::vector<std::string>& persisted = {}) {
+    return change("commit a transaction", writes, Run::Ending::commit, persisted);
+  };
+  const auto soon = [](const std::vector<Write>& writes) {
+    return change("commit a transaction without waiting", writes, Run::Ending::commit_soon);
+  };
+  const auto abort = [](const std::vector<Write>& writes) {
+    return change("abort a transaction", writes, Run::Ending::abort);
+  };
+  const auto buffers = [](const std::vector<Write>& writes, Run::Ending ending) {
+    return Step{"commit buffers", [=](Run& run) { run.commit_buffers(writes, ending); }};
+  };
+  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
+  return {open(),
+          map("a", 8192),
+          map("b", 4096),
+          store("a", 100, 50 + shift),
+          commit({{"a", 1000, 300}, {"b", 50, 20 + shift}}),
+          persist({"a"}),
+          abort({{"a", 3000, 500}, {"a", 1000, 40}}),
+          soon({{"a", 3000, 500}}),
+          soon({{"b", 100, 200}, {"a", 3100, 8}}),
+          wait,
+          store("b", 2000, 64),
+          commit({{"b", 300, 100 + shift}}, {"b"}),
+          checkpoint(),
+          buffers({{"a", 5000, 600 + shift}, {"b", 0, 16}, {"a", 5100, 16}}, Run::Ending::commit),
+          unmap("a"),
+          map("a", 8192),  // its newest bytes are in the log only
+          grow("a", 12288),
+          commit({{"a", 9000, 900}}),
+          checkpoint(),
+          abort({{"a", 9000, 900}, {"b", 0, 64}}),
+          buffers({{"b", 3000, 30}}, Run::Ending::commit_soon),
+          soon({{"a", 0, 40 + shift}}),
+          abandon(),
+          open(),
+          map("a", 0),
+          map("b", 0),
+          commit({{"a", 100, 8}, {"b", 100, 8}}),
+          grow("b", 8192),
+          buffers({{"b", 5000, 700}}, Run::Ending::commit),
+          close()};
+}
+
+// Transactions that do not fit the log are aborted, and lose nothing that others have stored.
+std::vector<Step> transactions_too_large(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto commit = [](const std::vector<Write>& writes) {
+    return change("commit a transaction", writes, Run::Ending::commit);
+  };
+  const std::vector<Write> both = {{"a", 100, 8000 + shift}, {"b", 100, 8000}, {"c", 0, 4000}};
+  return {open(),
+          map("a", 12288),
+          map("b", 12288),
+          map("c", 4096),
+          store("c", 10, 20),
+          commit(both),
+          commit({{"a", 100, 8000 + shift}}),
+          {"commit buffers", [=](Run& run) { run.commit_buffers(both, Run::Ending::commit); }},
+          persist({"c"}),
+          commit({{"a", 0, 7}, {"b", 9000, 900}}),
+          commit({{"b", 0, 8000}})};
+}
+
 std::vector<Step> region_joined(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto joined = [](Run& run) { run.persist_joined_by_another("a"); };

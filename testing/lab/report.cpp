@@ -68,11 +68,13 @@ struct Sum {
     double seconds = 0;
   };
   std::map<std::string, Row> workloads;
+  std::map<std::string, std::uint64_t> about;  // distinct states by what the workload is about
   HashSet distinct;
   std::vector<std::pair<double, std::uint64_t>> progress;  // seconds, distinct states
 };
 
-void add(Sum& sum, const std::string& workload, const Answer& answer, const std::string& unit_line) {
+void add(Sum& sum, const std::string& workload, const std::string& about, const Answer& answer,
+         const std::string& unit_line) {
   Sum::Row& row = sum.workloads[workload];
   row.seconds += answer.seconds;
   if (!answer.died.empty()) {
@@ -107,7 +109,9 @@ void add(Sum& sum, const std::string& workload, const Answer& answer, const std:
   row.runs += report["runs"].get<std::uint64_t>();
   row.states += report["states"].get<std::uint64_t>();
   for (const std::uint64_t hash : answer.hashes) {
-    if (sum.distinct.insert(hash)) ++row.distinct;
+    if (!sum.distinct.insert(hash)) continue;
+    ++row.distinct;
+    if (!about.empty()) ++sum.about[about];
   }
 }
 
@@ -145,6 +149,7 @@ json full_report(const Sum& sum, const RunOptions& options, double seconds, std:
         {"runs", row.runs}, {"states", row.states}, {"distinct", row.distinct}, {"seconds", row.seconds}};
   }
   result["distinct_states"] = sum.distinct.size();
+  result["distinct_states_about"] = sum.about;
   result["states"] = sum.states;
   result["recoveries"] = sum.recoveries;
   result["crash_points"] = sum.crash_points;
@@ -283,7 +288,7 @@ int run_command(const RunOptions& options) {
         line.workload = name;
         line.seed = unit.seed;
         line.mutant = options.mutant;
-        add(sum, name, answer, format_case(line));
+        add(sum, name, std::string(unit.workload->about), answer, format_case(line));
         sum.progress.emplace_back(seconds(), sum.distinct.size());
         if (!options.quiet && seconds() - told > 10) {
           told = seconds();
@@ -312,6 +317,7 @@ int run_command(const RunOptions& options) {
   }
   for (const std::string& fault : silent) fmt::print(stderr, "SILENT: {} was planned and did not strike\n", fault);
   if (!options.json) {
+    for (const auto& [about, states] : sum.about) fmt::print("distinct states of the {}: {}\n", about, states);
     fmt::print("distinct crash states: {} in {:.1f} s ({:.0f} a second); violations: {}; silent faults: {}\n",
                sum.distinct.size(), seconds(), static_cast<double>(sum.distinct.size()) / seconds(),
                sum.violations.size(), silent.size());

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/mutant.hpp"
+#include "heap_life.hpp"
 #include "log/format.hpp"
 
 namespace memlith::lab {
@@ -92,6 +93,7 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
     // A one-file store of an empty file that was not there before has nothing to show.
     result.content.objects[object.name] = std::move(*bytes);
   }
+  if (!add_inventories(**store, result.content).ok()) result.unsound = last_error_text();
   result.ok = true;
   result.was_clean = (*store)->was_clean();
   result.replayed = (*store)->counters().replayed_frames;
@@ -136,6 +138,8 @@ Run::~Run() {
 
 void Run::drop_regions() {
   regions_.clear();
+  image_ = nullptr;
+  heap_ = nullptr;
   soon_.clear();
 }
 
@@ -259,6 +263,10 @@ void Run::open() {
       return;
     }
     content.objects[object.name] = std::move(*bytes);
+  }
+  if (!passed(add_inventories(*store_, content), "looking at a heap", fired_by_open)) {
+    store_ = nullptr;
+    return;
   }
   if (fired() > fired_by_open) flip_in_open_ = true;  // what was read here is no measure of what is there
   if (!history.resolve(fingerprint(content), now()) && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "files/image.hpp"
 #include "history.hpp"
 #include "mutant_volume.hpp"
 #include "region/region.hpp"
@@ -30,6 +31,13 @@ struct Write {
   std::uint64_t bytes = 0;
 };
 
+// The heap of a workload: in the region "heap", or in the file of a one-file store.
+struct HeapPlan {
+  std::uint64_t size = 0;
+  std::uint64_t max_size = 0;
+  core::TrackerKind tracker = core::TrackerKind::touched;
+};
+struct HeapLife;
 class Run;
 
 // One step of a workload. Steps that make no sense (a commit to an object that is not there) do nothing, so that any of
@@ -115,19 +123,56 @@ class Run {
   void rollback(const std::vector<std::string>& names);
   // A view of the regions: what was persisted last, whatever was stored since.
   void snapshot(const std::vector<std::string>& names);
+  // Changes the writes' bytes, a quarter of each twice, in one transaction; persists regions meanwhile; ends it.
+  enum class Ending : std::uint8_t { commit, commit_soon, abort };
+  void transaction(const std::vector<Write>& writes, Ending ending, const std::vector<std::string>& persisted = {});
+  // The same from buffers; not with an abort.
+  void commit_buffers(const std::vector<Write>& writes, Ending ending);
   // A file of which nothing has room on the disk, and that it has when the store is open.
   void make_holes();
   void check_holes();
   // Another thread, with nothing of its own, persists while the I/O of the first one is under way.
   void persist_joined_by_another(const std::string& name);
 
+  // ---- the working image of a file
+  void map_image();
+  void store_image(std::uint64_t offset, std::uint64_t bytes);  // through the mapping
+  void write_image(std::uint64_t offset, std::uint64_t bytes);  // through the descriptor
+  void cut_image(std::uint64_t size);                           // to any length
+  void sync_image(core::Range range = {0, core::kWholeFile}, bool wait = true);
+  void roll_image_back();
+  // ---- a heap, beside a model of it (run_heap.cpp)
+  void open_heap(const HeapPlan& plan);
+  void close_heap();
+  void allocate(std::uint64_t bytes, std::uint64_t alignment);
+  void free_block(std::size_t which);  // of those that have no name, modulo their number
+  void name_block(const std::string& name, std::size_t which);
+  void unname(const std::string& name);
+  void change_containers(std::uint64_t draw, std::size_t times);
+  void persist_heap(bool wait);
+  void rollback_heap();
+  void damage_heap();
+  // Threads that allocate, free each other's blocks, and persist.
+  void heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw);
+
  private:
+  struct Image {
+    ~Image();
+    std::unique_ptr<core::FileImage> image;
+    std::byte* mapping = nullptr;
+    std::vector<std::byte> expected;                  // the content that it must have
+    std::vector<std::byte> captured;                  // what a commit took last
+    std::uint64_t shortest_bytes = core::kWholeFile;  // since that
+    std::uint64_t longest_bytes = 0;                  // of all commits
+  };
   struct Memory {
     std::unique_ptr<core::Region> region;
     std::vector<std::byte> expected;                           // the content that it must have
     std::vector<std::byte> captured;                           // what a persist took last
     std::vector<std::pair<std::uint64_t, std::uint64_t>> own;  // stored to by this thread since
   };
+
+  class HeapThreads;
 
   [[nodiscard]] std::size_t now() const { return volume.operations(); }
   void broken(std::string what);
@@ -144,13 +189,22 @@ class Run {
                                  std::size_t commit = kNever);
   [[nodiscard]] std::string log_name() const;
   void drop_regions();
+  void check_heap(std::string_view when);
+  void destroy_everything();
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
+  [[nodiscard]] bool can_write(const std::vector<Write>& writes) const;
+  using Contents = std::map<std::string, std::vector<std::byte>>;
+  bool commit_transaction(std::string_view text, const Contents& captured, const Contents& expected, bool wait,
+                          const std::function<core::Result<core::Lsn>()>& capture);
+  void check_memory(const std::vector<Write>& writes, std::string_view when);
 
   core::StoreOptions options_;
   std::optional<MutantVolume> mutated_;  // what the store is on if a mutant of writes and flushes is active
   std::unique_ptr<core::Store> store_;
   std::map<std::string, Memory> regions_;
+  std::unique_ptr<Image> image_;
+  std::unique_ptr<HeapLife> heap_;
   std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once
   std::vector<std::pair<std::size_t, core::Lsn>> soon_;           // captured, not waited for
   std::optional<std::size_t> creation_;
@@ -181,6 +235,7 @@ struct Recovered {
   std::uint64_t reads_of_open = 0;
   core::Status status;
   std::string error;
+  std::string unsound;  // what is wrong with a heap in it; empty: nothing
 };
 // Opens the store on the volume and reads its content.
 Recovered recover(core::SimVolume& volume, const core::StoreOptions& options, bool read_only = false);

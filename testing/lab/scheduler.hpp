@@ -79,6 +79,7 @@ class Scheduler final : public core::Controller {
   std::size_t choose(std::size_t count) override;
   std::shared_ptr<const bool> start(std::function<void()> act) override;
   std::chrono::nanoseconds now() override { return time_; }
+  [[nodiscard]] std::uint32_t thread() const override { return static_cast<std::uint32_t>(current_ + 1); }
 
  private:
   struct Task {

@@ -42,9 +42,16 @@ std::vector<Step> region_growth(core::Random& random);
 std::vector<Step> regions_too_large(core::Random& random);
 std::vector<Step> page_copies(core::Random& random);
 std::vector<Step> scopes(core::Random& random);
+std::vector<Step> transactions(core::Random& random);
+std::vector<Step> transactions_too_large(core::Random& random);
 std::vector<Step> region_joined(core::Random& random);
 std::vector<Step> page_regions(core::Random& random);
 std::vector<Step> touched_file(core::Random& random);
 std::vector<Step> scanned_file(core::Random& random);
+std::vector<Step> moments(core::Random& random);
+std::vector<Step> holes(core::Random& random);
+std::vector<Step> file_image_syncs(core::Random& random);
+std::vector<Step> file_image_lengths(core::Random& random);
+std::vector<Step> random_file_image(core::Random& random);
 
 }  // namespace memlith::lab

@@ -28,6 +28,8 @@ struct Workload {
   bool every_seed_differs = true;  // else one seed is enough
   bool with_call_faults = true;    // also run with calls that fail
   bool lives_often = false;        // what it is about shows in second lives
+  bool dear = false;               // each state costs much: fewer subsets, crashes of recoveries, and further lives
+  std::string_view about = {};     // a floor whose states are counted apart, and whose mutants look here first
   // What is on the disk before, and what of it a user sees.
   core::SimImage (*start)() = nullptr;
   Content (*before)() = nullptr;
@@ -37,6 +39,7 @@ struct Workload {
 core::StoreOptions small_store();
 
 std::span<const Workload> workloads();
+std::span<const Workload> heap_workloads();  // some of them
 const Workload* find_workload(std::string_view name);
 
 }  // namespace memlith::lab

@@ -196,29 +196,6 @@ std::vector<Step> unfinished(Random& random) {
           commit({{"a", 1200, 100}})};
 }
 
-// The first 16 bytes are the mark's and the moment's; commits change what follows.
-std::vector<Step> moments(Random& random) {
-  const std::uint64_t shift = random.below(200);
-  return {open(),
-          commit({{"file", 16, 600}}),
-          checkpoint(),
-          commit({{"file", 400 + shift, 900}}),
-          commit({{"file", 3000, 300}}),
-          checkpoint(),
-          abandon(),
-          open(),
-          commit({{"file", 600, 300 + shift}}),
-          abandon(),
-          open(),
-          resize_file(7000 + shift, {"file", 5000, 900}),
-          checkpoint(),
-          commit({{"file", 100, 50}}),
-          close(),
-          open(),
-          commit({{"file", 16, 2000 + shift}}),
-          close()};
-}
-
 // Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its
 // log is clean, and until then the length is no part of the moment.
 std::vector<Step> random_moments(Random& random) {
@@ -232,30 +209,6 @@ std::vector<Step> random_moments(Random& random) {
     if (random.one_in(6)) steps.push_back(random.one_in(2) ? abandon() : close()), steps.push_back(open());
   }
   return steps;
-}
-
-// A sparse file, which gets its room at each opening.
-std::vector<Step> holes(Random& random) {
-  const std::uint64_t shift = random.below(200);
-  const Step sparse{"the file has holes", [](Run& run) { run.make_holes(); }};
-  const Step full{"look for holes", [](Run& run) { run.check_holes(); }};
-  return {sparse,
-          open(),
-          full,
-          commit({{"file", 100, 600 + shift}}),
-          close(),
-          sparse,
-          open(),
-          full,
-          commit({{"file", 2000, 900}}),
-          checkpoint(),
-          commit({{"file", 2500 + shift, 900}}),
-          abandon(),
-          sparse,
-          open(),
-          full,
-          commit({{"file", 0, 64}}),
-          close()};
 }
 
 std::vector<Step> wraparound(Random& random) {
@@ -715,6 +668,14 @@ constexpr Workload kWorkloads[] = {
      .sentence = "persists without waiting, of one thread's stores only, and rollback",
      .options = wide_slots,
      .steps = scopes},
+    {.name = "transactions",
+     .sentence = "transactions that are committed or aborted beside persists, and commits from buffers",
+     .options = wide_slots,
+     .steps = transactions},
+    {.name = "transactions-too-large",
+     .sentence = "transactions that do not fit the log are undone",
+     .options = full_log,
+     .steps = transactions_too_large},
     {.name = "region-joined",
      .sentence = "a persist with nothing of its own waits for what is under way",
      .options = wide_slots,
@@ -732,6 +693,24 @@ constexpr Workload kWorkloads[] = {
      .steps = scanned_file,
      .with_call_faults = false,
      .start = file_image,
+     .before = file_content},
+    {.name = "file-image",
+     .sentence = "msync of an ordinary file that a program maps and writes",
+     .options = file_wide_slots,
+     .steps = file_image_syncs,
+     .start = stores::file_image,
+     .before = file_content},
+    {.name = "file-image-lengths",
+     .sentence = "such a file is cut and grown between its commits",
+     .options = file_wide_slots,
+     .steps = file_image_lengths,
+     .start = stores::file_image,
+     .before = file_content},
+    {.name = "random-file-image",
+     .sentence = "histories of such a file drawn by seed",
+     .options = file_wide_slots,
+     .steps = random_file_image,
+     .start = stores::file_image,
      .before = file_content},
     {.name = "page-regions",
      .sentence = "regions tracked by pages",
@@ -782,12 +761,20 @@ constexpr Workload kWorkloads[] = {
 
 }  // namespace
 
-std::span<const Workload> workloads() { return kWorkloads; }
+std::span<const Workload> workloads() {
+  static const std::vector<Workload> all = [] {
+    std::vector<Workload> list(std::begin(kWorkloads), std::end(kWorkloads));
+    const std::span<const Workload> heaps = heap_workloads();
+    list.insert(list.end(), heaps.begin(), heaps.end());
+    return list;
+  }();
+  return all;
+}
 
 const Workload* find_workload(std::string_view name) {
-  const auto found = std::find_if(std::begin(kWorkloads), std::end(kWorkloads),
-                                  [name](const Workload& workload) { return workload.name == name; });
-  return found == std::end(kWorkloads) ? nullptr : &*found;
+  const std::span<const Workload> all = workloads();
+  const auto found = std::find_if(all.begin(), all.end(), [name](const Workload& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
 }
 
 }  // namespace memlith::lab

@@ -75,12 +75,12 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_BUSY == 4 && MEMLITH_IO == 5 && MEMLITH_CORRUPT == 6 && MEMLITH_INCOMPATIBLE == 7);
   EXPECT(MEMLITH_FULL == 8 && MEMLITH_NO_SPACE == 9 && MEMLITH_POISONED == 10 && MEMLITH_PERMISSION == 11);
   EXPECT(MEMLITH_READ_ONLY == 12 && MEMLITH_ADDRESS_TAKEN == 13 && MEMLITH_UNSUPPORTED == 14 &&
-         MEMLITH_NO_MEMORY == 15 && MEMLITH_TOO_MANY_FILES == 16);
+         MEMLITH_NO_MEMORY == 15 && MEMLITH_TOO_MANY_FILES == 16 && MEMLITH_CONFLICT == 17);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
   EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2);
   EXPECT(MEMLITH_IO_AUTO == 0 && MEMLITH_IO_POSIX == 1 && MEMLITH_IO_URING == 2);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
-         MEMLITH_TRACKER_FAULT == 3);
+         MEMLITH_TRACKER_FAULT == 3 && MEMLITH_TRACKER_INSTRUMENTED == 4);
   EXPECT(MEMLITH_VERSION_MAJOR == 0 && MEMLITH_VERSION_MINOR == 1 && MEMLITH_VERSION_PATCH == 0);
   EXPECT(strcmp(memlith_version(), "0.1.0") == 0);
   EXPECT(memlith_category(0x0a08) == MEMLITH_FULL);
@@ -100,7 +100,7 @@ int capi_c_numbers(const char* folder) {
          offsetof(memlith_store_info, log_id) == 136 && offsetof(memlith_store_info, io) == 144 &&
          sizeof(memlith_store_info) == 152);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 752);
-  EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 72);
+  EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 80);
   return 0;
 }
 
@@ -272,7 +272,7 @@ int capi_c_flags(const char* folder) {
   memlith_region_options wanted = region_options(MEMLITH_REGION_CREATE | 4, 8192);
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "a", &wanted, &region));
   wanted = region_options(MEMLITH_REGION_CREATE, 8192);
-  wanted.tracker = 4;
+  wanted.tracker = MEMLITH_TRACKER_INSTRUMENTED + 1;
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "a", &wanted, &region));
   EXPECT(region == (memlith_region*)kUntouched);
   EXPECT_OK(memlith_store_close(store));
@@ -569,7 +569,7 @@ int capi_c_trackers(const char* folder) {
   char text[200];
   char cut[4];
   EXPECT_OK(open_store(folder, &store));
-  for (uint32_t tracker = MEMLITH_TRACKER_AUTO; tracker <= MEMLITH_TRACKER_FAULT; ++tracker) {
+  for (uint32_t tracker = MEMLITH_TRACKER_AUTO; tracker <= MEMLITH_TRACKER_INSTRUMENTED; ++tracker) {
     EXPECT_OK(memlith_tracker_describe(tracker, text, sizeof text));
     EXPECT(strlen(text) > 10 && strchr(text, '\n') == NULL);
     EXPECT_OK(memlith_tracker_describe(tracker, cut, sizeof cut));
@@ -587,7 +587,7 @@ int capi_c_trackers(const char* folder) {
     EXPECT_OK(memlith_region_open(store, name, NULL, &region));
     EXPECT(bytes[5] == 7);
   }
-  EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(4, text, sizeof text));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(5, text, sizeof text));
   EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(0, NULL, 10));
   EXPECT_CODE(MEMLITH_INVALID, memlith_tracker_describe(0, text, 0));
   EXPECT_OK(memlith_store_close(store));

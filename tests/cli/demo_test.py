@@ -32,6 +32,11 @@ class Hint(unittest.TestCase):
                                    check=False)
             self.assertEqual(asked.returncode, 0, hint + asked.stderr)
             self.assertIn("7.txt", asked.stdout)
+            checked = subprocess.run([DEMO, "check", "--store", str(folder / "the store")], capture_output=True,
+                                     text=True, check=False)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+            self.assertIn("equal: every document", checked.stdout)
+            self.assertIn("the heap accounts for every byte", checked.stdout)
 
     def test_wrong_words_are_refused_as_by_the_other_commands(self):
         for words, code in (["--help"], 0), (["nothing"], 1), (["query"], 1), (["run", "--kills", "x"],

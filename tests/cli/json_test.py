@@ -87,6 +87,7 @@ class Fields(unittest.TestCase):
         subprocess.run([HELLO, self.store], check=True, stdout=subprocess.DEVNULL)
         for command in "info", "verify", "recover":
             self.check(f"memlith {command}", command, self.store)
+        self.assertEqual(self.check("memlith verify", "verify", "--pointers", self.store)[0]["pointers"], [])
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

@@ -434,11 +434,14 @@ std::string tracker_name(const ::testing::TestParamInfo<TrackerKind>& test) {
   switch (test.param) {
     case TrackerKind::touched: return "explicit";
     case TrackerKind::fault: return "fault";
+    case TrackerKind::instrumented: return "instrumented";
     default: return "scan";
   }
 }
 INSTANTIATE_TEST_SUITE_P(EveryTracker, RegionCrash,
-                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::fault), tracker_name);
+                         ::testing::Values(TrackerKind::scan, TrackerKind::touched, TrackerKind::fault,
+                                           TrackerKind::instrumented),
+                         tracker_name);
 
 }  // namespace
 }  // namespace memlith::test

@@ -47,7 +47,8 @@ void press(Region& region, const std::string& home) {
 
 class NothingLeaks : public ::testing::TestWithParam<TrackerKind> {};
 INSTANTIATE_TEST_SUITE_P(By, NothingLeaks,
-                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 void store_everywhere(Region& region, std::uint64_t value) {

@@ -62,6 +62,8 @@ const std::vector<World::Step>& World::steps() {
       {"persist asynchronously", 80, &World::persist_soon},
       {"persist this thread's stores", 40, &World::persist_thread},
       {"roll back", 12, &World::roll_back},
+      {"a transaction", 40, &World::transact},
+      {"commit buffers", 20, &World::commit_buffers},
       {"release memory", 4, &World::release},
       {"checkpoint", 6, &World::checkpoint},
       {"look at a region", 200, &World::look_at_region},
@@ -507,6 +509,69 @@ void World::roll_back() {
     region->own.clear();
     compare_part(*region);
   }
+}
+
+// Announced bytes are committed as they are then, also what was touched and not persisted.
+void World::transact() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  memlith_tx* tx = nullptr;
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &tx), MEMLITH_OK, "begin");
+  if (!finds_no_stores(*region)) {
+    expect(MEMLITH_CALL(memlith_touch_before, tx, memory, 1), MEMLITH_UNSUPPORTED, "touch_before of another tracker");
+    expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");
+    return;
+  }
+  const std::vector<unsigned char> before = region->now;
+  std::vector<Range> ranges;
+  for (std::uint64_t i = random_.below(4); i < 4; ++i) {
+    const std::uint64_t bytes = 1 + random_.below(std::min<std::uint64_t>(region->now.size(), 60));
+    const Range range{random_.below(region->now.size() - bytes + 1), bytes};
+    expect(MEMLITH_CALL(memlith_touch_before, tx, memory + range.offset, bytes), MEMLITH_OK, "touch_before");
+    const auto value = static_cast<unsigned char>(random_.below(256));
+    std::memset(memory + range.offset, value, bytes);
+    std::fill_n(region->now.begin() + static_cast<std::ptrdiff_t>(range.offset), bytes, value);
+    ranges.push_back(range);
+  }
+  if (random_.one_in(3)) {
+    expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");
+    region->now = before;
+    compare_part(*region);
+    return;
+  }
+  std::uint64_t ticket = 0;
+  const bool waits = random_.one_in(2);
+  expect(MEMLITH_CALL(memlith_commit, tx, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_ASYNC, &ticket), MEMLITH_OK,
+         "commit");
+  for (const Range& range : ranges) captured_range(*region, range);
+  if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
+}
+
+void World::commit_buffers() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr || !finds_no_stores(*region)) return;
+  if (random_.one_in(8)) {
+    expect(MEMLITH_CALL(memlith_store_set_log_max, store->handle, std::uint64_t{2} << 30), MEMLITH_OK, "set_log_max");
+  }
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  std::array<std::array<unsigned char, 50>, 2> bytes{};
+  std::array<memlith_write, 2> writes{};
+  std::array<Range, 2> ranges{};
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    bytes[i].fill(static_cast<unsigned char>(random_.below(256)));
+    const std::uint64_t count = 1 + random_.below(std::min<std::uint64_t>(region->now.size(), bytes[i].size()));
+    ranges[i] = {random_.below(region->now.size() - count + 1), count};
+    writes[i] = {memory + ranges[i].offset, bytes[i].data(), count};
+    std::copy_n(bytes[i].begin(), count, region->now.begin() + static_cast<std::ptrdiff_t>(ranges[i].offset));
+  }
+  expect(MEMLITH_CALL(memlith_commit_buffers, store->handle, writes.data(), writes.size(), MEMLITH_COMMIT_SYNC,
+                      nullptr),
+         MEMLITH_OK, "commit_buffers");
+  for (const Range& range : ranges) captured_range(*region, range);
+  compare_part(*region);
 }
 
 void World::release() {

@@ -187,6 +187,19 @@ void World::captured_all(ModelRegion& region) {
   region.own.clear();
 }
 
+void World::captured_range(ModelRegion& region, const Range& range) {
+  region.captured.resize(region.now.size(), 0);
+  std::copy_n(region.now.begin() + static_cast<std::ptrdiff_t>(range.offset), range.bytes,
+              region.captured.begin() + static_cast<std::ptrdiff_t>(range.offset));
+}
+
+bool World::finds_no_stores(const ModelRegion& region) {
+  memlith_region_info info{};
+  info.struct_size = sizeof info;
+  expect(MEMLITH_CALL(memlith_region_get_info, region.handle, &info), MEMLITH_OK, "region_get_info");
+  return info.tracker == MEMLITH_TRACKER_EXPLICIT;
+}
+
 void World::step() {
   static const unsigned total = [] {
     unsigned sum = 0;
@@ -217,6 +230,8 @@ void World::settle() {
     // A one-file store's log may be gone after a clean close; the file is then all there is.
     if (!store.one_file) {
       expect(MEMLITH_CALL(memlith_verify, store.path.c_str(), &report), MEMLITH_OK, "verify");
+      const auto found = [](void*, const char*) {};  // a number of the model may look like an address
+      expect(MEMLITH_CALL(memlith_verify_pointers, store.path.c_str(), found, nullptr), MEMLITH_OK, "verify pointers");
       EXPECT_EQ(report.clean, 1u) << story();
       EXPECT_EQ(report.frames, 0u) << story();
       EXPECT_EQ(report.regions, store.regions.size()) << story();

@@ -123,6 +123,8 @@ class World {
   void persist_soon();
   void persist_thread();
   void roll_back();
+  void transact();
+  void commit_buffers();
   void release();
   void checkpoint();
   void look_at_region();
@@ -141,6 +143,10 @@ class World {
   void compare(const ModelStore& store, const std::string& name, const ModelRegion& region);
   void compare_part(const ModelRegion& region);
   void captured_all(ModelRegion& region);
+  // A growth goes along.
+  static void captured_range(ModelRegion& region, const Range& range);
+  // Whether the region has the explicit tracker.
+  bool finds_no_stores(const ModelRegion& region);
   std::vector<ModelRegion*> choose_regions(ModelStore& store, std::vector<memlith_region*>& handles);
   void note(const std::string& what);
   std::string story() const;

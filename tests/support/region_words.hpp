@@ -96,6 +96,7 @@ inline std::string name_of_tracker(core::TrackerKind kind) {
     case core::TrackerKind::scan: return "Scan";
     case core::TrackerKind::touched: return "Explicit";
     case core::TrackerKind::fault: return "Fault";
+    case core::TrackerKind::instrumented: return "Instrumented";
   }
   return "?";
 }

@@ -19,8 +19,15 @@ struct StoreArguments {
 };
 
 [[nodiscard]] MaybeFailure run_info(const StoreArguments& arguments);
-[[nodiscard]] MaybeFailure run_verify(const StoreArguments& arguments);
 [[nodiscard]] MaybeFailure run_recover(const StoreArguments& arguments);
+
+struct VerifyArguments {
+  std::string path;
+  bool pointers = false;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_verify(const VerifyArguments& arguments);
 
 struct StatArguments {
   std::string path;

@@ -1,6 +1,6 @@
 // The memlith command line: what may be typed, and exit codes.
 //
-// 0: done. 1: failed, or typed wrong. 2: `verify` found damage. 3: `verify` found a store of another format version.
+// 0: done. 1: failed, or typed wrong. 2: `verify` found damage, or pointers. 3: `verify` found a store of another format version.
 // 130: stopped by a signal. The tool uses only the public C interface, so whatever it can do a program of yours can do too.
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -30,6 +30,19 @@ void add_store_command(CLI::App& app, CommandLine& line, const char* name, const
   command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
       ->required();
   add_command(command, line, arguments, function);
+}
+
+void add_verify(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<VerifyArguments>();
+  CLI::App* command = app.add_subcommand(
+      "verify",
+      "Check every structure of a store; changes nothing. Exit codes: 0, intact; 1, not examined; 2, "
+      "damaged, or --pointers found some; 3, another format version, which this version of memlith does not read");
+  command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
+      ->required();
+  command->add_flag("--pointers", arguments->pointers,
+                    "Also list the words that look like addresses of a process, which lead nowhere in the next run");
+  add_command(command, line, arguments, run_verify);
 }
 
 void add_stat(CLI::App& app, CommandLine& line) {
@@ -71,10 +84,7 @@ void describe(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
   add_json(&app, line);
   add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
-  add_store_command(app, line, "verify",
-                    "Check every structure of a store; changes nothing. Exit codes: 0, intact; 1, not examined; 2, "
-                    "damaged; 3, another format version, which this version of memlith does not read",
-                    run_verify);
+  add_verify(app, line);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
   add_sqlite_commands(app, line);

@@ -18,25 +18,34 @@ Failure verify_failure(Failure failure) {
   return failure;
 }
 
-void print_json(const StorePath& path, const memlith_report& report) {
-  write_json({{"path", path.path},
+// Of --pointers; null without it.
+using Pointers = std::vector<std::string>;
+
+void print_json(const StorePath& path, const memlith_report& report, const Pointers* pointers) {
+  Json all = {{"path", path.path},
               {"ok", true},
               {"kind", name_of(path.kind)},
               {"clean", report.clean != 0},
               {"regions", report.regions},
               {"region_bytes", report.region_bytes},
               {"heaps", report.heaps},
+              {"kvs", report.kvs},
               {"log_bytes", report.log_bytes},
               {"frames", report.frames},
               {"frame_bytes", report.frame_bytes},
               {"superblock_copies", report.superblock_copies},
-              {"incarnation", report.incarnation}});
+              {"incarnation", report.incarnation}};
+  if (pointers != nullptr) all["pointers"] = *pointers;
+  write_json(all);
 }
 
-void print_text(const StorePath& path, const memlith_report& report) {
+void print_text(const StorePath& path, const memlith_report& report, const Pointers* pointers) {
   write_line(fmt::format("{}: sound", printable(path.path)));
   write_line(fmt::format("  {} region{}, {}", report.regions, report.regions == 1 ? "" : "s",
                          human_bytes(report.region_bytes)));
+  if (report.kvs > 0) {
+    write_line(fmt::format("  {} of them hold{} a kv store, which is sound", report.kvs, report.kvs == 1 ? "s" : ""));
+  }
   if (report.heaps > 0) {
     write_line(fmt::format("  {} of them hold{} a heap, which is sound", report.heaps, report.heaps == 1 ? "s" : ""));
   }
@@ -50,11 +59,15 @@ void print_text(const StorePath& path, const memlith_report& report) {
         "  one of the two superblock copies is damaged, as a crash can leave it; the next opening for writing repairs "
         "it");
   }
+  if (pointers == nullptr) return;
+  write_line(pointers->empty() ? "  no word looks like an address of a process"
+                               : fmt::format("  {} words look like addresses of a process:", pointers->size()));
+  for (const std::string& sentence : *pointers) write_line("    " + printable(sentence));
 }
 
 }  // namespace
 
-MaybeFailure run_verify(const StoreArguments& arguments) {
+MaybeFailure run_verify(const VerifyArguments& arguments) {
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());
   if (MaybeFailure failure = path->has_log ? check_sqlite_before_replay(*path) : check_log_not_missed(*path)) {
@@ -64,12 +77,22 @@ MaybeFailure run_verify(const StoreArguments& arguments) {
   report.struct_size = sizeof report;
   const std::int32_t code = memlith_verify(arguments.path.c_str(), &report);
   if (code != MEMLITH_OK) return verify_failure(library_failure(code, {}));
-  if (arguments.format == Format::json) {
-    print_json(*path, report);
-  } else {
-    print_text(*path, report);
+  Pointers pointers;
+  const auto note = [](void* all, const char* sentence) { static_cast<Pointers*>(all)->emplace_back(sentence); };
+  if (arguments.pointers) {
+    const std::int32_t looked = memlith_verify_pointers(arguments.path.c_str(), note, &pointers);
+    if (looked != MEMLITH_OK) return verify_failure(library_failure(looked, {}));
   }
-  return {};
+  const Pointers* const shown = arguments.pointers ? &pointers : nullptr;
+  if (arguments.format == Format::json) {
+    print_json(*path, report, shown);
+  } else {
+    print_text(*path, report, shown);
+  }
+  if (pointers.empty()) return {};
+  return Failure{"pointers", 0,
+                 fmt::format("{}: {} words look like addresses of a process", printable(path->path), pointers.size()),
+                 "set MEMLITH_CHECK_POINTERS=1 for the program that stores them", kExitDamaged};
 }
 
 }  // namespace memlith::tool

@@ -28,7 +28,6 @@ using core::Status;
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-constexpr Status kBusyHere{Errc::busy, Detail::none, 0, 0};  // another connection of this process; needs no message
 
 // One word of a line: blanks, control characters and backslashes of a path as \xNN.
 std::string one_word(std::string_view path) {
@@ -142,44 +141,6 @@ void Database::roll_back() {
 
 // ---- commit --------------------------------------------------------------------------------------------------------
 
-// The first bytes are those of the mark as long as the database is open.
-void Database::add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source) {
-  const auto skip = [&](std::uint64_t count) {
-    offset += count;
-    source += count;
-    bytes -= count;
-  };
-  if (offset < kChangedBytes && !MEMLITH_SABOTAGED(skip_mark)) {
-    if (offset < kMarkBytes) skip(std::min(bytes, kMarkBytes - offset));
-    if (offset < kTurnedAt && bytes > 0) {
-      const std::uint64_t count = std::min(bytes, kTurnedAt - offset);
-      pieces_.push_back({{kFile, offset, count}, source});
-      skip(count);
-    }
-    if (offset == kTurnedAt && bytes > 0) {
-      const std::uint64_t count = std::min<std::uint64_t>(bytes, sizeof turned_);
-      std::memcpy(turned_, source, count);
-      turned_[0] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
-      pieces_.push_back({{kFile, offset, count}, turned_});
-      skip(count);
-    }
-  }
-  if (bytes > 0) pieces_.push_back({{kFile, offset, bytes}, source});
-}
-
-void Database::add_image(std::uint64_t begin, std::uint64_t end) {
-  image_->for_each_piece(begin, end - begin, [this](const std::byte* at, std::uint64_t offset, std::uint64_t bytes) {
-    add_piece(offset, bytes, at);
-  });
-}
-
-void Database::add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after,
-                              std::uint64_t bytes) {
-  for_each_difference(before, after, bytes, [&](std::uint64_t begin, std::uint64_t count) {
-    add_piece(offset + begin, count, after + begin);
-  });
-}
-
 // An empty database has no bytes of its own, but the mark needs a place.
 std::uint64_t Database::stored_size(std::uint64_t logical) const {
   return logical == 0 && marked_ ? kMarkBytes : logical;
@@ -187,7 +148,7 @@ std::uint64_t Database::stored_size(std::uint64_t logical) const {
 
 Status Database::commit() {
   // Between a part and its end there is nothing else to commit.
-  undoes_part_ = part_is_open_;
+  part_.is_undone = part_.is_open;
   return commit_stored();
 }
 
@@ -196,13 +157,13 @@ Status Database::commit_stored() {
   const std::uint64_t now = size();
   const std::uint64_t before = committed_.load(std::memory_order_relaxed);
   if (unchanged()) return kOk;
-  pieces_.clear();
+  changes_.clear();
   const std::uint64_t kept_end = std::min(now, before);
   std::uint64_t counted_end = 0;  // of the pages that are counted as captured
   for (const UndoLog::Change& change : undo_.settle(*image_)) {
     if (change.offset >= kept_end) break;
     const std::uint64_t bytes = std::min(change.bytes, kept_end - change.offset);
-    add_piece(change.offset, bytes, image_->find(change.offset, bytes));
+    changes_.add(change.offset, bytes, image_->find(change.offset, bytes));
     const std::uint64_t pages_begin = std::max(counted_end, change.offset / kPageBytes * kPageBytes);
     const std::uint64_t pages_end = round_up(change.offset + bytes, kPageBytes);
     captured_bytes_ += pages_end - std::min(pages_begin, pages_end);
@@ -210,11 +171,11 @@ Status Database::commit_stored() {
   }
   // Bytes beyond the committed size of the home file are arbitrary, so the new part is logged completely.
   if (now > before) {
-    add_image(before, now);
+    changes_.add_image(*image_, before, now);
     captured_bytes_ += now - before;
   }
   // If SQLite rolled back by storing the old pages again, there is nothing to do, even if the database has failed.
-  if (!pieces_.empty() || now != before) MEMLITH_TRY(commit_pieces(now));
+  if (!changes_.empty() || now != before) MEMLITH_TRY(commit_changes(now));
   undo_.clear();
   return kOk;
 }
@@ -222,21 +183,21 @@ Status Database::commit_stored() {
 // Whether further commits are possible.
 Status Database::check_commits() {
   if (lags_.load(std::memory_order_relaxed)) return memory_lags();
-  if (!part_end_failed_) return kOk;
+  if (!part_.end_failed) return kOk;
   return fail(Errc::poisoned, Detail::flush,
               "{}: the journal of a transaction over several databases could not be removed durably; close all "
               "connections and reopen",
               path_);
 }
 
-Status Database::commit_pieces(std::uint64_t new_size) {
+Status Database::commit_changes(std::uint64_t new_size) {
   const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not accept the file as a database while it lacks commits that are in
   // the log. [sqlite/crash]
   MEMLITH_TRY(mark());
   const bool wait = durability() == Durability::full;
-  MEMLITH_TRY(commit_frame(pieces_, stored_size(new_size), wait));
+  MEMLITH_TRY(commit_frame(changes_.extents(), changes_.sources(), stored_size(new_size), wait));
   committed_.store(new_size, std::memory_order_relaxed);
   if (core::StatsPage* const page = store_->stats(); page != nullptr) {
     wait ? timer.note_persist(*page) : timer.note_capture(*page);
@@ -245,22 +206,17 @@ Status Database::commit_pieces(std::uint64_t new_size) {
 }
 
 // Commits one frame; to undo a part, as many frames as necessary.
-Status Database::commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait) {
-  extents_.clear();
-  sources_.clear();
-  for (const Piece& piece : pieces) {
-    extents_.push_back(piece.extent);
-    sources_.push_back(piece.source);
-  }
+Status Database::commit_frame(std::span<const Extent> extents, std::span<const std::byte* const> sources,
+                              std::uint64_t new_stored_size, bool wait) {
   const SizeChange change{kFile, new_stored_size};
   const bool resized = change.size_bytes != stored_;
-  const auto committed = store_->commit_async({extents_, sources_, {&change, resized ? 1u : 0u}}, wait);
+  const auto committed = store_->commit_async({extents, sources, {&change, resized ? 1u : 0u}}, wait);
   const bool no_room = committed.status().category == Errc::full || committed.status().category == Errc::no_space;
-  if (no_room && undoes_part_ && pieces.size() > 1) {
+  if (no_room && part_.is_undone && extents.size() > 1) {
     // An undo works even if the log cannot grow. A crash in between leaves the journal, which undoes all of it.
-    const std::size_t half = pieces.size() / 2;
-    MEMLITH_TRY(commit_frame(pieces.first(half), std::max(stored_, new_stored_size), wait));
-    return commit_frame(pieces.subspan(half), new_stored_size, wait);
+    const std::size_t half = extents.size() / 2;
+    MEMLITH_TRY(commit_frame(extents.first(half), sources.first(half), std::max(stored_, new_stored_size), wait));
+    return commit_frame(extents.subspan(half), sources.subspan(half), new_stored_size, wait);
   }
   MEMLITH_TRY(committed.status());
   const Lsn end = *committed;
@@ -295,16 +251,16 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: the journal that undoes the commit is on the medium before the commit.
   // [sqlite/crash-several]
-  part_is_open_ = true;
-  undoes_part_ = false;
+  part_.is_open = true;
+  part_.is_undone = false;
   // ORDER earlier-before-journal: weak commits are durable before a journal that has their pages. Otherwise, after a
   // crash, the journal could not be used, and its super-journal would be left. [sqlite/crash-several]
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
   const JournalOrigin origin{store_->log().log_id(), begin.value};
-  MEMLITH_TRY_ASSIGN(part_journal_, make_disk_journal(*volume_, file_name_));
-  MEMLITH_TRY(store_->match_permissions(*part_journal_));  // before there are old pages in it for others to read
-  MEMLITH_TRY(write_disk_journal(*volume_, *part_journal_, origin, journal));
+  MEMLITH_TRY_ASSIGN(part_.journal, make_disk_journal(*volume_, file_name_));
+  MEMLITH_TRY(store_->match_permissions(*part_.journal));  // before there are old pages in it for others to read
+  MEMLITH_TRY(write_disk_journal(*volume_, *part_.journal, origin, journal));
   MEMLITH_TRY(commit_stored());
   // ORDER parts-before-outcome: SQLite removes the super-journal when all parts have returned; its absence means that
   // all parts took effect. [sqlite/crash-several]
@@ -312,15 +268,15 @@ Status Database::commit_part(const MemoryFile& journal) {
 }
 
 Status Database::end_part() {
-  if (!part_is_open_ || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
+  if (!part_.is_open || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
   // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable. [sqlite/crash-several]
   MEMLITH_TRY(persist());
   // A failed flush of the folder is not retried. SQLite asks again and may forget its journal, but nothing is committed
   // any more that the journal on the disk could undo.
-  if (part_end_failed_) return kOk;
-  const Status removed = remove_disk_journal(*volume_, file_name_, part_journal_.get());
-  part_journal_ = nullptr;
-  part_is_open_ = part_end_failed_ = !removed.ok();
+  if (part_.end_failed) return kOk;
+  const Status removed = remove_disk_journal(*volume_, file_name_, part_.journal.get());
+  part_.journal = nullptr;
+  part_.is_open = part_.end_failed = !removed.ok();
   return removed;
 }
 
@@ -354,56 +310,20 @@ Status Database::begin_writing() {
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
   // A forked child shares the lock with its parent.
   MEMLITH_TRY(check_process());
-  if (host_exclusive_ || host_lock_ == nullptr) return kOk;
-  MEMLITH_TRY(host_lock_->make_exclusive());
   // While this process held a shared lock, a writer of plain SQLite may have begun a journal and died. Plain SQLite
   // would replay that journal into the file after memlith's commits.
-  if (const Status left = marked_ ? kOk : check_nothing_left(); !left.ok()) {
-    (void)host_lock_->share();
-    return left;
-  }
-  host_exclusive_ = true;
-  return kOk;
+  return locks_.keep_others_out([this] { return marked_ ? kOk : check_nothing_left(); });
 }
 
 Status Database::lock(Holder& holder, int level) {
-  const std::lock_guard guard(lock_mutex_);
-  if (holder.level >= level) return kOk;
-  const auto others = [&holder](const Holder* who) { return who != nullptr && who != &holder; };
-  if (holder.level == SQLITE_LOCK_NONE) {
-    if (pending_ != nullptr) return kBusyHere;
-    ++shared_;
-    holder.level = SQLITE_LOCK_SHARED;
-  }
-  if (level == SQLITE_LOCK_SHARED) return kOk;
-  if (others(writer_) || others(pending_)) return kBusyHere;
-  MEMLITH_TRY(begin_writing());
-  writer_ = &holder;
-  holder.level = std::max(holder.level, SQLITE_LOCK_RESERVED);
-  if (level == SQLITE_LOCK_RESERVED) return kOk;
-  // From here on no new reader is admitted; existing readers continue.
-  pending_ = &holder;
-  holder.level = SQLITE_LOCK_PENDING;
-  if (shared_ > 1) return kBusyHere;
-  holder.level = SQLITE_LOCK_EXCLUSIVE;
-  return kOk;
+  return locks_.lock(holder, level, [this] { return begin_writing(); });
 }
 
 void Database::unlock(Holder& holder, int level) {
   // journal_mode=OFF has no journal for a rollback: pages that were spilled and not committed are undone here.
   const bool wrote = holder.level == SQLITE_LOCK_EXCLUSIVE && level <= SQLITE_LOCK_SHARED && !in_wal();
   if (wrote && !unchanged()) roll_back();
-  const std::lock_guard guard(lock_mutex_);
-  if (holder.level <= level) return;
-  if (writer_ == &holder) writer_ = nullptr;
-  if (pending_ == &holder) pending_ = nullptr;
-  if (level == SQLITE_LOCK_NONE) --shared_;
-  holder.level = level;
-}
-
-bool Database::reserved() const {
-  const std::lock_guard guard(lock_mutex_);
-  return writer_ != nullptr;
+  locks_.unlock(holder, level);
 }
 
 Status Database::lock_index(Holder& holder, int first, int count, int flags) {
@@ -416,10 +336,7 @@ Status Database::lock_index(Holder& holder, int first, int count, int flags) {
   const bool exclusive = (flags & SQLITE_SHM_EXCLUSIVE) != 0;
   if (!index_.lock(holder.index_locks, first, count, exclusive)) return kBusyHere;
   if (!exclusive || first != kWriteLock || read_only_) return kOk;
-  const Status status = [this] {
-    const std::lock_guard guard(lock_mutex_);
-    return begin_writing();
-  }();
+  const Status status = begin_writing();
   if (!status.ok()) index_.unlock(holder.index_locks, first, count);
   return status;
 }

@@ -31,48 +31,20 @@
 #include <unordered_map>
 #include <vector>
 
+#include "change_list.hpp"
 #include "disk_journal.hpp"
+#include "file_locks.hpp"
 #include "image.hpp"
 #include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
+#include "sabotage.hpp"
 #include "shared_index.hpp"
 #include "store/store.hpp"
 #include "undo_log.hpp"
 #include "world.hpp"
 
 namespace memlith::sqlite {
-
-// Planted faults for the crash test, which has to notice each of them. Compiled in for that test only.
-struct Sabotage {
-  bool skip_persist = false;         // a commit is not waited for
-  bool persist_each_write = false;   // every write to the database is a commit of its own
-  bool skip_mark = false;            // the file looks like a database while its log holds commits
-  bool keep_counter = false;         // the file looks like a database to a connection with its first page cached
-  bool unmark_too_early = false;     // a clean close says so before everything is home
-  bool believe_cached_head = false;  // a file says that it is complete in the page cache only, and its log is removed
-  bool wal_after_ack = false;        // WAL: a commit is durable with the next one
-  bool share_pages = false;          // WAL: pages are not made private before a commit can change them at home
-  bool skip_disk_journal = false;    // several databases: journals stay in memory
-  bool skip_journal_flush = false;   // several databases: journals are not on the medium before the commits they undo
-  bool skip_super_flush = false;     // several databases: nor is what says which they are
-  bool keep_disk_journal = false;    // several databases: journals stay when the transaction has ended
-  bool skip_earlier_sync = false;    // several databases: weak commits may be lost that a journal has pages of
-  bool skip_part_persist = false;    // several databases: a part of a weak commit is not waited for
-};
-#ifdef MEMLITH_SQLITE_SABOTAGE
-extern Sabotage sabotage;
-#define MEMLITH_SABOTAGED(name) (::memlith::sqlite::sabotage.name)
-#else
-#define MEMLITH_SABOTAGED(name) false
-#endif
-
-// The locks of one connection.
-struct Holder {
-  int level = 0;  // SQLITE_LOCK_*
-  SharedIndex::Locks index_locks;
-  bool maps_index = false;
-};
 
 class Database {
  public:
@@ -87,7 +59,7 @@ class Database {
   // result.
   core::Status close();
   // Whether the file was removed, and not just renamed; after a close() that failed, too.
-  [[nodiscard]] bool removed() const { return host_lock_ != nullptr && host_lock_->removed(); }
+  [[nodiscard]] bool removed() const { return locks_.host() != nullptr && locks_.host()->removed(); }
   // The file was removed, so its log is not needed: removes the log's name, unless the name leads to another database's
   // log by now.
   core::Status remove_log() { return store_ != nullptr ? store_->remove_log() : core::kOk; }
@@ -123,7 +95,7 @@ class Database {
   // removed.
   core::Status end_part();
   // Threads: the holder of EXCLUSIVE.
-  [[nodiscard]] bool part_is_open() const { return part_is_open_; }
+  [[nodiscard]] bool part_is_open() const { return part_.is_open; }
   // The journal that SQLite writes, or wrote last; null if it was removed. It may have lost its name to connections of
   // a removed database.
   void note_journal(const std::shared_ptr<MemoryFile>& journal) { journal_ = journal; }
@@ -147,7 +119,7 @@ class Database {
   // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
   core::Status lock(Holder& holder, int level);
   void unlock(Holder& holder, int level);
-  [[nodiscard]] bool reserved() const;
+  [[nodiscard]] bool reserved() const { return locks_.reserved(); }
   core::Status lock_index(Holder& holder, int first, int count, int flags);
 
   // ---- durability
@@ -166,11 +138,6 @@ class Database {
   static constexpr std::uint64_t kTurnedAt = MEMLITH_SQLITE_TURNED_AT;
   static constexpr std::uint64_t kChangedBytes = MEMLITH_SQLITE_CHANGED_BYTES;
 
-  struct Piece {
-    core::Extent extent;
-    const std::byte* source;
-  };
-
   Database(World& world, std::string path, const Options& options, bool read_only)
       : world_(world), path_(std::move(path)), options_(options), read_only_(read_only) {}
 
@@ -183,7 +150,6 @@ class Database {
   core::Status check_left_over(const Head& head);
   core::Status check_nothing_left();
   core::Status keep_writers_out(Head& head);
-  core::Status keep_others_out();
   [[nodiscard]] bool in_wal_mode() const;
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
@@ -199,13 +165,11 @@ class Database {
   void zero_between(std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t kept_bytes(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] bool unchanged() const;
-  void add_piece(std::uint64_t offset, std::uint64_t bytes, const std::byte* source);
-  void add_image(std::uint64_t begin, std::uint64_t end);
-  void add_difference(std::uint64_t offset, const std::byte* before, const std::byte* after, std::uint64_t bytes);
   core::Status check_commits();
   core::Status commit_stored();
-  core::Status commit_pieces(std::uint64_t new_size);
-  core::Status commit_frame(std::span<const Piece> pieces, std::uint64_t new_stored_size, bool wait);
+  core::Status commit_changes(std::uint64_t new_size);
+  core::Status commit_frame(std::span<const core::Extent> extents, std::span<const std::byte* const> sources,
+                            std::uint64_t new_stored_size, bool wait);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
@@ -226,7 +190,6 @@ class Database {
   std::string identity_;  // as of opening
   std::unique_ptr<core::Volume> volume_;
   std::string file_name_;
-  std::unique_ptr<HostLock> host_lock_;
   std::unique_ptr<core::Device> plain_;  // read-only, and no store is needed
   std::unique_ptr<core::Store> store_;   // destroyed before the volume
   std::unique_ptr<Image> image_;
@@ -241,21 +204,21 @@ class Database {
   std::atomic<std::uint64_t> reserved_{0};
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
 
-  bool part_is_open_ = false;  // there is a journal on the disk
-  std::unique_ptr<core::Device> part_journal_;
-  bool undoes_part_ = false;      // what is being committed, which need not be one frame
-  bool part_end_failed_ = false;  // the journal may come back and undo later commits
+  // Of a transaction over several databases.
+  struct Part {
+    bool is_open = false;  // there is a journal on the disk
+    std::unique_ptr<core::Device> journal;
+    bool is_undone = false;   // what is being committed undoes it, and need not be one frame
+    bool end_failed = false;  // the journal may come back and undo later commits
+  };
+  Part part_;
   std::shared_ptr<MemoryFile> left_journal_;
   std::weak_ptr<MemoryFile> journal_;  // threads: the holder of RESERVED
 
   UndoLog undo_;
 
-  // A commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock.
-  std::vector<Piece> pieces_;
-  std::byte turned_[8];  // the home file's bytes from kTurnedAt on
-  std::vector<core::Extent> extents_;
-  std::vector<const std::byte*> sources_;  // of the extents
-  std::uint64_t captured_bytes_ = 0;       // since memory was given back
+  ChangeList changes_;                // of the commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock
+  std::uint64_t captured_bytes_ = 0;  // since memory was given back
 
   struct Wal {
     std::shared_ptr<MemoryFile> file = std::make_shared<MemoryFile>();
@@ -274,11 +237,7 @@ class Database {
   Wal wal_;
   SharedIndex index_;
 
-  mutable std::mutex lock_mutex_;
-  int shared_ = 0;
-  Holder* writer_ = nullptr;   // RESERVED or more
-  Holder* pending_ = nullptr;  // PENDING or more
-  bool host_exclusive_ = false;
+  FileLocks locks_;
 
   std::atomic<bool> lags_{false};  // memory lacks a durable commit: no further commit is possible
   std::atomic<bool> weak_{false};

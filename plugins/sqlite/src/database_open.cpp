@@ -76,7 +76,7 @@ Status Database::open_it() {
     if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may name the holder
     return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
   }
-  host_lock_ = std::move(*lock);
+  locks_.set_host(std::move(*lock));
   Head head;
   MEMLITH_TRY(read_head(head));
   if (read_only_ && head.is(MEMLITH_SQLITE_PLAIN) && head.said.wal_mode != 0) MEMLITH_TRY(keep_writers_out(head));
@@ -93,13 +93,7 @@ Status Database::open_it() {
   MEMLITH_TRY(show_magic());
   // In WAL mode the first reader takes a writer's lock to build the index; SQLite waits ten seconds for it and then
   // reports a protocol error. Obstacles for a writer are therefore reported here.
-  return !read_only_ && in_wal_mode() ? keep_others_out() : kOk;
-}
-
-Status Database::keep_others_out() {
-  MEMLITH_TRY(host_lock_->make_exclusive());
-  host_exclusive_ = true;
-  return kOk;
+  return !read_only_ && in_wal_mode() ? locks_.keep_others_out([] { return kOk; }) : kOk;
 }
 
 bool Database::in_wal_mode() const {
@@ -120,7 +114,7 @@ Status Database::read_head(Head& head) {
 
 // In WAL mode plain SQLite changes the file under a shared lock, so a reader has to exclude it, too.
 Status Database::keep_writers_out(Head& head) {
-  host_lock_ = nullptr;
+  locks_.set_host(nullptr);
   auto lock = world_.lock(*volume_, file_name_, true);
   if (!lock.ok() && lock.error().category == Errc::permission) {
     return fail(Errc::permission, Detail::open,
@@ -129,18 +123,18 @@ Status Database::keep_writers_out(Head& head) {
                 path_);
   }
   MEMLITH_TRY(lock.status());
-  host_lock_ = std::move(*lock);
-  MEMLITH_TRY(keep_others_out());
+  locks_.set_host(std::move(*lock));
+  MEMLITH_TRY(locks_.keep_others_out([] { return kOk; }));
   return read_head(head);
 }
 
 Status Database::check_left_over(const Head& head) {
   // As in keep_writers_out(): from the start.
-  if (head.said.wal_mode != 0 && !read_only_) MEMLITH_TRY(keep_others_out());
+  if (head.said.wal_mode != 0 && !read_only_) MEMLITH_TRY(locks_.keep_others_out([] { return kOk; }));
   const Status status = check_nothing_left();
   if (status.ok() || read_only_) return status;
   // While its owner is alive it is not left over: one of the two has to wait.
-  MEMLITH_TRY(keep_others_out());
+  MEMLITH_TRY(locks_.keep_others_out([] { return kOk; }));
   return check_nothing_left();
 }
 
@@ -219,7 +213,7 @@ Status Database::discard_log(const std::string& log_name) {
   // ORDER file-before-log: the bytes that say so may not be on the medium yet, because the process that wrote them was
   // killed, or because its flush failed. After a failed flush the page cache has them, and a later flush passes them
   // by: they are written anew. [sqlite/crash]
-  MEMLITH_TRY_ASSIGN(const auto file, host_lock_->file()->device(file_name_, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
   std::byte first[kChangedBytes] = {};
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   const std::span<std::byte> changed(first, std::min<std::uint64_t>(size, sizeof first));
@@ -253,7 +247,7 @@ Status Database::open_store() {
   StoreOptions options = options_.store;
   options.kind = core::StoreKind::one_file;
   options.file_name = file_name_;
-  options.file = host_lock_->file();
+  options.file = locks_.host()->file();
   options.keeps_mark = true;
   options.create = !read_only_;
   options.read_only = read_only_;
@@ -280,7 +274,7 @@ Status Database::open_store() {
 
 // Read-only, and the file is complete by itself: no log is looked at.
 Status Database::open_plain(const Head& head) {
-  MEMLITH_TRY_ASSIGN(plain_, host_lock_->file()->device(file_name_, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(plain_, locks_.host()->file()->device(file_name_, Caching::buffered));
   MEMLITH_TRY_ASSIGN(const int descriptor, plain_->mapping_descriptor());
   image_ = std::make_unique<Image>(descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));
@@ -317,10 +311,10 @@ Status Database::find_left_journal() {
   if (begun || (left->content != nullptr && undoes_nothing)) {
     if (!read_only_) {
       const std::string name = disk_journal_name(file_name_);
-      MEMLITH_TRY_ASSIGN(part_journal_, volume_->open(name, OpenMode::read_only, Caching::buffered));
+      MEMLITH_TRY_ASSIGN(part_.journal, volume_->open(name, OpenMode::read_only, Caching::buffered));
     }
     left_journal_ = std::move(left->content);
-    part_is_open_ = true;
+    part_.is_open = true;
     return kOk;
   }
   return read_only_ ? kOk : remove_disk_journal(*volume_, file_name_);
@@ -383,10 +377,10 @@ Status Database::close() {
     if (!in_wal()) roll_back();
     forget_wal();
     // An undecided transaction over several databases keeps plain SQLite out.
-    if (marked_ && !part_is_open_) MEMLITH_TRY(close_marked());
+    if (marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
   }
   image_ = nullptr;
-  const bool keeps_log = part_is_open_ || read_only_;
+  const bool keeps_log = part_.is_open || read_only_;
   // The file is complete by itself now, and creating a small log again costs little. A log whose size the user set may
   // be large, and stays if it still has that size.
   const core::Superblock& log = store_->log().superblock();
@@ -396,7 +390,7 @@ Status Database::close() {
   const bool removes_log = !keeps_log && !as_named && same_file();
   MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
   store_ = nullptr;
-  host_lock_ = nullptr;
+  locks_.set_host(nullptr);
   return kOk;
 }
 

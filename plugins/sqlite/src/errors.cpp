@@ -67,6 +67,7 @@ int code_of(core::Status status, bool opening) {
     case Errc::invalid:
     case Errc::unsupported:
     case Errc::too_many_files:
+    case Errc::conflict:
     case Errc::address_taken: return opening ? SQLITE_CANTOPEN : SQLITE_IOERR;
     case Errc::poisoned: break;
   }

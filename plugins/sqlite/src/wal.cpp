@@ -130,7 +130,7 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
   MEMLITH_TRY(reserve(new_size));
 
   std::vector<std::vector<std::byte>> copies;
-  pieces_.clear();
+  changes_.clear();
   for (const auto& [page, slot] : changed) {
     if (page == 0 || (page - 1) * page_bytes >= new_size) continue;
     const std::uint64_t offset = (page - 1) * page_bytes;
@@ -138,20 +138,20 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
     const bool shown = offset + page_bytes <= size();
     const auto latest = wal_.latest.find(page);
     if (offset + page_bytes > before || (!shown && latest == wal_.latest.end())) {
-      add_piece(offset, page_bytes, after);
+      changes_.add(offset, page_bytes, after);
     } else if (latest != wal_.latest.end()) {
-      add_difference(offset, wal_page(latest->second, copies), after, page_bytes);
+      changes_.add_difference(offset, wal_page(latest->second, copies), after, page_bytes);
     } else {
-      add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
+      changes_.add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
     }
     // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
     // still look at this one. [sqlite/wal]
     if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
     captured_bytes_ += page_bytes;
   }
-  if (pieces_.empty() && new_size == before) return kOk;
+  if (changes_.empty() && new_size == before) return kOk;
   if (MEMLITH_SABOTAGED(wal_after_ack)) return kOk;
-  return commit_pieces(new_size);
+  return commit_changes(new_size);
 }
 
 void Database::wal_truncate(std::uint64_t bytes) {

@@ -1,7 +1,10 @@
 // The explicit tracker: memlith_touch() names the ranges that the calling thread stored to. Floor: region. Finds bytes.
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
+#include <mutex>
 #include <thread>
 
 #include "region/drop_pages.hpp"
@@ -35,42 +38,70 @@ void compact(std::vector<Touched>& all) {
   all.resize(all.empty() ? 0 : last + 1);
 }
 
+// Held for nanoseconds by threads that have just stored; a mutex would cost more than the work under it.
+class SpinLock {
+ public:
+  void lock() {
+    for (int tries = 0; busy_.exchange(true, std::memory_order_acquire); ++tries) {
+      if (tries > 100) std::this_thread::yield();
+    }
+  }
+  void unlock() { busy_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> busy_{false};
+};
+
+// The ranges of the threads whose numbers are the same modulo kLists: as a rule, of one thread.
+struct alignas(64) List {
+  SpinLock lock;
+  std::vector<Touched> touched;           // under the lock
+  std::size_t compact_at = kCompactFrom;  // under the lock
+};
+
 class ExplicitTracker final : public Tracker {
  public:
-  explicit ExplicitTracker(const TrackedMemory& memory) : base_(memory.base), bytes_(memory.bytes) {
-    touched_.reserve(kCompactFrom);
-  }
+  explicit ExplicitTracker(const TrackedMemory& memory) : base_(memory.base), bytes_(memory.bytes) {}
 
   void touch(Range range) override {
     const ThreadNumber thread = this_thread_number();
-    const Spin hold(busy_);
+    List& list = list_of(thread);
+    const std::lock_guard hold(list.lock);
     // A loop that touches consecutive elements, or the same element again, makes one range.
-    if (!touched_.empty() && touched_.back().thread == thread) {
-      Range& last = touched_.back().range;
+    if (!list.touched.empty() && list.touched.back().thread == thread) {
+      Range& last = list.touched.back().range;
       const std::uint64_t last_end = last.offset + last.bytes;
       if (range.offset >= last.offset && range.offset <= last_end) {
         last.bytes = std::max(last_end, range.offset + range.bytes) - last.offset;
         return;
       }
     }
-    if (touched_.size() >= compact_at_) {
-      compact(touched_);
-      compact_at_ = std::max(kCompactFrom, 2 * touched_.size());
+    if (list.touched.size() >= list.compact_at) {
+      compact(list.touched);
+      list.compact_at = std::max(kCompactFrom, 2 * list.touched.size());
     }
-    touched_.push_back({range, thread});
+    if (list.touched.capacity() == 0) list.touched.reserve(kCompactFrom);
+    list.touched.push_back({range, thread});
   }
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
-    const Spin hold(busy_);
-    // The ranges that were given back. If something throws from here on, each range is in one of the two vectors.
-    touched_.insert(touched_.end(), taken_.begin(), taken_.end());
-    taken_.clear();
-    const auto others = std::partition(touched_.begin(), touched_.end(), [thread](const Touched& each) {
-      return thread != kAllThreads && each.thread != thread;
+    const Held held(*this, thread);
+    // The ranges that were given back. If something throws from here on, each range is in a list or in taken_.
+    while (!taken_.empty()) {
+      list_of(taken_.back().thread).touched.push_back(taken_.back());
+      taken_.pop_back();
+    }
+    std::size_t count = 0;
+    held.for_each([&](const List& list) { count += list.touched.size(); });
+    taken_.reserve(count);
+    ranges.reserve(ranges.size() + count);
+    held.for_each([&](List& list) {
+      const auto others = std::partition(list.touched.begin(), list.touched.end(), [thread](const Touched& each) {
+        return thread != kAllThreads && each.thread != thread;
+      });
+      taken_.insert(taken_.end(), others, list.touched.end());
+      list.touched.erase(others, list.touched.end());
     });
-    ranges.reserve(ranges.size() + static_cast<std::size_t>(touched_.end() - others));
-    taken_.assign(others, touched_.end());
-    touched_.erase(others, touched_.end());
     for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }
@@ -86,15 +117,14 @@ class ExplicitTracker final : public Tracker {
   }
   Status release_clean() override {
     std::vector<Range> kept;
-    {
-      const Spin hold(busy_);
-      for (const auto* const all : {&touched_, &taken_}) {
-        for (const Touched& each : *all) {
-          const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
-          kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
-        }
-      }
-    }
+    const auto keep = [&kept](const Touched& each) {
+      const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
+      kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
+    };
+    for (const Touched& each : taken_) keep(each);
+    Held(*this, kAllThreads).for_each([&](const List& list) {
+      for (const Touched& each : list.touched) keep(each);
+    });
     normalize(kept);
     kept.push_back({bytes_, 0});
     std::uint64_t begin = 0;
@@ -113,28 +143,59 @@ class ExplicitTracker final : public Tracker {
   [[nodiscard]] std::string describe() const override { return "memlith_touch says what was stored; bytes"; }
 
  private:
-  // Held for nanoseconds by threads that have just stored; a mutex would cost more than the work under it.
-  class Spin {
+  static constexpr std::uint32_t kLists = 64;
+  static std::uint64_t bit_of(ThreadNumber thread) { return std::uint64_t{1} << thread % kLists; }
+
+  List& list_of(ThreadNumber thread) {
+    const std::uint64_t bit = bit_of(thread);
+    if ((used_.load(std::memory_order_relaxed) & bit) == 0) used_.fetch_or(bit);
+    return lists_[thread % kLists];
+  }
+
+  // Locks the lists of a thread, or all.
+  //
+  // ORDER all-lists-at-once: no range may be taken before every list is locked. Otherwise, of a range and one that
+  // another thread touched after it, only the later one could be taken. [test TouchedRanges.TakesNoTouchWithoutTheOneBeforeIt]
+  class Held {
    public:
-    explicit Spin(std::atomic<bool>& busy) : busy_(busy) {
-      for (int tries = 0; busy_.exchange(true, std::memory_order_acquire); ++tries) {
-        if (tries > 100) std::this_thread::yield();
+    Held(ExplicitTracker& tracker, ThreadNumber thread) : tracker_(tracker) {
+      if (thread != kAllThreads) {
+        // Ranges that were given back go to the lists of the threads that touched them.
+        std::uint64_t lists = bit_of(thread);
+        for (const Touched& each : tracker.taken_) lists |= bit_of(each.thread);
+        lock(lists);
+        return;
       }
+      // A thread whose list comes into use now has touched nothing that a locked list's thread has seen.
+      for (std::uint64_t missing = 0; (missing = tracker.used_.load() & ~lists_) != 0;) lock(missing);
     }
-    ~Spin() { busy_.store(false, std::memory_order_release); }
-    Spin(const Spin&) = delete;
-    Spin& operator=(const Spin&) = delete;
+    ~Held() {
+      for_each([](List& list) { list.lock.unlock(); });
+    }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    template <class Act>
+    void for_each(Act&& act) const {
+      for (std::uint64_t left = lists_; left != 0; left &= left - 1) act(tracker_.lists_[std::countr_zero(left)]);
+    }
 
    private:
-    std::atomic<bool>& busy_;
+    // Touching threads lock one list and captures of a region exclude each other, so any order will do.
+    void lock(std::uint64_t lists) {
+      lists_ |= lists;
+      for (std::uint64_t left = lists; left != 0; left &= left - 1) {
+        tracker_.lists_[std::countr_zero(left)].lock.lock();
+      }
+    }
+    ExplicitTracker& tracker_;
+    std::uint64_t lists_ = 0;
   };
 
   std::byte* base_;
   std::uint64_t bytes_;
-  std::atomic<bool> busy_{false};
-  std::vector<Touched> touched_;           // under busy_
-  std::size_t compact_at_ = kCompactFrom;  // under busy_
-  std::vector<Touched> taken_;
+  std::atomic<std::uint64_t> used_{0};  // lists that a thread has used; bits are only ever set
+  std::array<List, kLists> lists_;
+  std::vector<Touched> taken_;  // under the region's capture lock
 };
 
 }  // namespace

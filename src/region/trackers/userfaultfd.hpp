@@ -1,4 +1,4 @@
-// Opening a userfaultfd, and its calls, for the trackers that use one. Floor: region, private to the trackers.
+// Opening a userfaultfd, and its calls, for the trackers and for the watches of a file. Floor: region.
 #pragma once
 
 #include <fcntl.h>

@@ -93,6 +93,23 @@ TEST_F(HeapDamage, OfASegmentIsNamedOrAnotherBlock) {
   EXPECT_EQ(must(heap_->verify()).blocks, blocks);
 }
 
+// Any number of flipped bits anywhere in the structures of any segment, and in the blocks beside them: every call answers, and the
+// region is a heap again when the bits are back.
+TEST_F(HeapDamage, AnywhereIsNeverFollowed) {
+  Random random(11);
+  const std::uint64_t blocks = must(heap_->verify()).blocks;
+  const std::uint64_t size = region_->size();
+  int named = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::uint64_t offset = random.below(12 * kPageBytes);  // the heap's header, the table, the first segment's header
+    if (random.one_in(3))
+      offset = random.below(size / kSegmentBytes + 1) * kSegmentBytes + random.below(6 * kPageBytes);
+    if (offset < size && damage_is_named(offset, static_cast<std::byte>(1 + random.below(255)))) ++named;
+  }
+  EXPECT_GT(named, 20);
+  EXPECT_EQ(must(heap_->verify()).blocks, blocks);
+}
+
 // A name record that was stored over is named, and not followed.
 TEST_F(HeapDamage, OfANameIsNamed) {
   const auto* const header = reinterpret_cast<const HeapHeader*>(region_->address());

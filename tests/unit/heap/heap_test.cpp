@@ -16,7 +16,9 @@ namespace {
 using namespace core;
 
 class HeapTest : public ::testing::TestWithParam<TrackerKind> {};
-INSTANTIATE_TEST_SUITE_P(By, HeapTest, ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, HeapTest,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // Sizes of every kind: slabs, pages, whole segments.

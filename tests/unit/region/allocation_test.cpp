@@ -16,7 +16,9 @@ namespace {
 using namespace core;
 
 class Allocation : public ::testing::TestWithParam<TrackerKind> {};
-INSTANTIATE_TEST_SUITE_P(By, Allocation, ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, Allocation,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // Small and streamed transactions, of one region and of two, after a first round of each.

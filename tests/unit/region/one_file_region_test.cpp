@@ -21,7 +21,8 @@ class OneFileRegion : public ::testing::TestWithParam<TrackerKind> {
   RegionWorld world_{GetParam(), options()};
 };
 INSTANTIATE_TEST_SUITE_P(By, OneFileRegion,
-                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // A new file takes the size asked for, exactly, and its last byte can be persisted.

@@ -30,7 +30,9 @@ class RegionTest : public ::testing::TestWithParam<TrackerKind> {
  protected:
   RegionWorld world_{GetParam(), tiny_options()};
 };
-INSTANTIATE_TEST_SUITE_P(By, RegionTest, ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, RegionTest,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // A new region is zeros, is tracked as asked, and keeps what was persisted over a crash; what was not is dropped.
@@ -64,7 +66,9 @@ TEST_P(RegionTest, CapturesEachStoreOnce) {
   for (int round = 1; round <= 3; ++round) {
     put(region, 5 * kPageBytes, static_cast<std::uint64_t>(round));
     ASSERT_OK(persist(region));
-    captured += kind == TrackerKind::touched ? 8 : kind == TrackerKind::scan && round == 1 ? kPageBytes : 1;
+    captured += kind == TrackerKind::touched || kind == TrackerKind::instrumented ? 8
+                : kind == TrackerKind::scan && round == 1                         ? kPageBytes
+                                                                                  : 1;
     EXPECT_EQ(world_.captured(), captured);
     ASSERT_OK(persist(region));
     EXPECT_EQ(world_.captured(), captured) << "seen twice";

@@ -36,7 +36,9 @@ class Scopes : public ::testing::TestWithParam<TrackerKind> {
  protected:
   RegionWorld world_{GetParam(), tiny_options()};
 };
-INSTANTIATE_TEST_SUITE_P(By, Scopes, ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched),
+INSTANTIATE_TEST_SUITE_P(By, Scopes,
+                         ::testing::Values(TrackerKind::scan, TrackerKind::fault, TrackerKind::touched,
+                                           TrackerKind::instrumented),
                          [](const auto& given) { return name_of_tracker(given.param); });
 
 // A thread's persist leaves another's stores out, a process's takes them; scan refuses rather than take too much.

@@ -48,7 +48,7 @@ TEST_F(Sessions, ARegionIsOpenOnceAndStaysWhileItIs) {
   session->look_at_region(object, [&seen](const Region& open) { seen = &open; });
   EXPECT_EQ(seen, region->region.get());
 
-  session->close_region(*region);
+  ASSERT_TRUE(session->close_region(*region).ok());
   seen = nullptr;
   session->look_at_region(object, [&seen](const Region& open) { seen = &open; });
   EXPECT_EQ(seen, nullptr);

@@ -741,7 +741,8 @@ TEST_F(ExplicitTracker, AgreesWithASetOfBytes) {
 
 // Every kind says how it works here, in one line.
 TEST(Trackers, DescribeThemselves) {
-  for (const TrackerKind kind : {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::fault}) {
+  for (const TrackerKind kind : {TrackerKind::automatic, TrackerKind::scan, TrackerKind::touched, TrackerKind::fault,
+                                 TrackerKind::instrumented}) {
     const std::string text = describe_tracker(kind);
     EXPECT_FALSE(text.empty());
     EXPECT_EQ(text.find('\n'), std::string::npos);

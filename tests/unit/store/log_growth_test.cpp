@@ -50,7 +50,9 @@ TEST(LogGrowth, GrowsAtOnceToWhatItIsGiven) {
   load.home_bytes = 0;
   EXPECT_EQ(slots_to_add(load), 0u);
   load.given_bytes = 128 * kMiB;
-  EXPECT_EQ(slots_to_add(load), 4u) << "doubles";
+  EXPECT_EQ(slots_to_add(load), 9u) << "two slots in ten seconds: thirteen last a minute";
+  load.took = std::chrono::milliseconds(20);
+  EXPECT_EQ(slots_to_add(load), 508u);
   load.slots = 500;
   EXPECT_EQ(slots_to_add(load), 12u);
   load.slots = 512;
@@ -60,6 +62,8 @@ TEST(LogGrowth, GrowsAtOnceToWhatItIsGiven) {
   load.slots = 4;
   load.took = seconds(30);
   EXPECT_EQ(slots_to_add(load), 0u);
+  load.took = seconds(0);
+  EXPECT_EQ(slots_to_add(load), 508u);
 }
 
 TEST(LogGrowth, ALogThatLastsAMinuteStays) {

@@ -207,7 +207,7 @@ TEST_P(StoreTest, CommitsPastTheLimitAreFull) {
   const Lsn head = store_->log().head();
   for (int round = 0; round < 3; ++round) {
     EXPECT_ERROR(Errc::full, commit(*store_, {{a, 0, filled(300 * kKiB, 2)}}));
-    EXPECT_NE(last_error_text().find("Split it"), std::string::npos) << last_error_text();
+    EXPECT_NE(last_error_text().find("split the transaction"), std::string::npos) << last_error_text();
     EXPECT_EQ(store_->log().head(), head);
   }
   EXPECT_FALSE(store_->log().poisoned());

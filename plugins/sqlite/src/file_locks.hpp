@@ -1,0 +1,59 @@
+// SQLite's five lock levels among the connections of this process, and the lock that keeps other processes out. Part of
+// the SQLite plugin.
+//
+// Any number of connections hold SHARED. One may hold RESERVED beside them, so that it may store into memory later.
+// PENDING admits no further SHARED, and EXCLUSIVE is held alone. Other processes see a shared lock on the file as long
+// as the database is open, and an exclusive one from the first write on.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/status.hpp"
+#include "base/sync.hpp"
+#include "shared_index.hpp"
+#include "world.hpp"
+
+namespace memlith::sqlite {
+
+// The locks of one connection.
+struct Holder {
+  int level = 0;  // SQLITE_LOCK_*
+  SharedIndex::Locks index_locks;
+  bool maps_index = false;
+};
+
+// `busy` without a message: another connection of this process holds the lock.
+inline constexpr core::Status kBusyHere{core::Errc::busy, core::Detail::none, 0, 0};
+
+// Threads: any, but for host() and set_host(), which opening and closing call.
+class FileLocks {
+ public:
+  using Check = std::function<core::Status()>;
+
+  // The lock on the file; null while there is none.
+  [[nodiscard]] HostLock* host() const { return host_.get(); }
+  void set_host(std::unique_ptr<HostLock> host) { host_ = std::move(host); }
+
+  // Keeps other processes out from now on. `check` then says whether what they left allows a write; if not, they may
+  // come back. Nothing happens if they are kept out already.
+  core::Status keep_others_out(const Check& check);
+
+  // SQLITE_LOCK_*, by SQLite's rules. `begin_writing` runs before a connection gets RESERVED, and its failure is
+  // returned.
+  core::Status lock(Holder& holder, int level, const Check& begin_writing);
+  void unlock(Holder& holder, int level);
+  // Whether a connection holds RESERVED or more.
+  [[nodiscard]] bool reserved() const;
+
+ private:
+  std::unique_ptr<HostLock> host_;
+  mutable core::Mutex mutex_;
+  int shared_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  Holder* writer_ MEMLITH_GUARDED_BY(mutex_) = nullptr;   // RESERVED or more
+  Holder* pending_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // PENDING or more
+  core::Mutex host_mutex_;
+  bool host_exclusive_ MEMLITH_GUARDED_BY(host_mutex_) = false;
+};
+
+}  // namespace memlith::sqlite

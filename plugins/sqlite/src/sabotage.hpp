@@ -1,0 +1,30 @@
+// Planted faults for the crash test, which has to notice each of them. Compiled in for that test only. Part of the
+// SQLite plugin.
+#pragma once
+
+namespace memlith::sqlite {
+
+struct Sabotage {
+  bool skip_persist = false;         // a commit is not waited for
+  bool persist_each_write = false;   // every write to the database is a commit of its own
+  bool skip_mark = false;            // the file looks like a database while its log holds commits
+  bool keep_counter = false;         // the file looks like a database to a connection with its first page cached
+  bool unmark_too_early = false;     // a clean close says so before everything is home
+  bool believe_cached_head = false;  // a file says that it is complete in the page cache only, and its log is removed
+  bool wal_after_ack = false;        // WAL: a commit is durable with the next one
+  bool share_pages = false;          // WAL: pages are not made private before a commit can change them at home
+  bool skip_disk_journal = false;    // several databases: journals stay in memory
+  bool skip_journal_flush = false;   // several databases: journals are not on the medium before the commits they undo
+  bool skip_super_flush = false;     // several databases: nor is what says which they are
+  bool keep_disk_journal = false;    // several databases: journals stay when the transaction has ended
+  bool skip_earlier_sync = false;    // several databases: weak commits may be lost that a journal has pages of
+  bool skip_part_persist = false;    // several databases: a part of a weak commit is not waited for
+};
+#ifdef MEMLITH_SQLITE_SABOTAGE
+extern Sabotage sabotage;
+#define MEMLITH_SABOTAGED(name) (::memlith::sqlite::sabotage.name)
+#else
+#define MEMLITH_SABOTAGED(name) false
+#endif
+
+}  // namespace memlith::sqlite

@@ -1,0 +1,84 @@
+// Transactions and commits from buffers; include/memlith/memlith.h. Floor: capi.
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+#include "region/per_thread.hpp"
+
+using namespace memlith::core;
+
+namespace {
+
+Status check_mode(std::uint32_t mode) {
+  if (mode <= MEMLITH_COMMIT_ASYNC) return kOk;
+  return fail(Errc::invalid, Detail::argument, "mode is {}; see MEMLITH_COMMIT_SYNC", mode);
+}
+
+Status need_writable(const Session& session) {
+  if (!session.store().read_only()) return kOk;
+  return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", session.store().path());
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_begin(memlith_store* store, memlith_tx** tx) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(need(tx, "tx"));
+    MEMLITH_TRY(need_writable(session_of(store)));
+    *tx = handle_of(session_of(store).begin());
+    return kOk;
+  });
+}
+
+int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(tx));
+    OpenTransaction& open = transaction_of(tx);
+    return open.session.touch_before(open, address, bytes);
+  });
+}
+
+int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(tx));
+    MEMLITH_TRY(check_mode(mode));
+    OpenTransaction& open = transaction_of(tx);
+    MEMLITH_TRY_ASSIGN(const Lsn end, open.session.commit(open, mode == MEMLITH_COMMIT_SYNC));
+    if (ticket != nullptr) *ticket = end.value;
+    return kOk;
+  });
+}
+
+int32_t memlith_abort(memlith_tx* tx) {
+  if (tx == nullptr) return 0;
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(tx));
+    OpenTransaction& open = transaction_of(tx);
+    open.session.abort(open);
+    return kOk;
+  });
+}
+
+int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count, uint32_t mode,
+                               uint64_t* ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(check_mode(mode));
+    Session& session = session_of(store);
+    MEMLITH_TRY(need_writable(session));
+    if (count > 0) MEMLITH_TRY(need(writes, "writes"));
+    std::vector<BufferedWrite>& all = of_this_thread<std::vector<BufferedWrite>>();
+    all.clear();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (writes[i].count > 0) MEMLITH_TRY(need(writes[i].bytes, "bytes"));
+      all.push_back({static_cast<std::byte*>(writes[i].target), static_cast<const std::byte*>(writes[i].bytes),
+                     writes[i].count});
+    }
+    MEMLITH_TRY_ASSIGN(const Lsn end, session.commit_buffers(all, mode == MEMLITH_COMMIT_SYNC));
+    if (ticket != nullptr) *ticket = end.value;
+    return kOk;
+  });
+}
+
+}  // extern "C"

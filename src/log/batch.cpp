@@ -1,0 +1,200 @@
+// Batches (group commit): sealing, writing and acknowledging them.
+#include <algorithm>
+#include <cstring>
+
+#include "base/mutant.hpp"
+#include "log/log.hpp"
+
+namespace memlith::core {
+
+void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
+
+// Yields several times before it blocks. Waking a blocked thread can take as long as writing a small batch; woken
+// committers would come too late for the next batch, and batches would stay small. A count and not a time: it is over
+// soon if no other thread runs, and lasts as long as needed if there are many committers.
+void Log::wait_for(Lock& lock, std::uint32_t sequence) {
+  const Atomic<std::uint32_t>& word = batch(sequence).word;
+  const std::uint32_t seen = word.load(std::memory_order_relaxed);
+  lock.unlock();
+  for (std::uint32_t turn = 0; turn < options_.turns_awake && word.load(std::memory_order_acquire) == seen; ++turn) {
+    yield_thread();
+  }
+  await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
+  lock.lock();
+}
+
+void Log::open_next_batch() {
+  Batch& next = batch(++open_sequence_);
+  next.begin = head_;
+  next.used = 0;
+  next.committers = 0;
+  gathering_.room_wanted = false;
+  place_buffer(open_sequence_);
+}
+
+void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const {
+  pieces.clear();
+  for (std::uint64_t done = 0; done < bytes;) {
+    const Lsn at = begin.advance(done);
+    Piece piece;
+    piece.segment = geometry_.segment_of(at);
+    const std::uint32_t slot = space_.slots.at(piece.segment);
+    MEMLITH_ASSERT(slot != SlotMap::kNone);
+    const std::uint64_t offset = geometry_.offset_in_segment(at);
+    piece.with_slot_header = offset == 0;
+    piece.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
+    piece.begin = done;
+    piece.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
+    done += piece.bytes;
+    pieces.push_back(piece);
+  }
+}
+
+void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
+  SlotHeader header{};
+  header.magic = kSlotMagic;
+  header.segment = segment;
+  header.incarnation = incarnation_;
+  header.checksum = header_checksum(header, log_id_);
+  std::memset(block.data(), 0, geometry_.block_bytes);
+  std::memcpy(block.data(), &header, sizeof header);
+}
+
+// Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
+// a batch's I/O time, so that the same I/O serves all of them. The idea is PostgreSQL's commit_delay, but without a
+// parameter: a single committer is the only one of its batch, and does not wait.
+void Log::gather(Lock& lock) {
+  const auto enough = [this] {
+    return batch(open_sequence_).committers >= gathering_.expected_committers || gathering_.room_wanted ||
+           !failure_.ok();
+  };
+  if (enough()) return;
+  gathering_.active = true;
+  const auto deadline = SteadyClock::now() + gathering_.io_time / 4;
+  while (!enough() && SteadyClock::now() < deadline) {
+    lock.unlock();
+    yield_thread();
+    lock.lock();
+  }
+  gathering_.active = false;
+}
+
+// Seals the open batch, which is not empty, and makes it durable. Releases the lock meanwhile.
+void Log::lead(Lock& lock) {
+  const std::uint32_t sequence = open_sequence_;
+  Batch& sealed = batch(sequence);
+  MEMLITH_ASSERT(sealed.used > 0);
+  lay_out(sealed.begin, sealed.used, sealed.pieces);
+  open_next_batch();
+  lock.unlock();
+  seal(sealed, sequence);
+  const auto begin = SteadyClock::now();
+  Status status = write_batch(sealed);
+  if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
+  if (status.ok()) status = device_.flush();
+  complete(lock, sequence, status, SteadyClock::now() - begin);
+}
+
+// Until every batch before this one has its headers.
+void Log::await_sealed(std::uint32_t sequence) {
+  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    await(sealed_sequence_, now);
+  }
+}
+
+void Log::publish_sealed(std::uint32_t sequence) {
+  sealed_sequence_.store(sequence + 1, std::memory_order_release);
+  sealed_sequence_.notify_all();
+}
+
+// Waits until every writer of the batch has finished and the batch before it has its headers; then chains the frames.
+void Log::seal(Batch& sealed, std::uint32_t sequence) {
+  for (std::uint32_t left = 0; (left = sealed.unfinished.load(std::memory_order_acquire)) != 0;) {
+    await(sealed.unfinished, left);
+  }
+  await_sealed(sequence);
+  const std::uint64_t durable = durable_lsn_.load(std::memory_order_acquire);
+  for (std::uint64_t at = 0; at < sealed.used;) {
+    FrameHeader header;
+    std::memcpy(&header, sealed.buffer + at, sizeof header);
+    MEMLITH_ASSERT(header.magic == kFrameMagic && header.lsn == sealed.begin.value + at);
+    chain(header, durable);
+    std::memcpy(sealed.buffer + at, &header, sizeof header);
+    at += geometry_.frame_bytes(header.payload_bytes);
+    FrameTrailer trailer;
+    std::memcpy(&trailer, sealed.buffer + at - sizeof trailer, sizeof trailer);
+    last_checksum_ = chain_value(header, trailer, log_id_);
+  }
+  sealed.after_checksum = last_checksum_;
+  publish_sealed(sequence);
+}
+
+Status Log::write_batch(Batch& sealed) {
+  for (const Piece& piece : sealed.pieces) {
+    iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + piece.begin, piece.bytes}};
+    if (piece.with_slot_header) {
+      fill_slot_header(sealed.slot_header, piece.segment);
+      MEMLITH_TRY(device_.write_pieces(piece.device_offset - geometry_.block_bytes, vectors));
+    } else {
+      MEMLITH_TRY(device_.write_pieces(piece.device_offset, {vectors + 1, 1}));
+    }
+  }
+  return kOk;
+}
+
+// Until every batch before this one is acknowledged.
+void Log::await_done(std::uint32_t sequence) {
+  if (MEMLITH_MUTANT(complete_out_of_order)) return;
+  for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
+    await(done_sequence_, now);
+  }
+}
+
+// Where the log is durable to when this batch is.
+LogPosition Log::end_of(std::uint32_t sequence) {
+  if (MEMLITH_MUTANT(acknowledge_next_batch) && sealed_sequence_.load() - sequence == 2) ++sequence;
+  const Batch& done = batch(sequence);
+  return {done.begin.advance(done.used), done.after_checksum};
+}
+
+// Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, whose time says nothing about
+// batches. Called without the lock, returns with it.
+void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
+  await_done(sequence);
+  Batch& done = batch(sequence);
+  lock.lock();
+  if (failure_.ok() && !status.ok()) {
+    keep_failure(status);
+    change_space();
+  }
+  if (failure_.ok()) {
+    // ORDER flush-before-acknowledge: a commit becomes visible as durable only here. [mutant acknowledge_before_flush]
+    durable_position_ = end_of(sequence);
+    durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
+  }
+  if (io_time.count() > 0) gathering_.io_time += (io_time - gathering_.io_time) / 8;
+  if (stream_.busy && stream_.sequence == sequence) stream_.busy = false;
+  counters_.batches.fetch_add(1, std::memory_order_relaxed);
+  done.word.fetch_add(1, std::memory_order_release);
+  done_sequence_.store(sequence + 1, std::memory_order_release);
+  Batch& open = batch(open_sequence_);
+  gathering_.expected_committers = done.committers + open.committers;
+  const bool more = open.used > 0;
+  if (more) open.word.fetch_add(1, std::memory_order_release);
+  const bool failed = !failure_.ok();
+  lock.unlock();
+  done_sequence_.notify_all();
+  done.word.notify_all();
+  if (more && !failed) open.word.notify_one();
+  if (failed) {
+    for (const auto& each : batches_) {
+      each->word.fetch_add(1, std::memory_order_release);
+      each->word.notify_all();
+    }
+    space_.word.notify_all();
+  }
+  if (on_durable_) on_durable_();
+  lock.lock();
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,176 @@
+// Space of the log: slots that are freed by a trim, taken by frames, and added when the log grows.
+#include <algorithm>
+#include <new>
+
+#include "base/mutant.hpp"
+#include "log/log.hpp"
+#include "log/zeros.hpp"
+
+namespace memlith::core {
+
+Status Log::trim(LogPosition tail, const ClientBytes& client) {
+  if (poisoned()) return failure_for_late_comer();
+  Spare spare;
+  {
+    // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
+    std::unique_lock superblock_lock(superblocks_.mutex());
+    // ORDER tail-before-reuse: slots are reused only when the new tail is durable. Otherwise, after a crash, the old
+    // tail could point into overwritten frames. [mutant trim_not_written]
+    const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : superblocks_.write(tail, client, durable(), false);
+    if (!status.ok()) {
+      poison(status);
+      return status;
+    }
+    if (MEMLITH_MUTANT(tail_moved_outside_lock)) superblock_lock.unlock();
+    const Lock lock(mutex_);
+    MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
+    tail_ = tail;
+    release_slots_before(geometry_.segment_of(tail.lsn));
+#ifdef MEMLITH_MUTANTS
+    if (MEMLITH_MUTANT(trim_frees_live_slot) && space_.slots.first() < space_.slots.end()) {
+      space_.free.push_back(space_.slots.at(space_.slots.first()));
+    }
+#endif
+    change_space();
+    spare = take_spare();
+  }
+  counters_.trims.fetch_add(1, std::memory_order_relaxed);
+  space_.word.notify_all();
+  return kOk;
+}
+
+void Log::release_slots_before(std::uint64_t segment) {
+  while (space_.slots.first() < std::min(segment, space_.slots.end())) space_.free.push_back(space_.slots.drop_first());
+  // The tail may be the very start of a segment that has no frame yet.
+  if (space_.slots.first() == space_.slots.end() && space_.slots.first() < segment) space_.slots.restart(segment);
+}
+
+// How many slots have to be mapped for everything up to `end`.
+std::uint64_t Log::slots_needed(Lsn end) const {
+  const std::uint64_t wanted_end = (end.value + geometry_.segment_bytes() - 1) / geometry_.segment_bytes();
+  return wanted_end - std::min(wanted_end, space_.slots.end());
+}
+
+// Makes more slots free, enough for everything up to `end`. Releases the lock.
+Status Log::make_space(Lock& lock, Lsn end) {
+  const std::uint64_t needed = slots_needed(end);
+  // What would be free if everything before the head were trimmed.
+  const std::uint64_t free_at_best =
+      space_.slot_count - (space_.slots.end() - std::min(space_.slots.end(), geometry_.segment_of(head_)));
+  if (needed > free_at_best) {
+    const std::uint64_t more = needed - free_at_best;
+    if (space_.slot_count + more > slot_count_max()) {
+      return fail(Errc::full, Detail::frame,
+                  "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. "
+                  "Raise the limit (memlith_store_set_log_max) and try again, or split the transaction",
+                  device_.path(), bytes_between(head_, end), slot_count_max() * geometry_.segment_bytes());
+    }
+    lock.unlock();
+    const Status status = grow(more);
+    lock.lock();
+    return status;
+  }
+  // The log is full: frames in memory are written to the medium, then the owner is asked to trim.
+  const std::uint32_t word = space_.word.load(std::memory_order_acquire);
+  const std::uint32_t refusals = space_.refusals;
+  const Lsn head = head_;
+  lock.unlock();
+  Status status = sync(head);
+  if (status.ok()) {
+    const Lock again(mutex_);
+    if (space_.word.load(std::memory_order_relaxed) == word) ++space_.waiters;
+  }
+  if (status.ok())
+    status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
+  if (status.ok()) await(space_.word, word);
+  lock.lock();
+  MEMLITH_TRY(status);
+  return space_.refusals != refusals ? space_.refusal.tell() : kOk;
+}
+
+void Log::refuse_room(Status cause) {
+  {
+    const Lock lock(mutex_);
+    space_.refusal.keep(cause);
+    ++space_.refusals;
+    if (MEMLITH_MUTANT(refusal_wakes_nobody)) {
+      space_.waiters = 0;
+    } else {
+      change_space();
+    }
+  }
+  space_.word.notify_all();
+}
+
+Status Log::set_bytes_max(std::uint64_t bytes) {
+  const Lock lock(mutex_);
+  const std::uint64_t slots = std::min(bytes / geometry_.slot_bytes, kSlotCountMax);
+  if (slots < space_.slot_count) {
+    return fail(Errc::invalid, Detail::argument,
+                "{}: the log has {} bytes, so {} cannot be its limit; it shrinks when the store is closed",
+                device_.path(), space_.slot_count * geometry_.slot_bytes, bytes);
+  }
+  slot_count_max_.store(slots, std::memory_order_relaxed);
+  return kOk;
+}
+
+// Adds slots to the file. After any failure except `io` and `poisoned`, nothing has changed.
+Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
+  const std::uint64_t begin = kSlotsOffset + superblocks_.current().slot_count * geometry_.slot_bytes;
+  const std::uint64_t end = begin + more * geometry_.slot_bytes;
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(growth_not_durable)) {
+    superblocks_.current().slot_count += more;
+    MEMLITH_TRY(superblocks_.write(tail, superblocks_.client_bytes(), head, false));
+    superblocks_.current().slot_count -= more;
+  }
+#endif
+  MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
+  MEMLITH_TRY(device_.reserve(end));
+  // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them.
+  // [mutant growth_not_durable]
+  MEMLITH_TRY(write_zeros(device_, begin, end, zeros));
+  MEMLITH_TRY(device_.flush());
+  superblocks_.current().slot_count += more;
+  return superblocks_.write(tail, superblocks_.client_bytes(), head, false);
+}
+
+Status Log::grow(std::uint64_t more_slots) {
+  if (poisoned()) return failure_for_late_comer();
+#ifdef MEMLITH_MUTANTS
+  const std::uint64_t count_before = superblocks_.current().slot_count;
+#endif
+  const std::lock_guard superblock_lock(superblocks_.mutex());
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblocks_.current().slot_count = count_before;
+#endif
+  const std::uint64_t old_count = superblocks_.current().slot_count;
+  // Another thread grew the log meanwhile; begin() checks again.
+  if (old_count + more_slots > slot_count_max()) return kOk;
+  // ORDER room-before-growth: memory for the new slots is allocated before the superblock counts them, so that it
+  // cannot be lacking afterwards. [test OutOfMemoryStore.ALogGrowsOrNot]
+  try {
+    const Lock lock(mutex_);
+    space_.slots.grow(static_cast<std::uint32_t>(old_count + more_slots));
+    space_.free.reserve(old_count + more_slots);
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::no_memory, Detail::slot, "{}: out of memory for a log of {} slots; nothing was written",
+                device_.path(), old_count + more_slots);
+  }
+  if (const Status status = add_slots(tail(), durable(), more_slots); !status.ok()) {
+    if (status.category == Errc::io || status.category == Errc::poisoned) poison(status);
+    return status;
+  }
+  {
+    const Lock lock(mutex_);
+    space_.slot_count = old_count + more_slots;
+    for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
+      space_.free.push_back(static_cast<std::uint32_t>(slot));
+    }
+    change_space();
+  }
+  space_.word.notify_all();
+  return kOk;
+}
+
+}  // namespace memlith::core

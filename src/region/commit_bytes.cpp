@@ -1,0 +1,19 @@
+// A commit of bytes that the caller gathered. Floor: region.
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+Result<Lsn> Region::commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources,
+                                 bool will_sync) {
+  if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  const LockGuard lock(capture_mutex_);
+  const SizeChange size{object_, size_bytes_};
+  const std::span<const SizeChange> sizes(&size, size_changed_ ? 1 : 0);
+  if (extents.empty() && sizes.empty()) return newest_commit();
+  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents, sources, sizes}, will_sync));
+  size_changed_ = false;
+  note_commit(end);
+  return end;
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,73 @@
+// What transactions need of a region, and the release of memory, which must not happen beside them.
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr int kReleasesMax = 4;  // so often a release waits for transactions that end beside it
+}  // namespace
+
+Status Region::check_transactions() const {
+  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (client_ != nullptr) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" holds a heap, whose structures change with every allocation; persist the heap instead",
+                name_);
+  }
+  if (tracker_->kind() == TrackerKind::touched) return kOk;
+  return fail(Errc::unsupported, Detail::tracker,
+              "region \"{}\": its tracker finds stores by itself, so another persist could capture half of a "
+              "transaction; open the region with the explicit tracker",
+              name_);
+}
+
+Status Region::commit_size(bool will_sync) {
+  if (!size_changed_.load(std::memory_order_acquire)) return kOk;
+  for (;;) {
+    SizeChange change{object_, size_bytes_};
+    const Changes changes{{}, {}, {&change, 1}};
+    {
+      const LockGuard lock(capture_mutex_);
+      if (!size_changed_) return kOk;  // another commit has the size
+      change.size_bytes = size_bytes_;
+      MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, store_.commit_async_at_once(changes, will_sync));
+      if (end.has_value()) {
+        size_changed_ = false;
+        note_commit(*end);
+        return kOk;
+      }
+    }
+    MEMLITH_TRY(store_.make_room(changes, will_sync));
+  }
+}
+
+// Transactions note their commits beside each other, in any order.
+void Region::note_commit(Lsn end) {
+  std::uint64_t newest = committed_lsn_->load();
+  while (newest < end.value && !committed_lsn_->compare_exchange_weak(newest, end.value)) {
+  }
+}
+
+Status Region::release_clean() {
+  if (tracker_ == nullptr) return kOk;
+  MEMLITH_TRY(store_.check_process());
+  const Held held(*this);
+  for (int attempt = 0; attempt < kReleasesMax; ++attempt) {
+    if (!transactions_.any()) MEMLITH_TRY(complete_home());
+    Status status = kOk;
+    bool is_home = false;
+    // A transaction that ended since may have left its bytes in the log only.
+    const bool alone = transactions_.if_none([&] {
+      is_home = store_.home_lsn() >= newest_commit();
+      if (!is_home) return;
+      if (twins_ != nullptr) twins_->clear();
+      status = tracker_->release_clean();
+    });
+    if (!alone) break;
+    if (is_home) return status;
+  }
+  return fail(Errc::busy, Detail::object,
+              "region \"{}\" cannot release memory while transactions are open in it; end them and try again", name_);
+}
+
+}  // namespace memlith::core

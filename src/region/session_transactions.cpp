@@ -1,0 +1,90 @@
+// Transactions of a session.
+#include <utility>
+
+#include "region/per_thread.hpp"
+#include "region/session.hpp"
+
+namespace memlith::core {
+
+OpenTransaction::OpenTransaction(Session& of) : session(of), transaction(of.store()) {}
+
+Result<Region*> Session::region_at(const void* address) {
+  const LockGuard lock(places_mutex_);
+  for (Region* const region : places_) {
+    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
+    if (offset < region->reserve()) return region;
+  }
+  return fail(Errc::invalid, Detail::argument, "{}: address {} lies in no open region of this store", store_->path(),
+              address);
+}
+
+OpenTransaction* Session::begin() {
+  const LockGuard lock(transactions_mutex_);
+  if (!idle_.empty()) {
+    OpenTransaction* const open = idle_.back();
+    idle_.pop_back();
+    return open;
+  }
+  idle_.reserve(transactions_.size() + 1);  // so that it can be given back
+  transactions_.push_back(std::make_unique<OpenTransaction>(*this));
+  return transactions_.back().get();
+}
+
+void Session::give_back(OpenTransaction& open) {
+  open.transaction.forget();
+  const LockGuard lock(transactions_mutex_);
+  idle_.push_back(&open);
+}
+
+Status Session::touch_before(OpenTransaction& open, const void* address, std::uint64_t bytes) {
+  Region* region = open.transaction.joined(address);
+  if (region == nullptr) {
+    MEMLITH_TRY_ASSIGN(region, region_at(address));
+  }
+  return open.transaction.touch_before(*region, address, bytes);
+}
+
+// Waits, or has the background thread make it durable.
+Status Session::finish(Lsn end, bool wait, const PersistTimer& timer) {
+  if (wait) {
+    MEMLITH_TRY(store_->sync(end));
+    timer.note_persist(*store_->stats());
+  } else {
+    store_->flush_soon(end);
+    timer.note_capture(*store_->stats());
+  }
+  return kOk;
+}
+
+Result<Lsn> Session::commit(OpenTransaction& open, bool wait) {
+  const PersistTimer timer;
+  MEMLITH_TRY_ASSIGN(const Lsn end, open.transaction.capture(wait));
+  MEMLITH_TRY(finish(end, wait, timer));
+  give_back(open);
+  return end;
+}
+
+void Session::abort(OpenTransaction& open) {
+  open.transaction.abort();
+  give_back(open);
+}
+
+Result<Lsn> Session::commit_buffers(std::span<const BufferedWrite> writes, bool wait) {
+  const PersistTimer timer;
+  std::vector<Region*>& regions = empty_region_list();
+  for (const BufferedWrite& write : writes) {
+    MEMLITH_TRY_ASSIGN(Region* const region, region_at(write.target));
+    regions.push_back(region);
+  }
+  // Ends the transaction on every path.
+  struct Used {
+    Session& session;
+    OpenTransaction& open;
+    ~Used() { session.give_back(open); }
+  } used{*this, *begin()};
+  MEMLITH_TRY_ASSIGN(const Lsn end, used.open.transaction.capture_buffers(writes, regions, wait));
+  MEMLITH_TRY(finish(end, wait, timer));
+  return end;
+}
+
+}  // namespace memlith::core

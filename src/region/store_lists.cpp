@@ -1,0 +1,471 @@
+#include "region/store_lists.hpp"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <new>
+#include <span>
+#include <thread>
+
+#include "base/process.hpp"
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kRing = 1024;
+constexpr std::uint64_t kSpare = 64;  // for signal handlers that interrupt the emptying of the ring
+constexpr std::uint64_t kPileFirst = 4096;
+constexpr std::uint32_t kNested = 8;  // atomic accesses of signal handlers that interrupted each other
+
+// The calling thread in this process. A child that inherits a lock of another thread does not find that holder alive.
+std::uint64_t myself() { return process_mark() << 32 | this_thread_number(); }
+
+// A lock of which its holder knows that it holds it, so that a signal handler never waits for the code it interrupted.
+class Holder {
+ public:
+  [[nodiscard]] bool is_mine() const { return holder_.load(std::memory_order_relaxed) == myself(); }
+  void lock() {
+    const std::uint64_t mine = myself();
+    for (int tries = 0;; ++tries) {
+      std::uint64_t seen = holder_.load(std::memory_order_relaxed);
+      // A holder of another process was lost in a fork.
+      const bool is_free = seen == 0 || seen >> 32 != mine >> 32;
+      // Pairs with unlock().
+      if (is_free && holder_.compare_exchange_weak(seen, mine, std::memory_order_acquire)) return;
+      if (tries > 100) std::this_thread::yield();
+    }
+  }
+  void unlock() { holder_.store(0, std::memory_order_release); }
+
+ private:
+  std::atomic<std::uint64_t> holder_{0};
+};
+
+class Hold {
+ public:
+  explicit Hold(Holder& holder) : holder_(holder) { holder_.lock(); }
+  ~Hold() { holder_.unlock(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  Holder& holder_;
+};
+
+// Ranges in memory of their own: a signal handler may add to them, which malloc would not allow.
+class Pile {
+ public:
+  void add(StoredRange range) {
+    if (range.begin >= range.end) return;
+    if (count_ == room_ && !make_room()) {
+      // Without memory for ranges, everything counts as stored to.
+      everything_ = true;
+      return;
+    }
+    ranges_[count_++] = range;
+  }
+
+  // Moves what lies in `memory` to `taken`, which has room.
+  void take(StoredRange memory, ThreadNumber thread, std::vector<StoredBy>& taken) {
+    if (everything_) taken.push_back({memory, thread});
+    for (const StoredRange& range : std::span(ranges_, count_)) {
+      if (!lies_in(range, memory)) continue;
+      taken.push_back({{std::max(range.begin, memory.begin), std::min(range.end, memory.end)}, thread});
+    }
+    drop(memory);
+  }
+  void drop(StoredRange memory) {
+    StoredRange* const end =
+        std::remove_if(ranges_, ranges_ + count_, [memory](StoredRange range) { return lies_in(range, memory); });
+    count_ = static_cast<std::uint64_t>(end - ranges_);
+  }
+  [[nodiscard]] std::uint64_t count() const { return count_ + (everything_ ? 1 : 0); }
+  [[nodiscard]] bool is_empty() const { return count() == 0; }
+  // Every region counts as stored to as a whole.
+  void everything() { everything_ = true; }
+  void nothing_else() { everything_ = false; }
+  [[nodiscard]] bool is_everything() const { return everything_; }
+
+ private:
+  static bool lies_in(StoredRange range, StoredRange memory) {
+    return range.begin < memory.end && range.end > memory.begin;
+  }
+  bool make_room() {
+    if (count_ > 0) compact();
+    if (room_ > 0 && count_ <= room_ / 2) return true;
+    const std::uint64_t room = room_ == 0 ? kPileFirst : 2 * room_;
+    void* const memory =
+        room_ == 0
+            ? ::mmap(nullptr, room * sizeof(StoredRange), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            : ::mremap(ranges_, room_ * sizeof(StoredRange), room * sizeof(StoredRange), MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED) return count_ < room_;
+    ranges_ = static_cast<StoredRange*>(memory);
+    room_ = room;
+    return true;
+  }
+  // Joins ranges that overlap or touch.
+  void compact() {
+    std::sort(ranges_, ranges_ + count_, [](StoredRange a, StoredRange b) { return a.begin < b.begin; });
+    std::uint64_t last = 0;
+    for (std::uint64_t i = 1; i < count_; ++i) {
+      if (ranges_[i].begin <= ranges_[last].end) {
+        ranges_[last].end = std::max(ranges_[last].end, ranges_[i].end);
+      } else {
+        ranges_[++last] = ranges_[i];
+      }
+    }
+    count_ = last + 1;
+  }
+
+  StoredRange* ranges_ = nullptr;
+  std::uint64_t count_ = 0;
+  std::uint64_t room_ = 0;
+  bool everything_ = false;
+};
+
+// The end is written before the begin when a slot is filled, and cleared before the begin when it is emptied: a begin
+// that is not 0 has its end.
+struct Slot {
+  std::atomic<std::uintptr_t> begin{0};  // release by the owner pairs with acquire by the taker
+  std::atomic<std::uintptr_t> end{0};
+};
+
+enum class Use : std::uint32_t { idle, owned, ended };
+
+struct List {
+  // Written by the owner and its signal handlers.
+  alignas(64) std::atomic<std::uint64_t> pushed{0};  // slots that were ever claimed; pairs with drain()
+  std::atomic<std::uint32_t> atomics{0};             // accesses between begin and end; pairs with add_atomics()
+  std::array<Slot, kNested> atomic_at;
+  std::atomic<bool> overflow{false};  // pairs with drain()
+  // Written under `holder`.
+  alignas(64) std::atomic<std::uint64_t> taken{0};  // slots before this one were taken; pairs with is_taken()
+  std::atomic<std::uint64_t> emptied{0};            // slots before this one may be filled again; pairs with push()
+  Holder holder;
+  Pile pile;
+  std::atomic<ThreadNumber> thread{0};
+  std::atomic<Use> use{Use::idle};  // acquire by the next owner pairs with release when the list has become empty
+  List* next = nullptr;             // constant once the list is in the chain
+  std::array<Slot, kRing> ring;
+
+  Slot& slot(std::uint64_t number) { return ring[number % kRing]; }
+};
+
+[[gnu::tls_model("initial-exec")]] thread_local List* t_list = nullptr;
+std::atomic<List*> g_lists{nullptr};      // never removed from; release by the adder pairs with acquire by readers
+std::atomic<bool> g_owners_fence{false};  // the kernel has no membarrier
+std::atomic<bool> g_has_key{false};       // release by the maker pairs with acquire by users
+pthread_key_t g_key{};                    // its value is the thread's list
+Holder g_takers;                          // one takes at a time
+
+// Under g_takers. Never destroyed: destructors of statics store and persist, too.
+struct Watched {
+  std::vector<StoredRange> regions;
+  std::vector<TrackedAddresses*> cells;
+  TrackedAddresses addresses;
+};
+Watched& watched() {
+  static Watched& made = *new Watched;
+  return made;
+}
+
+// One instruction each, so that no signal handler runs in the middle. No other thread writes these words, so that no bus
+// lock is needed.
+std::uint64_t claim_slot(std::atomic<std::uint64_t>& pushed) {
+#if defined(__x86_64__)
+  std::uint64_t number = 1;
+  asm volatile("xaddq %0, %1" : "+r"(number), "+m"(reinterpret_cast<std::uint64_t&>(pushed)) : : "memory", "cc");
+  return number;
+#else
+  return pushed.fetch_add(1);
+#endif
+}
+bool widen(std::atomic<std::uintptr_t>& end, std::uintptr_t from, std::uintptr_t to) {
+#if defined(__x86_64__)
+  bool done = false;
+  asm volatile("cmpxchgq %3, %1"
+               : "=@ccz"(done), "+m"(reinterpret_cast<std::uintptr_t&>(end)), "+a"(from)
+               : "r"(to)
+               : "memory", "cc");
+  return done;
+#else
+  return end.compare_exchange_strong(from, to);
+#endif
+}
+
+// Between a store of the owner and its look at `taken`, if the kernel has no barrier for other threads.
+void owner_fence() {
+  if (g_owners_fence.load(std::memory_order_relaxed)) std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+int membarrier(int command) { return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0)); }
+
+// On return every running thread of the process has seen what this thread wrote before, and the other way round.
+void barrier_of_all_threads() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (g_owners_fence.load(std::memory_order_relaxed)) return;
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  // A forked child has to register again.
+  (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+bool is_taken(const List& list, std::uint64_t number) {
+  owner_fence();
+  return list.taken.load(std::memory_order_acquire) > number;
+}
+
+// Empties the slots [from, to), which are taken, into the pile. Under the list's holder. A slot that the owner claimed
+// and has not filled is left out: the owner sees that the slot is taken, and adds its range again.
+void drain(List& list, std::uint64_t from, std::uint64_t to) {
+  for (std::uint64_t number = from; number < to; ++number) {
+    Slot& slot = list.slot(number);
+    const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
+    if (begin != 0) list.pile.add({begin, slot.end.load(std::memory_order_relaxed)});
+    slot.end.store(0, std::memory_order_relaxed);
+    slot.begin.store(0, std::memory_order_release);
+  }
+  list.emptied.store(to, std::memory_order_release);
+  if (list.overflow.exchange(false, std::memory_order_relaxed)) list.pile.everything();
+}
+
+// The owner empties its own ring; false in a signal handler that interrupted another emptying of it.
+bool spill(List& list) {
+  if (list.holder.is_mine()) return false;
+  const Hold hold(list.holder);
+  const std::uint64_t from = list.taken.load(std::memory_order_relaxed);
+  const std::uint64_t to = list.pushed.load(std::memory_order_relaxed);
+  list.taken.store(to, std::memory_order_relaxed);
+  drain(list, from, to);
+  return true;
+}
+
+void push(List& list, StoredRange range) {
+  for (;;) {
+    std::uint64_t used = list.pushed.load(std::memory_order_relaxed) - list.emptied.load(std::memory_order_acquire);
+    if (used >= kRing - kSpare && !spill(list) && used >= kRing - kNested) {
+      list.overflow.store(true, std::memory_order_release);
+      return;
+    }
+    const std::uint64_t number = claim_slot(list.pushed);
+    Slot& slot = list.slot(number);
+    slot.end.store(range.end, std::memory_order_relaxed);
+    slot.begin.store(range.begin, std::memory_order_release);
+    if (!is_taken(list, number)) return;
+  }
+}
+
+// Stores of threads that found no memory for a list. Belongs to every thread.
+List g_unlisted;
+
+void end_list(void* value) {
+  auto* const list = static_cast<List*>(value);
+  t_list = nullptr;  // a later destructor of this thread that stores makes another list
+  list->use.store(Use::ended, std::memory_order_release);
+}
+
+List* own(List* list) {
+  list->thread.store(this_thread_number(), std::memory_order_relaxed);
+  t_list = list;
+  if (g_has_key.load(std::memory_order_acquire)) (void)::pthread_setspecific(g_key, list);
+  return list;
+}
+
+[[gnu::noinline]] List* make_list() {
+  for (List* list = g_lists.load(std::memory_order_acquire); list != nullptr; list = list->next) {
+    Use idle = Use::idle;
+    if (list->use.compare_exchange_strong(idle, Use::owned, std::memory_order_acquire)) return own(list);
+  }
+  void* const memory =
+      ::mmap(nullptr, sizeof(List), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  List* const list = new (memory) List;
+  list->use.store(Use::owned, std::memory_order_relaxed);
+  list->next = g_lists.load(std::memory_order_relaxed);
+  while (!g_lists.compare_exchange_weak(list->next, list, std::memory_order_release)) {
+  }
+  return own(list);
+}
+
+List& list_of_this_thread() {
+  List* list = t_list;
+  if (list == nullptr) list = make_list();
+  return list != nullptr ? *list : g_unlisted;
+}
+
+// What atomic accesses that are under way may have stored. Comes before the look at `pushed`: an access that has ended
+// by then is in the ring.
+void add_atomics(List& list) {
+  const std::uint32_t count = std::min(list.atomics.load(std::memory_order_acquire), kNested);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Slot& at = list.atomic_at[i];
+    const std::uintptr_t begin = at.begin.load(std::memory_order_acquire);
+    if (begin != 0) list.pile.add({begin, at.end.load(std::memory_order_relaxed)});
+  }
+}
+
+// Holds the lists of a thread, or all, with their ranges in their piles.
+class Taking {
+ public:
+  explicit Taking(ThreadNumber thread) : first_(g_lists.load(std::memory_order_acquire)), thread_(thread) {
+    const ThreadNumber self = this_thread_number();
+    bool others = false;
+    each([&](List& list) {
+      list.holder.lock();
+      add_atomics(list);
+      const std::uint64_t to = list.pushed.load(std::memory_order_acquire);
+      list.taken.store(to, std::memory_order_relaxed);
+      others = others || (list.use.load(std::memory_order_relaxed) == Use::owned &&
+                          list.thread.load(std::memory_order_relaxed) != self);
+    });
+    if (others) barrier_of_all_threads();
+    each([](List& list) {
+      drain(list, list.emptied.load(std::memory_order_relaxed), list.taken.load(std::memory_order_relaxed));
+    });
+  }
+  ~Taking() {
+    each([](List& list) {
+      if (&list != &g_unlisted && list.use.load(std::memory_order_acquire) == Use::ended && list.pile.is_empty() &&
+          list.pushed.load(std::memory_order_relaxed) == list.taken.load(std::memory_order_relaxed)) {
+        list.atomics.store(0, std::memory_order_relaxed);
+        list.holder.unlock();
+        list.use.store(Use::idle, std::memory_order_release);
+      } else {
+        list.holder.unlock();
+      }
+    });
+  }
+  Taking(const Taking&) = delete;
+  Taking& operator=(const Taking&) = delete;
+
+  template <class Act>
+  void each(Act&& act) {
+    for (List* list = first_; list != nullptr; list = list->next) {
+      if (is_wanted(*list)) act(*list);
+    }
+    act(g_unlisted);
+  }
+
+ private:
+  // Does not change while the list is held: only a list that is idle gets another thread.
+  [[nodiscard]] bool is_wanted(const List& list) const {
+    return thread_ == kAllThreads || list.thread.load(std::memory_order_relaxed) == thread_;
+  }
+
+  List* first_;
+  ThreadNumber thread_;
+};
+
+void write_cell(TrackedAddresses* cell) {
+  std::atomic_ref(cell->low).store(watched().addresses.low, std::memory_order_release);
+  std::atomic_ref(cell->high).store(watched().addresses.high, std::memory_order_release);
+}
+
+}  // namespace
+
+void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  List& list = list_of_this_thread();
+  if (&list == &g_unlisted) return list.overflow.store(true, std::memory_order_release);
+  if (const std::uint64_t pushed = list.pushed.load(std::memory_order_relaxed); pushed != 0) {
+    // A loop that stores to consecutive elements, or to the same element again, makes one range.
+    Slot& last = list.slot(pushed - 1);
+    const std::uintptr_t last_begin = last.begin.load(std::memory_order_relaxed);
+    const std::uintptr_t last_end = last.end.load(std::memory_order_relaxed);
+    if (last_begin <= begin && begin <= last_end && (end <= last_end || widen(last.end, last_end, end)) &&
+        !is_taken(list, pushed - 1)) {
+      return;
+    }
+  }
+  push(list, {begin, end});
+}
+
+void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  List& list = list_of_this_thread();
+  if (&list == &g_unlisted) return list.overflow.store(true, std::memory_order_release);
+  // Counted first, so that a signal handler that runs now takes another slot.
+  const std::uint32_t depth = list.atomics.load(std::memory_order_relaxed);
+  list.atomics.store(depth + 1, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  Slot& at = list.atomic_at[std::min(depth, kNested - 1)];
+  const bool shared = depth >= kNested - 1;
+  at.end.store(shared ? std::max(at.end.load(std::memory_order_relaxed), end) : end, std::memory_order_relaxed);
+  const std::uintptr_t least = at.begin.load(std::memory_order_relaxed);
+  at.begin.store(shared && least != 0 ? std::min(least, begin) : begin, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void end_atomic_store(std::uintptr_t begin, std::uintptr_t end, bool stored) noexcept {
+  if (stored) record_store(begin, end);
+  List& list = list_of_this_thread();
+  const std::uint32_t depth = list.atomics.load(std::memory_order_relaxed);
+  if (depth > 0) list.atomics.store(depth - 1, std::memory_order_release);
+}
+
+Status take_stores(ThreadNumber thread, StoredRange memory, std::vector<StoredBy>& taken) {
+  const Hold one(g_takers);
+  Taking taking(thread);
+  std::uint64_t count = 0;
+  taking.each([&count](const List& list) { count += list.pile.count(); });
+  taken.reserve(taken.size() + count);
+  taking.each([&](List& list) {
+    list.pile.take(memory, list.thread.load(std::memory_order_relaxed), taken);
+    if (!list.pile.is_everything()) return;
+    list.pile.nothing_else();
+    for (const StoredRange& other : watched().regions) {
+      if (other.begin != memory.begin) list.pile.add(other);
+    }
+  });
+  return kOk;
+}
+
+void add_tracked_addresses(TrackedAddresses* cell) noexcept {
+  const Hold one(g_takers);
+  watched().cells.push_back(cell);
+  write_cell(cell);
+}
+
+void remove_tracked_addresses(TrackedAddresses* cell) noexcept {
+  const Hold one(g_takers);
+  std::erase(watched().cells, cell);
+}
+
+Status watch_stores(StoredRange memory) {
+  const Hold one(g_takers);
+  watched().regions.push_back(memory);
+  if (!g_has_key.load(std::memory_order_relaxed)) {
+    if (const int error = ::pthread_key_create(&g_key, end_list); error != 0) {
+      watched().regions.pop_back();
+      return fail_errno(error, Detail::tracker, "cannot tell when threads end");
+    }
+    g_has_key.store(true, std::memory_order_release);
+  }
+  if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0) g_owners_fence.store(true);
+  watched().addresses.low = std::min(watched().addresses.low, memory.begin);
+  watched().addresses.high = std::max(watched().addresses.high, memory.end);
+  for (TrackedAddresses* const cell : watched().cells) write_cell(cell);
+  return kOk;
+}
+
+void unwatch_stores(StoredRange memory) noexcept {
+  const Hold one(g_takers);
+  std::erase_if(watched().regions, [memory](StoredRange each) { return each.begin == memory.begin; });
+  {
+    Taking taking(kAllThreads);
+    taking.each([memory](List& list) { list.pile.drop(memory); });
+  }
+  if (!watched().regions.empty()) return;
+  watched().addresses = {};
+  for (TrackedAddresses* const cell : watched().cells) write_cell(cell);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,158 @@
+#include "region/transaction.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/mutant.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
+constexpr std::size_t kImageBytesKept = 1 * kMiB;  // of a transaction that has ended
+
+}  // namespace
+
+Region* Transaction::joined(const void* address) const {
+  for (Region* const region : regions_) {
+    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
+    if (offset < region->reserve()) return region;
+  }
+  return nullptr;
+}
+
+Status Transaction::join(Region& region) {
+  if (std::find(regions_.begin(), regions_.end(), &region) != regions_.end()) return kOk;
+  MEMLITH_TRY(region.check_transactions());
+  if (&region.store() != &store_) {
+    return fail(Errc::invalid, Detail::argument, "region \"{}\" belongs to another store than the transaction",
+                region.name());
+  }
+  regions_.push_back(&region);
+  try {
+    region.transactions().add(*this);
+  } catch (...) {
+    regions_.pop_back();
+    throw;
+  }
+  return kOk;
+}
+
+void Transaction::add(Region& region, Range range) {
+  const std::byte* const from = region.address() + range.offset;
+  const std::uint64_t image = images_.size();
+  images_.insert(images_.end(), from, from + range.bytes);
+  touched_.push_back({&region, range, image});
+}
+
+Status Transaction::touch_before(Region& region, const void* address, std::uint64_t bytes) {
+  MEMLITH_TRY_ASSIGN(const Range range, region.range_of(address, bytes));
+  MEMLITH_TRY(join(region));
+  if (!touched_.empty() && touched_.back().region == &region) {
+    const Range& last = touched_.back().range;
+    if (range.offset >= last.offset && range.offset + bytes <= last.offset + last.bytes) return kOk;
+  }
+  const std::size_t touched = touched_.size();
+  try {
+    for (std::uint64_t done = 0; done < bytes; done += kExtentBytesMax) {
+      add(region, {range.offset + done, std::min(bytes - done, kExtentBytesMax)});
+    }
+  } catch (...) {
+    touched_.resize(touched);
+    throw;
+  }
+  return kOk;
+}
+
+// The ranges in order, without those that others cover.
+void Transaction::collect_extents() {
+  sorted_ = touched_;
+  if (MEMLITH_MUTANT(transaction_range_forgotten) && sorted_.size() > 1) sorted_.pop_back();
+  std::sort(sorted_.begin(), sorted_.end(), [](const Touched& a, const Touched& b) {
+    return a.region != b.region ? a.region->object() < b.region->object() : a.range.offset < b.range.offset;
+  });
+  for (const Touched& each : sorted_) {
+    const ObjectId object = each.region->object();
+    if (!extents_.empty() && extents_.back().object == object) {
+      Extent& last = extents_.back();
+      const std::uint64_t end = std::max(last.offset + last.bytes, each.range.offset + each.range.bytes);
+      if (each.range.offset <= last.offset + last.bytes && end - last.offset <= kExtentBytesMax) {
+        last.bytes = end - last.offset;
+        continue;
+      }
+    }
+    extents_.push_back({object, each.range.offset, each.range.bytes});
+    sources_.push_back(each.region->address() + each.range.offset);
+  }
+}
+
+// Of extents_ and sources_.
+Result<Lsn> Transaction::commit(bool will_sync) {
+  // ORDER size-before-bytes: bytes beyond the size that the log knows must not be in it before the size is.
+  // [mutant transaction_without_size]
+  for (Region* const region : regions_) {
+    if (!MEMLITH_MUTANT(transaction_without_size)) MEMLITH_TRY(region->commit_size(will_sync));
+  }
+  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents_, sources_, {}}, will_sync));
+  for (Region* const region : regions_) {
+    if (!MEMLITH_MUTANT(transaction_not_noted)) region->note_commit(end);
+  }
+  return end;
+}
+
+Result<Lsn> Transaction::capture(bool will_sync) {
+  extents_.clear();
+  sources_.clear();
+  collect_extents();
+  if (extents_.empty()) {
+    MEMLITH_TRY(store_.failure());
+    return Lsn{};
+  }
+  return commit(will_sync);
+}
+
+Result<Lsn> Transaction::capture_buffers(std::span<const BufferedWrite> writes, std::span<Region* const> regions,
+                                         bool will_sync) {
+  MEMLITH_ASSERT(touched_.empty() && writes.size() == regions.size());
+  extents_.clear();
+  sources_.clear();
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    MEMLITH_TRY_ASSIGN(const Range range, regions[i]->range_of(writes[i].target, writes[i].count));
+    MEMLITH_TRY(join(*regions[i]));
+    for (std::uint64_t done = 0; done < range.bytes; done += kExtentBytesMax) {
+      extents_.push_back({regions[i]->object(), range.offset + done, std::min(range.bytes - done, kExtentBytesMax)});
+      sources_.push_back(writes[i].bytes + done);
+    }
+  }
+  if (extents_.empty()) {
+    MEMLITH_TRY(store_.failure());
+    return Lsn{};
+  }
+  MEMLITH_TRY_ASSIGN(const Lsn end, commit(will_sync));
+  if (MEMLITH_MUTANT(buffers_not_applied)) return end;
+  for (const BufferedWrite& write : writes) {
+    if (write.count > 0) std::memcpy(write.target, write.bytes, write.count);
+  }
+  return end;
+}
+
+void Transaction::abort() {
+  if (MEMLITH_MUTANT(abort_oldest_image_last)) std::reverse(touched_.begin(), touched_.end());
+  // ORDER newest-image-first: a range that was announced twice gets the bytes of its first image.
+  // [mutant abort_oldest_image_last]
+  for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
+    std::memcpy(each->region->address() + each->range.offset, images_.data() + each->image, each->range.bytes);
+  }
+  forget();
+}
+
+void Transaction::forget() {
+  for (Region* const region : regions_) region->transactions().remove(*this);
+  regions_.clear();
+  touched_.clear();
+  images_.clear();
+  if (images_.capacity() > kImageBytesKept) std::vector<std::byte>().swap(images_);
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,118 @@
+// A heap of a run, beside a model of what it has to hold; and what a heap holds, as text that the oracle can compare.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <map>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "heap/heap.hpp"
+#include "history.hpp"
+#include "region/region.hpp"
+
+namespace memlith::lab {
+
+// ---- containers in a heap --------------------------------------------------------------------------------------
+
+// Where containers of the laboratory allocate. Not in the allocator: bytes of the heap must be the same in each run.
+inline core::Heap* containers_heap = nullptr;
+
+template <class T>
+struct InHeap {
+  using value_type = T;
+  InHeap() = default;
+  template <class U>
+  InHeap(const InHeap<U>&) {}  // NOLINT(google-explicit-constructor): as the standard's allocators
+  T* allocate(std::size_t count) {
+    const auto block = containers_heap->allocate(count * sizeof(T), alignof(T));
+    if (!block.ok()) throw std::bad_alloc();
+    return static_cast<T*>(*block);
+  }
+  void deallocate(T* block, std::size_t) { (void)containers_heap->free(block); }
+  friend bool operator==(InHeap, InHeap) { return true; }
+};
+
+template <template <class> class Allocator>
+struct ContainersOf {
+  using Text = std::basic_string<char, std::char_traits<char>, Allocator<char>>;
+  std::map<std::uint32_t, Text, std::less<>, Allocator<std::pair<const std::uint32_t, Text>>> texts;
+  std::vector<std::uint32_t, Allocator<std::uint32_t>> numbers;
+  std::list<std::uint32_t, Allocator<std::uint32_t>> order;
+  std::unordered_map<std::uint32_t, std::uint32_t, std::hash<std::uint32_t>, std::equal_to<>,
+                     Allocator<std::pair<const std::uint32_t, std::uint32_t>>>
+      places;
+
+  // One operation on one of them, drawn by a number.
+  void change(std::uint64_t draw);
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::uint64_t blocks() const;  // that the containers own
+};
+using Containers = ContainersOf<InHeap>;
+using ModelContainers = ContainersOf<std::allocator>;
+inline constexpr const char* kContainersName = "containers";
+
+// ---- what a heap holds -----------------------------------------------------------------------------------------
+
+struct HeapContent {
+  std::map<std::uint64_t, std::uint64_t> blocks;  // offset, bytes; without those that hold names
+  std::map<std::string, std::uint64_t> names;     // to the object's offset
+};
+
+// The name beside an object's under which a Content has what the heap in the object holds.
+std::string inventory_name(const std::string& object);
+bool holds_heap(std::span<const std::byte> bytes);
+// From the region's bytes, by code that the engine has no part in.
+HeapContent parse_heap(std::span<const std::byte> bytes);
+std::vector<std::byte> text_of(const HeapContent& content);
+std::vector<std::byte> text_of(const std::string& containers);
+// Containers are followed only in bytes that a persist captured: no check of theirs would stop at a mixture.
+void note_captured(std::span<const std::byte> bytes);
+// As the engine sees it, when verify() has found every structure sound: blocks and names or, where there are containers in the heap, what
+// they hold. `corrupt`: a structure is not sound, or a block is nobody's.
+core::Result<std::vector<std::byte>> inventory_of(core::Heap& heap);
+// Of each heap among the store's objects, into the content, which has the objects' bytes already.
+core::Status add_inventories(core::Store& store, Content& content);
+Content without_inventories(Content content);
+
+// ---- a heap and its model --------------------------------------------------------------------------------------
+
+struct HeapModel {
+  struct Block {
+    std::uint64_t bytes = 0;         // of the block
+    std::vector<std::byte> content;  // as many as were asked for
+  };
+  std::map<std::uint64_t, Block> blocks;
+  std::map<std::string, std::uint64_t> names;
+  std::shared_ptr<ModelContainers> containers;
+
+  [[nodiscard]] HeapContent content() const;
+  [[nodiscard]] std::vector<std::byte> text() const;
+  [[nodiscard]] HeapModel copy() const;
+};
+
+struct HeapLife {
+  std::string name;
+  std::unique_ptr<core::Region> region;
+  std::unique_ptr<core::Heap> heap;
+  Containers* containers = nullptr;
+  HeapModel model;
+  HeapModel captured_model;
+  std::vector<std::byte> captured;  // the region's bytes, as a persist took them last
+
+  [[nodiscard]] std::vector<std::byte> bytes() const { return {region->address(), region->address() + region->size()}; }
+  [[nodiscard]] std::uint64_t offset_of(const void* address) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
+  }
+  // What is wrong with the heap or with what it holds; empty: nothing.
+  [[nodiscard]] std::string wrong();
+  // The model of a heap that was there before.
+  core::Status learn();
+};
+
+}  // namespace memlith::lab

@@ -1,0 +1,351 @@
+// Workloads of heaps.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "steps.hpp"
+#include "workload.hpp"
+#include "workload_stores.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+
+constexpr std::uint64_t kSmallBytes = 28 * kKiB;
+constexpr std::uint64_t kLimitBytes = 52 * kKiB;
+
+// The steps of one heap. What a program does again after a crash in the middle of a step begins with opening the heap.
+class HeapSteps {
+ public:
+  explicit HeapSteps(HeapPlan plan) : plan_(plan) {}
+
+  [[nodiscard]] Step open_heap() const {
+    return {"open the heap", [plan = plan_](Run& run) { run.open_heap(plan); }};
+  }
+  [[nodiscard]] Step allocate(std::uint64_t bytes, std::uint64_t alignment = 16) const {
+    return step(fmt::format("allocate {} bytes", bytes), [=](Run& run) { run.allocate(bytes, alignment); });
+  }
+  [[nodiscard]] Step free(std::size_t which) const {
+    return step(fmt::format("free block {}", which), [=](Run& run) { run.free_block(which); });
+  }
+  [[nodiscard]] Step name(std::string text, std::size_t which) const {
+    return step(fmt::format("name block {} \"{}\"", which, text), [=](Run& run) { run.name_block(text, which); });
+  }
+  [[nodiscard]] Step unname(std::string text) const {
+    return step(fmt::format("take the name \"{}\" away", text), [=](Run& run) { run.unname(text); });
+  }
+  [[nodiscard]] Step persist() const {
+    return step("persist the heap", [](Run& run) { run.persist_heap(true); });
+  }
+  [[nodiscard]] Step persist_soon() const {
+    return step("persist the heap without waiting", [](Run& run) { run.persist_heap(false); });
+  }
+  [[nodiscard]] Step rollback() const {
+    return step("roll the heap back", [](Run& run) { run.rollback_heap(); });
+  }
+  [[nodiscard]] Step damage() const {
+    return step("store over the heap's structures, and look", [](Run& run) { run.damage_heap(); });
+  }
+  [[nodiscard]] Step change(std::uint64_t draw, std::size_t times) const {
+    return step(fmt::format("change the containers {} times", times),
+                [=](Run& run) { run.change_containers(draw, times); });
+  }
+  [[nodiscard]] Step threads(std::size_t threads, std::size_t operations, std::uint64_t draw) const {
+    return step(fmt::format("{} threads use the heap", threads),
+                [=](Run& run) { run.heap_threads(threads, operations, draw); });
+  }
+
+ private:
+  [[nodiscard]] Step step(std::string text, std::function<void(Run&)> act) const {
+    const auto again = [plan = plan_, act](Run& run) {
+      run.open_heap(plan);
+      act(run);
+    };
+    return {std::move(text), std::move(act), again};
+  }
+  HeapPlan plan_;
+};
+
+Step close_heap() {
+  return {"close the heap", [](Run& run) { run.close_heap(); }};
+}
+Step wait() {
+  return {"wait for what was persisted", [](Run& run) { run.wait(); }};
+}
+
+std::vector<Step> threads_of(Random& random, TrackerKind tracker) {
+  const HeapSteps heap({kSmallBytes, 128 * kKiB, tracker});
+  return {open(),
+          heap.open_heap(),
+          heap.allocate(100),
+          heap.name("root", 0),
+          heap.persist(),
+          heap.threads(3, 5, random.next()),
+          heap.allocate(700),
+          heap.persist(),
+          abandon(),
+          open(),
+          heap.open_heap(),
+          heap.threads(2, 4, random.next()),
+          close()};
+}
+
+std::vector<Step> heap(Random& random) {
+  const std::uint64_t shift = random.below(60);
+  const HeapSteps heap({28 * kKiB, 112 * kKiB, TrackerKind::touched});
+  return {open(),
+          heap.open_heap(),
+          heap.allocate(40 + shift),
+          heap.allocate(600),
+          heap.persist(),
+          heap.allocate(40 + shift),
+          heap.name("one", 0),
+          heap.persist(),
+          heap.allocate(5000, 256),
+          heap.name("two", 1),
+          heap.free(2),
+          heap.persist(),
+          heap.allocate(33'000 + shift),  // an extent
+          heap.name("three", 1),
+          heap.persist(),
+          heap.unname("two"),
+          heap.free(9),
+          heap.damage(),
+          heap.persist(),
+          heap.free(1),
+          heap.unname("one"),
+          heap.allocate(200),
+          heap.rollback(),
+          heap.unname("three"),
+          heap.free(3),
+          heap.persist(),
+          close_heap(),
+          heap.open_heap(),
+          heap.allocate(40),
+          heap.free(0),
+          heap.persist_soon(),
+          heap.allocate(700),
+          heap.persist_soon(),
+          wait(),
+          checkpoint(),
+          heap.free(1),
+          heap.free(0),
+          heap.persist(),
+          abandon(),
+          open(),
+          heap.open_heap(),
+          heap.free(0),
+          heap.free(0),
+          heap.damage(),
+          heap.persist(),
+          close()};
+}
+
+std::vector<Step> heap_at_its_limit(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  const HeapSteps heap({kSmallBytes, kLimitBytes, TrackerKind::touched});
+  std::vector<Step> steps{open(), heap.open_heap(), heap.allocate(3000), heap.persist()};
+  for (std::uint64_t i = 0; i < 9; ++i) {
+    steps.push_back(heap.allocate(3500 + shift * i));
+    if (i % 3 == 0) steps.push_back(heap.persist());
+  }
+  for (const Step& step : {heap.allocate(30'000),
+                           heap.persist(),
+                           heap.free(2),
+                           heap.allocate(3500),
+                           heap.allocate(3500),
+                           heap.free(1),
+                           heap.free(1),
+                           heap.free(1),
+                           heap.allocate(9'000),
+                           heap.name("it", 3),
+                           heap.persist(),
+                           heap.free(0),
+                           heap.rollback(),
+                           heap.allocate(9'000),
+                           heap.persist(),
+                           abandon(),
+                           open(),
+                           heap.open_heap(),
+                           heap.allocate(30'000),
+                           heap.free(0),
+                           heap.free(0),
+                           heap.allocate(3500),
+                           heap.persist(),
+                           close()}) {
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+std::vector<Step> heap_segments(Random&) {
+  const HeapSteps heap({kSmallBytes, 6 * kMiB, TrackerKind::touched});
+  return {open(),
+          heap.open_heap(),
+          heap.allocate(1000),
+          heap.persist(),
+          heap.allocate(900'000),  // the segments come into use one by one
+          heap.allocate(60'000),
+          heap.persist(),
+          heap.allocate(2'200'000),  // two segments, and the beginning of a third
+          heap.persist(),
+          heap.allocate(500),
+          heap.free(1),
+          heap.persist(),
+          heap.free(2),
+          heap.persist(),
+          heap.allocate(500'000),
+          heap.allocate(500'000),
+          heap.allocate(500'000),
+          heap.damage(),
+          heap.allocate(1'000'000),
+          heap.persist(),
+          heap.rollback(),
+          heap.free(2),
+          heap.free(2),
+          heap.free(2),
+          heap.allocate(2'000'000),
+          abandon(),
+          open(),
+          heap.open_heap(),
+          heap.free(1),
+          heap.allocate(700'000),
+          heap.persist(),
+          close()};
+}
+
+std::vector<Step> heap_containers(Random& random) {
+  const HeapSteps heap({160 * kKiB, 160 * kKiB, TrackerKind::scan});
+  std::vector<Step> steps{open(), heap.open_heap()};
+  for (int i = 0; i < 4; ++i) {
+    steps.push_back(heap.change(random.next(), 1 + random.below(30)));
+    steps.push_back(heap.persist());
+    steps.push_back(heap.change(random.next(), 1 + random.below(9)));
+    steps.push_back(i % 2 == 0 ? heap.persist() : heap.rollback());
+  }
+  steps.push_back(close_heap());
+  steps.push_back(heap.open_heap());
+  steps.push_back(heap.change(random.next(), 20));
+  steps.push_back(heap.persist());
+  steps.push_back(abandon());
+  steps.push_back(open());
+  steps.push_back(heap.open_heap());
+  steps.push_back(heap.change(random.next(), 9));
+  steps.push_back(heap.persist());
+  steps.push_back(close());
+  return steps;
+}
+
+std::vector<Step> heap_threads(Random& random) { return threads_of(random, TrackerKind::touched); }
+std::vector<Step> heap_page_threads(Random& random) { return threads_of(random, TrackerKind::scan); }
+
+std::vector<Step> heap_history(Random& random, TrackerKind tracker) {
+  const HeapSteps heap({random.one_in(2) ? kSmallBytes : kLimitBytes, kLimitBytes, tracker});
+  std::vector<Step> steps{open(), heap.open_heap()};
+  while (steps.size() < 44) {
+    const std::size_t which = random.below(64);
+    const std::string name = random.one_in(2) ? "a" : "b";
+    switch (random.below(20)) {
+      case 0: steps.push_back(checkpoint()); break;
+      case 1: steps.push_back(close()), steps.push_back(open()), steps.push_back(heap.open_heap()); break;
+      case 2: steps.push_back(abandon()), steps.push_back(open()), steps.push_back(heap.open_heap()); break;
+      case 3: steps.push_back(close_heap()), steps.push_back(heap.open_heap()); break;
+      case 4: steps.push_back(heap.rollback()); break;
+      case 5: steps.push_back(heap.name(name, which)); break;
+      case 6: steps.push_back(heap.unname(name)); break;
+      case 7: steps.push_back(heap.persist_soon()), steps.push_back(wait()); break;
+      case 8: steps.push_back(heap.allocate(1 + random.below(9'000), std::uint64_t{16} << random.below(9))); break;
+      case 9:
+      case 10:
+      case 11:
+      case 12: steps.push_back(heap.allocate(1 + random.below(random.one_in(3) ? 3000 : 120))); break;
+      case 13:
+      case 14:
+      case 15: steps.push_back(heap.free(which)); break;
+      default: steps.push_back(heap.persist()); break;
+    }
+  }
+  steps.push_back(heap.persist());
+  return steps;
+}
+
+std::vector<Step> random_heap_history(Random& random) { return heap_history(random, TrackerKind::touched); }
+std::vector<Step> random_heap_page_history(Random& random) { return heap_history(random, TrackerKind::scan); }
+
+const Workload kHeapWorkloads[] = {
+    {.name = "heap",
+     .sentence = "a heap: blocks, names, rollback, damage, reopening",
+     .options = stores::wide_slots,
+     .steps = heap,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-limit",
+     .sentence = "a heap that grows to its limit and refuses",
+     .options = stores::wide_slots,
+     .steps = heap_at_its_limit,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-segments",
+     .sentence = "a heap of several segments: large blocks, segments that come into use and out of it",
+     .options = stores::wide_slots,
+     .steps = heap_segments,
+     .every_seed_differs = false,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-containers",
+     .sentence = "containers of the standard library in a heap",
+     .options = stores::wide_slots,
+     .steps = heap_containers,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-threads",
+     .sentence = "three threads allocate, free each other's blocks, and persist",
+     .options = stores::roomy,
+     .steps = heap_threads,
+     .turns = Turns::drawn,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-page-threads",
+     .sentence = "the same, tracked by pages",
+     .options = stores::roomy,
+     .steps = heap_page_threads,
+     .turns = Turns::drawn,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-random",
+     .sentence = "histories of a heap drawn by seed",
+     .options = stores::wide_slots,
+     .steps = random_heap_history,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-pieces",
+     .sentence = "such histories, replayed by pieces",
+     .options = stores::in_pieces,
+     .steps = random_heap_history,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-file",
+     .sentence = "histories of a heap in an ordinary file",
+     .options = stores::file_wide_slots,
+     .steps = random_heap_history,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-pages",
+     .sentence = "histories of a heap, tracked by pages",
+     .options = stores::wide_slots,
+     .steps = random_heap_page_history,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+};
+
+}  // namespace
+
+std::span<const Workload> heap_workloads() { return kHeapWorkloads; }
+
+}  // namespace memlith::lab

@@ -1,0 +1,315 @@
+// memlith/files.h: mappings of ordinary files that a crash leaves as the last msync left them.
+#include "memlith/files.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "support/child.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+std::string last_error() {
+  char text[1024];
+  memlith_last_error(text, sizeof text);
+  return text;
+}
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override { write_file(std::string(4 * kPage, 'o')); }
+
+  void write_file(const std::string& bytes) const { std::ofstream(path(), std::ios::binary) << bytes; }
+  [[nodiscard]] std::string path() const { return folder_ / "data"; }
+  [[nodiscard]] std::string content() const {
+    std::ifstream file(path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  [[nodiscard]] int open_file(int flags = O_RDWR) const { return ::open(path().c_str(), flags | O_CLOEXEC); }
+  // Null on failure.
+  [[nodiscard]] char* map(std::size_t bytes = 4 * kPage, off_t offset = 0) const {
+    const int fd = open_file();
+    void* const got = memlith_mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    ::close(fd);
+    return got == MAP_FAILED ? nullptr : static_cast<char*>(got);
+  }
+  // Replays what a process that ended without a word has left.
+  void recover() const {
+    memlith_store* store = nullptr;
+    ASSERT_EQ(memlith_file_open(path().c_str(), nullptr, &store), 0) << last_error();
+    ASSERT_EQ(memlith_store_close(store), 0) << last_error();
+  }
+
+  TempFolder folder_;
+};
+
+#define REQUIRE_MAPPED(pointer)                                                  \
+  if ((pointer) == nullptr && errno == EOPNOTSUPP) GTEST_SKIP() << last_error(); \
+  ASSERT_NE(pointer, nullptr) << std::strerror(errno) << ": " << last_error()
+
+TEST_F(Files, AProcessThatDiesLeavesTheLastSync) {
+  char* const probe = map();
+  REQUIRE_MAPPED(probe);
+  ASSERT_EQ(memlith_munmap(probe, 4 * kPage), 0) << last_error();
+  EXPECT_IN_CHILD([this]() -> std::string {
+    char* const data = map();
+    if (data == nullptr) return last_error();
+    data[0] = 'a';
+    data[2 * kPage] = 'b';
+    if (memlith_msync(data, 4 * kPage, MS_SYNC) != 0) return last_error();
+    data[1] = 'x';
+    data[3 * kPage] = 'x';
+    return {};  // ends here, without munmap
+  });
+  recover();
+  std::string expected(4 * kPage, 'o');
+  expected[0] = 'a';
+  expected[2 * kPage] = 'b';
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(Files, NothingReachesTheFileBeforeASync) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  data[5] = 'x';
+  EXPECT_EQ(content(), std::string(4 * kPage, 'o'));
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0) << last_error();
+  EXPECT_EQ(content(), std::string(4 * kPage, 'o')) << "what was not synced is dropped with the last mapping";
+}
+
+TEST_F(Files, MappingsOfOneFileShowTheSameBytes) {
+  char* const whole = map();
+  REQUIRE_MAPPED(whole);
+  char* const part = map(2 * kPage, 2 * kPage);
+  ASSERT_NE(part, nullptr) << last_error();
+  part[3] = 'p';
+  EXPECT_EQ(whole[2 * kPage + 3], 'p');
+  whole[3 * kPage] = 'w';
+  EXPECT_EQ(part[kPage], 'w');
+  // One call commits the pages of its range, through whichever mapping they were stored to.
+  ASSERT_EQ(memlith_msync(whole, 4 * kPage, MS_SYNC), 0) << last_error();
+  ASSERT_EQ(memlith_munmap(whole, 4 * kPage), 0);
+  part[4] = 'x';
+  ASSERT_EQ(memlith_munmap(part, 2 * kPage), 0);
+  std::string expected(4 * kPage, 'o');
+  expected[2 * kPage + 3] = 'p';
+  expected[3 * kPage] = 'w';
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(Files, ASyncOfARangeCommitsThatRange) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  data[0] = 'x';
+  data[2 * kPage] = 'y';
+  ASSERT_EQ(memlith_msync(data + 2 * kPage, kPage, MS_SYNC), 0) << last_error();
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0);
+  std::string expected(4 * kPage, 'o');
+  expected[2 * kPage] = 'y';
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(Files, InvalidateGoesBackToTheLastSync) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  data[7] = 's';
+  ASSERT_EQ(memlith_msync(data, 4 * kPage, MS_ASYNC), 0) << last_error();
+  data[7] = 'x';
+  data[kPage] = 'x';
+  ASSERT_EQ(memlith_msync(data, kPage, MS_INVALIDATE), 0) << last_error();
+  EXPECT_EQ(data[7], 's');
+  EXPECT_EQ(data[kPage], 'x') << "outside of the range";
+  ASSERT_EQ(memlith_msync(data, 4 * kPage, MS_INVALIDATE), 0) << last_error();
+  EXPECT_EQ(data[kPage], 'o');
+  data[8] = 't';
+  ASSERT_EQ(memlith_msync(data, 4 * kPage, MS_SYNC | MS_INVALIDATE), 0) << last_error();
+  EXPECT_EQ(data[8], 't');
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0);
+  EXPECT_EQ(content().substr(0, 10), "ooooooosto");
+}
+
+TEST_F(Files, AFileGrowsAndShrinks) {
+  char* const data = map(64 * kPage);  // beyond the end of the file
+  REQUIRE_MAPPED(data);
+  const int fd = open_file();
+  ASSERT_EQ(memlith_ftruncate(fd, 8 * kPage + 10), 0) << last_error();
+  EXPECT_EQ(data[8 * kPage], 0);
+  data[8 * kPage + 9] = 'e';
+  ASSERT_EQ(memlith_msync(data, kPage, MS_SYNC), 0) << last_error();  // the length, and nothing in that page
+  ASSERT_EQ(memlith_ftruncate(fd, kPage), 0) << last_error();
+  ASSERT_EQ(memlith_ftruncate(fd, 3 * kPage), 0) << last_error();
+  data[kPage] = 'n';
+  ASSERT_EQ(memlith_msync(data, kPage, MS_SYNC), 0) << last_error();  // all of it, because the file was cut
+  ASSERT_EQ(memlith_munmap(data, 64 * kPage), 0);
+  std::string expected(3 * kPage, '\0');
+  expected.replace(0, kPage, kPage, 'o');
+  expected[kPage] = 'n';
+  EXPECT_EQ(content(), expected);
+  EXPECT_EQ(memlith_ftruncate(fd, 1), -1);
+  EXPECT_EQ(errno, EINVAL);
+  ::close(fd);
+}
+
+TEST_F(Files, PartsAreUnmappedAndReplaced) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  data[kPage] = 'm';
+  ASSERT_EQ(memlith_munmap(data + kPage, kPage), 0) << last_error();
+  const int fd = open_file();
+  void* const again = memlith_mmap(data + kPage, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  ASSERT_EQ(again, data + kPage) << last_error();
+  ::close(fd);
+  data[kPage + 1] = 'f';  // the first page of the file, by its second address
+  EXPECT_EQ(data[1], 'f');
+  ASSERT_EQ(memlith_msync(data, 4 * kPage, MS_SYNC), 0) << last_error();
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0) << last_error();
+  EXPECT_EQ(content()[1], 'f');
+  EXPECT_EQ(content()[kPage], 'o') << "no mapping of that page was in the range of the sync";
+}
+
+TEST_F(Files, ASystemCallThatStoresIsFound) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "call", 4), 4);
+  ASSERT_EQ(::read(ends[0], data + 3 * kPage, 4), 4);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_EQ(memlith_msync(data, 4 * kPage, MS_SYNC), 0) << last_error();
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0);
+  EXPECT_EQ(content().substr(3 * kPage, 5), "callo");
+}
+
+TEST_F(Files, WhatCannotBeKeptCoherentIsRefused) {
+  char* const data = map();
+  REQUIRE_MAPPED(data);
+  const int fd = open_file();
+  EXPECT_EQ(memlith_mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(memlith_mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd, 17), MAP_FAILED);
+  EXPECT_EQ(errno, EINVAL);
+  const int only_read = open_file(O_RDONLY);
+  EXPECT_EQ(memlith_mmap(nullptr, kPage, PROT_READ, MAP_SHARED, only_read, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EACCES);
+  ::close(only_read);
+  int stranger = 0;
+  EXPECT_EQ(memlith_msync(reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&stranger) & ~(kPage - 1)), kPage,
+                          MS_SYNC),
+            -1);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(memlith_msync(data, kPage, MS_SYNC | MS_ASYNC), -1);
+  EXPECT_EQ(errno, EINVAL);
+  // A child must not use what its parent has open, and cannot open it either.
+  EXPECT_IN_CHILD([&]() -> std::string {
+    if (memlith_msync(data, kPage, MS_SYNC) != -1 || errno != EINVAL) return "msync in a forked child";
+    return {};
+  });
+  ::close(fd);
+  ASSERT_EQ(memlith_munmap(data, 4 * kPage), 0);
+
+  const std::string other = folder_ / "gone";
+  std::ofstream(other) << "bytes";
+  const int gone = ::open(other.c_str(), O_RDWR | O_CLOEXEC);
+  std::filesystem::remove(other);
+  EXPECT_EQ(memlith_mmap(nullptr, kPage, PROT_READ, MAP_SHARED, gone, 0), MAP_FAILED);
+  EXPECT_EQ(errno, ENOENT);
+  ::close(gone);
+}
+
+TEST_F(Files, AnotherProcessIsKeptOut) {
+  SecondProcess other([this](const SecondProcess::Side& test) -> std::string {
+    if (!test.wait()) return "no test";
+    char* const data = map();
+    test.tell();
+    if (!test.wait()) return "no test";
+    return data != nullptr || errno == EOPNOTSUPP ? "" : last_error();
+  });
+  ASSERT_TRUE(other.step());
+  char* const data = map();
+  if (data == nullptr && errno == EOPNOTSUPP) GTEST_SKIP() << last_error();
+  EXPECT_EQ(data, nullptr);
+  EXPECT_EQ(errno, EBUSY);
+  EXPECT_TRUE(other.finish());
+}
+
+// ---- images ----------------------------------------------------------------------------------------------------
+
+class Images : public Files {
+ protected:
+  void open_image() {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_OPEN_CREATE;
+    code_ = memlith_image_open(path().c_str(), &options, &image_);
+  }
+  memlith_image* image_ = nullptr;
+  std::int32_t code_ = 0;
+};
+
+TEST_F(Images, WhatIsToldIsCommitted) {
+  open_image();
+  if (memlith_category(code_) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << last_error();
+  ASSERT_EQ(code_, 0) << last_error();
+  const int fd = memlith_image_descriptor(image_);
+  ASSERT_EQ(::pwrite(fd, "told", 4, 10), 4);
+  ASSERT_EQ(memlith_image_written(image_, 10, 4), 0);
+  ASSERT_EQ(memlith_image_commit(image_, 0), 0) << last_error();
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  ASSERT_EQ(memlith_store_get_stats(memlith_image_store(image_), &stats), 0);
+  EXPECT_EQ(stats.persists, 1u);
+  ASSERT_EQ(::pwrite(fd, "lost", 4, 20), 4);
+  ASSERT_EQ(memlith_image_written(image_, 20, 4), 0);
+  ASSERT_EQ(::ftruncate(fd, 5), 0);
+  ASSERT_EQ(memlith_image_rollback(image_), 0) << last_error();
+  char back[4 * kPage];
+  EXPECT_EQ(::pread(fd, back, sizeof back, 0), static_cast<ssize_t>(sizeof back));
+  EXPECT_EQ(std::string(back + 8, 16), "ootoldoooooooooo");
+  ASSERT_EQ(memlith_image_close(image_), 0) << last_error();
+  std::string expected(4 * kPage, 'o');
+  expected.replace(10, 4, "told");
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(Images, WhatWasNotToldIsFoundBySuspicion) {
+  open_image();
+  if (memlith_category(code_) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << last_error();
+  ASSERT_EQ(code_, 0) << last_error();
+  const int fd = memlith_image_descriptor(image_);
+  ASSERT_EQ(::pwrite(fd, "secret", 6, 2 * kPage), 6);
+  ASSERT_EQ(memlith_image_commit(image_, 0), 0) << last_error();
+  ASSERT_EQ(memlith_image_rollback(image_), 0) << last_error();
+  ASSERT_EQ(memlith_image_suspect(image_), 0);
+  ASSERT_EQ(memlith_image_commit(image_, MEMLITH_IMAGE_ASYNC), 0) << last_error();
+  ASSERT_EQ(memlith_image_close(image_), 0) << last_error();
+  EXPECT_EQ(content().substr(2 * kPage, 7), "secreto");
+}
+
+TEST_F(Images, ASparseFileTakesNoMemoryForItsHoles) {
+  std::filesystem::resize_file(path(), 64 << 20);
+  open_image();
+  if (memlith_category(code_) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << last_error();
+  ASSERT_EQ(code_, 0) << last_error();
+  struct stat seen{};
+  ASSERT_EQ(::fstat(memlith_image_descriptor(image_), &seen), 0);
+  EXPECT_EQ(seen.st_size, 64 << 20);
+  EXPECT_LT(seen.st_blocks * 512, 4 << 20);
+  ASSERT_EQ(memlith_image_close(image_), 0) << last_error();
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,159 @@
+// docs/kv.md, "What survives": after a crash at any device operation a kv store is, byte for byte, as some commit left
+// it: a prefix of the order of commits that holds every commit acknowledged as durable. Every state that a commit left
+// passed kv.verify(), so what comes back is a sound tree.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "kv/kv.hpp"
+#include "support/crash_world.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using kv::Durability;
+using kv::Kv;
+using kv::PageNumber;
+using kv::Transaction;
+
+class KvMemory {
+ public:
+  explicit KvMemory(CrashWorld& world) : world_(world) {}
+  ~KvMemory() { leave(); }
+
+  void open() {
+    const bool fresh = !*world_.volume().exists("log");
+    std::size_t commit = 0;
+    if (fresh) commit = world_.started([](Content& content) { content.exists = true; });
+    auto store = Store::open(world_.volume(), world_.options());
+    ASSERT_TRUE(store.ok()) << last_error_text();
+    store_ = std::move(*store);
+    if (fresh) world_.acknowledged(commit);
+    RegionOptions options;
+    options.create = fresh;
+    options.tracker = TrackerKind::touched;
+    options.size_bytes = 4 * kPageBytes;
+    options.reserve_bytes = 1 * kMiB;
+    if (fresh) commit = world_.started([](Content& c) { c.objects["kv"].resize(4 * kPageBytes); });
+    auto region = Region::open(*store_, "kv", options);
+    ASSERT_TRUE(region.ok()) << last_error_text();
+    if (fresh) world_.acknowledged(commit);
+    region_ = std::move(*region);
+    change(true, [this] {
+      auto made = Kv::open(*region_, {true, {}, true});
+      ASSERT_TRUE(made.ok()) << last_error_text();
+      kv_ = std::move(*made);
+    });
+  }
+  // As a kill would.
+  void leave() {
+    kv_ = nullptr;
+    region_ = nullptr;
+    store_ = nullptr;
+  }
+  void checkpoint() { ASSERT_TRUE(store_->checkpoint().ok()) << last_error_text(); }
+  PageNumber map(const std::string& name) {
+    PageNumber map = 0;
+    change(true, [&] {
+      const auto opened = kv_->open_map(name, true, false);
+      ASSERT_TRUE(opened.ok()) << last_error_text();
+      map = *opened;
+    });
+    return map;
+  }
+  void remove_map(const std::string& name) {
+    change(true, [&] { ASSERT_TRUE(kv_->remove_map(name).ok()) << last_error_text(); });
+  }
+  void persist() {
+    ASSERT_TRUE(kv_->persist().ok()) << last_error_text();
+    world_.acknowledged(newest_);
+  }
+  // One transaction: puts with values, removals without.
+  using Writes = std::vector<std::pair<std::string, std::optional<std::string>>>;
+  void commit(PageNumber map, const Writes& writes, Durability durability) {
+    change(durability == Durability::sync, [&] {
+      Transaction transaction(*kv_, false);
+      ASSERT_TRUE(transaction.begin().ok());
+      for (const auto& [key, value] : writes) {
+        const Status done =
+            value.has_value() ? transaction.put(map, key, *value) : transaction.remove(map, key).status();
+        ASSERT_TRUE(done.ok()) << last_error_text();
+      }
+      ASSERT_TRUE(transaction.commit(durability, nullptr).ok()) << last_error_text();
+    });
+    ASSERT_TRUE(kv_->verify().ok()) << last_error_text();
+  }
+
+ private:
+  // What the memory is afterwards is what this commit leaves.
+  template <class Act>
+  void change(bool durable, Act&& act) {
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    newest_ = world_.started([bytes](Content& content) { content.objects["kv"] = *bytes; });
+    act();
+    bytes->assign(region_->address(), region_->address() + region_->size());
+    if (durable) world_.acknowledged(newest_);
+  }
+
+  CrashWorld& world_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Region> region_;
+  std::unique_ptr<Kv> kv_;
+  std::size_t newest_ = 0;
+};
+
+StoreOptions kv_options() {
+  StoreOptions options = small_store_options();
+  options.log_max_bytes = 64 * options.slot_bytes;
+  return options;
+}
+
+ExploreOptions sampled() {
+  ExploreOptions options;
+  options.exhaustive_items_max = 6;
+  options.samples = scaled(24);
+  options.recovery_every = 16;
+  return options;
+}
+
+// Weak and sync commits, splits, merges, values in overflow pages, maps that come and go, checkpoints, kills.
+TEST(KvCrash, LeavesAPrefixOfTheCommits) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  Random random(seed);
+  {
+    KvMemory memory(world);
+    memory.open();
+    PageNumber map = memory.map("a");
+    (void)memory.map("b");
+    std::vector<std::string> keys;
+    for (int i = 0; i < 60 && !::testing::Test::HasFatalFailure(); ++i) {
+      KvMemory::Writes writes;
+      for (std::uint64_t n = 1 + random.below(3); n-- > 0;) {
+        if (i > 35 && keys.size() > 4) {  // it shrinks again
+          writes.emplace_back(keys.back(), std::nullopt);
+          keys.pop_back();
+        } else {
+          keys.push_back(std::to_string(random.below(1000)) + std::to_string(i * 10 + static_cast<int>(n)));
+          writes.emplace_back(keys.back(), std::string(random.one_in(12) ? 5000 : random.below(700), 'v'));
+        }
+      }
+      memory.commit(map, writes, random.one_in(5) ? Durability::sync : Durability::weak);
+      if (random.one_in(14)) memory.checkpoint();
+      if (random.one_in(20)) {
+        memory.persist();
+        memory.leave();
+        memory.open();
+        map = memory.map("a");
+      }
+      if (i == 40) memory.remove_map("b");
+    }
+    memory.persist();
+  }
+  const ExploreResult result = world.explore(sampled(), seed);
+  EXPECT_GT(result.distinct, 1000u);
+}
+
+}  // namespace
+}  // namespace memlith::test
