@@ -141,6 +141,7 @@ void Explorer::explore(Run& run, const SimTrace& trace, std::size_t begin, int l
   Seen* const outer = std::exchange(seen_, &seen);
   for (std::size_t position = 0; begin + position <= trace.records.size() && !enough(); ++position) {
     if (position > 0) medium.step();
+    if (position % budget_.point_every != base_.seed % budget_.point_every) continue;
     ++tally_.crash_points;
     operation_ = position > 0 ? static_cast<std::size_t>(trace.records[begin + position - 1].op) : 0;
     ++tally_.operations[operation_].crash_points;

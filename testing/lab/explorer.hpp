@@ -19,6 +19,7 @@ namespace memlith::lab {
 
 // How much is tried.
 struct Budget {
+  std::uint64_t point_every = 1;     // explore every n-th crash point
   std::size_t exhaustive_items = 7;  // every subset of up to this many unflushed items
   std::size_t samples = 12;          // drawn subsets a crash point beyond that
   std::size_t special = 5;           // states a crash point with a fault that subsets do not show

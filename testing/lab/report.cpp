@@ -230,6 +230,7 @@ Budget budget_of(const RunOptions& options) {
     budget.recovery_every = 40;
     budget.deep_every = 20;
     budget.life_every = 200;
+    budget.point_every = 4;
   }
   return budget;
 }
@@ -271,7 +272,8 @@ int run_command(const RunOptions& options) {
         }
         const Unit unit = units[next_unit++];
         Job job;
-        job.seconds_max = options.exhaustive ? 3600 : 120;  // longer than any takes that does not hang
+        // Longer than any takes that does not hang, with a sanitizer and on a busy machine too.
+        job.seconds_max = options.exhaustive ? 3600 : 900;
         job.act = [unit, &options, budget](json& report, std::vector<std::uint64_t>& hashes) {
           if (!set_mutant(options.mutant)) return;
           Tally tally;

@@ -82,6 +82,7 @@ void work(const Unit& unit, FaultSet faults, const Budget& budget, std::uint64_t
   light.samples = std::min<std::size_t>(budget.samples, 3);
   light.special = std::min<std::size_t>(budget.special, 1);
   light.recovery_every = 4 * budget.recovery_every;
+  if (budget.point_every > 1) light.point_every = 4 * budget.point_every;
   Random random(unit.seed);
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);

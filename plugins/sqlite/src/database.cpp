@@ -113,7 +113,7 @@ Status Database::reserve(std::uint64_t bytes) {
   const std::lock_guard lock(growth_mutex_);
   if (bytes <= reserved_.load(std::memory_order_relaxed)) return kOk;
   // ORDER mark-before-growth: a file that plain SQLite may open must have the length that SQLite gave it.
-  // [sqlite/crash]
+  // [test Crash.EveryOperation]
   MEMLITH_TRY(mark());
   const std::uint64_t ahead =
       std::clamp(bytes / 8, options_.growth_bytes_min, std::max(kGrowthBytesMax, options_.growth_bytes_min));
@@ -194,7 +194,7 @@ Status Database::commit_changes(std::uint64_t new_size) {
   const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not accept the file as a database while it lacks commits that are in
-  // the log. [sqlite/crash]
+  // the log. [sabotage skip_mark]
   MEMLITH_TRY(mark());
   const bool wait = durability() == Durability::full;
   MEMLITH_TRY(commit_frame(changes_.extents(), changes_.sources(), stored_size(new_size), wait));
@@ -247,14 +247,14 @@ Status Database::commit_part(const MemoryFile& journal) {
                 path_);
   }
   // ORDER mark-before-journal: a journal beside a file that plain SQLite may change would not count.
-  // [sqlite/crash-several]
+  // [test CrashSeveral.EveryOperation]
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: the journal that undoes the commit is on the medium before the commit.
-  // [sqlite/crash-several]
+  // [sabotage skip_journal_flush]
   part_.is_open = true;
   part_.is_undone = false;
   // ORDER earlier-before-journal: weak commits are durable before a journal that has their pages. Otherwise, after a
-  // crash, the journal could not be used, and its super-journal would be left. [sqlite/crash-several]
+  // crash, the journal could not be used, and its super-journal would be left. [sabotage skip_earlier_sync]
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
   const JournalOrigin origin{store_->log().log_id(), begin.value};
@@ -263,13 +263,14 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(write_disk_journal(*volume_, *part_.journal, origin, journal));
   MEMLITH_TRY(commit_stored());
   // ORDER parts-before-outcome: SQLite removes the super-journal when all parts have returned; its absence means that
-  // all parts took effect. [sqlite/crash-several]
+  // all parts took effect. [sabotage skip_part_persist]
   return MEMLITH_SABOTAGED(skip_part_persist) ? kOk : persist();
 }
 
 Status Database::end_part() {
   if (!part_.is_open || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
-  // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable. [sqlite/crash-several]
+  // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable.
+  // [test CrashSeveralParts.OneFails]
   MEMLITH_TRY(persist());
   // A failed flush of the folder is not retried. SQLite asks again and may forget its journal, but nothing is committed
   // any more that the journal on the disk could undo.

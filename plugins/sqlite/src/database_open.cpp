@@ -212,7 +212,7 @@ Status Database::check_log(const Head& head) {
 Status Database::discard_log(const std::string& log_name) {
   // ORDER file-before-log: the bytes that say so may not be on the medium yet, because the process that wrote them was
   // killed, or because its flush failed. After a failed flush the page cache has them, and a later flush passes them
-  // by: they are written anew. [sqlite/crash]
+  // by: they are written anew. [sabotage believe_cached_head]
   MEMLITH_TRY_ASSIGN(const auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
   std::byte first[kChangedBytes] = {};
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
@@ -398,7 +398,7 @@ Status Database::close_marked() {
   const std::uint64_t size = committed_.load(std::memory_order_relaxed);
   if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
   // ORDER home-before-magic: when the file says that it is complete, it must be complete, including its length.
-  // [sqlite/crash]
+  // [sabotage unmark_too_early]
   if (!MEMLITH_SABOTAGED(unmark_too_early)) {
     MEMLITH_TRY(persist());
     MEMLITH_TRY(store_->checkpoint());

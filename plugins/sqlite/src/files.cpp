@@ -602,7 +602,7 @@ int find_super_journal(Vfs& vfs, const char* name, int* result) {
   // ORDER absence-before-outcome: a commit has taken effect when the removal of the super-journal is durable, and the
   // process that removed it may have been killed before that. If the name came back, other databases would be undone
   // but not this one. (The super-journal may be in another folder than this database, whose names were flushed when it
-  // was opened.) [sqlite/disk-journal]
+  // was opened.) [test DiskJournalRemoval.ASuperJournalThatIsGoneIsGoneForGood]
   return report(vfs.api(), place->volume->sync_folder(""));
 }
 

@@ -79,11 +79,10 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
              wal_.slots[slot].commit_pages != 0) {
     // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if the commit is durable.
-    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sqlite/wal]
+    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sabotage wal_after_ack]
     NewestSlots newest;
     for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
-    // ORDER room-before-commit: once a commit is durable, memory has to follow, so the steps after it must not
-    // allocate.
+    // Room before the commit: once a commit is durable, memory has to follow, so the steps after it must not allocate.
     wal_.file->reserve(offset + bytes);
     wal_.latest.reserve(wal_.latest.size() + newest.size());
     const bool shared_index = index_.map(0, kIndexRegionBytes, false) != nullptr;
@@ -145,7 +144,7 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
       changes_.add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
     }
     // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
-    // still look at this one. [sqlite/wal]
+    // still look at this one. [sabotage share_pages]
     if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
     captured_bytes_ += page_bytes;
   }
