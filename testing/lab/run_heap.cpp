@@ -290,6 +290,7 @@ class Run::HeapThreads final : public RegionClient {
   void hold() override {
     model_.lock();
     life_.heap->hold();
+    head_ = run_.store_->log().head();
   }
   void let_go() override {
     look();
@@ -321,6 +322,7 @@ class Run::HeapThreads final : public RegionClient {
   struct Capture {
     std::vector<std::byte> bytes;
     std::vector<std::byte> text;
+    bool framed = false;  // nothing stored since the last capture: it has no frame, and vouches for none before
   };
   // What a thread is about to do to the heap, and may have done.
   struct UnderWay {
@@ -388,6 +390,7 @@ class Run::HeapThreads final : public RegionClient {
       return;
     }
     run_.history.placed(commit, *end);
+    if (!captured->framed) run_.history.wrote_nothing(commit);
     if (!run_.store_->sync(*end).ok()) {
       failed = true;
       return;
@@ -400,6 +403,7 @@ class Run::HeapThreads final : public RegionClient {
     const auto capture = captures_.find(this_thread_number_here());
     if (capture == captures_.end()) return;
     Capture& now = *capture->second;
+    now.framed = run_.store_->log().head() != head_;  // captures of the one region come one after the other
     now.bytes = life_.bytes();
     const HeapContent content = parse_heap(now.bytes);
     now.text = text_of(content);
@@ -431,6 +435,7 @@ class Run::HeapThreads final : public RegionClient {
   Run& run_;
   HeapLife& life_;
   Mutex model_;  // before the heap's locks
+  Lsn head_;     // of the log when the heap was held
   std::vector<UnderWay> under_way_;
   std::map<ThreadNumber, std::shared_ptr<Capture>> captures_;
 };
