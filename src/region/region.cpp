@@ -70,6 +70,19 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
   return info;
 }
 
+// The same for a region that is only read, of which nothing is written. The region of a one-file store may lie nowhere:
+// then where the options say, else where there is room.
+Status take_addresses_to_read(ObjectInfo& info, const RegionOptions& options) {
+  if (info.reserve_bytes == 0 || info.address == 0) {
+    info.address = options.address;
+    info.reserve_bytes = std::max({round_up(info.size_bytes, kPageBytes), round_up(options.reserve_bytes, kPageBytes),
+                                   kReserveBytesMin});
+  }
+  if (info.address != 0 && !options.anywhere) return reserve_addresses(info.address, info.reserve_bytes);
+  MEMLITH_TRY_ASSIGN(info.address, choose_addresses(info.reserve_bytes, {}));
+  return kOk;
+}
+
 }  // namespace
 
 // ---- open ------------------------------------------------------------------------------------------------------
@@ -88,7 +101,6 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"{}", store.path(), name,
                 store.one_file() ? "; a one-file store has one, named \"file\"" : "; create it, or check its name");
   }
-  bool reserved = false;
   if ((!info.has_value() || unplaced) && !store.read_only()) {
     if (!unplaced && options.size_bytes == 0) {
       return fail(Errc::invalid, Detail::argument, "region \"{}\": a new region needs a size", name);
@@ -96,20 +108,14 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     const std::uint64_t size = unplaced ? (info->size_bytes != 0 ? info->size_bytes : options.size_bytes)
                                         : round_up(options.size_bytes, kPageBytes);
     MEMLITH_TRY_ASSIGN(info, create_object(store, name, options, size));
-    reserved = true;
   } else if (!info.has_value()) {
     return fail(Errc::read_only, Detail::object, "{}: opened read-only, so region \"{}\" cannot be created",
                 store.path(), name);
-  } else if (unplaced) {
-    const std::uint64_t reserve = std::max(round_up(info->size_bytes, kPageBytes), kReserveBytesMin);
-    MEMLITH_TRY_ASSIGN(info->address, choose_addresses(reserve, {}));
-    info->reserve_bytes = reserve;
-    reserved = true;
-  } else if (options.anywhere && store.read_only()) {
-    MEMLITH_TRY_ASSIGN(info->address, choose_addresses(info->reserve_bytes, {}));
-    reserved = true;
+  } else if (store.read_only()) {
+    MEMLITH_TRY(take_addresses_to_read(*info, options));
+  } else {
+    MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
   }
-  if (!reserved) MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
   TakenAddresses taken(info->address, info->reserve_bytes);
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
