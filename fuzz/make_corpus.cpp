@@ -37,6 +37,22 @@ void write_with_options(const std::string& fuzzer, const std::string& name, unsi
   }
 }
 
+// Patches of a heap, in the format of heap_open.cpp: a few bytes of the header, the table, the words and the bits of a
+// segment's header, and of two pages with blocks.
+void write_heap_patches() {
+  constexpr unsigned kPlaces[][2] = {{0, 48}, {1, 0}, {1, 8}, {2, 64}, {2, 80}, {3, 160}, {3, 2048}, {5, 0}, {9, 16}};
+  std::vector<std::byte> all;
+  for (const auto& [page, offset] : kPlaces) {
+    std::vector<std::byte> patch;
+    for (const unsigned each : {page & 255, page >> 8, offset & 255, offset >> 8, 4u, 1u, 0u, 0x70u, offset & 7}) {
+      patch.push_back(static_cast<std::byte>(each));
+    }
+    write_with_options("heap_open", std::to_string(page) + "_" + std::to_string(offset), 1, patch);
+    all.insert(all.end(), patch.begin(), patch.end());
+  }
+  write_with_options("heap_open", "all", 1, all);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,6 +61,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   g_folder = argv[1];
+  write_heap_patches();
   for (const bool clean : {false, true}) {
     const std::string word = clean ? "clean" : "crashed";
     for (unsigned options = 0; options < 8; ++options) {

@@ -4,19 +4,14 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/checksum.hpp"
 #include "base/mutant.hpp"
+#include "heap/checks.hpp"
 #include "heap/open_heaps.hpp"
 #include "region/thread_number.hpp"
 
 namespace memlith::core {
 
 namespace {
-
-std::uint64_t header_check(const HeapHeader& header) {
-  const std::span<const std::byte> fields(reinterpret_cast<const std::byte*>(&header), offsetof(HeapHeader, check));
-  return checksum(fields, kHeapMagic);
-}
 
 std::uint64_t segments_for(std::uint64_t reserve_bytes) { return (reserve_bytes + kSegmentBytes - 1) / kSegmentBytes; }
 

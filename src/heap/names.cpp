@@ -4,27 +4,15 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/checksum.hpp"
 #include "base/mutant.hpp"
+#include "heap/checks.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
 
 namespace {
 
-std::uint64_t record_bytes(const NameRecord& record) {
-  return sizeof(NameRecord) + record.name_bytes + record.type_bytes;
-}
-
 const char* text_of(const NameRecord& record) { return reinterpret_cast<const char*>(&record + 1); }
-
-std::uint64_t record_check(const NameRecord& record) {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(&record);
-  const std::uint64_t fields =
-      checksum({bytes + offsetof(NameRecord, object), offsetof(NameRecord, check) - offsetof(NameRecord, object)},
-               kHeapMagic);
-  return checksum({bytes + sizeof record, record_bytes(record) - sizeof record}, fields);
-}
 
 // What the C++ interface names a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
 std::string readable(std::string_view type_name) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/mutant.hpp"
+#include "heap/checks.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -13,14 +14,6 @@ namespace {
 constexpr std::uint32_t kLooks = 64;  // so many segments are looked at before the region grows instead
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint32_t kPagesWorthHeader = 16;  // fewer are not made usable behind a large block
-
-std::uint16_t entry_check(std::uint32_t segment, const SegmentEntry& entry) {
-  std::uint64_t mixed = segment + 1ull;
-  mixed = mixed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(entry.kind);
-  mixed = mixed * 0x9e3779b97f4a7c15u + entry.header_page;
-  mixed = mixed * 0x9e3779b97f4a7c15u + entry.pages;
-  return static_cast<std::uint16_t>((mixed * 0xbf58476d1ce4e5b9u) >> 48);
-}
 
 }  // namespace
 
