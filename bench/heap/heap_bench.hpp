@@ -19,10 +19,12 @@ struct HeapBenchArguments {
   std::uint64_t operations = 1000;
   std::uint64_t value_bytes = 1024;
   std::uint64_t repetitions = 2;
-  std::uint64_t turn = 100;      // operations of a side, one after the other
-  std::uint64_t rounds = 2000;   // allocate: turns of each side
-  std::uint64_t trace_mib = 32;  // allocate: bytes in use in the trace
-  double seconds = 1;            // threads: of each side
+  std::uint64_t turn = 100;           // operations of a side, one after the other
+  std::uint64_t rounds = 2000;        // allocate: turns of each side
+  std::uint64_t trace_mib = 32;       // allocate: bytes in use in the trace
+  std::uint64_t heap_mib = 4096;      // open: of the heap
+  std::uint64_t blocks = 10'000'000;  // open: in use
+  double seconds = 1;                 // threads: of each side
   std::vector<std::uint64_t> threads{1, 2, 4};
   Format format = Format::text;
 
@@ -33,6 +35,7 @@ struct HeapBenchArguments {
 [[nodiscard]] MaybeFailure run_heap_table2(const HeapBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_heap_table2_large(const HeapBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_heap_allocate(const HeapBenchArguments& arguments);
+[[nodiscard]] MaybeFailure run_heap_open(const HeapBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_heap_threads(const HeapBenchArguments& arguments);
 
 // One side's figures for one workload.

@@ -61,7 +61,8 @@ void print_lines(Format format, const std::string& base, const std::vector<HeapL
     if (format == Format::text) {
       std::string more;
       for (const auto& [key, value] : line.more.items()) {
-        if (line.suite == "allocate") more += fmt::format("  {} {:.3g}", key, value.get<double>());
+        if (line.suite == "allocate" || line.suite == "open")
+          more += fmt::format("  {} {:.3g}", key, value.get<double>());
       }
       write_line(fmt::format("{:<22}{:>12.0f}{:>14.2f}{:>11.3f}{:>11.3f}{:>11.3f}{}", line.side, line.ops_per_s,
                              over_base, percentiles.p50_us, percentiles.p99_us, percentiles.p999_us, more));

@@ -63,6 +63,12 @@ void add_suites(CLI::App& app, CommandLine& line) {
                       run_heap_allocate, "Sides to compare: memlith, malloc, boost-rbtree, pmemobj");
   add_number(command, "--rounds", arguments->rounds, 1, 1'000'000'000, "Turns of each side");
   add_number(command, "--trace-mib", arguments->trace_mib, 1, 64 * 1024, "Bytes in use in the trace");
+  command =
+      add_suite(app, line, arguments, "open", "Open a large, fragmented heap, after a clean close and after a crash",
+                run_heap_open, "memlith alone");
+  add_number(command, "--heap-mib", arguments->heap_mib, 8, 4096 * 1024, "Size of the heap");
+  add_number(command, "--blocks", arguments->blocks, 100, 1'000'000'000, "Blocks in use");
+  add_number(command, "--repetitions", arguments->repetitions, 1, 1000, "Openings of each kind");
   command = add_suite(app, line, arguments, "threads", "Replace values, and allocate, with several threads",
                       run_heap_threads, "Sides to compare: those of table2 and of allocate");
   add_map_options(command, *arguments, "Keys (1000)");

@@ -45,7 +45,14 @@ def thread_allocate_cells(row):
     return [row["side"], f"{row['ops_per_s'] / 1e6:,.2f}", f"{row['over_malloc'] or 0:.2f}"]
 
 
+def open_cells(row):
+    return [f"{row['heap_mib']:,} MiB, {row['blocks']:,} blocks", f"{row['p50_us'] / 1000:,.2f}",
+            f"{row['first_allocate_us']:,.0f}", f"{row['store_open_ms']:,.1f}"]
+
+
 def form_of(row):
+    if row["suite"] == "open":
+        return ["heap", "heap opened, ms", "first allocation, µs", "store opened before that, ms"], open_cells
     if row["suite"] == "allocate":
         return ALLOCATE_TITLES, allocate_cells
     if row["workload"] == "allocate":
@@ -160,6 +167,11 @@ def main():
                            "survive counts for malloc only, which has no other. Space is what the allocator keeps "
                            "after five times 32 MiB have come and gone.", "allocate",
                            *(["--rounds", "20", "--trace-mib", "1"] if few else []))
+            report.section("Opening a large heap",
+                           "A heap with many blocks, a quarter of which were freed at random, with a cold page cache. The "
+                           "store is opened first, and replays the log after a crash.", "open",
+                           *(["--heap-mib", "8", "--blocks", "2000"] if few else
+                             ["--heap-mib", "1024", "--blocks", "2500000"]))
             report.section("Threads", "Threads replace values of one map; and each allocates and frees blocks of its "
                                       "own, of 16 to 256 bytes.", "threads",
                            *(["--threads", "1,2", "--seconds", "0.05", "--keys", "50"] if few else []))

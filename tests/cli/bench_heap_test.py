@@ -74,6 +74,14 @@ class Bench(unittest.TestCase):
         for workload in "replace", "allocate":
             self.assertEqual(sorted({row["threads"] for row in rows if row["workload"] == workload}), [1, 2])
 
+    def test_open(self):
+        rows = self.rows("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "2")
+        self.assertEqual([(row["workload"], row["blocks"]) for row in rows],
+                         [("after a clean close", 5000), ("after a crash", 5100)])
+        for row in rows:
+            self.assertEqual(row["samples"], 2)
+            self.assertTrue(row["store_open_ms"] > 0 and row["first_allocate_us"] > 0, row)
+
     def test_sides_are_chosen(self):
         rows = self.rows("table2", "--sides", "memlith-scan", "--durability", "sync", "--keys", "5", "--repetitions",
                          "1")
@@ -93,7 +101,8 @@ class Bench(unittest.TestCase):
         text = out.read_text(encoding="utf-8")
         self.assertNotIn("FAILED", text)
         for title in ("**Insert, each durable**", "**Delete, without any sync**",
-                      "**Replace, each durable, 2 threads**", "**Allocate, 2 threads**", "**Small, 16 to 256 bytes**", "## The sides"):
+                      "**Replace, each durable, 2 threads**", "**Allocate, 2 threads**", "**Small, 16 to 256 bytes**",
+                      "**After a crash**", "## The sides"):
             self.assertIn(title, text)
 
 

@@ -1,0 +1,208 @@
+// Suite open: how long a program waits for a large, populated and fragmented heap, after a clean close and after a crash.
+//
+// Blocks of random sizes are allocated, and a quarter of them, chosen at random, are freed. Nothing is stored to the
+// blocks: what opening reads is the heap's own. The files are dropped from the page cache before each opening, as a
+// restart of the machine would.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "heap_bench.hpp"
+#include "kit/clock.hpp"
+#include "kit/interrupt.hpp"
+#include "kit/random.hpp"
+#include "kit/raw_device.hpp"
+#include "kit/scratch.hpp"
+#include "kit/stats.hpp"
+#include "kit/store_path.hpp"
+#include "memlith/heap.h"
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr std::uint64_t kSmallest = 16;
+constexpr std::uint64_t kFirstBytes = 100;    // of the block that is allocated after an opening
+constexpr std::uint64_t kChangedOneIn = 100;  // blocks that come and go before a crash
+constexpr char kHeapName[] = "heap";
+
+// The heap in the store at `path`, and what it took to open each.
+struct OpenHeap {
+  StoreHandle store;
+  memlith_heap* heap = nullptr;
+  std::uint64_t store_ns = 0;
+  std::uint64_t heap_ns = 0;
+};
+
+Result<OpenHeap> open_heap(const HeapBenchArguments& arguments, const std::string& path, bool create) {
+  memlith_store_options store_options{};
+  store_options.struct_size = sizeof store_options;
+  store_options.flags = create ? MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE : 0;
+  memlith_region_options options{};
+  options.struct_size = sizeof options;
+  options.flags = create ? MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE : 0;
+  options.size = options.max_size = create ? arguments.heap_mib * kMiB : 0;
+  OpenHeap open;
+  const std::uint64_t start = now_ns();
+  Result<StoreHandle> store = open_store({path, StoreKind::folder}, store_options);
+  const std::uint64_t store_opened = now_ns();
+  if (!store.ok()) return std::move(store.failure());
+  open.store = std::move(*store);
+  const std::int32_t code = memlith_heap_open(open.store.get(), kHeapName, &options, &open.heap);
+  if (code != MEMLITH_OK) return library_failure(code, "opening the heap");
+  open.store_ns = store_opened - start;
+  open.heap_ns = now_ns() - store_opened;
+  return open;
+}
+
+// Sizes with which all blocks together fill four fifths of the heap before a quarter of them goes.
+std::uint64_t largest_of(const HeapBenchArguments& arguments) {
+  const std::uint64_t mean = arguments.heap_mib * kMiB / 5 * 3 / arguments.blocks;
+  return std::max(2 * mean, 2 * kSmallest) - kSmallest;
+}
+
+MaybeFailure churn(const HeapBenchArguments& arguments, memlith_heap* heap, std::uint64_t count) {
+  Random random(kSeed);
+  std::vector<void*> blocks(count + count / 3);
+  const std::uint64_t sizes = largest_of(arguments) - kSmallest + 1;
+  for (void*& block : blocks) {
+    const std::int32_t code = memlith_heap_allocate(heap, kSmallest + random.below(sizes), 0, &block);
+    if (code != MEMLITH_OK) return library_failure(code, "allocating a block");
+  }
+  while (blocks.size() > count) {
+    std::swap(blocks[random.below(blocks.size())], blocks.back());
+    const std::int32_t code = memlith_heap_free(heap, blocks.back());
+    if (code != MEMLITH_OK) return library_failure(code, "freeing a block");
+    blocks.pop_back();
+  }
+  const std::int32_t code = memlith_heap_persist(heap);
+  if (code != MEMLITH_OK) return library_failure(code, "persisting the heap");
+  return {};
+}
+
+// `act`, in a process that is killed when it is done, with the store open.
+MaybeFailure in_a_killed_process(const std::function<MaybeFailure()>& act) {
+  std::fflush(nullptr);  // or the child would have what is buffered, too
+  const pid_t child = ::fork();
+  if (child < 0) return errno_failure(errno, "starting a child process");
+  if (child == 0) {
+    if (const MaybeFailure failure = act(); failure.has_value()) {
+      std::fprintf(stderr, "%s\n", failure->message.c_str());
+      ::_exit(kExitFailed);
+    }
+    (void)::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return errno_failure(errno, "waiting for the child process");
+  }
+  if (interrupted()) return interrupted_failure();
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
+  return tool_failure(MEMLITH_IO, "the process that uses the heap and is killed ended before that");
+}
+
+struct Figures {
+  std::vector<std::uint64_t> heap_ns;
+  std::vector<double> store_ms;
+  std::vector<double> first_us;
+};
+
+MaybeFailure open_once(const HeapBenchArguments& arguments, const std::string& path, Figures& figures) {
+  if (MaybeFailure failure = drop_page_cache(path)) return failure;
+  Result<OpenHeap> open = open_heap(arguments, path, false);
+  if (!open.ok()) return std::move(open.failure());
+  void* block = nullptr;
+  const std::uint64_t start = now_ns();
+  const std::int32_t code = memlith_heap_allocate(open->heap, kFirstBytes, 0, &block);
+  const std::uint64_t end = now_ns();
+  if (code != MEMLITH_OK) return library_failure(code, "allocating a block");
+  figures.heap_ns.push_back(open->heap_ns);
+  figures.store_ms.push_back(seconds_of(open->store_ns) * 1000);
+  figures.first_us.push_back(seconds_of(end - start) * 1e6);
+  return close_store(std::move(open->store));  // that block was not persisted
+}
+
+MaybeFailure verify(const HeapBenchArguments& arguments, const std::string& path, std::uint64_t& blocks) {
+  Result<OpenHeap> open = open_heap(arguments, path, false);
+  if (!open.ok()) return std::move(open.failure());
+  memlith_heap_report report{};
+  report.struct_size = sizeof report;
+  const std::int32_t code = memlith_heap_verify(open->heap, &report);
+  if (code != MEMLITH_OK) return library_failure(code, "verifying the heap");
+  blocks = report.blocks;
+  return close_store(std::move(open->store));
+}
+
+void print(const HeapBenchArguments& arguments, const char* workload, std::uint64_t blocks, Figures figures) {
+  HeapLine line;
+  line.suite = "open";
+  line.side = "memlith";
+  line.version = memlith_version();
+  line.workload = workload;
+  line.durability = "sync";
+  line.done = "opens the heap; the log was replayed when its store was opened";
+  const double sum_ns = std::accumulate(figures.heap_ns.begin(), figures.heap_ns.end(), 0.0);
+  line.ops_per_s = ratio_of(static_cast<double>(figures.heap_ns.size()) * 1e9, sum_ns);
+  line.samples_ns = std::move(figures.heap_ns);
+  line.more["heap_mib"] = arguments.heap_mib;
+  line.more["blocks"] = blocks;
+  line.more["store_open_ms"] = rounded(median_of(std::move(figures.store_ms)));
+  line.more["first_allocate_us"] = rounded(median_of(std::move(figures.first_us)));
+  print_lines(arguments.format, "memlith", {line});
+}
+
+}  // namespace
+
+MaybeFailure run_heap_open(const HeapBenchArguments& arguments) {
+  if (MaybeFailure failure = check_sides(arguments, {"memlith"})) return failure;
+  Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
+  if (!scratch.ok()) return std::move(scratch.failure());
+  if (auto failure = require_space(scratch->path(), arguments.heap_mib * kMiB + kStoreSlackBytes)) return failure;
+  if (largest_of(arguments) * arguments.blocks < arguments.blocks * 2 * kSmallest) {
+    return tool_failure(MEMLITH_INVALID, "a heap of so many blocks is larger");
+  }
+  print_heading(arguments, fmt::format("a heap of {} MiB with {} blocks of {} to {} bytes, page cache cold",
+                                       arguments.heap_mib, arguments.blocks, kSmallest, largest_of(arguments)));
+  const std::string path = scratch->path_of("store");
+  MaybeFailure failure = in_a_killed_process([&]() -> MaybeFailure {
+    Result<OpenHeap> open = open_heap(arguments, path, true);
+    if (!open.ok()) return std::move(open.failure());
+    if (MaybeFailure failed = churn(arguments, open->heap, arguments.blocks)) return failed;
+    return close_store(std::move(open->store));
+  });
+  if (failure.has_value()) return failure;
+  std::uint64_t blocks = 0;
+  for (const bool crashed : {false, true}) {
+    Figures figures;
+    for (std::uint64_t i = 0; i < arguments.repetitions; ++i) {
+      if (interrupted()) return interrupted_failure();
+      if (crashed) {
+        failure = in_a_killed_process([&]() -> MaybeFailure {
+          Result<OpenHeap> open = open_heap(arguments, path, false);
+          if (!open.ok()) return std::move(open.failure());
+          return churn(arguments, open->heap, arguments.blocks / kChangedOneIn);
+        });
+        if (failure.has_value()) return failure;
+      }
+      if (failure = open_once(arguments, path, figures); failure.has_value()) return failure;
+    }
+    const std::uint64_t added = crashed ? arguments.repetitions * (arguments.blocks / kChangedOneIn) : 0;
+    if (failure = verify(arguments, path, blocks); failure.has_value()) return failure;
+    if (blocks != arguments.blocks + added) {
+      return tool_failure(MEMLITH_CORRUPT,
+                          fmt::format("the heap has {} blocks, not {}", blocks, arguments.blocks + added));
+    }
+    print(arguments, crashed ? "after a crash" : "after a clean close", blocks, std::move(figures));
+  }
+  return {};
+}
+
+}  // namespace memlith::tool
