@@ -51,6 +51,9 @@ void write_heap_patches() {
     all.insert(all.end(), patch.begin(), patch.end());
   }
   write_with_options("heap_open", "all", 1, all);
+  constexpr std::byte kFreePagesWithALength[] = {std::byte{2}, std::byte{0}, std::byte{0}, std::byte{1},
+                                                 std::byte{2}, std::byte{0}, std::byte{10}};
+  write_with_options("heap_open", "free_pages_with_a_length", 1, kFreePagesWithALength);
 }
 
 }  // namespace

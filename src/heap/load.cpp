@@ -118,7 +118,7 @@ Status Heap::inspect_run(std::uint32_t segment, const Run& run) const {
   const SegmentEntry* const before = segment == 0 ? nullptr : &entry_of(segment - 1);
   bool fits = false;
   switch (run.kind) {
-    case kPageNone:
+    case kPageNone: fits = header.pages[run.page] == 0; break;
     case kPageExtent: fits = true; break;
     case kPageHeader: fits = run.page == header_page && run.pages == kSegmentHeaderPages; break;
     case kPageTable:

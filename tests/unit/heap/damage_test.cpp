@@ -1,6 +1,8 @@
 // docs/heap.md, "damage": bytes of the heap's structures are input. Whatever they are, every call answers, and what is wrong is named.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.hpp"
 #include "heap/heap.hpp"
 #include "support/heap_words.hpp"
@@ -91,6 +93,21 @@ TEST_F(HeapDamage, OfASegmentIsNamedOrAnotherBlock) {
                           std::byte{1} << static_cast<int>(random.below(8)));
   }
   EXPECT_EQ(must(heap_->verify()).blocks, blocks);
+}
+
+// A free page's word is zero: one that gives it a length is named, also where only free pages follow.
+TEST_F(HeapDamage, OfAFreePageIsNamed) {
+  constexpr std::uint64_t kWords = 2 * kPageBytes + offsetof(SegmentHeader, pages);
+  const auto* const words = reinterpret_cast<const PageWord*>(region_->address() + kWords);
+  std::uint32_t free_page = 0;
+  while (free_page + 4 < kSegmentPages &&
+         std::any_of(words + free_page, words + free_page + 4, [](PageWord word) { return word != 0; })) {
+    free_page += std::max(1, words[free_page] >> 8);
+  }
+  ASSERT_LT(free_page + 4, kSegmentPages);
+  for (const int pages : {1, 2, 4}) {
+    EXPECT_TRUE(damage_is_named(kWords + free_page * sizeof(PageWord) + 1, static_cast<std::byte>(pages))) << pages;
+  }
 }
 
 // Any number of flipped bits anywhere in the structures of any segment, and in the blocks beside them: every call answers, and the
