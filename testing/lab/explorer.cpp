@@ -37,7 +37,7 @@ Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const B
       random_(mixed(workload.name, base_.seed) + 1) {
   if (workload.lives_often) budget_.life_every = std::min<std::uint64_t>(budget_.life_every, 6);
   if (workload.dear && budget_.exhaustive_items <= Budget{}.exhaustive_items) {
-    budget_.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 5);
+    budget_.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 6);
     budget_.recovery_every *= 3;
     budget_.kill_every *= 4;
     budget_.life_every *= 4;
