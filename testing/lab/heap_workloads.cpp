@@ -30,6 +30,9 @@ class HeapSteps {
   [[nodiscard]] Step free(std::size_t which) const {
     return step(fmt::format("free block {}", which), [=](Run& run) { run.free_block(which); });
   }
+  [[nodiscard]] Step free_largest() const {
+    return step("free the largest block", [](Run& run) { run.free_largest(); });
+  }
   [[nodiscard]] Step name(std::string text, std::size_t which) const {
     return step(fmt::format("name block {} \"{}\"", which, text), [=](Run& run) { run.name_block(text, which); });
   }
@@ -212,6 +215,11 @@ std::vector<Step> heap_segments(Random&) {
           heap.open_heap(),
           heap.free(1),
           heap.allocate(700'000),
+          heap.persist(),
+          heap.free_largest(),  // blocks of pages come to lie where the block lay
+          heap.allocate(900'000),
+          heap.allocate(900'000),
+          heap.allocate(900'000),
           heap.persist(),
           close()};
 }

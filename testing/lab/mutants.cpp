@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -58,65 +59,88 @@ std::string how(const std::string& line) {
   return second_life ? text + " in the second life" : text;
 }
 
-// Tries one workload after another until something is wrong.
+// One search for a mutant.
+struct Hunt {
+  const std::string& mutant;
+  double seconds_max;
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+  std::uint64_t states = 0;
+
+  [[nodiscard]] double left() const {
+    return seconds_max - std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+};
+
+Budget budget_of(std::uint64_t round, bool call_faults) {
+  Budget budget;
+  budget.violations_max = 1;
+  budget.life_every = 12;
+  if (round > 0) return budget;
+  budget.exhaustive_items = 4;
+  budget.samples = 4;
+  budget.special = 3;
+  budget.recovery_every = 20;
+  budget.kill_every = 8;
+  budget.life_every = 40;
+  budget.states_max = 2'000;
+  if (!call_faults) return budget;
+  budget.exhaustive_items = 1;  // what they break shows in the run itself, or at once
+  budget.samples = 1;
+  budget.special = 0;
+  budget.recovery_every = budget.kill_every = ~0u;
+  budget.states_max = ~0ull;
+  return budget;
+}
+
+// Tries one workload after another; true if something was wrong, or the time is up.
+bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uint64_t round, bool call_faults,
+                json& report) {
+  for (const Workload* const workload : workloads) {
+    if (hunt.left() <= 0) return true;
+    if (round > 1 && !workload->every_seed_differs) continue;
+    if (call_faults && !workload->with_call_faults) continue;
+    Tally tally;
+    const std::uint64_t seed = std::max<std::uint64_t>(1, round);
+    work({workload, seed, call_faults, {}}, FaultSet::all(), budget_of(round, call_faults), round == 0 ? 2 : 3,
+         hunt.mutant, tally);
+    hunt.states += tally.states;
+    if (tally.violations.empty()) continue;
+    report = {{"workload", workload->name},
+              {"what", tally.violations.front().what},
+              {"replay", format_case(tally.violations.front().replay)},
+              {"medium", text_of_medium(tally.violations.front().medium)},
+              {"states", hunt.states}};
+    return true;
+  }
+  return false;
+}
+
+// The workloads about the mutant's floor with every seed, then all others; and threads in every order after the first
+// light round of those.
 void hunt(const std::string& mutant, std::string_view floor, bool schedules, double seconds_max, json& report) {
   std::vector<const Workload*> order;
   for (const Workload& workload : workloads()) order.push_back(&workload);
-  std::stable_partition(order.begin(), order.end(),
-                        [floor](const Workload* workload) { return workload->about == floor; });
-  const auto began = std::chrono::steady_clock::now();
-  std::uint64_t states = 0;
-  const auto left = [&] {
-    return seconds_max - std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  };
-  for (std::uint64_t round = 0; round < kRounds; ++round) {
-    Budget budget;
-    budget.violations_max = 1;
-    budget.life_every = 12;
-    if (round == 0) {
-      budget.exhaustive_items = 4;
-      budget.samples = 4;
-      budget.special = 3;
-      budget.recovery_every = 20;
-      budget.kill_every = 8;
-      budget.life_every = 40;
-      budget.states_max = 2'000;
-    }
-    for (const bool call_faults : {false, true}) {
-      if (schedules && round == 0 && call_faults) {
-        hunt_schedules(mutant, left(), report);
+  const auto others = std::stable_partition(order.begin(), order.end(),
+                                            [floor](const Workload* workload) { return workload->about == floor; });
+  const auto about = static_cast<std::size_t>(others - order.begin());
+  Hunt hunt{mutant, seconds_max};
+  for (const bool of_floor : {true, false}) {
+    const auto part = of_floor ? std::span(order).first(about) : std::span(order).subspan(about);
+    for (std::uint64_t round = 0; round < kRounds && !part.empty(); ++round) {
+      for (const bool call_faults : {false, true}) {
+        if (schedules && !of_floor && round == 0 && call_faults) {
+          hunt_schedules(mutant, hunt.left(), report);
+          if (report.contains("replay")) return;
+        }
+        const bool over = hunt_round(hunt, part, round, call_faults, report);
         if (report.contains("replay")) return;
-      }
-      for (const Workload* const each : order) {
-        const Workload& workload = *each;
-        if (left() <= 0) {
-          report = {{"states", states}};
-          return;
-        }
-        if (round > 1 && !workload.every_seed_differs) continue;
-        if (call_faults && !workload.with_call_faults) continue;
-        if (round == 0 && call_faults) {  // what they break shows in the run itself, or at once
-          budget.exhaustive_items = 1;
-          budget.samples = 1;
-          budget.special = 0;
-          budget.recovery_every = budget.kill_every = ~0u;
-          budget.states_max = ~0ull;
-        }
-        Tally tally;
-        const std::uint64_t seed = std::max<std::uint64_t>(1, round);
-        work({&workload, seed, call_faults, {}}, FaultSet::all(), budget, round == 0 ? 2 : 3, mutant, tally);
-        states += tally.states;
-        if (tally.violations.empty()) continue;
-        report = {{"workload", workload.name},
-                  {"what", tally.violations.front().what},
-                  {"replay", format_case(tally.violations.front().replay)},
-                  {"medium", text_of_medium(tally.violations.front().medium)},
-                  {"states", states}};
+        if (!over) continue;
+        report = {{"states", hunt.states}};
         return;
       }
     }
   }
-  report = {{"states", states}};
+  report = {{"states", hunt.states}};
 }
 
 }  // namespace

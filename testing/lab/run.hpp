@@ -146,6 +146,7 @@ class Run {
   void close_heap();
   void allocate(std::uint64_t bytes, std::uint64_t alignment);
   void free_block(std::size_t which);  // of those that have no name, modulo their number
+  void free_largest();
   void name_block(const std::string& name, std::size_t which);
   void unname(const std::string& name);
   void change_containers(std::uint64_t draw, std::size_t times);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/random.hpp"
 #include "base/sync.hpp"
 #include "heap_life.hpp"
 #include "region/thread_number.hpp"
@@ -121,6 +122,14 @@ void Run::free_block(std::size_t which) {
   const std::uint64_t before = fired();
   if (!passed(life.heap->free(life.region->address() + offset), "freeing a block", before)) return;
   life.model.blocks.erase(chosen);
+}
+
+void Run::free_largest() {
+  if (heap_ == nullptr || heap_->model.blocks.empty()) return;
+  const auto& blocks = heap_->model.blocks;
+  const auto largest = std::max_element(blocks.begin(), blocks.end(),
+                                        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+  free_block(static_cast<std::size_t>(std::distance(blocks.begin(), largest)));
 }
 
 void Run::name_block(const std::string& name, std::size_t which) {
