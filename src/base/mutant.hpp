@@ -124,6 +124,10 @@
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
   X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")     \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")          \
+  X(record_cut_short, region, "of stores to consecutive bytes only the first is recorded")                         \
+  X(record_lost_in_full_list, region, "a thread's list of stored ranges is emptied when it is full, and forgotten") \
+  X(record_of_ended_thread_lost, region, "what a thread recorded is forgotten when the thread ends")               \
+  X(record_of_other_thread_lost, region, "a refused persist's ranges of others are lost in a thread's next one")   \
   X(heap_header_not_captured, heap, "the header of a new heap is stored and not captured")                         \
   X(heap_block_not_captured, heap, "the bit of a block that is allocated is not captured")                         \
   X(heap_free_not_captured, heap, "the bit of a block that is freed is not captured")                              \

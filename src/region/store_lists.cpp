@@ -11,20 +11,20 @@
 #include <atomic>
 #include <cerrno>
 #include <new>
-#include <span>
 #include <thread>
 
+#include "base/mutant.hpp"
 #include "base/process.hpp"
 #include "base/units.hpp"
+#include "region/range_pile.hpp"
 
 namespace memlith::core {
 
 namespace {
 
 constexpr std::uint64_t kRing = 1024;
-constexpr std::uint64_t kSpare = 64;  // for signal handlers that interrupt the emptying of the ring
-constexpr std::uint64_t kPileFirst = 4096;
-constexpr std::uint32_t kNested = 8;  // atomic accesses of signal handlers that interrupted each other
+constexpr std::uint64_t kSpare = 256;  // for signal handlers that interrupt the emptying of the ring
+constexpr std::uint32_t kNested = 8;   // atomic accesses of signal handlers that interrupted each other
 
 // The calling thread in this process. A child that inherits a lock of another thread does not find that holder alive.
 std::uint64_t myself() { return process_mark() << 32 | this_thread_number(); }
@@ -61,77 +61,6 @@ class Hold {
   Holder& holder_;
 };
 
-// Ranges in memory of their own: a signal handler may add to them, which malloc would not allow.
-class Pile {
- public:
-  void add(StoredRange range) {
-    if (range.begin >= range.end) return;
-    if (count_ == room_ && !make_room()) {
-      // Without memory for ranges, everything counts as stored to.
-      everything_ = true;
-      return;
-    }
-    ranges_[count_++] = range;
-  }
-
-  // Moves what lies in `memory` to `taken`, which has room.
-  void take(StoredRange memory, ThreadNumber thread, std::vector<StoredBy>& taken) {
-    if (everything_) taken.push_back({memory, thread});
-    for (const StoredRange& range : std::span(ranges_, count_)) {
-      if (!lies_in(range, memory)) continue;
-      taken.push_back({{std::max(range.begin, memory.begin), std::min(range.end, memory.end)}, thread});
-    }
-    drop(memory);
-  }
-  void drop(StoredRange memory) {
-    StoredRange* const end =
-        std::remove_if(ranges_, ranges_ + count_, [memory](StoredRange range) { return lies_in(range, memory); });
-    count_ = static_cast<std::uint64_t>(end - ranges_);
-  }
-  [[nodiscard]] std::uint64_t count() const { return count_ + (everything_ ? 1 : 0); }
-  [[nodiscard]] bool is_empty() const { return count() == 0; }
-  // Every region counts as stored to as a whole.
-  void everything() { everything_ = true; }
-  void nothing_else() { everything_ = false; }
-  [[nodiscard]] bool is_everything() const { return everything_; }
-
- private:
-  static bool lies_in(StoredRange range, StoredRange memory) {
-    return range.begin < memory.end && range.end > memory.begin;
-  }
-  bool make_room() {
-    if (count_ > 0) compact();
-    if (room_ > 0 && count_ <= room_ / 2) return true;
-    const std::uint64_t room = room_ == 0 ? kPileFirst : 2 * room_;
-    void* const memory =
-        room_ == 0
-            ? ::mmap(nullptr, room * sizeof(StoredRange), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            : ::mremap(ranges_, room_ * sizeof(StoredRange), room * sizeof(StoredRange), MREMAP_MAYMOVE);
-    if (memory == MAP_FAILED) return count_ < room_;
-    ranges_ = static_cast<StoredRange*>(memory);
-    room_ = room;
-    return true;
-  }
-  // Joins ranges that overlap or touch.
-  void compact() {
-    std::sort(ranges_, ranges_ + count_, [](StoredRange a, StoredRange b) { return a.begin < b.begin; });
-    std::uint64_t last = 0;
-    for (std::uint64_t i = 1; i < count_; ++i) {
-      if (ranges_[i].begin <= ranges_[last].end) {
-        ranges_[last].end = std::max(ranges_[last].end, ranges_[i].end);
-      } else {
-        ranges_[++last] = ranges_[i];
-      }
-    }
-    count_ = last + 1;
-  }
-
-  StoredRange* ranges_ = nullptr;
-  std::uint64_t count_ = 0;
-  std::uint64_t room_ = 0;
-  bool everything_ = false;
-};
-
 // The end is written before the begin when a slot is filled, and cleared before the begin when it is emptied: a begin
 // that is not 0 has its end.
 struct Slot {
@@ -151,7 +80,7 @@ struct List {
   alignas(64) std::atomic<std::uint64_t> taken{0};  // slots before this one were taken; pairs with is_taken()
   std::atomic<std::uint64_t> emptied{0};            // slots before this one may be filled again; pairs with push()
   Holder holder;
-  Pile pile;
+  RangePile pile;
   std::atomic<ThreadNumber> thread{0};
   std::atomic<Use> use{Use::idle};  // acquire by the next owner pairs with release when the list has become empty
   List* next = nullptr;             // constant once the list is in the chain
@@ -247,6 +176,8 @@ bool spill(List& list) {
   const std::uint64_t to = list.pushed.load(std::memory_order_relaxed);
   list.taken.store(to, std::memory_order_relaxed);
   drain(list, from, to);
+  if (MEMLITH_MUTANT(record_lost_in_full_list)) list.pile.drop({0, ~std::uintptr_t{0}});
+  list.pile.prepare(kRing);
   return true;
 }
 
@@ -271,6 +202,9 @@ List g_unlisted;
 void end_list(void* value) {
   auto* const list = static_cast<List*>(value);
   t_list = nullptr;  // a later destructor of this thread that stores makes another list
+  if (MEMLITH_MUTANT(record_of_ended_thread_lost)) {
+    for (Slot& slot : list->ring) slot.begin = 0;
+  }
   list->use.store(Use::ended, std::memory_order_release);
 }
 
@@ -335,6 +269,7 @@ class Taking {
   }
   ~Taking() {
     each([](List& list) {
+      list.pile.prepare(list.pile.is_empty() ? 0 : kRing);
       if (&list != &g_unlisted && list.use.load(std::memory_order_acquire) == Use::ended && list.pile.is_empty() &&
           list.pushed.load(std::memory_order_relaxed) == list.taken.load(std::memory_order_relaxed)) {
         list.atomics.store(0, std::memory_order_relaxed);
@@ -381,7 +316,8 @@ void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
     Slot& last = list.slot(pushed - 1);
     const std::uintptr_t last_begin = last.begin.load(std::memory_order_relaxed);
     const std::uintptr_t last_end = last.end.load(std::memory_order_relaxed);
-    if (last_begin <= begin && begin <= last_end && (end <= last_end || widen(last.end, last_end, end)) &&
+    if (last_begin <= begin && begin <= last_end &&
+        (end <= last_end || MEMLITH_MUTANT(record_cut_short) || widen(last.end, last_end, end)) &&
         !is_taken(list, pushed - 1)) {
       return;
     }

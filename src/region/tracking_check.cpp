@@ -15,7 +15,7 @@
 namespace memlith::core {
 
 namespace {
-constexpr int kLooks = 4;              // before a report; other threads record meanwhile
+constexpr int kLooks = 50;             // a millisecond apart, before a report: other threads record meanwhile
 constexpr std::size_t kLinesMax = 20;  // of a report
 }  // namespace
 

@@ -221,7 +221,7 @@ TEST_F(StoreLists, LoseNothingToSignalHandlers) {
   std::vector<bool> mine(kBytes / 4, false);
   std::vector<bool> seen(kBytes, false);
   Random random(47);
-  for (int i = 0; i < 3'000'000; ++i) {
+  for (int i = 0; i < 1'000'000; ++i) {
     const std::uint64_t at = random.below(kBytes / 4 / 16) * 16;
     mine[at] = true;
     record(at, 1);
