@@ -148,30 +148,35 @@ std::vector<Step> page_copies(Random& random) {
           persist({"a", "b"})};
 }
 
+namespace {
+
+Step store_by_another(std::string name, std::uint64_t offset, std::uint64_t bytes) {
+  return {fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
+          [=](Run& run) { run.store_by_another(name, offset, bytes); }};
+}
+Step persist_own(const std::string& name) {
+  return {fmt::format("persist {}, this thread's stores", name), [=](Run& run) { run.persist({name}, Scope::thread); }};
+}
+
 // Persists without a wait, stores of another thread, and rollbacks.
-std::vector<Step> scopes(Random& random) {
+std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
   const std::uint64_t shift = random.below(500);
   const auto soon = [](std::vector<std::string> names) {
     return Step{fmt::format("persist {} of this thread without waiting", fmt::join(names, " and ")),
                 [=](Run& run) { run.persist_soon(names, Scope::thread); }};
   };
   const Step wait{"wait for those", [](Run& run) { run.wait(); }};
-  const auto by_another = [](std::string name, std::uint64_t offset, std::uint64_t bytes) {
-    return Step{fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
-                [=](Run& run) { run.store_by_another(name, offset, bytes); }};
-  };
   const auto rollback = [](std::vector<std::string> names) {
     return Step{fmt::format("roll {} back", fmt::join(names, " and ")), [=](Run& run) { run.rollback(names); }};
   };
-  const Step own{"persist a, this thread's stores", [](Run& run) { run.persist({"a"}, Scope::thread); }};
   const Step everybody{"persist a and b, everybody's stores",
                        [](Run& run) { run.persist({"a", "b"}, Scope::process); }};
   return {open(),
-          map("a", 8192),
-          map("b", 4096),
+          map("a", 8192, tracker),
+          map("b", 4096, tracker),
           store("a", 100, 300),
-          by_another("a", 1000, 200 + shift),
-          own,
+          store_by_another("a", 1000, 200 + shift),
+          persist_own("a"),
           soon({"a", "b"}),
           store("b", 50, 700),
           soon({"b"}),
@@ -179,7 +184,7 @@ std::vector<Step> scopes(Random& random) {
           soon({"a"}),
           wait,
           store("a", 3000, 900),
-          by_another("b", 2000, 64),
+          store_by_another("b", 2000, 64),
           rollback({"a"}),
           store("a", 200, 20),
           everybody,
@@ -188,11 +193,11 @@ std::vector<Step> scopes(Random& random) {
           rollback({"a", "b"}),
           store("a", 5000, 100),
           soon({"a"}),
-          by_another("a", 6000, 100 + shift),
+          store_by_another("a", 6000, 100 + shift),
           soon({"a"}),
           abandon(),
           open(),
-          map("a", 0),
+          map("a", 0, tracker),
           store("a", 5000, 200),
           soon({"a"}),
           checkpoint(),
@@ -200,6 +205,33 @@ std::vector<Step> scopes(Random& random) {
           soon({"a"}),
           wait,
           close()};
+}
+
+}  // namespace
+
+std::vector<Step> scopes(Random& random) { return scopes_of(random, TrackerKind::touched); }
+std::vector<Step> recorded_scopes(Random& random) { return scopes_of(random, TrackerKind::instrumented); }
+
+// Persists that do not fit the log lose nothing that was recorded, whoever persists next.
+std::vector<Step> recorded_too_large(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kRecorded = TrackerKind::instrumented;
+  return {open(),
+          map("a", 12288, kRecorded),
+          map("b", 12288, kRecorded),
+          map("c", 4096, kRecorded),
+          store("a", 100, 8000 + shift),
+          store_by_another("b", 100, 8000),
+          store("c", 0, 64),
+          store_by_another("c", 1000, 300),
+          persist({"a", "b", "c"}),  // does not fit
+          store("c", 300, 10),
+          persist_own("c"),
+          persist({"c"}),
+          persist({"a"}),
+          store("a", 0, 7),
+          persist({"b"}),
+          persist({"a", "b", "c"})};
 }
 
 namespace {

@@ -176,6 +176,7 @@ class Run {
   class HeapThreads;
 
   [[nodiscard]] std::size_t now() const { return volume.operations(); }
+  static void record(const core::Region& region, std::uint64_t offset, std::uint64_t bytes);
   void broken(std::string what);
   // Judges what a call returned. True when it was ok.
   bool passed(core::Status status, std::string_view what, std::uint64_t fired_before);

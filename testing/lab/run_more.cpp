@@ -8,6 +8,7 @@
 
 #include "base/sync.hpp"
 #include "region/snapshot.hpp"
+#include "region/store_lists.hpp"
 #include "run.hpp"
 
 namespace memlith::lab {
@@ -185,8 +186,20 @@ void Run::store_bytes(const std::string& name, std::uint64_t offset, const std::
   Memory& memory = found->second;
   std::memcpy(memory.region->address() + offset, content.data(), bytes);
   std::memcpy(memory.expected.data() + offset, content.data(), bytes);
-  if (!memory.region->touch(memory.region->address() + offset, bytes).ok()) broken("touch failed");
+  if (memory.region->tracker()->kind() == TrackerKind::instrumented) {
+    record(*memory.region, offset, bytes);
+  } else if (!memory.region->touch(memory.region->address() + offset, bytes).ok()) {
+    broken("touch failed");
+  }
   memory.own.emplace_back(offset, bytes);
+}
+
+// As instrumented code does it: the first half in order, byte by byte, which makes one range; the rest from the end
+// on, which fills the thread's list.
+void Run::record(const Region& region, std::uint64_t offset, std::uint64_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(region.address()) + offset;
+  for (std::uint64_t i = 0; i < bytes / 2; ++i) record_store(begin + i, begin + i + 1);
+  for (std::uint64_t i = bytes; i > bytes / 2; --i) record_store(begin + i - 1, begin + i);
 }
 
 void Run::store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
@@ -201,7 +214,9 @@ void Run::store_by_another(const std::string& name, std::uint64_t offset, std::u
 std::vector<std::byte> Run::capture_of(Memory& memory, Scope scope) const {
   std::vector<std::byte> content = memory.captured;
   content.resize(memory.expected.size());
-  if (scope == Scope::process || memory.region->tracker()->kind() != TrackerKind::touched) return memory.expected;
+  const TrackerKind kind = memory.region->tracker()->kind();
+  const bool by_byte = kind == TrackerKind::touched || kind == TrackerKind::instrumented;
+  if (scope == Scope::process || !by_byte) return memory.expected;
   for (const auto& [offset, bytes] : memory.own) {
     std::memcpy(content.data() + offset, memory.expected.data() + offset, bytes);
   }

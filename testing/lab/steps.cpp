@@ -205,5 +205,6 @@ std::vector<Step> region_history(Random& random, TrackerKind tracker) {
 
 std::vector<Step> random_region_history(Random& random) { return region_history(random, TrackerKind::touched); }
 std::vector<Step> random_page_history(Random& random) { return region_history(random, TrackerKind::scan); }
+std::vector<Step> random_recorded_history(Random& random) { return region_history(random, TrackerKind::instrumented); }
 
 }  // namespace memlith::lab

@@ -35,6 +35,7 @@ std::vector<Step> random_file_history(core::Random& random);
 std::vector<Step> random_file_lengths(core::Random& random);
 std::vector<Step> random_region_history(core::Random& random);
 std::vector<Step> random_page_history(core::Random& random);
+std::vector<Step> random_recorded_history(core::Random& random);
 
 std::vector<Step> regions(core::Random& random);
 std::vector<Step> snapshots(core::Random& random);
@@ -42,6 +43,8 @@ std::vector<Step> region_growth(core::Random& random);
 std::vector<Step> regions_too_large(core::Random& random);
 std::vector<Step> page_copies(core::Random& random);
 std::vector<Step> scopes(core::Random& random);
+std::vector<Step> recorded_scopes(core::Random& random);
+std::vector<Step> recorded_too_large(core::Random& random);
 std::vector<Step> transactions(core::Random& random);
 std::vector<Step> transactions_too_large(core::Random& random);
 std::vector<Step> region_joined(core::Random& random);
