@@ -19,6 +19,9 @@
 
 #include "region/region.hpp"
 
+// Of AddressSanitizer's runtime; null in a process without it.
+extern "C" [[gnu::weak]] void __asan_get_shadow_mapping(std::size_t* scale, std::size_t* offset);
+
 namespace memlith::core {
 
 namespace {
@@ -59,6 +62,16 @@ bool in_open_region(std::uint64_t address) {
   return after != open_ranges().begin() && address < (--after)->second;
 }
 
+// AddressSanitizer notes in 16 TiB of memory, its shadow, which bytes are in use. No pointer of a program leads there,
+// but the shadow's addresses are small enough for two numbers of 32 bits, such as {513, 513}, to look like one.
+bool is_shadow(const Mapping& mapping) {
+  if (__asan_get_shadow_mapping == nullptr) return false;
+  std::size_t scale = 0;
+  std::size_t offset = 0;
+  __asan_get_shadow_mapping(&scale, &offset);
+  return mapping.begin >= offset && mapping.end <= offset + (std::uint64_t{1} << 47 >> scale);
+}
+
 std::vector<Mapping> mappings_of_process() {
   std::vector<Mapping> mappings;
   std::ifstream maps("/proc/self/maps");
@@ -71,7 +84,7 @@ std::vector<Mapping> mappings_of_process() {
     }
     if (access[0] == '-' && access[1] == '-' && access[2] == '-') continue;  // reserved, and nothing there
     mapping.name = line.substr(std::min<std::size_t>(static_cast<std::size_t>(name), line.size()));
-    mappings.push_back(std::move(mapping));
+    if (!is_shadow(mapping)) mappings.push_back(std::move(mapping));
   }
   return mappings;
 }
