@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "divert.hpp"
+#include "memlith/track.h"
 
 // What glibc's own functions are called beside the names that a program may replace.
 extern "C" {
@@ -53,6 +54,7 @@ void* resize_in(memlith_heap* heap, void* block, std::size_t bytes) {
   void* const moved = allocate_in(heap, bytes, diverted::kAlignment);
   if (moved == nullptr) return bytes <= before ? block : nullptr;
   std::memcpy(moved, block, std::min<std::uint64_t>(before, bytes));
+  memlith_track_store(moved, std::min<std::uint64_t>(before, bytes));
   diverted::free(block);
   return moved;
 }
@@ -82,7 +84,10 @@ void* calloc(std::size_t count, std::size_t bytes) {
   std::size_t all = 0;
   if (__builtin_mul_overflow(count, bytes, &all)) return out_of_memory();
   void* const block = allocate_in(heap, all, diverted::kAlignment);
-  return block == nullptr ? nullptr : std::memset(block, 0, all);
+  if (block == nullptr) return nullptr;
+  std::memset(block, 0, all);
+  memlith_track_store(block, all);  // no pass has seen the stores of this library
+  return block;
 }
 
 void* realloc(void* block, std::size_t bytes) {
