@@ -4,11 +4,15 @@
 // The pass runs last, so it sees the stores that are really made: those that the optimiser removed are gone, and those
 // that it made (memcpy, vectors) are there. Ordinary stores of a basic block are recorded together, before the next
 // instruction by which another thread or a persist could learn of them: a call, an atomic access, a fence, the end of
-// the block. What cannot lie in a region (the stack, globals) is left out.
+// the block. Stores of a loop to consecutive bytes are recorded together where the loop is left, if nothing in the loop
+// tells of them. What cannot lie in a region (the stack, globals) is left out.
 #include <llvm/ADT/MapVector.h>
 #include <llvm/ADT/SmallPtrSet.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ScalarEvolutionExpressions.h>
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/InstIterator.h>
@@ -19,6 +23,8 @@
 #include <llvm/Passes/PassPlugin.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
+#include <llvm/Transforms/Utils/LoopUtils.h>
+#include <llvm/Transforms/Utils/ScalarEvolutionExpander.h>
 
 #include <cstdlib>
 #include <string>
@@ -58,16 +64,37 @@ struct Group {
   DebugLoc where;
 };
 
+// Groups of one block of a loop, each iteration of which stores `step` bytes further on.
+struct Walk {
+  Group all;  // at the distances from the base of the first group
+  const SCEV* place = nullptr;
+  const SCEV* start = nullptr;  // where the base of the first group was in the first iteration
+  std::int64_t step = 0;
+  SmallVector<std::size_t, 4> groups;
+};
+
+// What a loop has stored, where it was left.
+struct Walked {
+  Value* begin = nullptr;
+  Value* bytes = nullptr;
+  Instruction* before = nullptr;
+  DebugLoc where;
+};
+
+constexpr std::size_t kExitsMax = 4;  // of a loop, each of which gets a check
+
 struct Counts {
   unsigned recorded = 0;  // stores, each for itself
   unsigned checks = 0;    // comparisons that were put in
   unsigned skipped = 0;   // stores that go to no region
+  unsigned walks = 0;     // checks that were moved out of loops
 };
 
 class Tracking {
  public:
-  explicit Tracking(Module& module)
+  Tracking(Module& module, FunctionAnalysisManager& analyses)
       : module_(module),
+        analyses_(analyses),
         layout_(module.getDataLayout()),
         word_(Type::getInt64Ty(module.getContext())),
         pointer_(PointerType::getUnqual(module.getContext())) {
@@ -92,7 +119,8 @@ class Tracking {
     }
     if (environment("MEMLITH_TRACK_STATS") == "1") {
       errs() << "memlith: " << module_.getSourceFileName() << ": " << counts_.recorded << " stores recorded by "
-             << counts_.checks << " checks, " << counts_.skipped << " go to no region\n";
+             << counts_.checks << " checks, " << counts_.skipped << " go to no region, " << counts_.walks
+             << " checks moved out of loops\n";
     }
     return changed;
   }
@@ -139,10 +167,14 @@ class Tracking {
   bool track(Function& function) {
     groups_.clear();
     others_.clear();
+    walked_.clear();
     for (BasicBlock& block : function) look_at(block);
+    const bool changed = !groups_.empty() || !others_.empty();
+    move_out_of_loops(function);
     for (Instruction* const each : others_) emit_other(*each);
     for (const Group& group : groups_) emit(group);
-    return !groups_.empty() || !others_.empty();
+    for (const Walked& each : walked_) emit(each);
+    return changed;
   }
 
   void look_at(BasicBlock& block) {
@@ -164,7 +196,8 @@ class Tracking {
         }
         continue;
       }
-      if (auto* const copy = dyn_cast<MemIntrinsic>(&instruction); copy != nullptr && !copy->isVolatile()) {
+      if (is_plain_copy(instruction)) {
+        auto* const copy = cast<MemIntrinsic>(&instruction);
         if (is_elsewhere(copy->getRawDest())) {
           ++counts_.skipped;
         } else if (const auto* const bytes = dyn_cast<ConstantInt>(copy->getLength())) {
@@ -178,6 +211,11 @@ class Tracking {
       flush(instruction);
       if (stores_otherwise(instruction)) others_.push_back(&instruction);
     }
+  }
+
+  static bool is_plain_copy(const Instruction& instruction) {
+    const auto* const copy = dyn_cast<MemIntrinsic>(&instruction);
+    return copy != nullptr && !copy->isVolatile();
   }
 
   // An instruction by which another thread, or a persist, may learn of the stores before it.
@@ -227,7 +265,12 @@ class Tracking {
     Group& group = pending[base];
     group.base = base;
     if (const DebugLoc& where = instruction.getDebugLoc()) group.where = where;
-    // Joins what overlaps or touches.
+    join(group, added);
+    ++counts_.recorded;
+  }
+
+  // Joins what overlaps or touches.
+  static void join(Group& group, Interval added) {
     for (std::size_t i = 0; i < group.intervals.size();) {
       const Interval& other = group.intervals[i];
       if (other.begin > added.end || added.begin > other.end) {
@@ -239,7 +282,117 @@ class Tracking {
       i = 0;
     }
     group.intervals.push_back(added);
-    ++counts_.recorded;
+  }
+
+  // ---- what a loop stores ------------------------------------------------------------------------------------------
+
+  void move_out_of_loops(Function& function) {
+    if (groups_.empty() || function.hasOptNone()) return;
+    LoopInfo& loops = analyses_.getResult<LoopAnalysis>(function);
+    if (loops.empty()) return;
+    auto& tree = analyses_.getResult<DominatorTreeAnalysis>(function);
+    auto& evolution = analyses_.getResult<ScalarEvolutionAnalysis>(function);
+    SCEVExpander expander(evolution, layout_, "memlith");
+    std::vector<bool> moved(groups_.size(), false);
+    for (Loop* const loop : loops.getLoopsInPreorder()) {
+      if (!loop->isInnermost() || !tells_nothing(*loop)) continue;
+      const auto walks = find_walks(*loop, tree, evolution);
+      if (walks.empty() || !has_own_exits(*loop, tree, loops)) continue;
+      for (const Walk& walk : walks) {
+        if (!walk_out(walk, *loop, expander)) continue;
+        for (const std::size_t each : walk.groups) moved[each] = true;
+      }
+    }
+    std::size_t next = 0;
+    erase_if(groups_, [&](const Group&) { return moved[next++]; });
+  }
+
+  // Nobody can learn of the loop's stores before the loop is left.
+  static bool tells_nothing(const Loop& loop) {
+    for (const BasicBlock* const block : loop.blocks()) {
+      if (!isa<BranchInst>(block->getTerminator()) && !isa<SwitchInst>(block->getTerminator())) return false;
+      for (const Instruction& each : *block) {
+        if (!each.isTerminator() && !is_plain_copy(each) && tells_others(each)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Groups that are stored to in each iteration, at addresses that follow each other without a gap. Where the loop is
+  // left, the last value of their base is at hand, because their block dominates every block that leaves the loop.
+  std::vector<Walk> find_walks(const Loop& loop, const DominatorTree& tree, ScalarEvolution& evolution) const {
+    SmallVector<BasicBlock*, 4> exiting;
+    loop.getExitingBlocks(exiting);
+    std::vector<Walk> walks;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const Group& group = groups_[i];
+      BasicBlock* const block = group.before->getParent();
+      if (!loop.contains(block) || !all_of(exiting, [&](BasicBlock* each) { return tree.dominates(block, each); }))
+        continue;
+      add_to_walks(walks, i, loop, evolution);
+    }
+    erase_if(walks, [](const Walk& walk) {
+      const auto& intervals = walk.all.intervals;
+      return intervals.size() != 1 || std::abs(walk.step) > intervals.front().end - intervals.front().begin;
+    });
+    return walks;
+  }
+
+  void add_to_walks(std::vector<Walk>& walks, std::size_t number, const Loop& loop, ScalarEvolution& evolution) const {
+    const Group& group = groups_[number];
+    const SCEV* const place = evolution.getSCEV(group.base);
+    for (Walk& walk : walks) {
+      if (walk.all.before->getParent() != group.before->getParent()) continue;
+      const auto* const distance = dyn_cast<SCEVConstant>(evolution.getMinusSCEV(place, walk.place));
+      if (distance == nullptr) continue;
+      const std::int64_t offset = distance->getAPInt().getSExtValue();
+      for (const Interval& each : group.intervals) join(walk.all, {each.begin + offset, each.end + offset});
+      walk.groups.push_back(number);
+      return;
+    }
+    Walk walk{group, place, place, 0, {number}};
+    if (!evolution.isLoopInvariant(place, &loop)) {
+      const auto* const recurrence = dyn_cast<SCEVAddRecExpr>(place);
+      if (recurrence == nullptr || recurrence->getLoop() != &loop || !recurrence->isAffine()) return;
+      const auto* const step = dyn_cast<SCEVConstant>(recurrence->getStepRecurrence(evolution));
+      if (step == nullptr) return;
+      walk.start = recurrence->getStart();
+      walk.step = step->getAPInt().getSExtValue();
+    }
+    walks.push_back(std::move(walk));
+  }
+
+  // Each block behind the loop follows on the loop alone.
+  static bool has_own_exits(Loop& loop, DominatorTree& tree, LoopInfo& loops) {
+    SmallVector<BasicBlock*, 4> exits;
+    loop.getUniqueExitBlocks(exits);
+    if (exits.empty() || exits.size() > kExitsMax) return false;
+    if (!loop.hasDedicatedExits()) formDedicatedExitBlocks(&loop, &tree, &loops, nullptr, false);
+    return loop.hasDedicatedExits();
+  }
+
+  bool walk_out(const Walk& walk, const Loop& loop, SCEVExpander& expander) {
+    SmallVector<BasicBlock*, 4> exits;
+    loop.getUniqueExitBlocks(exits);
+    const auto can_be_at = [&](BasicBlock* exit) {
+      return !exit->isEHPad() && expander.isSafeToExpandAt(walk.start, &*exit->getFirstInsertionPt());
+    };
+    if (!all_of(exits, can_be_at)) return false;
+    const Interval bytes = walk.all.intervals.front();
+    for (BasicBlock* const exit : exits) {
+      Instruction* const before = &*exit->getFirstInsertionPt();
+      IRBuilder<> builder(before);
+      set_location(builder, *before, walk.all.where);
+      Value* first = expander.expandCodeFor(walk.start, walk.all.base->getType(), before);
+      Value* last = walk.all.base;
+      if (walk.step < 0) std::swap(first, last);
+      Value* const length =
+          builder.CreateSub(builder.CreatePtrToInt(last, word_), builder.CreatePtrToInt(first, word_));
+      walked_.push_back({at(builder, first, bytes.begin), builder.CreateAdd(length, number(bytes.end - bytes.begin)),
+                         before, walk.all.where});
+    }
+    counts_.walks += static_cast<unsigned>(walk.groups.size());
+    return true;
   }
 
   // ---- what is put in ----------------------------------------------------------------------------------------------
@@ -255,6 +408,14 @@ class Tracking {
     for (const Interval& each : group.intervals) {
       call(builder, "__memlith_store", {at(builder, group.base, each.begin), number(each.end - each.begin)});
     }
+  }
+
+  void emit(const Walked& walked) {
+    IRBuilder<> builder(walked.before);
+    set_location(builder, *walked.before, walked.where);
+    Value* const tracked = is_tracked(builder, walked.begin, walked.bytes);
+    builder.SetInsertPoint(when(builder, tracked, *walked.before));
+    call(builder, "__memlith_store", {walked.begin, walked.bytes});
   }
 
   void emit_other(Instruction& instruction) {
@@ -468,6 +629,13 @@ class Tracking {
     Value* const below = builder.CreateICmpULT(place, range_end(builder, 1));
     return builder.CreateAnd(below, builder.CreateICmpUGE(place, range_end(builder, 0)));
   }
+  // Whether some of the bytes are.
+  Value* is_tracked(IRBuilder<>& builder, Value* address, Value* bytes) {
+    ++counts_.checks;
+    Value* const place = builder.CreatePtrToInt(address, word_);
+    Value* const below = builder.CreateICmpULT(place, range_end(builder, 1));
+    return builder.CreateAnd(below, builder.CreateICmpUGT(builder.CreateAdd(place, bytes), range_end(builder, 0)));
+  }
 
   Instruction* when(IRBuilder<>& builder, Value* condition, Instruction& before) {
     Instruction* const then = SplitBlockAndInsertIfThen(condition, &before, false,
@@ -499,19 +667,22 @@ class Tracking {
   }
 
   Module& module_;
+  FunctionAnalysisManager& analyses_;
   const DataLayout& layout_;
   IntegerType* word_;
   PointerType* pointer_;
   Strictness strictness_ = Strictness::warn;
   SmallPtrSet<const Function*, 8> untracked_;
   std::vector<Group> groups_;
+  std::vector<Walked> walked_;
   std::vector<Instruction*> others_;
   Counts counts_;
 };
 
 struct TrackPass : PassInfoMixin<TrackPass> {
-  PreservedAnalyses run(Module& module, ModuleAnalysisManager&) {
-    return Tracking(module).run() ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  PreservedAnalyses run(Module& module, ModuleAnalysisManager& analyses) {
+    auto& of_functions = analyses.getResult<FunctionAnalysisManagerModuleProxy>(module).getManager();
+    return Tracking(module, of_functions).run() ? PreservedAnalyses::none() : PreservedAnalyses::all();
   }
   static bool isRequired() { return true; }
 };
