@@ -2,33 +2,15 @@
  * written. The pass leads the calls of instrumented code here. wrapped.inc lists the functions. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
-#include <memlith/track.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-extern memlith_track_range __memlith_range __attribute__((visibility("hidden")));
-#pragma weak memlith_track_store
-
-#define WRAP(type, name) __attribute__((visibility("hidden"))) type __memlith_wrap_##name
-
-static bool is_tracked(const void* address) {
-  return (uintptr_t)address < __memlith_range.high && (uintptr_t)address >= __memlith_range.low;
-}
-static void stored(const void* address, size_t bytes) {
-  if (is_tracked(address)) memlith_track_store(address, bytes);
-}
-static void stored_text(const char* text) {
-  if (is_tracked(text)) memlith_track_store(text, strlen(text) + 1);
-}
+#include "stored.h"
 
 /* ---- memory and strings */
 WRAP(void*, memcpy)(void* to, const void* from, size_t n) { return memcpy(to, from, n), stored(to, n), to; }
@@ -102,41 +84,6 @@ WRAP(int, sprintf)(char* to, const char* format, ...) {
   PRINT(vsprintf(to, format, arguments));
   return printed(to, SIZE_MAX, length);
 }
-int __vsnprintf_chk(char* to, size_t room, int flag, size_t size, const char* format, va_list arguments);
-int __vsprintf_chk(char* to, int flag, size_t size, const char* format, va_list arguments);
-WRAP(int, __snprintf_chk)(char* to, size_t room, int flag, size_t size, const char* format, ...) {
-  PRINT(__vsnprintf_chk(to, room, flag, size, format, arguments));
-  return printed(to, room, length);
-}
-WRAP(int, __sprintf_chk)(char* to, int flag, size_t size, const char* format, ...) {
-  PRINT(__vsprintf_chk(to, flag, size, format, arguments));
-  return printed(to, SIZE_MAX, length);
-}
-void* __memcpy_chk(void* to, const void* from, size_t n, size_t size);
-void* __memmove_chk(void* to, const void* from, size_t n, size_t size);
-void* __memset_chk(void* to, int c, size_t n, size_t size);
-char* __strcpy_chk(char* to, const char* from, size_t size);
-char* __strncpy_chk(char* to, const char* from, size_t n, size_t size);
-char* __strcat_chk(char* to, const char* from, size_t size);
-WRAP(void*, __memcpy_chk)(void* to, const void* from, size_t n, size_t size) {
-  return __memcpy_chk(to, from, n, size), stored(to, n), to;
-}
-WRAP(void*, __memmove_chk)(void* to, const void* from, size_t n, size_t size) {
-  return __memmove_chk(to, from, n, size), stored(to, n), to;
-}
-WRAP(void*, __memset_chk)(void* to, int c, size_t n, size_t size) {
-  return __memset_chk(to, c, n, size), stored(to, n), to;
-}
-WRAP(char*, __strcpy_chk)(char* to, const char* from, size_t size) {
-  return __strcpy_chk(to, from, size), stored_text(to), to;
-}
-WRAP(char*, __strncpy_chk)(char* to, const char* from, size_t n, size_t size) {
-  return __strncpy_chk(to, from, n, size), stored(to, n), to;
-}
-WRAP(char*, __strcat_chk)(char* to, const char* from, size_t size) {
-  char* const end = to + strlen(to);
-  return __strcat_chk(to, from, size), stored_text(end), to;
-}
 WRAP(size_t, strftime)(char* to, size_t room, const char* format, const struct tm* at) {
   const size_t length = strftime(to, room, format, at);
   stored(to, length > 0 ? length + 1 : room);
@@ -152,11 +99,6 @@ NUMBER(long, strtol)
 NUMBER(unsigned long, strtoul)
 NUMBER(long long, strtoll)
 NUMBER(unsigned long long, strtoull)
-WRAP(double, strtod)(const char* text, char** end) {
-  const double value = strtod(text, end);
-  stored(end, sizeof *end);
-  return value;
-}
 
 /* ---- sorting: recorded before, too, because the program's comparison may leave by longjmp or an exception */
 WRAP(void, qsort)(void* base, size_t count, size_t bytes, int (*compare)(const void*, const void*)) {
@@ -179,20 +121,6 @@ static ssize_t got(void* to, ssize_t bytes) {
 WRAP(ssize_t, read)(int fd, void* to, size_t n) { return got(to, read(fd, to, n)); }
 WRAP(ssize_t, pread)(int fd, void* to, size_t n, off_t at) { return got(to, pread(fd, to, n, at)); }
 WRAP(ssize_t, pread64)(int fd, void* to, size_t n, off64_t at) { return got(to, pread64(fd, to, n, at)); }
-WRAP(ssize_t, recv)(int fd, void* to, size_t n, int flags) {
-  const ssize_t bytes = recv(fd, to, n, flags);
-  return got(to, bytes > (ssize_t)n ? (ssize_t)n : bytes), bytes; /* MSG_TRUNC: the length of the whole message */
-}
-WRAP(ssize_t, readv)(int fd, const struct iovec* parts, int count) {
-  const ssize_t bytes = readv(fd, parts, count);
-  size_t rest = bytes > 0 ? (size_t)bytes : 0;
-  for (int i = 0; i < count && rest > 0; ++i) {
-    const size_t n = parts[i].iov_len < rest ? parts[i].iov_len : rest;
-    stored(parts[i].iov_base, n);
-    rest -= n;
-  }
-  return bytes;
-}
 WRAP(size_t, fread)(void* to, size_t bytes, size_t count, FILE* file) {
   const size_t read_count = fread(to, bytes, count, file);
   stored(to, bytes * count); /* a part of an element may be there, too */
@@ -202,13 +130,6 @@ WRAP(char*, fgets)(char* to, int room, FILE* file) {
   char* const line = fgets(to, room, file);
   if (room > 0) stored(to, (size_t)room);
   return line;
-}
-WRAP(ssize_t, getline)(char** line, size_t* room, FILE* file) {
-  const ssize_t length = getline(line, room, file);
-  stored(line, sizeof *line);
-  stored(room, sizeof *room);
-  if (*line != NULL) stored(*line, *room);
-  return length;
 }
 WRAP(ssize_t, readlink)(const char* path, char* to, size_t n) { return got(to, readlink(path, to, n)); }
 WRAP(char*, getcwd)(char* to, size_t n) {

@@ -1,21 +1,6 @@
 /* Atomic accesses that the processor does not have: functions of libatomic, which only programs that call them are linked
  * with. clang does not let a program declare these by name. */
-#include <memlith/track.h>
-#include <stdbool.h>
-
-extern memlith_track_range __memlith_range __attribute__((visibility("hidden")));
-#pragma weak memlith_track_store
-#pragma weak memlith_track_begin
-#pragma weak memlith_track_end
-
-#define WRAP(type, name) __attribute__((visibility("hidden"))) type __memlith_wrap_##name
-
-static bool is_tracked(const void* address) {
-  return (uintptr_t)address < __memlith_range.high && (uintptr_t)address >= __memlith_range.low;
-}
-static void stored(const void* address, size_t bytes) {
-  if (is_tracked(address)) memlith_track_store(address, bytes);
-}
+#include "stored.h"
 
 void atomic_store_original(size_t bytes, void* to, void* from, int order) __asm__("__atomic_store");
 void atomic_exchange_original(size_t bytes, void* to, void* from, void* before, int order) __asm__("__atomic_exchange");

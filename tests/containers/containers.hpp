@@ -79,12 +79,18 @@ void expect(const char* name, const Container& container, int count) {
 
 inline constexpr int kRound = 200;
 
+// What notices the changes; the tests of memlith-c++ choose another one.
+#ifndef MEMLITH_TEST_TRACKER
+#define MEMLITH_TEST_TRACKER automatic
+#endif
+inline constexpr memlith::Tracker kTracker = memlith::Tracker::MEMLITH_TEST_TRACKER;
+
 // All: a struct with `int count` and `each(f)`, which calls f(name, container) for every container.
 template <class All>
 int run(int argc, char** argv) {
   if (argc != 3) fail("usage: PROGRAM FOLDER add|destroy");
   const memlith::Store store = must(memlith::Store::open(argv[1], {.create = true}));
-  const memlith::Heap heap = must(memlith::Heap::open(store, "heap", {.create = true}));
+  const memlith::Heap heap = must(memlith::Heap::open(store, "heap", {.create = true, .tracker = kTracker}));
   All& all = *must(heap.root<All>());
   all.each([&](const char* name, const auto& container) { expect(name, container, all.count); });
   if (argv[2] == std::string_view("destroy")) {

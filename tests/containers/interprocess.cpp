@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   if (argc != 3) fail("usage: PROGRAM FOLDER add|destroy");
   constexpr std::uint64_t kBytes = 1 << 20;
   const memlith::Store store = must(memlith::Store::open(argv[1], {.create = true}));
-  const memlith::Region region = must(store.region("interprocess", {.create = true, .size = kBytes}));
+  const memlith::Region region =
+      must(store.region("interprocess", {.create = true, .tracker = kTracker, .size = kBytes}));
   auto* const bytes = static_cast<char*>(region.address());
   const bool empty = std::all_of(bytes, bytes + 4096, [](char byte) { return byte == 0; });
   Buffer buffer = empty ? Buffer(bi::create_only, bytes, kBytes) : Buffer(bi::open_only, bytes, kBytes);

@@ -41,6 +41,6 @@ if program is None:
     sys.exit(77)
 for run in range(1, RUNS + 1):
     done = subprocess.run([program, str(folder / "store"), "add"], capture_output=True, text=True, check=False)
-    if done.returncode != 0 or done.stdout != f"{run}\n":
+    if done.returncode != 0 or done.stdout != f"{run}\n" or done.stderr:
         sys.exit(f"run {run} ended with {done.returncode} and printed: {done.stdout}{done.stderr}")
 subprocess.run([program, str(folder / "store"), "destroy"], check=True)

@@ -1,0 +1,23 @@
+/* What the functions __memlith_wrap_NAME share: recording what a function of the C library wrote. */
+#pragma once
+
+#include <memlith/track.h>
+#include <stdbool.h>
+#include <string.h>
+
+extern memlith_track_range __memlith_range __attribute__((visibility("hidden")));
+#pragma weak memlith_track_store
+#pragma weak memlith_track_begin
+#pragma weak memlith_track_end
+
+#define WRAP(type, name) __attribute__((visibility("hidden"))) type __memlith_wrap_##name
+
+static inline bool is_tracked(const void* address) {
+  return (uintptr_t)address < __memlith_range.high && (uintptr_t)address >= __memlith_range.low;
+}
+static inline void stored(const void* address, size_t bytes) {
+  if (is_tracked(address)) memlith_track_store(address, bytes);
+}
+static inline void stored_text(const char* text) {
+  if (is_tracked(text)) memlith_track_store(text, strlen(text) + 1);
+}
