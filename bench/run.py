@@ -219,7 +219,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET}", run_all), "persist": ("bin/mem
 
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "instrumented": ("pass",)}.get(name, ())
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "instrumented": ("pass", "sqlite_suite")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()

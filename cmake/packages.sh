@@ -9,13 +9,13 @@ packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-
   python3-venv)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
 packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
-packages_pass=(clang-19 csmith libcsmith-dev lld-19 llvm-19-dev) # memlith-cc, memlith-c++ and their tests
+packages_pass=(clang-19 csmith libclang-rt-19-dev libcsmith-dev lld-19 llvm-19-dev) # memlith-cc, memlith-c++ and their tests
 packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
 # Peers of the benchmarks: key-value stores, and allocators.
 packages_kv=(libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev)
 packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
-packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite
+packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite, bench instrumented
 packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns.
+"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns; and
+SQLite's speedtest1, a program that never opens a region, in a database in memory.
 
-Usage: overhead.py --bin FOLDER --dir FOLDER [--rounds N] [--operations N] [--json]
-Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted.
+Usage: overhead.py --bin FOLDER --dir FOLDER [--rounds N] [--operations N] [--size N] [--json]
+Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The
+source of SQLite is Debian's; it stays in the folder.
 """
 import argparse
 import json
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,12 +26,62 @@ def percentile(times, part):
     return times[min(len(times) - 1, int(len(times) * part))]
 
 
+def command_of(options, side):
+    return options.bin / side if side == "memlith-cc" else SIDES[side]
+
+
+def sqlite_sources(folder):
+    """sqlite3.c and speedtest1.c, made of Debian's source package."""
+    sys.path.insert(0, str(HERE.parents[1] / "plugins/sqlite/tests/suite"))
+    from beside_plain import call, get_debian_source  # pylint: disable=import-outside-toplevel
+    folder.mkdir(parents=True, exist_ok=True)
+    if not list(folder.glob("sqlite3-*/made/sqlite3.c")):
+        get_debian_source(folder, "sqlite3")
+        place = next(folder.glob("sqlite3-*/configure")).parent / "made"
+        place.mkdir(exist_ok=True)
+        call(["../configure", "--disable-tcl"], cwd=place)
+        call(["make", "sqlite3.c"], cwd=place)
+    made = next(folder.glob("sqlite3-*/made"))
+    return made / "sqlite3.c", made.parent / "test/speedtest1.c"
+
+
+def speedtest(options, folder):
+    """The seconds of each run, by side."""
+    sources = sqlite_sources(options.dir / "sqlite")
+    for side in SIDES:
+        subprocess.run([command_of(options, side), "-O2", "-w", "-DSQLITE_THREADSAFE=0",
+                        "-DSQLITE_OMIT_LOAD_EXTENSION", f"-I{sources[0].parent}", *sources, "-o",
+                        folder / f"speedtest1-{side}", "-lm"], check=True)
+    times = {side: [] for side in SIDES}
+    for _ in range(options.rounds):
+        for side in SIDES:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            subprocess.run([folder / f"speedtest1-{side}", "--memdb", "--size", str(options.size)], check=True,
+                           stdout=subprocess.DEVNULL)
+            times[side].append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    return times
+
+
+def show_speedtest(options, times):
+    base = percentile(sorted(times["clang"]), 0.5)
+    for side, each in times.items():
+        each.sort()
+        p50, p99, p999 = (percentile(each, part) for part in (0.5, 0.99, 0.999))
+        if options.json:
+            print(json.dumps({"suite": "instrumented", "side": side, "workload": "speedtest1", "durability": "none",
+                              "threads": 1, "ops_per_s": round(1 / p50, 3), "p50_us": 1e6 * p50, "p99_us": 1e6 * p99,
+                              "p999_us": 1e6 * p999}))
+        else:
+            print(f"{'speedtest1':16} {side:11} p50 {p50:7.2f} s, least {each[0]:7.2f} s, {p50 / base:5.3f} of clang")
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--bin", required=True, type=pathlib.Path)
     options.add_argument("--dir", required=True, type=pathlib.Path)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--operations", type=int, default=2_000_000)
+    options.add_argument("--size", type=int, default=50, help="of speedtest1; 0 leaves it out")
     options.add_argument("--json", action="store_true")
     options = options.parse_args()
     if not (options.bin / "memlith-cc").exists() or not shutil.which("clang-19"):
@@ -36,8 +89,8 @@ def main():
     options.dir.mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="instrumented-", dir=options.dir))
     library = (options.bin.parent / "lib").resolve()
-    for side, compiler in SIDES.items():
-        command = [options.bin / compiler if side == "memlith-cc" else compiler, "-O2", f"-I{HERE.parents[1]}/include",
+    for side in SIDES:
+        command = [command_of(options, side), "-O2", f"-I{HERE.parents[1]}/include",
                    HERE / "ycsb.c", "-o", folder / side, f"-L{library}", "-lmemlith", f"-Wl,-rpath,{library}"]
         subprocess.run(command, check=True)
     try:
@@ -61,6 +114,8 @@ def main():
                 else:
                     print(f"{workload:16} {side:11} p50 {p50:7.1f} ns  p99 {p99:7.1f} ns  p99.9 {p999:7.1f} ns  "
                           f"{p50 / base:5.3f} of clang")
+        if options.size > 0:
+            show_speedtest(options, speedtest(options, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -534,6 +534,7 @@ class Tracking {
       return masked(intrinsic, intrinsic.getArgOperand(2), signs(builder, intrinsic.getArgOperand(1)),
                     intrinsic.getArgOperand(1));
     }
+    if (name.starts_with("llvm.x86.avx512.mask.scatter")) return scattered_by_index(intrinsic);
     const bool has_target = any_of(intrinsic.args(), [](const Use& each) {
       return each->getType()->isPtrOrPtrVectorTy() && !is_elsewhere_or_vector(each.get());
     });
@@ -581,6 +582,25 @@ class Tracking {
       Value* const address = builder.CreateExtractElement(intrinsic.getArgOperand(1), lane);
       Value* const stored = builder.CreateExtractElement(intrinsic.getArgOperand(3), lane);
       after(intrinsic, address, builder.CreateSelect(stored, number(size_of(type->getElementType())), number(0)));
+    }
+    ++counts_.recorded;
+  }
+
+  // (base, mask, indices, values, scale): lanes that only one of the vectors has are left out.
+  void scattered_by_index(IntrinsicInst& intrinsic) {
+    if (is_elsewhere(intrinsic.getArgOperand(0))) return;
+    const auto lanes_of = [&](unsigned argument) {
+      return cast<FixedVectorType>(intrinsic.getArgOperand(argument)->getType())->getNumElements();
+    };
+    const auto* const values = cast<FixedVectorType>(intrinsic.getArgOperand(3)->getType());
+    for (unsigned lane = 0; lane < std::min({lanes_of(1), lanes_of(2), lanes_of(3)}); ++lane) {
+      IRBuilder<> builder(&intrinsic);
+      Value* const index = builder.CreateExtractElement(intrinsic.getArgOperand(2), lane);
+      Value* const scale = builder.CreateZExt(intrinsic.getArgOperand(4), word_);
+      Value* const distance = builder.CreateMul(builder.CreateSExt(index, word_), scale);
+      Value* const address = builder.CreateGEP(builder.getInt8Ty(), intrinsic.getArgOperand(0), distance);
+      Value* const stored = builder.CreateExtractElement(intrinsic.getArgOperand(1), lane);
+      after(intrinsic, address, builder.CreateSelect(stored, number(size_of(values->getElementType())), number(0)));
     }
     ++counts_.recorded;
   }
