@@ -77,7 +77,7 @@ MEMLITH_API int32_t memlith_image_close(memlith_image* image);
  * /proc/self/fd for an offset and a mode of its own. It is closed by memlith_image_close. Constant. */
 MEMLITH_API int memlith_image_descriptor(const memlith_image* image);
 
-/* The store that keeps the file: for memlith_store_get_stats and the like. Do not close it. Constant. */
+/* The store that keeps the file: for memlith_store_get_stats and the like. Do not close it. Null while detached. */
 MEMLITH_API memlith_store* memlith_image_store(const memlith_image* image);
 
 /* [address, address + bytes) is a new shared mapping of the image from `offset` on, through which nothing was stored
@@ -90,7 +90,8 @@ MEMLITH_API int32_t memlith_image_unwatch(memlith_image* image, const void* addr
 /* The bytes were written through a descriptor. A commit that begins after this call has them. */
 MEMLITH_API int32_t memlith_image_written(memlith_image* image, uint64_t offset, uint64_t bytes);
 
-/* The image was cut to `bytes` by ftruncate(2), or is about to be. Growth need not be told. */
+/* Sets the length of the image, as ftruncate(2). Do not call ftruncate(2) on the image to shorten it: a commit in
+ * another thread may be reading it. */
 MEMLITH_API int32_t memlith_image_cut(memlith_image* image, uint64_t bytes);
 
 /* Something may have been written that nobody told: the next commit compares the whole image with the file. */
@@ -103,6 +104,15 @@ MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
 
 /* Puts the image and its length back to the last commit. Errors: as memlith_rollback. */
 MEMLITH_API int32_t memlith_image_rollback(memlith_image* image);
+
+/* Closes the file cleanly, without what was not committed, and keeps the image: its mappings and descriptors go on, and
+ * nothing is watched any more. The file may now be renamed, replaced or removed. Until memlith_image_attach, commits
+ * fail with INVALID. Errors: as memlith_store_close; the image is detached all the same. */
+MEMLITH_API int32_t memlith_image_detach(memlith_image* image);
+
+/* Makes a detached image that of the file `path`, which the next commit makes equal to the image. Its mappings have to
+ * be watched again. Errors: as memlith_image_open; the image stays detached. */
+MEMLITH_API int32_t memlith_image_attach(memlith_image* image, const char* path, const memlith_store_options* options);
 
 /* The errno that says most nearly what a code says; 0 for MEMLITH_OK. */
 MEMLITH_API int memlith_errno(int32_t code);

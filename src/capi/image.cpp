@@ -1,6 +1,8 @@
 // Working images of files; include/memlith/files.h. Floor: capi.
 #include "capi/image.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -11,28 +13,53 @@ using namespace memlith::core;
 
 namespace memlith::core {
 
-Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlith_store_options* options) {
-  auto made = std::make_unique<memlith_image>();
-  if (const std::int32_t code = memlith_file_open(path, options, &made->store); code != 0) {
+namespace {
+
+// `image` has no store.
+Status open_into(memlith_image& image, const char* path, const memlith_store_options* options) {
+  memlith_store* store = nullptr;
+  if (const std::int32_t code = memlith_file_open(path, options, &store); code != 0) {
     return Status{static_cast<Errc>(memlith_category(code)), static_cast<Detail>(memlith_detail(code)), 0, 0};
   }
-  auto image = FileImage::open(session_of(made->store).store());
-  if (image.ok()) {
-    made->image = std::move(*image);
-    return made;
+  Descriptor memory;
+  Status status = kOk;
+  if (image.detached.get() >= 0) {
+    memory = Descriptor(above_standard(::fcntl(image.detached.get(), F_DUPFD_CLOEXEC, 0)));
+    if (memory.get() < 0) status = fail_errno(errno, Detail::mapping, "cannot open the working image again");
+  }
+  if (status.ok()) {
+    auto opened = FileImage::open(session_of(store).store(), 1 * kMiB, std::move(memory));
+    if (opened.ok()) {
+      image.image = std::move(*opened);
+      image.store = store;
+      image.detached = Descriptor();
+      return kOk;
+    }
+    status = opened.error();
   }
   const KeptSentence why;
-  (void)memlith_store_close(made->store);
-  return image.error();
+  (void)memlith_store_close(store);
+  return status;
 }
 
-Status close_image(std::unique_ptr<memlith_image> image) {
-  if (session_of(image->store).store().in_forked_child()) {
-    (void)image->image.release();  // the parent's threads may hold its lock
+Status close_store(memlith_image& image) {
+  if (image.store == nullptr) return kOk;
+  if (session_of(image.store).store().in_forked_child()) {
+    (void)image.image.release();  // the parent's threads may hold its lock
   }
-  image->image = nullptr;
-  return Session::close(std::unique_ptr<Session>(&session_of(image->store)));
+  image.image = nullptr;
+  return Session::close(std::unique_ptr<Session>(&session_of(std::exchange(image.store, nullptr))));
 }
+
+}  // namespace
+
+Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlith_store_options* options) {
+  auto made = std::make_unique<memlith_image>();
+  MEMLITH_TRY(open_into(*made, path, options));
+  return made;
+}
+
+Status close_image(std::unique_ptr<memlith_image> image) { return close_store(*image); }
 
 Status commit_image(memlith_image& image, Range range, bool wait) {
   Store& store = session_of(image.store).store();
@@ -60,6 +87,7 @@ namespace {
 
 Status need_ours(const memlith_image* image) {
   MEMLITH_TRY(need(image, "image"));
+  if (image->store == nullptr) return fail(Errc::invalid, Detail::argument, "the image is detached from its file");
   return session_of(image->store).check_process();
 }
 
@@ -81,7 +109,25 @@ int32_t memlith_image_close(memlith_image* image) {
   return guarded([&] { return close_image(std::unique_ptr<memlith_image>(image)); });
 }
 
-int memlith_image_descriptor(const memlith_image* image) { return image->image->descriptor(); }
+int32_t memlith_image_detach(memlith_image* image) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    image->detached = image->image->take_memory();
+    return close_store(*image);
+  });
+}
+
+int32_t memlith_image_attach(memlith_image* image, const char* path, const memlith_store_options* options) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(image, "image"));
+    if (image->store != nullptr) return fail(Errc::invalid, Detail::argument, "the image has a file already");
+    return open_into(*image, path, options);
+  });
+}
+
+int memlith_image_descriptor(const memlith_image* image) {
+  return image->store != nullptr ? image->image->descriptor() : image->detached.get();
+}
 
 memlith_store* memlith_image_store(const memlith_image* image) { return image->store; }
 
@@ -109,8 +155,7 @@ int32_t memlith_image_written(memlith_image* image, uint64_t offset, uint64_t by
 int32_t memlith_image_cut(memlith_image* image, uint64_t bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(image));
-    image->image->note_length(bytes);
-    return kOk;
+    return image->image->cut(bytes);
   });
 }
 

@@ -11,6 +11,7 @@
 struct memlith_image {
   memlith_store* store = nullptr;
   std::unique_ptr<memlith::core::FileImage> image;
+  memlith::core::Descriptor detached;  // the working image while there is no store
 };
 
 namespace memlith::core {

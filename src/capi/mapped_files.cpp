@@ -236,9 +236,7 @@ Status MappedFiles::resize(int fd, off_t bytes) {
   for (const File& file : files_) {
     if (file->device != seen.st_dev || file->inode != seen.st_ino) continue;
     MEMLITH_TRY(session_of(file->image->store).check_process());
-    file->image->image->note_length(static_cast<std::uint64_t>(bytes));
-    if (::ftruncate(file->image->image->descriptor(), bytes) == 0) return kOk;
-    return fail_errno(errno, Detail::mapping, "cannot give the working image {} bytes", bytes);
+    return file->image->image->cut(static_cast<std::uint64_t>(bytes));
   }
   return fail(Errc::invalid, Detail::argument, "the file of descriptor {} is not mapped by memlith_mmap; use ftruncate",
               fd);

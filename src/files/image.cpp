@@ -61,7 +61,7 @@ bool all_zero(std::span<const std::byte> bytes) {
          (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-void cut(std::vector<Range>& ranges, std::uint64_t end) {
+void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
   while (!ranges.empty() && ranges.back().offset + ranges.back().bytes > end) {
     if (ranges.back().offset >= end) {
       ranges.pop_back();
@@ -75,13 +75,13 @@ void cut(std::vector<Range>& ranges, std::uint64_t end) {
 
 // ---- open ------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t ahead_bytes_min) {
+Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t ahead_bytes_min, Descriptor memory) {
   auto image = std::unique_ptr<FileImage>(new FileImage(store, ahead_bytes_min));
-  MEMLITH_TRY(image->load());
+  MEMLITH_TRY(image->load(std::move(memory)));
   return image;
 }
 
-Status FileImage::load() {
+Status FileImage::load(Descriptor memory) {
   const LockGuard lock(mutex_);
   const std::optional<ObjectInfo> info = store_.find("file");
   if (!store_.one_file() || store_.read_only() || !info.has_value()) {
@@ -97,13 +97,19 @@ Status FileImage::load() {
                 "available; add memory or swap space, or use the file without memlith",
                 store_.path(), committed_bytes_, available);
   }
+  MEMLITH_TRY_ASSIGN(watches_, Watches::make());
+  MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
+  if (memory.get() >= 0) {
+    memory_ = std::move(memory);
+    suspect_ = true;
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+    return map(size);
+  }
   memory_ = Descriptor(above_standard(::memfd_create("memlith", MFD_CLOEXEC)));
   if (memory_.get() < 0) return fail_errno(errno, Detail::mapping, "cannot make a working image in memory");
   if (::ftruncate(memory_.get(), static_cast<off_t>(committed_bytes_)) != 0) {
     return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", committed_bytes_);
   }
-  MEMLITH_TRY_ASSIGN(watches_, Watches::make());
-  MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
   MEMLITH_TRY(restore({0, committed_bytes_}));
   return map(committed_bytes_);
 }
@@ -169,9 +175,13 @@ Status FileImage::note(std::uint64_t offset, std::uint64_t bytes) {
   return kOk;
 }
 
-void FileImage::note_length(std::uint64_t bytes) {
+Status FileImage::cut(std::uint64_t bytes) {
   const LockGuard lock(mutex_);
+  if (::ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0) {
+    return fail_errno(errno, Detail::mapping, "cannot give the working image {} bytes", bytes);
+  }
   shortest_bytes_ = std::min(shortest_bytes_, bytes);
+  return kOk;
 }
 
 void FileImage::suspect() {
@@ -195,7 +205,7 @@ Status FileImage::find_changes(std::uint64_t size_bytes) {
   if (regrown) changed_.push_back({cut_at, known_end - cut_at});
   if (size_bytes > longest_bytes_) MEMLITH_TRY(add_data(round_down(longest_bytes_, kPageBytes), size_bytes));
   normalize(changed_);
-  cut(changed_, size_bytes);
+  cut_off(changed_, size_bytes);
   return kOk;
 }
 
@@ -348,7 +358,7 @@ Status FileImage::rollback(Range range) {
       changed_.push_back({round_down(size, kPageBytes), committed_bytes_ - size + kPageBytes});
     normalize(changed_);
     size = committed_bytes_;
-    cut(changed_, size);
+    cut_off(changed_, size);
   }
   choose(range, size);
   for (const Range& each : chosen_) {

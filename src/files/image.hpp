@@ -6,7 +6,7 @@
 // and is written by replay alone (invariant 1).
 //
 // What changed since the last commit is known from four sources: watched mappings (Watches); note(), for writes through
-// descriptors; note_length(), for a file that was shorter in between; and the data that lies beyond every length that
+// descriptors; cut(), for a file that was shorter in between; and the data that lies beyond every length that
 // the file had in a commit. If any of them may have missed something, suspect() lets the next commit compare the whole
 // image with the file.
 //
@@ -32,21 +32,26 @@ class FileImage {
  public:
   // Reads the file of a one-file store into memory. The file grows in steps of at least `ahead_bytes_min`, because each
   // growth costs a flush; a clean close cuts it to its length.
-  static Result<std::unique_ptr<FileImage>> open(Store& store, std::uint64_t ahead_bytes_min = 1 * kMiB);
+  // `memory`, if given, is the image that another FileImage has left behind (take_memory): the first commit compares it
+  // with the file.
+  static Result<std::unique_ptr<FileImage>> open(Store& store, std::uint64_t ahead_bytes_min = 1 * kMiB,
+                                                 Descriptor memory = Descriptor());
   ~FileImage();
   FileImage(const FileImage&) = delete;
   FileImage& operator=(const FileImage&) = delete;
 
   // The image, readable and writable; stays open as long as this object.
   [[nodiscard]] int descriptor() const { return memory_.get(); }
+  // The image outlives this object, which is good for nothing else any more.
+  Descriptor take_memory() { return std::move(memory_); }
 
   // See Watches.
   Status watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) MEMLITH_EXCLUDES(mutex_);
   Status unwatch(const std::byte* address, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
   // The bytes were written through a descriptor, or are being written: a commit that begins later captures them.
   Status note(std::uint64_t offset, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
-  // The image was, or is about to become, that short.
-  void note_length(std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
+  // Sets the length of the image. A program that cuts it otherwise races with commits, which read it.
+  Status cut(std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
   // Anything may have changed.
   void suspect() MEMLITH_EXCLUDES(mutex_);
 
@@ -60,7 +65,7 @@ class FileImage {
 
  private:
   FileImage(Store& store, std::uint64_t ahead_bytes_min) : store_(store), ahead_bytes_min_(ahead_bytes_min) {}
-  Status load() MEMLITH_EXCLUDES(mutex_);
+  Status load(Descriptor memory) MEMLITH_EXCLUDES(mutex_);
   Status map(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Result<std::uint64_t> length() const;
   Status find_changes(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);

@@ -71,8 +71,7 @@ void Run::write_image(std::uint64_t offset, std::uint64_t bytes) {
 
 void Run::cut_image(std::uint64_t size) {
   if (image_ == nullptr) return;
-  if (::ftruncate(image_->image->descriptor(), static_cast<off_t>(size)) != 0) broken("an image cannot be cut");
-  image_->image->note_length(size);
+  if (!image_->image->cut(size).ok()) broken("an image cannot be cut");
   image_->expected.resize(size);
   image_->shortest_bytes = std::min(image_->shortest_bytes, size);
 }

@@ -38,4 +38,16 @@ struct StatArguments {
 
 [[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
 
+struct RunArguments {
+  std::vector<std::string> patterns;
+  std::string commit = "auto";
+  std::uint64_t weak_ms = 0;
+  bool report = false;
+  std::vector<std::string> command;  // the program and its arguments
+  Format format = Format::text;
+};
+
+// Returns only if the program was not started.
+[[nodiscard]] MaybeFailure run_run(const RunArguments& arguments);
+
 }  // namespace memlith::tool

@@ -1,5 +1,6 @@
 // The memlith command line: what may be typed, and exit codes.
 //
+// `run` exits as the program that it starts does, or with 126 or 127 if it starts none. The others:
 // 0: done. 1: failed, or typed wrong. 2: `verify` found damage, or pointers. 3: `verify` found a store of another format version.
 // 130: stopped by a signal. The tool uses only the public C interface, so whatever it can do a program of yours can do too.
 #include <fmt/format.h>
@@ -60,6 +61,32 @@ void add_stat(CLI::App& app, CommandLine& line) {
   add_command(command, line, arguments, run_stat);
 }
 
+void add_run(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<RunArguments>();
+  CLI::App* command = app.add_subcommand("run",
+                                         "Run a program, unchanged, whose files are always as its last fsync left "
+                                         "them. Exit codes: those of the program; "
+                                         "126, memlith cannot run it; 127, there is no such program");
+  command
+      ->add_option("--match", arguments->patterns,
+                   "The files to keep, a pattern like the shell's: of a name ('*.kch'), or of a path with a slash; "
+                   "may be repeated")
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option("--commit", arguments->commit,
+                   "What commits a file, whole: fsync (and fdatasync), msync (and fsync), or auto: fsync, and msync "
+                   "until the program has called fsync for the file")
+      ->check(CLI::IsMember({"fsync", "msync", "auto"}))
+      ->capture_default_str();
+  add_number(command, "--weak", arguments->weak_ms, 0, 86400000,
+             "Return from a commit when it is captured; it is durable at most this many milliseconds later. 0: durable "
+             "on return");
+  command->add_flag("--report", arguments->report, "Print what was committed, file by file, when files are closed");
+  command->add_option("PROGRAM", arguments->command, "The program and its arguments, after --")->required();
+  add_command(command, line, arguments, run_run);
+}
+
 MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
   app.clear();  // or it would take `help` for the command whose help is wanted
   const CLI::App* command = &app;
@@ -87,6 +114,7 @@ void describe(CLI::App& app, CommandLine& line) {
   add_verify(app, line);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
+  add_run(app, line);
   add_sqlite_commands(app, line);
   add_bench_commands(app, line);
   CLI::App* help = app.add_subcommand("help", "Show this help, or the options of a command");

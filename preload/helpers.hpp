@@ -1,0 +1,45 @@
+// Words that the sources of Images share.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <string>
+
+#include "images.hpp"
+
+namespace memlith::preload {
+
+inline std::string why() {
+  std::array<char, 1024> text{};
+  memlith_last_error(text.data(), text.size());
+  return text.data();
+}
+
+inline std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+inline std::string target_of(int fd) {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t length = ::readlink(link_of(fd).c_str(), path.data(), path.size());
+  path.resize(length < 0 ? 0 : static_cast<std::size_t>(length));
+  return path;
+}
+
+inline memlith_store_options options_of_run() {
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_CREATE;
+  options.flush_interval_ms = settings().weak_ms;
+  return options;
+}
+
+inline int fail_with(std::int32_t code, const std::string& doing) {
+  say(doing + ": " + why());
+  errno = memlith_errno(code);
+  return -1;
+}
+
+inline bool has_log(const std::string& path) { return ::access((path + ".memlith").c_str(), F_OK) == 0; }
+}  // namespace memlith::preload

@@ -1,0 +1,307 @@
+#include "images.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "engine_files.hpp"
+#include "helpers.hpp"
+#include "real.hpp"
+
+namespace memlith::preload {
+
+NoSignals::NoSignals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+NoSignals::~NoSignals() {
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  errno = error;
+}
+
+void say(const std::string& sentence) {
+  const int error = errno;
+  const std::string line = "memlith: " + sentence + "\n";
+  if (real().write(STDERR_FILENO, line.data(), line.size()) < 0) {
+  }  // there is nowhere else to say it
+  errno = error;
+}
+
+Images& images() {
+  static Images& all = *new Images;
+  return all;
+}
+
+std::string Image::path() const { return target_of(home_fd); }
+
+// ---- finding ---------------------------------------------------------------------------------------------------
+
+ImagePtr Images::find_descriptor(int fd) {
+  const int error = errno;
+  struct stat seen{};
+  ImagePtr found;
+  if (real().fstat(fd, &seen) == 0 && S_ISREG(seen.st_mode)) {
+    const NoSignals no_signals;
+    const std::shared_lock lock(lock_);
+    for (const ImagePtr& image : images_) {
+      if (image->memory == id_of(seen)) found = image;
+    }
+  }
+  errno = error;
+  return found;
+}
+
+ImagePtr Images::of_file(const struct stat& seen) {
+  if (!any() || !S_ISREG(seen.st_mode)) return nullptr;
+  const NoSignals no_signals;
+  const std::shared_lock lock(lock_);
+  for (const ImagePtr& image : images_) {
+    if (image->home == id_of(seen)) return image;
+  }
+  return nullptr;
+}
+
+ImagePtr Images::find_name(const std::string& path) {
+  struct stat seen{};
+  if (real().lstat(path.c_str(), &seen) != 0) return nullptr;
+  for (const ImagePtr& image : images_) {
+    if (image->home == id_of(seen) && image->owner == ::getpid()) return image;
+  }
+  return nullptr;
+}
+
+// ---- opening ---------------------------------------------------------------------------------------------------
+
+// Null with errno; or null with errno 0 if the file is to be used as it is.
+ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
+  const std::string path = target_of(fd);
+  if (seen.st_nlink > 1) {
+    say(path + " has several names (hard links), and its log can lie beside one only; not opened");
+    errno = EMLINK;
+    return nullptr;
+  }
+  const memlith_store_options options = options_of_run();
+  auto image = std::make_shared<Image>();
+  const std::int32_t code = memlith_image_open(path.c_str(), &options, &image->handle);
+  const std::int32_t category = memlith_category(code);
+  if ((category == MEMLITH_PERMISSION || category == MEMLITH_READ_ONLY) && !may_write && !has_log(path)) {
+    errno = 0;
+    return nullptr;
+  }
+  if (code != 0) {
+    fail_with(code, path + " cannot be opened");
+    return nullptr;
+  }
+  image->home = id_of(seen);
+  struct stat memory{};
+  real().fstat(memlith_image_descriptor(image->handle), &memory);
+  image->memory = id_of(memory);
+  image->owner = ::getpid();
+  image->home_fd = engine_descriptor(real().open(link_of(fd).c_str(), O_PATH | O_CLOEXEC));
+  image->attached = true;
+  images_.push_back(image);
+  count_.store(images_.size(), std::memory_order_release);
+  return image;
+}
+
+int Images::take_over(int fd, int flags, const struct stat& seen) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  ImagePtr image;
+  for (const ImagePtr& each : images_) {
+    if (each->home == id_of(seen) && each->owner == ::getpid()) image = each;
+  }
+  const bool may_write = (flags & O_ACCMODE) != O_RDONLY;
+  if (image == nullptr) image = open(fd, seen, may_write);
+  if (image == nullptr && errno == 0) return fd;
+  int mine = -1;
+  if (image != nullptr) {
+    constexpr int kKept = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DSYNC | O_SYNC | O_NOATIME;
+    mine = real().open(link_of(memlith_image_descriptor(image->handle)).c_str(), (flags & kKept) | O_CLOEXEC);
+  }
+  if (mine >= 0 && (flags & O_TRUNC) != 0) {
+    const std::shared_lock alive(image->life);
+    const std::int32_t code = memlith_image_cut(image->handle, 0);
+    if (code != 0) fail_with(code, image->path() + " cannot be truncated");
+  }
+  const int error = errno;
+  if (mine >= 0) {
+    // The lowest number is that of the file. A descriptor of an image is for this program only (see inherited()).
+    real().dup3(mine, fd, O_CLOEXEC);
+    real().close(mine);
+    return fd;
+  }
+  real().close(fd);
+  errno = error;
+  return -1;
+}
+
+// ---- committing ------------------------------------------------------------------------------------------------
+
+int Images::commit(Image& image, bool wait) {
+  if (image.owner != ::getpid()) {
+    say(image.path() + ": a forked child cannot commit the file that its parent has open");
+    errno = EIO;
+    return -1;
+  }
+  const NoSignals no_signals;
+  const std::shared_lock alive(image.life);
+  if (image.broken) {
+    errno = EIO;
+    return -1;
+  }
+  if (!image.attached) return 0;  // the file has no name, and ends with its descriptors
+  if (image.has_unseen) memlith_image_suspect(image.handle);
+  const bool async = !wait || settings().weak_ms > 0;
+  const std::int32_t code = memlith_image_commit(image.handle, async ? MEMLITH_IMAGE_ASYNC : 0);
+  return code == 0 ? 0 : fail_with(code, image.path() + " was not committed");
+}
+
+int Images::commit_all() {
+  std::vector<ImagePtr> all;
+  {
+    const NoSignals no_signals;
+    const std::shared_lock lock(lock_);
+    all = images_;
+  }
+  int result = 0;
+  for (const ImagePtr& image : all) {
+    if (image->owner == ::getpid() && commit(*image, true) != 0) result = -1;
+  }
+  return result;
+}
+
+int Images::resize(Image& image, off_t bytes) {
+  const NoSignals no_signals;
+  const std::shared_lock alive(image.life);
+  const std::lock_guard order(image.order);
+  if (!image.attached) return real().ftruncate(memlith_image_descriptor(image.handle), bytes);
+  const std::int32_t code = memlith_image_cut(image.handle, static_cast<std::uint64_t>(bytes));
+  if (code == 0) return 0;
+  errno = memlith_errno(code);
+  return -1;
+}
+
+// ---- closing ---------------------------------------------------------------------------------------------------
+
+bool Images::is_used(const Image& image) {
+  for (const Mapping& mapping : mappings_) {
+    if (mapping.image.get() == &image) return true;
+  }
+  DIR* const folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return true;
+  const int own = memlith_image_descriptor(image.handle);
+  bool used = false;
+  while (const dirent* const entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat seen{};
+    if (entry->d_name[0] == '.' || fd == own || fd == ::dirfd(folder)) continue;
+    used = used || (real().fstat(fd, &seen) == 0 && id_of(seen) == image.memory);
+  }
+  ::closedir(folder);
+  return used;
+}
+
+// Commits what was written, and brings it into the file. The log is no longer needed then.
+int Images::detach(Image& image) {
+  int result = 0;
+  const std::string path = image.path();
+  if (image.has_unseen) memlith_image_suspect(image.handle);
+  if (const std::int32_t code = memlith_image_commit(image.handle, 0); code != 0) {
+    result = fail_with(code, path + " was not committed when it was closed");
+  }
+  report(image);
+  const int error = errno;
+  if (const std::int32_t code = memlith_image_detach(image.handle); code != 0) {
+    result = fail_with(code, path + " was not closed cleanly, and its log was left beside it");
+  } else {
+    ::unlink((path + ".memlith").c_str());
+    errno = error;
+  }
+  image.attached = false;
+  return result;
+}
+
+int Images::attach(const ImagePtr& image, const std::string& path) {
+  const memlith_store_options options = options_of_run();
+  const std::int32_t code = memlith_image_attach(image->handle, path.c_str(), &options);
+  image->broken = code != 0;
+  if (code != 0) return fail_with(code, path + " cannot be opened again under its new name");
+  image->attached = true;
+  for (const Mapping& mapping : mappings_) {
+    if (mapping.image == image && watch(mapping) != 0) return -1;
+  }
+  return 0;
+}
+
+int Images::close(const ImagePtr& image) {
+  const std::unique_lock dead(image->life);
+  const int result = image->attached ? detach(*image) : 0;
+  const int error = errno;
+  std::erase(images_, image);
+  count_.store(images_.size(), std::memory_order_release);
+  memlith_image_close(image->handle);
+  image->handle = nullptr;
+  close_engine_descriptor(image->home_fd);
+  errno = error;
+  return result;
+}
+
+int Images::closed_one(const ImagePtr& image) {
+  if (image->owner != ::getpid()) return 0;
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  if (image->handle == nullptr || is_used(*image)) return 0;
+  return close(image);
+}
+
+void Images::detach_all() {
+  for (const ImagePtr& image : images_) {
+    const std::unique_lock dead(image->life);
+    if (image->owner == ::getpid() && image->attached) detach(*image);
+  }
+}
+
+void Images::attach_all() {
+  for (const ImagePtr& image : images_) {
+    const std::unique_lock dead(image->life);
+    if (image->owner == ::getpid() && !image->attached) attach(image, image->path());
+  }
+}
+
+void Images::finish() {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  const std::vector<ImagePtr> all = images_;
+  for (const ImagePtr& image : all) {
+    const std::unique_lock dead(image->life);
+    if (image->owner == ::getpid() && image->attached) detach(*image);
+  }
+}
+
+void Images::report(Image& image) {
+  if (!settings().report) return;
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  if (memlith_store_get_stats(memlith_image_store(image.handle), &stats) != 0) return;
+  const bool weak = settings().weak_ms > 0;
+  const double p50_us = static_cast<double>(weak ? stats.capture_p50_ns : stats.persist_p50_ns) / 1000;
+  const double p99_us = static_cast<double>(weak ? stats.capture_p99_ns : stats.persist_p99_ns) / 1000;
+  std::array<char, 256> text{};
+  std::snprintf(text.data(), text.size(),
+                ": %llu commits, %llu bytes changed, %llu bytes logged, p50 %.1f us, p99 %.1f us",
+                static_cast<unsigned long long>(stats.frames), static_cast<unsigned long long>(stats.captured_bytes),
+                static_cast<unsigned long long>(stats.logged_bytes), p50_us, p99_us);
+  say(image.path() + text.data());
+}
+
+}  // namespace memlith::preload

@@ -1,0 +1,152 @@
+// The files that this process uses through working images, and what has to happen to them at each call.
+//
+// A program's descriptor of a matching file is a descriptor of its working image, a file in memory. The kernel does all
+// reading, writing, seeking, duplicating and mapping with it; so nothing of that is imitated here, and descriptors and
+// mappings are coherent. An image is found by what fstat says of a descriptor, so no table of descriptors can be wrong.
+//
+// Locks, in this order: the list of images; `life` of an image, held exclusively where it is attached and detached;
+// `order` of an image, while something is written at a place that only the kernel knows. All signals are blocked while
+// one is held, so that a handler may use the files as well.
+#pragma once
+
+#include <memlith/files.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "settings.hpp"
+
+namespace memlith::preload {
+
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+
+inline FileId id_of(const struct stat& seen) { return {seen.st_dev, seen.st_ino}; }
+
+struct Image {
+  FileId home;    // the file
+  FileId memory;  // its working image
+  pid_t owner = 0;
+  int home_fd = -1;  // O_PATH
+
+  std::shared_mutex life;
+  memlith_image* handle = nullptr;
+  bool attached = false;  // else the file has no name any more, or was replaced, and nothing keeps it
+  bool broken = false;    // nothing keeps it, and something should
+
+  std::mutex order;
+  std::atomic<bool> was_fsynced = false;
+  std::atomic<bool> has_unseen = false;  // something writes to it that these functions do not see: commits compare
+
+  [[nodiscard]] std::string path() const;  // where the file is now
+};
+using ImagePtr = std::shared_ptr<Image>;
+
+// Blocks all signals of the thread.
+class NoSignals {
+ public:
+  NoSignals();
+  ~NoSignals();
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+  // Runs `body` with the signals that were blocked before.
+  template <class Body>
+  auto without(Body body) const {
+    sigset_t none;
+    ::pthread_sigmask(SIG_SETMASK, &before_, &none);
+    const auto result = body();
+    const int error = errno;
+    ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    errno = error;
+    return result;
+  }
+
+ private:
+  sigset_t before_;
+};
+
+// Prints "memlith: ..." on standard error.
+void say(const std::string& sentence);
+
+class Images {
+ public:
+  // Takes over the descriptor `fd` of the matching file, just opened with `flags`: returns a descriptor of its image with
+  // the same number, or -1 with errno, and closes `fd`.
+  int take_over(int fd, int flags, const struct stat& seen);
+
+  // Null if the descriptor is of no image.
+  ImagePtr of_descriptor(int fd) { return any() ? find_descriptor(fd) : nullptr; }
+  ImagePtr of_file(const struct stat& seen);
+  [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
+
+  // Makes all changes durable; 0, or -1 with errno.
+  int commit(Image& image, bool wait);
+  int commit_all();
+  int resize(Image& image, off_t bytes);
+
+  // A descriptor of the image was closed: closes the image if there is no other, and no mapping. 0, or -1 with errno.
+  int closed_one(const ImagePtr& image);
+
+  void* map(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset);
+  int unmap(void* address, std::size_t bytes);
+  void* remap(void* address, std::size_t old_bytes, std::size_t bytes, int flags, void* wanted);
+  int sync(void* address, std::size_t bytes, int flags);
+
+  // The files at two names, if the process has them open, are detached from them; afterwards they get the names that are
+  // theirs then.
+  int rename(const std::string& from, const std::string& to, unsigned flags, int (*call)(void*), void* context);
+  int unlink(const std::string& path, int (*call)(void*), void* context);
+  // A file that a crashed program has left is made whole, and its log removed. 0, or -1 with errno.
+  int tidy(const std::string& path);
+
+  // The process is about to end or to become another program: what it has written is committed.
+  void detach_all();
+  void attach_all();
+  void finish();
+  void in_child();
+  std::shared_mutex& lock() { return lock_; }
+  // The descriptors of images that another program would inherit; empty if there is none.
+  std::string inherited();
+
+ private:
+  struct Mapping {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t offset = 0;
+    bool writable = false;
+    ImagePtr image;
+  };
+  ImagePtr find_descriptor(int fd);
+  ImagePtr find_name(const std::string& path);
+  ImagePtr open(int fd, const struct stat& seen, bool may_write);
+  bool is_used(const Image& image);
+  int close(const ImagePtr& image);
+  int detach(Image& image);
+  int attach(const ImagePtr& image, const std::string& path);
+  void report(Image& image);
+  // Takes the range out of all mappings, and adds to `touched` the images that they were of.
+  void leave(std::byte* begin, std::byte* end, std::vector<ImagePtr>& touched);
+  int watch(const Mapping& mapping);
+  void watch_again(const std::vector<ImagePtr>& touched);
+
+  std::shared_mutex lock_;
+  std::vector<ImagePtr> images_;
+  std::vector<Mapping> mappings_;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+// Never destroyed: threads may use files while the program ends.
+Images& images();
+const Settings& settings();
+
+}  // namespace memlith::preload

@@ -1,0 +1,90 @@
+// Names of images: what becomes of a file and its log when the file is renamed, replaced or removed.
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "helpers.hpp"
+#include "images.hpp"
+#include "real.hpp"
+
+namespace memlith::preload {
+
+int Images::tidy(const std::string& path) {
+  if (!settings().matches(path) || !has_log(path)) return 0;
+  memlith_store* store = nullptr;
+  memlith_store_options options = options_of_run();
+  options.flags = 0;
+  std::int32_t code = memlith_file_open(path.c_str(), &options, &store);
+  if (code == 0) code = memlith_store_close(store);
+  if (code != 0) return fail_with(code, path + " has a log beside it, which cannot be brought into it");
+  ::unlink((path + ".memlith").c_str());
+  return 0;
+}
+
+int Images::rename(const std::string& from, const std::string& to, unsigned flags, int (*call)(void*), void* context) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  const ImagePtr moved = find_name(from);
+  const ImagePtr replaced = find_name(to);
+  if (moved == nullptr && tidy(from) != 0) return -1;
+  if (replaced == nullptr && tidy(to) != 0) return -1;
+  if (moved == replaced) return call(context);  // neither is an image, or two names of one
+  if (moved != nullptr) {
+    const std::unique_lock dead(moved->life);
+    if (detach(*moved) != 0) return -1;
+  }
+  if (replaced != nullptr) {
+    const std::unique_lock dead(replaced->life);
+    detach(*replaced);
+  }
+  const int result = call(context);
+  const int error = errno;
+  const bool exchanged = result == 0 && (flags & RENAME_EXCHANGE) != 0;
+  if (moved != nullptr) {
+    const std::unique_lock dead(moved->life);
+    attach(moved, result == 0 ? to : from);
+  }
+  if (replaced != nullptr && (result != 0 || exchanged)) {
+    const std::unique_lock dead(replaced->life);
+    attach(replaced, result == 0 ? from : to);
+  }
+  errno = error;
+  return result;
+}
+
+int Images::unlink(const std::string& path, int (*call)(void*), void* context) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  const ImagePtr image = find_name(path);
+  if (image == nullptr) return tidy(path) != 0 ? -1 : call(context);
+  const std::unique_lock dead(image->life);
+  if (image->attached) detach(*image);
+  const int result = call(context);
+  const int error = errno;
+  if (result != 0) attach(image, path);
+  errno = error;
+  return result;
+}
+
+std::string Images::inherited() {
+  std::string found;
+  DIR* const folder = any() ? ::opendir("/proc/self/fd") : nullptr;
+  if (folder == nullptr) return found;
+  while (const dirent* const entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] == '.' || (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0) continue;
+    struct stat seen{};
+    if (real().fstat(fd, &seen) != 0) continue;
+    for (const ImagePtr& image : images_) {
+      if (image->memory == id_of(seen)) found = "descriptor " + std::to_string(fd) + " of " + image->path();
+    }
+  }
+  ::closedir(folder);
+  return found;
+}
+
+}  // namespace memlith::preload

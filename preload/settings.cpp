@@ -1,0 +1,49 @@
+#include "settings.hpp"
+
+#include <fnmatch.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+namespace memlith::preload {
+
+namespace {
+constexpr std::string_view kLogSuffix = ".memlith";
+}  // namespace
+
+bool Settings::matches(std::string_view path) const {
+  if (path.ends_with(kLogSuffix) || path.find(".memlith-") != std::string_view::npos) return false;
+  const std::string whole(path);
+  const char* const name = std::strrchr(whole.c_str(), '/');
+  const char* const last = name == nullptr ? whole.c_str() : name + 1;
+  for (const std::string& pattern : patterns) {
+    const bool absolute = pattern.starts_with('/');
+    if (::fnmatch(pattern.c_str(), absolute ? whole.c_str() : last, absolute ? FNM_PATHNAME : 0) == 0) return true;
+  }
+  return false;
+}
+
+std::string encode(const Settings& settings) {
+  std::string text(1, static_cast<char>(settings.commit));
+  text += ',' + std::to_string(settings.weak_ms) + ',' + (settings.report ? '1' : '0');
+  for (const std::string& pattern : settings.patterns) text += '\n' + pattern;
+  return text;
+}
+
+bool decode(const char* text, Settings& settings) {
+  if (text == nullptr) return false;
+  char commit = 0;
+  int report = 0;
+  if (std::sscanf(text, "%c,%" SCNu64 ",%d", &commit, &settings.weak_ms, &report) != 3) return false;
+  settings.commit = static_cast<CommitAt>(commit);
+  settings.report = report != 0;
+  for (const char* line = std::strchr(text, '\n'); line != nullptr;) {
+    const char* const end = std::strchr(++line, '\n');
+    settings.patterns.emplace_back(line, end == nullptr ? std::strlen(line) : static_cast<std::size_t>(end - line));
+    line = end;
+  }
+  return !settings.patterns.empty();
+}
+
+}  // namespace memlith::preload

@@ -1,0 +1,29 @@
+// What `memlith run` was asked for, as the environment hands it to this library and to the programs that are started.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace memlith::preload {
+
+inline constexpr char kSettingsVariable[] = "MEMLITH_RUN";
+
+enum class CommitAt : char { automatic = 'a', msync = 'm', fsync = 'f' };
+
+struct Settings {
+  // Absolute patterns are matched with the whole path, others with the last component of it.
+  std::vector<std::string> patterns;
+  CommitAt commit = CommitAt::automatic;
+  std::uint64_t weak_ms = 0;  // 0: a commit is durable when it returns
+  bool report = false;
+
+  [[nodiscard]] bool matches(std::string_view path) const;
+};
+
+// "COMMIT,WEAK,REPORT" and the patterns, a line each.
+std::string encode(const Settings& settings);
+bool decode(const char* text, Settings& settings);
+
+}  // namespace memlith::preload

@@ -1,0 +1,84 @@
+// The start of a program that this library was loaded into, and its end.
+#include "start.hpp"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "images.hpp"
+#include "real.hpp"
+
+namespace memlith::preload {
+
+namespace {
+
+constexpr int kExitRefused = 126;
+
+// A descriptor that another program opened is not of an image, or of an image that is no more.
+void refuse_inherited() {
+  DIR* const folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* const entry = ::readdir(folder)) {
+    if (entry->d_name[0] == '.') continue;
+    const int fd = std::atoi(entry->d_name);
+    if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) continue;
+    std::array<char, PATH_MAX> path{};
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    if (::readlink(link.c_str(), path.data(), path.size() - 1) <= 0) continue;
+    if (!settings().matches(path.data())) continue;
+    say(std::string(path.data()) + " was opened for writing by another program, as descriptor " + std::to_string(fd) +
+        ", and memlith cannot take it over; let the program open the file itself");
+    real()._exit(kExitRefused);
+  }
+  ::closedir(folder);
+}
+
+void finish(int, void*) {
+  if (!images().any()) return;
+  std::fflush(nullptr);
+  images().finish();
+}
+
+// What the lock guards has to be whole in the child.
+void before_fork() { images().lock().lock(); }
+void after_fork() { images().lock().unlock(); }
+void in_child() {
+  // The lock belongs to the parent's thread, as which the child cannot unlock it.
+  std::construct_at(&images().lock());
+  images().in_child();
+}
+
+__attribute__((constructor)) void start() {
+  if (settings().patterns.empty()) return;
+  refuse_inherited();
+  ::pthread_atfork(before_fork, after_fork, in_child);
+  // Unlike atexit and destructors, this runs after the destructors of all libraries, which may still write.
+  ::on_exit(finish, nullptr);
+}
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings& read = *[] {
+    auto* const made = new Settings;
+    if (!decode(std::getenv(kSettingsVariable), *made)) made->patterns.clear();
+    return made;
+  }();
+  return read;
+}
+
+const char* library_path() {
+  Dl_info info{};
+  return ::dladdr(reinterpret_cast<const void*>(&library_path), &info) != 0 ? info.dli_fname : "";
+}
+
+}  // namespace memlith::preload
