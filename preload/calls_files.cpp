@@ -48,7 +48,7 @@ int truncate_opened(int fd, int folder, const char* path, int flags, mode_t mode
 
 int open_file(int folder, const char* path, int flags, mode_t mode) {
   const bool other = (flags & (O_PATH | O_DIRECTORY)) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
-  if (other || settings().patterns.empty()) return real().openat(folder, path, flags, mode);
+  if (other || settings().patterns.empty() || NoSignals::held()) return real().openat(folder, path, flags, mode);
   const bool truncates = (flags & O_TRUNC) != 0;
   const int fd = real().openat(folder, path, flags & ~O_TRUNC, mode);
   if (fd < 0) return fd;
@@ -127,6 +127,14 @@ int resize_descriptor(int fd, off_t bytes) {
 
 // The kernel copies only within a file system.
 ssize_t copy_through_memory(int in, off_t* in_at, int out, off_t* out_at, size_t count) {
+  const int in_mode = ::fcntl(in, F_GETFL);
+  const int out_mode = ::fcntl(out, F_GETFL);
+  const bool allowed = in_mode >= 0 && out_mode >= 0 && (in_mode & O_ACCMODE) != O_WRONLY &&
+                       (out_mode & O_ACCMODE) != O_RDONLY && (out_mode & O_APPEND) == 0;
+  if (!allowed) {
+    errno = EBADF;
+    return -1;
+  }
   std::vector<std::byte> bytes(std::min<size_t>(count, 1 << 20));
   ssize_t total = 0;
   while (static_cast<size_t>(total) < count) {

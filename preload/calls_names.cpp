@@ -57,7 +57,7 @@ std::string whole_path(int folder, const char* path) {
 
 // A file that a crashed program left is recovered before anybody looks at its size.
 void tidy_before(int folder, const char* path) {
-  if (path == nullptr || path[0] == '\0' || settings().patterns.empty()) return;
+  if (path == nullptr || path[0] == '\0' || settings().patterns.empty() || NoSignals::held()) return;
   const int error = errno;
   const std::string whole = whole_path(folder, path);
   struct stat seen{};

@@ -20,10 +20,12 @@ NoSignals::NoSignals() {
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  ++depth_;
 }
 
 NoSignals::~NoSignals() {
   const int error = errno;
+  --depth_;
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   errno = error;
 }

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "settings.hpp"
@@ -52,9 +53,10 @@ struct Image {
 };
 using ImagePtr = std::shared_ptr<Image>;
 
-// Blocks all signals of the thread.
+// Blocks all signals of the thread. What libraries call meanwhile, on behalf of this one, goes to the C library.
 class NoSignals {
  public:
+  static bool held() { return depth_ != 0; }
   NoSignals();
   ~NoSignals();
   NoSignals(const NoSignals&) = delete;
@@ -64,14 +66,17 @@ class NoSignals {
   auto without(Body body) const {
     sigset_t none;
     ::pthread_sigmask(SIG_SETMASK, &before_, &none);
+    const int depth = std::exchange(depth_, 0);
     const auto result = body();
     const int error = errno;
+    depth_ = depth;
     ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
     errno = error;
     return result;
   }
 
  private:
+  inline static thread_local int depth_ = 0;
   sigset_t before_;
 };
 
@@ -87,7 +92,7 @@ class Images {
   // Null if the descriptor is of no image.
   ImagePtr of_descriptor(int fd) { return any() ? find_descriptor(fd) : nullptr; }
   ImagePtr of_file(const struct stat& seen);
-  [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0 && !NoSignals::held(); }
 
   // Makes all changes durable; 0, or -1 with errno.
   int commit(Image& image, bool wait);

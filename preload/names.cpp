@@ -72,7 +72,7 @@ int Images::unlink(const std::string& path, int (*call)(void*), void* context) {
 
 std::string Images::inherited() {
   std::string found;
-  DIR* const folder = any() ? ::opendir("/proc/self/fd") : nullptr;
+  DIR* const folder = images_.empty() ? nullptr : ::opendir("/proc/self/fd");
   if (folder == nullptr) return found;
   while (const dirent* const entry = ::readdir(folder)) {
     const int fd = std::atoi(entry->d_name);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "images.hpp"
 #include "real.hpp"
@@ -48,10 +49,19 @@ void finish(int, void*) {
   images().finish();
 }
 
-// What the lock guards has to be whole in the child.
-void before_fork() { images().lock().lock(); }
-void after_fork() { images().lock().unlock(); }
+// What the lock guards has to be whole in the child. While it is held, no handler may run.
+NoSignals* around_fork = nullptr;  // guarded by the lock
+void before_fork() {
+  auto* const no_signals = new NoSignals;
+  images().lock().lock();
+  around_fork = no_signals;
+}
+void after_fork() {
+  const std::unique_ptr<NoSignals> no_signals(std::exchange(around_fork, nullptr));
+  images().lock().unlock();
+}
 void in_child() {
+  const std::unique_ptr<NoSignals> no_signals(std::exchange(around_fork, nullptr));
   // The lock belongs to the parent's thread, as which the child cannot unlock it.
   std::construct_at(&images().lock());
   images().in_child();
