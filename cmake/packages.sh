@@ -6,7 +6,9 @@ packages_base=(build-essential ccache cmake git libcli11-dev libfmt-dev libgtest
 # Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of
 # tools/memlith.supp, and of the Python package, whose other needs pip installs (python/tests/requirements.txt).
 packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind python3-dev
-  python3-venv)
+  python3-venv
+  # programs under `memlith run`
+  gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
 packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
 packages_pass=(clang-19 csmith libclang-rt-19-dev libcsmith-dev lld-19 llvm-19-dev) # memlith-cc, memlith-c++ and their tests

@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+"""Programs under `memlith run`: what is kept after a crash, what is refused, and programs from Debian, unchanged.
+
+Usage: run_test.py MEMLITH
+Programs that this machine lacks are named and left out.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MEMLITH = os.path.abspath(sys.argv.pop(1))
+PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's modules
+HANG_S = 300
+
+
+def have_module(name):
+    found = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
+    return found.returncode == 0
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR"), prefix="memlith-run-")
+        self.addCleanup(made.cleanup)
+        self.folder = pathlib.Path(made.name)
+
+    def run_with(self, match, *command, options=(), check=True, **more):
+        done = subprocess.run([MEMLITH, "run", "--match", match, *options, "--", *command], cwd=self.folder,
+                              capture_output=True, text=True, timeout=HANG_S, check=False, **more)
+        if check:
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def python(self, program, options=(), check=True):
+        return self.run_with("*.bin", PYTHON, "-c", "import mmap, os, signal, subprocess, sys\n" + program,
+                             options=options, check=check)
+
+    def recovered(self, name="data.bin"):
+        log = self.folder / (name + ".memlith")
+        if log.exists():
+            subprocess.run([MEMLITH, "recover", str(self.folder / name)], check=True, capture_output=True)
+        return (self.folder / name).read_bytes()
+
+
+OPEN = """
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(fd, 8192)
+"""
+KILL = "os.kill(os.getpid(), signal.SIGKILL)\n"
+
+
+class AfterACrash(Folder):
+    """A killed program leaves the last commit, whatever it wrote since."""
+
+    def died(self, program, options=()):
+        done = self.python(program + KILL, options=options, check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        return self.recovered()
+
+    def test_fsync_commits_writes_and_stores_together(self):
+        found = self.died(OPEN + """
+memory = mmap.mmap(fd, 8192)
+memory[4096:4101] = b'store'
+os.pwrite(fd, b'write', 10)
+os.fsync(fd)
+memory[4096:4101] = b'xxxxx'
+os.pwrite(fd, b'xxxxx', 10)
+""")
+        self.assertEqual((len(found), found[10:15], found[4096:4101]), (8192, b"write", b"store"))
+
+    def test_what_was_never_committed_is_dropped(self):
+        self.assertEqual(self.died(OPEN + "os.write(fd, b'x' * 100)\n"), b"")
+
+    def test_msync_commits_until_there_was_an_fsync(self):
+        found = self.died(OPEN + """
+memory = mmap.mmap(fd, 8192)
+memory[0:1] = b'a'
+memory.flush()
+memory[1:2] = b'b'
+os.fsync(fd)
+memory[2:3] = b'c'
+memory.flush()
+""")
+        self.assertEqual(found[:3], b"ab\0")
+
+    def test_commit_says_which_call_commits(self):
+        stores = OPEN + """
+memory = mmap.mmap(fd, 8192)
+os.fsync(fd)
+memory[0:1] = b'a'
+memory.flush()
+"""
+        self.assertEqual(self.died(stores, ["--commit", "msync"])[:1], b"a")
+        self.assertEqual(self.died(stores.replace("b'a'", "b'z'"), ["--commit", "fsync"])[:1], b"a")
+
+    def test_a_weak_commit_is_durable_soon(self):
+        found = self.died("import time\n" + OPEN + "os.write(fd, b'weak')\nos.fsync(fd)\ntime.sleep(1)\n",
+                          ["--weak", "1"])
+        self.assertEqual(found[:4], b"weak")
+
+    def test_streams_are_committed_whole(self):
+        found = self.died("""
+import ctypes
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(b'data.bin', b'w'))
+libc.fputs(b'one', file)
+libc.fflush(file)
+os.fsync(libc.fileno(file))
+libc.fputs(b'two', file)
+libc.fflush(file)
+""")
+        self.assertEqual(found, b"one")
+
+    def test_o_dsync_commits_each_write(self):
+        found = self.died("""
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT | os.O_DSYNC, 0o644)
+os.write(fd, b'one')
+os.write(fd, b'two')
+""")
+        self.assertEqual(found, b"onetwo")
+
+    def test_renaming_over_a_file_keeps_the_new_content(self):
+        (self.folder / "data.bin").write_bytes(b"old content")
+        found = self.died("""
+old = os.open('data.bin', os.O_RDWR)
+os.pwrite(old, b'OLD', 0)
+os.fsync(old)
+fd = os.open('new.bin', os.O_RDWR | os.O_CREAT, 0o644)
+os.write(fd, b'new')
+os.fsync(fd)
+os.rename('new.bin', 'data.bin')
+os.write(fd, b' and more')
+os.fsync(fd)
+os.write(fd, b' and lost')
+os.fsync(old)
+""")
+        self.assertEqual(found, b"new and more")
+        self.assertFalse((self.folder / "new.bin.memlith").exists())
+
+    def test_a_removed_file_leaves_no_log_for_the_next_of_its_name(self):
+        found = self.died(OPEN + """
+os.write(fd, b'first')
+os.fsync(fd)
+os.unlink('data.bin')
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
+os.write(fd, b'2')
+os.fsync(fd)
+""")
+        self.assertEqual(found, b"2")
+
+    def test_the_next_run_sees_the_last_commit(self):
+        self.died(OPEN + "os.write(fd, b'seen')\nos.fsync(fd)\nos.ftruncate(fd, 100)\n")
+        done = self.python("print(os.stat('data.bin').st_size, open('data.bin', 'rb').read()[:4])")
+        self.assertEqual(done.stdout, "8192 b'seen'\n")
+
+
+class AfterAnEnd(Folder):
+    """A program that ends, or becomes another one, leaves what it has written."""
+
+    def check(self, ending, expected=b"left"):
+        done = self.python("fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)\nos.write(fd, b'left')\n" + ending)
+        self.assertEqual((self.folder / "data.bin").read_bytes(), expected)
+        self.assertEqual([each.name for each in self.folder.iterdir()], ["data.bin"])
+        return done
+
+    def test_exit(self):
+        self.check("sys.exit(0)")
+
+    def test__exit(self):
+        self.check("os._exit(0)")
+
+    def test_exec(self):
+        done = self.check("os.execvp('cat', ['cat', 'data.bin'])")
+        self.assertEqual(done.stdout, "left")
+
+    def test_close_and_another_program(self):
+        done = self.check("os.close(fd)\nsubprocess.run(['cat', 'data.bin'], check=True)")
+        self.assertEqual(done.stdout, "left")
+
+    def test_an_exec_that_fails_goes_on(self):
+        self.check("""
+try:
+    os.execv('/nowhere', ['nowhere'])
+except FileNotFoundError:
+    os.write(fd, b' and right')
+""", b"left and right")
+
+    def test_report(self):
+        done = self.python("fd = os.open('data.bin', os.O_RDWR | os.O_CREAT)\nos.write(fd, b'1')\nos.fsync(fd)\n",
+                           options=["--report"])
+        self.assertIn("data.bin: 1 commits, ", done.stderr)
+
+
+class Refused(Folder):
+    """What cannot be taken over is refused, or said."""
+
+    def refused(self, command, sentence, code=126):
+        done = self.run_with("*.bin", *command, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+    def test_a_static_program(self):
+        source = self.folder / "static.c"
+        source.write_text("int main(void) { return 0; }\n")
+        built = subprocess.run(["cc", "-static", "-o", str(self.folder / "static"), str(source)], check=False,
+                               capture_output=True)
+        if built.returncode != 0:
+            self.skipTest("cc makes no static program")
+        self.refused(["./static"], "is statically linked")
+        done = self.run_with("*.bin", "sh", "-c", "./static; true")
+        self.assertIn("is statically linked", done.stderr)
+
+    def test_a_go_program(self):
+        go = shutil.which("go") or "/usr/local/go/bin/go"
+        if not os.access(go, os.X_OK):
+            self.skipTest("there is no Go")
+        # The compiler itself is a static Go program; BoltDB's command would be another.
+        self.refused([go, "version"], "is a Go program")
+
+    def test_a_set_user_id_program(self):
+        program = self.folder / "uid"
+        shutil.copy("/bin/true", program)
+        program.chmod(0o4755)
+        self.refused(["./uid"], "set-user-ID")
+
+    def test_no_program(self):
+        self.refused(["no-such-program"], "there is no program", 127)
+
+    def test_nothing_to_match(self):
+        done = subprocess.run([MEMLITH, "run", "--", "true"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--match", done.stderr)
+
+    def test_a_second_process(self):
+        done = self.python(OPEN + """
+other = subprocess.run([sys.executable, '-c', "import os; os.open('data.bin', os.O_RDWR)"], capture_output=True,
+                       text=True)
+print(other.returncode, 'busy' in other.stderr)
+""")
+        self.assertEqual(done.stdout, "1 True\n", done.stderr)
+
+    def test_a_forked_child_reads_and_does_not_write(self):
+        done = self.python(OPEN + """
+os.write(fd, b'parent')
+memory = mmap.mmap(fd, 8192)
+if os.fork() == 0:
+    print(os.pread(fd, 6, 0), memory[:6])
+    for call in (lambda: os.write(fd, b'child'), lambda: os.fsync(fd), lambda: os.ftruncate(fd, 1)):
+        try:
+            call()
+            print('went through')
+        except OSError as error:
+            print(error.errno)
+    sys.stdout.flush()
+    os._exit(0)
+os.wait()
+os.pwrite(fd, b'P', 0)
+os.fsync(fd)
+""")
+        self.assertEqual(done.stdout, "b'parent' b'parent'\n5\n5\n5\n")
+        self.assertIn("forked child", done.stderr)
+        self.assertEqual(self.recovered()[:6], b"Parent")
+
+    def test_a_descriptor_for_another_program(self):
+        done = self.run_with("*.bin", "sh", "-c", "cat /etc/hostname > data.bin", check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("would inherit", done.stderr)
+        with open(self.folder / "given.bin", "wb") as given:
+            done = subprocess.run([MEMLITH, "run", "--match", "*.bin", "--", "cat", "/etc/hostname"], stdout=given,
+                                  stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 126)
+        self.assertIn("opened for writing by another program", done.stderr)
+
+    def test_hard_links(self):
+        done = self.python(OPEN + """
+try:
+    os.link('data.bin', 'second.bin')
+except PermissionError:
+    print('refused')
+os.close(fd)
+""")
+        self.assertEqual(done.stdout, "refused\n")
+        os.link(self.folder / "data.bin", self.folder / "second.bin")
+        self.assertNotEqual(self.python("os.open('data.bin', os.O_RDWR)", check=False).returncode, 0)
+
+    def test_rings_are_not_there(self):
+        done = self.python("""
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(425, 8, ctypes.create_string_buffer(128)), ctypes.get_errno() == errno.ENOSYS)
+""")
+        self.assertEqual(done.stdout, "-1 True\n")
+
+    def test_a_program_cannot_close_what_memlith_has_open(self):
+        self.python(OPEN + """
+os.closerange(fd + 1, 2000)
+os.write(fd, b'kept')
+os.fsync(fd)
+""")
+        self.assertEqual(self.recovered()[:4], b"kept")
+
+
+class Large(Folder):
+    def test_a_mapping_larger_than_memory_and_sigbus(self):
+        done = self.python(OPEN + """
+import ctypes
+memory = mmap.mmap(fd, 8192)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+huge = libc.mmap(None, 1 << 44, 3, mmap.MAP_SHARED, fd, 0)
+ctypes.memset(huge + 8191, 65, 1)
+os.fsync(fd)
+child = os.fork()
+if child == 0:
+    ctypes.memset(huge + 8192, 65, 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (-signal.SIGBUS, -signal.SIGSEGV))
+""")
+        self.assertEqual(done.stdout, "True\n")
+        self.assertEqual(self.recovered()[8191:], b"A")
+
+
+class Programs(Folder):
+    """From Debian, unchanged: they work, and are whole after a kill."""
+
+    def killed(self, program, match):
+        done = self.run_with(match, PYTHON, "-c", "import os, signal\n" + program + KILL, check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stdout + done.stderr)
+
+    @unittest.skipUnless(have_module("lmdb"), "python3-lmdb is missing")
+    def test_lmdb_with_a_writable_map(self):
+        opening = "import lmdb\ne = lmdb.open('db', writemap=True, map_async=True, map_size=1 << 26)\n"
+        self.killed(opening + """
+for i in range(200):
+    with e.begin(write=True) as t:
+        t.put(b'%d' % i, b'v' * (i * 7 % 3000))
+    if i == 150:
+        e.sync(True)
+""", "data.mdb")
+        done = self.run_with("data.mdb", PYTHON, "-c", opening + """
+with e.begin() as t:
+    found = {k: len(v) for k, v in t.cursor()}
+n = len(found)
+assert n >= 151 and found == {b'%d' % i: i * 7 % 3000 for i in range(n)}, n
+""")
+        self.assertEqual(done.stdout, "")
+
+    @unittest.skipUnless(shutil.which("gdbmtool"), "gdbmtool is missing")
+    def test_gdbm(self):
+        stores = "".join(f"store key{i} value{i}\n" for i in range(300))
+        self.run_with("*.gdbm", "gdbmtool", "-n", "data.gdbm", input=stores + "sync\n")
+        done = self.run_with("*.gdbm", "gdbmtool", "data.gdbm", input="count\nfetch key299\n")
+        self.assertIn("300", done.stdout)
+        self.assertIn("value299", done.stdout)
+        self.assertEqual([each.name for each in self.folder.iterdir()], ["data.gdbm"])
+
+    @unittest.skipUnless(have_module("tdb"), "python3-tdb is missing")
+    def test_tdb(self):
+        opening = "import os, tdb\nd = tdb.open('data.tdb', flags=os.O_RDWR | os.O_CREAT)\n"
+        self.killed(opening + """
+for i in range(40):
+    d.transaction_start()
+    for k in range(10):
+        d.store(b'%d' % k, b'%d' % i)
+    d.transaction_prepare_commit()
+    d.transaction_commit()
+""", "*.tdb")
+        done = self.run_with("*.tdb", PYTHON, "-c", opening + "print({d.get(b'%d' % k) for k in range(10)})\n")
+        self.assertEqual(done.stdout, "{b'39'}\n")
+
+    @unittest.skipUnless(have_module("numpy"), "python3-numpy is missing")
+    def test_numpy_memmap(self):
+        self.killed("""
+import numpy
+a = numpy.memmap('array.npy', dtype='int64', mode='w+', shape=(100000,))
+for n in range(1, 6):
+    a += n
+    a.flush()
+a[::1000] = -1
+""", "*.npy")
+        found = self.recovered("array.npy")
+        self.assertEqual(set(found[i:i + 8] for i in range(0, len(found), 8)), {(15).to_bytes(8, "little")})
+
+    @unittest.skipUnless(shutil.which("kchashtest"), "kyotocabinet-utils is missing")
+    def test_kyoto_cabinets_own_checkers(self):
+        for command in ("kchashtest order -rnd t.kch 2000", "kchashtest order -msiz 100000 t.kch 2000",
+                        "kchashtest queue t.kch 1500", "kchashtest wicked -it 2 t.kch 700",
+                        "kchashtest tran -it 2 -hard t.kch 120", "kctreetest order -rnd t.kct 2000",
+                        "kctreetest queue t.kct 1500", "kctreetest wicked -it 2 t.kct 700",
+                        "kctreetest tran -it 2 -hard t.kct 120", "kcgrasstest order 1000", "kcdirtest order t.kcd 200",
+                        "kcdirtest queue t.kcd 200", "kcdirtest wicked t.kcd 200", "kcdirtest tran t.kcd 60"):
+            with self.subTest(command):
+                done = self.run_with("*.kc[ht]", *command.split(), options=["--commit", "fsync"])
+                self.assertTrue(done.stdout.rstrip().endswith("ok"), done.stdout[-500:] + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
