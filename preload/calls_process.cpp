@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -186,6 +187,25 @@ MEMLITH_INTERPOSE(void, _exit, int status) {
   __builtin_unreachable();
 }
 MEMLITH_INTERPOSE_ALSO(_Exit, _exit);
+
+// A thread that memlith starts is one of memlith's: what it calls goes to the C library.
+MEMLITH_INTERPOSE(int, pthread_create, pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                  void* context) {
+  if (!NoSignals::held()) return real().pthread_create(thread, attributes, body, context);
+  struct Start {
+    void* (*body)(void*);
+    void* context;
+  };
+  auto start = std::make_unique<Start>(Start{body, context});
+  const auto run = [](void* given) -> void* {
+    const std::unique_ptr<Start> started(static_cast<Start*>(given));
+    NoSignals::hold_for_ever();
+    return started->body(started->context);
+  };
+  const int result = real().pthread_create(thread, attributes, run, start.get());
+  if (result == 0) (void)start.release();
+  return result;
+}
 
 // A system call by its number, where the C library's function is one that this library has, too.
 MEMLITH_INTERPOSE(long, syscall, long number, ...) {

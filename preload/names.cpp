@@ -15,6 +15,7 @@ namespace memlith::preload {
 
 int Images::tidy(const std::string& path) {
   if (!settings().matches(path) || !has_log(path)) return 0;
+  const NoSignals no_signals;
   memlith_store* store = nullptr;
   memlith_store_options options = options_of_run();
   options.flags = 0;

@@ -72,7 +72,8 @@ void add_run(CLI::App& app, CommandLine& line) {
                    "The files to keep, a pattern like the shell's: of a name ('*.kch'), or of a path with a slash; "
                    "may be repeated")
       ->expected(1)
-      ->take_all();
+      ->take_all()
+      ->allow_extra_args(false);  // it would swallow the -- before the program
   command
       ->add_option("--commit", arguments->commit,
                    "What commits a file, whole: fsync (and fdatasync), msync (and fsync), or auto: fsync, and msync "
