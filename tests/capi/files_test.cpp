@@ -141,6 +141,41 @@ TEST_F(Files, InvalidateGoesBackToTheLastSync) {
   EXPECT_EQ(content().substr(0, 10), "ooooooosto");
 }
 
+TEST_F(Files, AnImageGoesOnUnderAnotherName) {
+  char* const probe = map();
+  REQUIRE_MAPPED(probe);
+  ASSERT_EQ(memlith_munmap(probe, 4 * kPage), 0) << last_error();
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_CREATE;
+  memlith_image* image = nullptr;
+  ASSERT_EQ(memlith_image_open(path().c_str(), &options, &image), 0) << last_error();
+  const int before = memlith_image_descriptor(image);
+  ASSERT_EQ(::pwrite(before, "kept", 4, 0), 4);
+  ASSERT_EQ(memlith_image_written(image, 0, 4), 0) << last_error();
+  ASSERT_EQ(memlith_image_commit(image, 0), 0) << last_error();
+  ASSERT_EQ(::pwrite(before, "later", 5, 2 * kPage), 5);  // not committed when the file gets its new name
+  ASSERT_EQ(memlith_image_detach(image), 0) << last_error();
+  EXPECT_EQ(content().substr(0, 5), "kepto") << "detaching brings every commit into the file";
+  EXPECT_EQ(content()[2 * kPage], 'o');
+  EXPECT_EQ(memlith_category(memlith_image_commit(image, 0)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_image_store(image), nullptr);
+
+  const std::string renamed = path() + ".renamed";
+  std::filesystem::rename(path(), renamed);
+  std::filesystem::remove(path() + ".memlith");
+  ASSERT_EQ(memlith_image_attach(image, renamed.c_str(), &options), 0) << last_error();
+  EXPECT_EQ(memlith_category(memlith_image_attach(image, renamed.c_str(), &options)), MEMLITH_INVALID);
+  ASSERT_EQ(memlith_image_cut(image, 3 * kPage), 0) << last_error();
+  ASSERT_EQ(memlith_image_commit(image, 0), 0) << last_error();
+  ASSERT_EQ(memlith_image_close(image), 0) << last_error();
+  std::filesystem::rename(renamed, path());
+  std::string expected(3 * kPage, 'o');
+  expected.replace(0, 4, "kept");
+  expected.replace(2 * kPage, 5, "later");
+  EXPECT_EQ(content(), expected);
+}
+
 TEST_F(Files, AFileGrowsAndShrinks) {
   char* const data = map(64 * kPage);  // beyond the end of the file
   REQUIRE_MAPPED(data);
