@@ -142,6 +142,7 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
     real().close(mine);
     return fd;
   }
+  if (image != nullptr && !is_used(*image)) close(image);
   real().close(fd);
   errno = error;
   return -1;

@@ -125,6 +125,26 @@ os.write(fd, b'two')
 """)
         self.assertEqual(found, b"onetwo")
 
+    def test_programs_that_are_started_in_between_change_nothing(self):
+        found = self.died(OPEN + """
+os.write(fd, b'1')
+subprocess.run(['true'], check=True)  # by vfork
+os.write(fd, b'2')
+os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)
+os.write(fd, b'3')
+os.system('true')
+if os.fork() == 0:
+    os.execv('/bin/true', ['true'])
+os.wait()
+try:
+    subprocess.run(['/nowhere'])
+except FileNotFoundError:
+    os.write(fd, b'4')
+os.fsync(fd)
+os.write(fd, b'x')
+""")
+        self.assertEqual(found[:5], b"1234\0")
+
     def test_renaming_over_a_file_keeps_the_new_content(self):
         (self.folder / "data.bin").write_bytes(b"old content")
         found = self.died("""
