@@ -4,6 +4,7 @@
 Usage: calls_test.py MEMLITH RUN_CALLS [CALLS [SEED]]
 On a difference the first call that differs is printed, and the seed. MEMLITH_SEED replays it.
 """
+import concurrent.futures
 import filecmp
 import os
 import pathlib
@@ -59,18 +60,27 @@ def compare(memlith, program, folder, seed, calls):
         raise Difference(f"left behind: {left}")
 
 
+def run_part(memlith, program, seed, calls):
+    """What differs; empty if nothing does."""
+    with tempfile.TemporaryDirectory(dir=folder_for_tests(), prefix="memlith-calls-") as folder:
+        try:
+            compare(memlith, program, pathlib.Path(folder), seed, calls)
+        except Difference as difference:
+            return f"seed {seed}, {calls} calls: {difference}"
+    return ""
+
+
 def main():
     memlith, program = sys.argv[1:3]
     calls = int(sys.argv[3]) if len(sys.argv) > 3 else CALLS
     seed = int(sys.argv[4] if len(sys.argv) > 4 else os.environ.get("MEMLITH_SEED", os.getpid()))
     print(f"MEMLITH_SEED={seed}", flush=True)
-    for part in range(PARTS):
-        with tempfile.TemporaryDirectory(dir=folder_for_tests(), prefix="memlith-calls-") as folder:
-            try:
-                compare(memlith, program, pathlib.Path(folder), seed + part, calls // PARTS)
-            except Difference as difference:
-                print(f"seed {seed + part}, {calls // PARTS} calls: {difference}")
-                return 1
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        differences = list(pool.map(lambda part: run_part(memlith, program, seed + part, calls // PARTS), range(PARTS)))
+    for difference in filter(None, differences):
+        print(difference)
+    if any(differences):
+        return 1
     print(f"{calls} calls, no difference")
     return 0
 
