@@ -50,9 +50,14 @@ typedef struct memlith_bytes {
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
+/* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was before.
+ * Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For caches that are built anew, and
+ * to measure what durability costs. */
+enum { MEMLITH_KV_VOLATILE = 1 << 8 };
+
 typedef struct memlith_kv_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE */
+  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE, MEMLITH_KV_VOLATILE */
   uint32_t reserved;  /* 0 */
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB (only addresses are reserved) */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */

@@ -196,6 +196,7 @@ class KvTransaction {
 struct KvOptions {
   bool create = false;
   bool exclusive = false;
+  bool is_volatile = false;  // MEMLITH_KV_VOLATILE
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;
@@ -215,7 +216,8 @@ class Kv {
     memlith_kv_options plain{};
     plain.struct_size = sizeof plain;
     plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE) |
+                  detail::flag_if(options.is_volatile, MEMLITH_KV_VOLATILE);
     plain.max_size = options.max_size;
     plain.window_ms = options.window_ms;
     plain.window_bytes = options.window_bytes;

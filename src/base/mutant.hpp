@@ -143,6 +143,14 @@
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
   X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")
+// Those that break the isolation of a kv store. The isolation checker of tests/isolation looks for them, not the
+// laboratory, whose oracle knows crashes.
+#define MEMLITH_ISOLATION_MUTANT_LIST(X)                                                                            \
+  X(kv_gaps_not_locked, kv, "a scan locks nothing")                                                                \
+  X(kv_read_locks_released_early, kv, "a transaction lets the lock of a read go with its next read")               \
+  X(kv_dirty_read, kv, "a read finds what another transaction has not committed yet")                              \
+  X(kv_lost_update, kv, "a write does not look at the records that others have read")                              \
+  X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
 // clang-format on
 
 #ifdef MEMLITH_MUTANTS
@@ -151,7 +159,7 @@ namespace memlith::core {
 enum class Mutant : int {
   none,
 #define MEMLITH_MUTANT_NAME(name, floor, what) name,
-  MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+  MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ISOLATION_MUTANT_LIST(MEMLITH_MUTANT_NAME)
 #undef MEMLITH_MUTANT_NAME
 };
 extern Mutant active_mutant;          // defined by the laboratory

@@ -95,13 +95,14 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY(read_options(options, given));
     memlith_region_options plain_options{};
     plain_options.struct_size = sizeof plain_options;
-    plain_options.flags = given.flags;
+    plain_options.flags = given.flags & ~std::uint32_t{MEMLITH_KV_VOLATILE};
     plain_options.tracker = MEMLITH_TRACKER_EXPLICIT;
     plain_options.max_size = given.max_size > 0 ? given.max_size : kReserveBytes;
     plain_options.size = std::min(kFirstBytes, plain_options.max_size);
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(plain_options));
     kv::KvOptions wanted;
     wanted.create = inner.create;
+    wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a kv store
@@ -280,7 +281,6 @@ int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const meml
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
     MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
-    const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
     std::string_view end;
     if (to != nullptr) {
       MEMLITH_TRY_ASSIGN(end, text_of(to->data, to->size, "to"));
@@ -289,6 +289,17 @@ int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const meml
     if (from != nullptr) {
       MEMLITH_TRY_ASSIGN(begin, text_of(from->data, from->size, "from"));
     }
+    if (begin.size() > kv::kKeyBytesMax) {
+      return fail(Errc::invalid, Detail::argument, "a key has up to {} bytes; this one has {}", kv::kKeyBytesMax,
+                  begin.size());
+    }
+    if (transaction_of(txn).read_only()) {
+      return transaction_of(txn).for_each(map, begin, to != nullptr ? std::optional(end) : std::nullopt,
+                                          [&](std::string_view key, std::string_view value) {
+                                            return record(context, plain(key), plain(value)) == 0;
+                                          });
+    }
+    const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
     for (bool started = false;; started = true) {
       MEMLITH_TRY_ASSIGN(const bool found, started           ? cursor->next()
                                            : from == nullptr ? cursor->first()

@@ -42,6 +42,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
       return made;
     }
   }
+  if (options.is_volatile) kv->pages_.log_nothing();
   return kv;
 }
 
@@ -106,6 +107,7 @@ std::size_t Kv::transactions() {
 
 Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   std::uint64_t writes = 0;
+  bool puts = false;
   std::uint64_t cell_bytes = 0;
   std::uint64_t overflow_pages = 0;
   std::uint64_t depth = 0;
@@ -117,11 +119,13 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
     depth = std::max<std::uint64_t>(depth, tree.depth());
     const std::uint64_t pages = TreeWriter::overflow_pages_of(write);
     ++writes;
+    puts = puts || !write.removes;
     overflow_pages += pages;
     cell_bytes += sizeof(CellHeader) + kSlotBytes + write.key.size() + (pages == 0 ? write.value.size() : 8);
   }
   const std::uint64_t now = pages_.count();
-  estimate.pages = TreeWriter::pages_needed(writes, cell_bytes, overflow_pages, now, depth);
+  // Removals need none, so that they succeed in a region that is full.
+  estimate.pages = puts ? TreeWriter::pages_needed(writes, cell_bytes, overflow_pages, now, depth) : 0;
   // Pages that are laid out anew, and what else changes of a record.
   const std::uint64_t laid_out = std::min(2 * writes, now) + cell_bytes / kKiB + 4;
   estimate.log_bytes = (laid_out + overflow_pages) * (kPageBytes + 64) + 2 * cell_bytes + 128 * writes;
@@ -162,25 +166,57 @@ Result<std::uint64_t> Kv::change_pages(Change&& change) {
   return number;
 }
 
+// Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
+// it is enough that none of the leaves has changed since. False: there are too many writes, or some meet.
+bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
+  for (const auto& [record, pending] : locks.writes) {
+    if (pending.kind == Pending::Kind::none) continue;
+    if (leaves.count == Leaves::kMax) return false;
+    LeafPlace& place = leaves.all[leaves.count++];
+    if (!TreeReader(pages_, record.map, kNewest).find(record.key, place).ok()) return false;
+    if (leaves.count > 1 && leaves.all[leaves.count - 2].page == place.page) return false;
+  }
+  return true;
+}
+
+bool Kv::leaves_take(const LockSet& locks, const Leaves& leaves) {
+  std::uint32_t i = 0;
+  for (const auto& [record, pending] : locks.writes) {
+    if (pending.kind == Pending::Kind::none) continue;
+    const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
+    if (!TreeWriter(pages_, record.map).leaf_takes(leaves.all[i++], write)) return false;
+  }
+  return true;
+}
+
+void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
+  std::uint32_t i = 0;
+  for (const auto& [record, pending] : locks.writes) {
+    if (pending.kind == Pending::Kind::none) continue;
+    TreeWriter tree(pages_, record.map);
+    const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
+    leaves != nullptr ? tree.apply_at(leaves->all[i++], write) : tree.apply(write);
+  }
+}
+
 Result<std::uint64_t> Kv::apply(const LockSet& locks, std::uint64_t& waiting_bytes) {
   MEMLITH_TRY(gatherer_.keep_up(waiting_bytes_.load(std::memory_order_relaxed)));
+  Leaves leaves;
+  const bool found = find_leaves(locks, leaves);
   for (;;) {
     {
       const LockGuard lock(pages_.writer());
       if (broken_)
         return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
       MEMLITH_TRY(pages_.region().store().failure());
-      Estimate estimate;
-      MEMLITH_TRY(check_all(locks, estimate));
+      Estimate estimate{0, leaves.count * (kPageBytes + 256)};
+      const bool in_leaves = found && leaves_take(locks, leaves);
+      if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       const bool alone = pages_.batch().empty();
       if (alone || pages_.batch().bytes() + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
         MEMLITH_TRY(make_ready(estimate));
-        MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&] {
-                             for (const auto& [record, pending] : locks.writes) {
-                               if (pending.kind == Pending::Kind::none) continue;
-                               TreeWriter(pages_, record.map)
-                                   .apply({record.key, pending.value, pending.kind == Pending::Kind::remove});
-                             }
+        MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+                             write_all(locks, in_leaves ? &leaves : nullptr);
                            }));
         waiting_bytes = pages_.batch().bytes();
         waiting_bytes_.store(waiting_bytes, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 // Transactions that only read see the pages as of their beginning (Pages).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -27,7 +28,8 @@ class Cursor;
 struct KvOptions {
   bool create = false;
   Window window;
-  bool manual = false;  // without a thread: nothing but sync commits and persist() makes commits durable
+  bool manual = false;       // without a thread: nothing but sync commits and persist() makes commits durable
+  bool is_volatile = false;  // nothing is logged but the empty kv store of a new region
 };
 
 enum class Durability : std::uint32_t { weak = 0, sync = 1 };
@@ -45,6 +47,10 @@ class Transaction {
   Result<std::optional<std::string_view>> get(PageNumber map, std::string_view key);
   Status put(PageNumber map, std::string_view key, std::string_view value);
   Result<bool> remove(PageNumber map, std::string_view key);
+  // The records with from <= key < to, in order, until `visit` says false; without `to`, up to the last. The bytes are
+  // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
+  using Visit = std::function<bool(std::string_view key, std::string_view value)>;
+  Status for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
   Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
@@ -198,6 +204,12 @@ class Kv final : public RegionClient {
   friend class Transaction;
   friend class Cursor;
   Kv() = default;
+  // Where each of a few writes belongs, found before the writer's lock was taken.
+  struct Leaves {
+    static constexpr std::uint32_t kMax = 8;
+    LeafPlace all[kMax];
+    std::uint32_t count = 0;
+  };
   struct Estimate {
     std::uint64_t pages = 0;
     std::uint64_t log_bytes = 0;
@@ -206,6 +218,9 @@ class Kv final : public RegionClient {
   Result<std::uint64_t> apply(const LockSet& locks, std::uint64_t& waiting_bytes);
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
+  bool find_leaves(const LockSet& locks, Leaves& leaves);
+  bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(pages_.writer());
+  void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
   Result<std::uint64_t> drop_map(std::string_view name, PageNumber map);
   // One commit: `change` changes pages, for which there is room.

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "kv/page.hpp"
 
@@ -50,30 +51,32 @@ struct LockSet {
   std::pmr::map<RecordKey, Pending> writes;
   std::pmr::set<RecordKey> reads;
   std::pmr::vector<KeyRange> ranges;
+  bool entered = false;  // others look at it; from its first lock on
   void clear() {
     writes.clear();
     reads.clear();
-    ranges.clear();
+    // The vector gives its memory up, too: the transaction's next use takes it for something else.
+    ranges = std::pmr::vector<KeyRange>(ranges.get_allocator());
   }
 };
 
 // Threads: any. False: another transaction has a lock that conflicts; nothing was locked.
 class Locks {
  public:
-  void enter(LockSet& own) {
-    const LockGuard lock(mutex_);
-    active_.push_back(&own);
-  }
   void leave(LockSet& own) {
+    if (!own.entered) return;
     const LockGuard lock(mutex_);
     std::erase(active_, &own);
+    own.entered = false;
   }
   // The bytes of the key belong to the transaction already.
   bool read(LockSet& own, const RecordKey& record) {
     const LockGuard lock(mutex_);
     for (const LockSet* other : active_) {
-      if (other != &own && other->writes.contains(record)) return false;
+      if (other != &own && other->writes.contains(record)) return MEMLITH_MUTANT(kv_dirty_read);
     }
+    enter(own);
+    if (MEMLITH_MUTANT(kv_read_locks_released_early)) own.reads.clear();
     own.reads.insert(record);
     return true;
   }
@@ -82,11 +85,12 @@ class Locks {
     for (const LockSet* other : active_) {
       if (other == &own) continue;
       if (other->writes.contains(record)) return false;
-      if (other->reads.contains(record)) return false;
+      if (other->reads.contains(record) && !MEMLITH_MUTANT(kv_lost_update)) return false;
       for (const KeyRange& range : other->ranges) {
-        if (range.contains(record)) return false;
+        if (range.contains(record) && !MEMLITH_MUTANT(kv_gaps_not_locked)) return false;
       }
     }
+    enter(own);
     own.writes.insert_or_assign(record, pending);
     return true;
   }
@@ -98,6 +102,7 @@ class Locks {
       const auto first = other->writes.lower_bound({wanted.map, wanted.has_low ? wanted.low : std::string_view()});
       if (first != other->writes.end() && wanted.contains(first->first)) return false;
     }
+    enter(own);
     if (index == own.ranges.size()) {
       own.ranges.push_back(wanted);
     } else {
@@ -125,12 +130,24 @@ class Locks {
     }
     return false;
   }
-  std::size_t active() {
+#ifdef MEMLITH_MUTANTS
+  // What another transaction has not committed, for the planted fault that reads it.
+  const Pending* pending_of_others(const LockSet& own, const RecordKey& record) {
     const LockGuard lock(mutex_);
-    return active_.size();
+    for (const LockSet* other : active_) {
+      const auto found = other->writes.find(record);
+      if (other != &own && found != other->writes.end()) return &found->second;
+    }
+    return nullptr;
   }
+#endif
 
  private:
+  void enter(LockSet& own) MEMLITH_REQUIRES(mutex_) {
+    if (own.entered) return;
+    active_.push_back(&own);
+    own.entered = true;
+  }
   Mutex mutex_;
   std::vector<LockSet*> active_ MEMLITH_GUARDED_BY(mutex_);
 };

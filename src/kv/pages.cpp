@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
 
 namespace memlith::core::kv {
@@ -70,7 +71,7 @@ void Pages::begin(Stamp stamp) {
   if (!keeping_) return;
   const LockGuard lock(snapshots_mutex_);
   keeping_ = !snapshots_.empty();
-  if (keeping_) newest_snapshot_ = *snapshots_.rbegin();
+  if (keeping_) newest_snapshot_ = snapshots_.back();
 }
 
 Status Pages::check(PageNumber page, bool by_writer) {
@@ -137,7 +138,7 @@ std::byte* Pages::change(PageNumber page) {
 }
 
 void Pages::note(PageNumber page, std::uint64_t offset, std::uint64_t bytes) {
-  if (bytes > 0) batch_.add(region_->object(), page * kPageBytes + offset, at(page) + offset, bytes);
+  if (bytes > 0 && logs_) batch_.add(region_->object(), page * kPageBytes + offset, at(page) + offset, bytes);
 }
 
 PageNumber Pages::allocate() {
@@ -193,7 +194,7 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
       MEMLITH_TRY(check(page, false));
       continue;
     }
-    if (view == kNewest || word >> 1 <= view) {
+    if (view == kNewest || word >> 1 <= view || MEMLITH_MUTANT(kv_snapshot_moves)) {
       if ((word & 1) == 0) return PageView{bytes_of(page), page, word, nullptr};
     } else {
       const LockGuard lock(snapshots_mutex_);
@@ -222,7 +223,7 @@ Stamp Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     const Stamp stamp = newest_.load(std::memory_order_seq_cst);
     {
       const LockGuard lock(snapshots_mutex_);
-      snapshots_.insert(stamp);
+      snapshots_.insert(std::upper_bound(snapshots_.begin(), snapshots_.end(), stamp), stamp);
       snapshot_count_.fetch_add(1, std::memory_order_seq_cst);
     }
     const bool taken = beginning_.load(std::memory_order_seq_cst) == stamp;
@@ -235,7 +236,7 @@ Stamp Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 
 void Pages::drop_snapshot(Stamp stamp) {
   const LockGuard lock(snapshots_mutex_);
-  snapshots_.erase(snapshots_.find(stamp));
+  snapshots_.erase(std::lower_bound(snapshots_.begin(), snapshots_.end(), stamp));
   snapshot_count_.fetch_sub(1, std::memory_order_seq_cst);
   if (kept_copies_.load(std::memory_order_relaxed) == 0) return;
   if (snapshots_.empty() || kept_copies_.load(std::memory_order_relaxed) >= forget_at_) forget_unneeded();
@@ -249,7 +250,7 @@ void Pages::forget_unneeded() {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : words_[entry->first].load() >> 1;
-      const auto user = snapshots_.lower_bound(all[i].stamp);
+      const auto user = std::lower_bound(snapshots_.begin(), snapshots_.end(), all[i].stamp);
       if (user == snapshots_.end() || *user >= next) continue;
       if (kept != i) all[kept] = std::move(all[i]);
       ++kept;

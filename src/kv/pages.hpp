@@ -16,7 +16,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -77,6 +76,8 @@ class Pages {
   Result<const std::byte*> sound(PageNumber page);
   // The page, to be changed; it is sound.
   std::byte* change(PageNumber page);
+  // From now on no commit leaves anything for the log.
+  void log_nothing() { logs_ = false; }
   // These bytes of the page are part of the commit.
   void note(PageNumber page, std::uint64_t offset, std::uint64_t bytes);
   PageNumber allocate();  // to be changed and formatted by the caller; there is room
@@ -90,6 +91,13 @@ class Pages {
   [[nodiscard]] Batch& batch() { return batch_; }
   // Puts the header into the batch. Between commits.
   void note_header();
+  // The page, if it is one, will be read soon.
+  void fetch_early(PageNumber page) const {
+    if (page >= count()) return;
+    __builtin_prefetch(words_ + page);
+    __builtin_prefetch(bytes_of(page));
+    __builtin_prefetch(bytes_of(page) + 64);
+  }
   [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
   [[nodiscard]] PageNumber count() const { return pages_.load(std::memory_order_acquire); }
 
@@ -146,6 +154,7 @@ class Pages {
   Mutex writer_;
   // The writer's.
   Batch batch_;
+  bool logs_ = true;
   Batch::Mark begun_;  // before the commit under way
   StoreHeader header_before_{};
   std::vector<PageNumber> changing_;
@@ -159,7 +168,7 @@ class Pages {
   std::atomic<Stamp> newest_{kCheckedStamp};
   std::atomic<std::uint64_t> snapshot_count_{0};
   Mutex snapshots_mutex_;
-  std::multiset<Stamp> snapshots_ MEMLITH_GUARDED_BY(snapshots_mutex_);
+  std::vector<Stamp> snapshots_ MEMLITH_GUARDED_BY(snapshots_mutex_);  // in order
   std::unordered_map<PageNumber, std::vector<Kept>> kept_ MEMLITH_GUARDED_BY(snapshots_mutex_);
   std::atomic<std::uint64_t> kept_copies_{0};
   std::uint64_t forget_at_ MEMLITH_GUARDED_BY(snapshots_mutex_) = 256;  // copies

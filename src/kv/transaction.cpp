@@ -19,11 +19,7 @@ Status Transaction::begin() {
   }
   ++generation_;
   known_map_ = 0;
-  if (read_only_) {
-    view_ = kv_.pages_.take_snapshot();
-  } else {
-    kv_.locks_.enter(locks_);
-  }
+  if (read_only_) view_ = kv_.pages_.take_snapshot();
   active_ = true;
   return kOk;
 }
@@ -120,8 +116,40 @@ Result<std::optional<std::string_view>> Transaction::get(PageNumber map, std::st
   } else if (!locks_.reads.contains({map, key}) && !kv_.locks_.read(locks_, {map, keep(key)})) {
     return conflict();
   }
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(kv_dirty_read)) {
+    const Pending* const dirty = kv_.locks_.pending_of_others(locks_, {map, key});
+    if (dirty != nullptr && dirty->kind == Pending::Kind::put) return std::optional(keep(dirty->value));
+  }
+#endif
   MEMLITH_TRY(confirm_map(map));
   return read_tree(map, key);
+}
+
+Status Transaction::for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to,
+                             const Visit& visit) {
+  MEMLITH_ASSERT(read_only_);
+  MEMLITH_TRY(check(map, "k"));
+  TreeReader reader(kv_.pages_, map, view_);
+  TreeReader::Leaf leaf;
+  for (std::string bound(from);;) {
+    const std::string_view first = bound;
+    MEMLITH_TRY(reader.load_leaf(&first, leaf));
+    const std::uint32_t count = header_of(leaf.bytes).count;
+    for (std::uint32_t i = find_place(leaf.bytes, first).index; i < count; ++i) {
+      const Cell cell = cell_of(leaf.bytes, i);
+      if (to.has_value() && cell.key >= *to) return kOk;
+      std::string_view value = cell.value;
+      if (cell.overflow) {
+        MEMLITH_TRY_ASSIGN(const auto whole, read_tree(map, cell.key));
+        if (!whole.has_value()) return kv_.pages_.corrupt(leaf.page, "a record of it is not found");
+        value = *whole;
+      }
+      if (!visit(cell.key, value)) return kOk;
+    }
+    if (!leaf.has_upper) return kOk;
+    bound = leaf.upper;
+  }
 }
 
 Status Transaction::write(PageNumber map, std::string_view key, const Pending& pending) {

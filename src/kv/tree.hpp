@@ -17,6 +17,14 @@ struct Write {
   bool removes = false;
 };
 
+// Where a key is, or belongs, in a leaf that had `word` then.
+struct LeafPlace {
+  PageNumber page = 0;
+  std::uint32_t index = 0;
+  std::uint64_t word = 0;
+  bool found = false;
+};
+
 // The way from the root to a leaf: in each page the cell that was taken, in the leaf the place of the key.
 struct Path {
   struct Step {
@@ -39,6 +47,9 @@ class TreeWriter {
   Status check(const Write& write);
   // Of the tree, as the last check() found it.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
+  // Whether the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
+  [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const;
+  void apply_at(const LeafPlace& place, const Write& write);
   // There is room (pages_needed()), and check() was ok.
   void apply(const Write& write);
   // The pages of the tree, its overflow pages included.
@@ -84,6 +95,9 @@ class TreeReader {
   // Whether there is the record; its value is appended to `value`, which may be null.
   template <class Take>
   Result<bool> get(std::string_view key, Take&& take);
+
+  // Where the key is, or belongs.
+  Status find(std::string_view key, LeafPlace& place);
 
   // A copy of the leaf that holds `key`, or would; of the last leaf if `key` is null; and the keys between which it
   // lies.

@@ -59,6 +59,7 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Le
         fences->has_upper = true;
       }
     }
+    if (sound) pages_.fetch_early(child);
     if (!pages_.confirmed(at)) return false;
     if (!sound) return pages_.corrupt(at.page, "it has no child for the key");
     auto below = pages_.look(child, view_);
@@ -66,6 +67,20 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Le
     if (!pages_.confirmed(at)) return false;
     if (!below.ok()) return below.error();
     at = std::move(*below);
+  }
+}
+
+Status TreeReader::find(std::string_view key, LeafPlace& place) {
+  const Pages::Reading reading(pages_);
+  for (;;) {
+    PageView leaf;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
+    if (!reached) continue;
+    const Place found = find_place(leaf.bytes, key);
+    if (!pages_.confirmed(leaf)) continue;
+    if (found.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
+    place = {leaf.page, found.index, leaf.word, found.found};
+    return kOk;
   }
 }
 

@@ -112,6 +112,31 @@ void TreeWriter::apply(const Write& write) {
   write.removes ? remove(path) : put(path, write);
 }
 
+bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
+  if (pages_.word(place.page) != place.word || overflows(write)) return false;
+  const std::byte* const page = pages_.bytes_of(place.page);
+  const std::uint64_t used = used_bytes(page);
+  std::uint64_t old_bytes = 0;
+  if (place.found) {
+    const Cell old = cell_of(page, place.index);
+    if (old.overflow) return false;
+    old_bytes = old.bytes() + kSlotBytes;
+  }
+  if (write.removes) return used - old_bytes >= kMergeBelowBytes;
+  return used - old_bytes + cell_of_write(write, {}, false).bytes() + kSlotBytes <= kRoomBytes;
+}
+
+void TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
+  Path path;
+  path.steps[path.depth++] = {place.page, place.index};
+  path.found = place.found;
+  if (!write.removes) return put(path, write);
+  if (!path.found) return;
+  remove_cell(pages_.change(place.page), place.index);
+  note_slots(place.page, place.index);
+  pages_.count_records(-1);
+}
+
 // ---- what is logged of a page
 
 // A page that was laid out anew.
@@ -272,8 +297,10 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   }
   note_page(right);
   const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
+  // Also where all cells stay: what remembers the page has to learn that it ends earlier.
+  std::byte* const shortened = pages_.change(left);
   if (kept < header.count) {
-    cut_cells(pages_.change(left), kept);
+    cut_cells(shortened, kept);
     note_slots(left, kept);
   }
   if (index < at) place(left, index, cell);

@@ -200,6 +200,55 @@ TEST_F(KvTest, RefusesWhatItCannotHold) {
   EXPECT_EQ(reader->remove(map, "k").status().category, Errc::read_only);
 }
 
+// What one use of a transaction has remembered is gone in the next: ranges, records, savepoints.
+TEST_F(KvTest, ATransactionIsUsedAgain) {
+  const PageNumber map = world.map();
+  for (int i = 0; i < 300; ++i) put(map, "key" + std::to_string(i), std::string(100, 'x'));
+  Transaction transaction(world.kv(), false);
+  for (int round = 0; round < 50; ++round) {
+    ASSERT_OK(transaction.begin());
+    for (int i = 0; i < round % 7; ++i) {
+      kv::Cursor cursor(transaction, map);
+      ASSERT_TRUE(must(cursor.seek("key" + std::to_string((round * 31 + i * 17) % 300))));
+      (void)must(cursor.next());
+    }
+    for (int i = 0; i < 20; ++i) {
+      const std::string key = "key" + std::to_string((round * 7 + i) % 300);
+      EXPECT_TRUE(get(transaction, map, key).has_value());
+      ASSERT_OK(transaction.put(map, key, std::string(100, 'y')));
+    }
+    if (round % 3 == 0) {
+      transaction.abort();
+    } else {
+      ASSERT_OK(transaction.commit(Durability::weak, nullptr).status());
+    }
+    const auto other = begin();  // no lock has stayed
+    for (int i = 0; i < 300; i += 10) ASSERT_OK(other->put(map, "key" + std::to_string(i), "z"));
+    other->abort();
+  }
+  EXPECT_OK(world.kv().verify().status());
+}
+
+// A record that comes behind the last leaf, while a cursor stands in that leaf and has not locked so far.
+TEST_F(KvTest, CursorsSeeWhatASplitPutBehindTheirLeaf) {
+  for (int records = 1; records < 50; ++records) {
+    const PageNumber map = world.map("map" + std::to_string(records));
+    const auto key = [](int i) { return "key" + std::to_string(100 + i); };
+    {
+      const auto filling = begin();
+      for (int i = 0; i < records; ++i) ASSERT_OK(filling->put(map, key(i), std::string(90, 'x')));
+      ASSERT_OK(filling->commit(Durability::weak, nullptr).status());
+    }
+    const auto transaction = begin();
+    kv::Cursor cursor(*transaction, map);
+    ASSERT_TRUE(must(cursor.first()));
+    put(map, key(records), std::string(90, 'x'));
+    int seen = 1;
+    while (must(cursor.next())) ++seen;
+    EXPECT_EQ(seen, records + 1);
+  }
+}
+
 // A reader sees the sum that every transfer keeps, however long it reads; and what it saw stays.
 TEST_F(KvTest, SnapshotsSeeOneState) {
   const PageNumber map = world.map();

@@ -1,0 +1,139 @@
+// docs/kv.md, "Errors": whatever bytes lie in the pages of a kv store, every call gives a record, or an error that says
+// CORRUPT or INCOMPATIBLE (or that there is no room); none crashes or runs for ever. MEMLITH_SEED=n replays a run.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/random.hpp"
+#include "kv/kv.hpp"
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using kv::Kv;
+using kv::Transaction;
+
+constexpr std::uint64_t kRegionBytes = 256 * kKiB;
+
+std::uint64_t seed_given() {
+  const char* const given = std::getenv("MEMLITH_SEED");
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : random_identity();
+  std::printf("MEMLITH_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+std::string key_of(std::uint64_t i) { return "key" + std::to_string(i * 7919 % 1000); }
+
+class KvDamage : public ::testing::Test {
+ protected:
+  KvDamage() {
+    region_ = &regions_.open("kv", kRegionBytes, 4 * kMiB);
+    auto kv = must(Kv::open(*region_, {.create = true, .window = {}, .manual = true}));
+    for (const char* name : {"a", "b"}) {
+      const auto map = must(kv->open_map(name, true, false));
+      Transaction transaction(*kv, false);
+      EXPECT_OK(transaction.begin());
+      for (std::uint64_t i = 0; i < 300; ++i) {
+        EXPECT_OK(transaction.put(map, key_of(i), std::string(i % 60 == 0 ? 6000 : i % 200, 'v')));
+      }
+      for (std::uint64_t i = 40; i < 100; ++i) EXPECT_TRUE(must(transaction.remove(map, key_of(i))));
+      EXPECT_OK(transaction.commit(kv::Durability::weak, nullptr).status());
+    }
+    pages_ = kv->header().pages;
+    EXPECT_OK(kv->verify().status());
+    kv = nullptr;
+    sound_.assign(region_->address(), region_->address() + kRegionBytes);
+  }
+
+  // Some words, runs of bytes, whole pages.
+  void damage(Random& random) {
+    std::memcpy(region_->address(), sound_.data(), sound_.size());
+    for (std::uint64_t times = 1 + random.below(4); times > 0; --times) {
+      std::byte* const page = region_->address() + random.below(pages_) * kPageBytes;
+      switch (random.below(5)) {
+        case 0: std::memcpy(page, sound_.data() + random.below(pages_) * kPageBytes, kPageBytes); break;
+        case 1: std::memset(page, static_cast<int>(random.below(2) * 255), kPageBytes); break;
+        case 2: fill(random, page + random.below(kPageBytes / 8) * 8, 8); break;
+        case 3: fill(random, page, sizeof(kv::PageHeader)); break;
+        default: page[random.below(random.one_in(2) ? 64 : kPageBytes)] ^= std::byte{1} << random.below(8);
+      }
+    }
+  }
+  static void fill(Random& random, std::byte* target, std::uint64_t bytes) {
+    for (std::uint64_t i = 0; i < bytes; ++i)
+      target[i] = static_cast<std::byte>(random.below(random.one_in(2) ? 4 : 256));
+  }
+
+  // False: the call told of damage, which is as good as an answer.
+  bool answered(const Status& status) {
+    if (status.ok()) return true;
+    const bool expected = status.category == Errc::corrupt || status.category == Errc::incompatible ||
+                          status.category == Errc::no_space || status.category == Errc::full ||
+                          status.category == Errc::invalid || status.category == Errc::not_found;
+    EXPECT_TRUE(expected) << told(status);
+    ++refused_;
+    return false;
+  }
+  void use(Kv& kv, Random& random) {
+    for (const char* name : {"a", "b"}) {
+      const auto map = kv.open_map(name, random.one_in(3), false);
+      if (!answered(map.status())) continue;
+      for (const bool read_only : {true, false}) {
+        Transaction transaction(kv, read_only);
+        EXPECT_OK(transaction.begin());
+        for (int i = 0; i < 12; ++i) (void)answered(transaction.get(*map, key_of(random.below(300))).status());
+        for (const bool forward : {true, false}) scan(transaction, *map, forward);
+      }
+      for (int i = 0; i < 12; ++i) change(kv, *map, random);
+    }
+    (void)answered(kv.verify().status());
+    if (random.one_in(4)) (void)answered(kv.remove_map("a"));
+  }
+  void scan(Transaction& transaction, kv::PageNumber map, bool forward) {
+    kv::Cursor cursor(transaction, map);
+    for (int steps = 0;; ++steps) {
+      ASSERT_LT(steps, 100'000) << "it never ends";
+      const auto more = forward ? cursor.next() : cursor.prev();
+      if (!answered(more.status()) || !*more) return;
+      (void)answered(cursor.current().status());
+    }
+  }
+  void change(Kv& kv, kv::PageNumber map, Random& random) {
+    Transaction transaction(kv, false);
+    EXPECT_OK(transaction.begin());
+    for (std::uint64_t n = random.below(4) + 1; n > 0; --n) {
+      const std::string key = key_of(random.below(300));
+      if (random.one_in(3)) {
+        (void)answered(transaction.remove(map, key).status());
+      } else {
+        (void)answered(transaction.put(map, key, std::string(random.one_in(9) ? 9000 : random.below(900), 'w')));
+      }
+      if (!transaction.active()) return;
+    }
+    (void)answered(transaction.commit(kv::Durability::weak, nullptr).status());
+  }
+
+  RegionWorld regions_{TrackerKind::touched};
+  Region* region_ = nullptr;
+  std::vector<std::byte> sound_;
+  std::uint64_t pages_ = 0;
+  std::uint64_t refused_ = 0;
+};
+
+TEST_F(KvDamage, IsToldAndNothingWorse) {
+  const std::uint64_t seed = seed_given();
+  for (std::uint64_t i = 0; i < 1500 && !HasFatalFailure(); ++i) {
+    SCOPED_TRACE("round " + std::to_string(i));
+    Random random(seed + i);
+    damage(random);
+    auto kv = Kv::open(*region_, {.create = random.one_in(2), .window = {}, .manual = true, .is_volatile = true});
+    if (answered(kv.status())) use(**kv, random);
+  }
+  EXPECT_GT(refused_, 1000u);
+}
+
+}  // namespace
+}  // namespace memlith::test
