@@ -1,0 +1,276 @@
+// docs/kv.md, "Errors": what a kv store cannot take is an error that says which, and nothing is lost by it.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "memlith/kv.hpp"
+#include "support/child.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+// A store with map "map", whose records key0 to key2999 hold their own names, 100 times.
+class KvBadInput : public ::testing::Test {
+ protected:
+  void open(const StoreOptions& store_options = {.create = true}, const KvOptions& options = {.create = true}) {
+    auto opened_store = Store::open(folder_ / "store", store_options);
+    ASSERT_TRUE(opened_store) << opened_store.error().message();
+    store.emplace(std::move(*opened_store));
+    auto opened = Kv::open(*store, "kv", options);
+    ASSERT_TRUE(opened) << opened.error().message();
+    kv.emplace(std::move(*opened));
+    auto found = kv->map("map", true);
+    ASSERT_TRUE(found) << found.error().message();
+    map = *found;
+  }
+  void close() {
+    ASSERT_TRUE(kv->close());
+    ASSERT_TRUE(store->close());
+    kv.reset();
+    store.reset();
+  }
+  static std::string key_of(int i) { return "key" + std::to_string(i); }
+  static std::string value_of(int i) {
+    std::string value;
+    for (int n = 0; n < 100; ++n) value += key_of(i);
+    return value;
+  }
+  void fill(int records) {
+    for (int i = 0; i < records; ++i) {
+      ASSERT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(i), value_of(i)); }));
+    }
+  }
+  // How many of the records are there, each whole; -1: one is not.
+  int count(int records) {
+    auto reader = kv->begin(true);
+    int found = 0;
+    for (int i = 0; i < records; ++i) {
+      auto value = reader->find(map, key_of(i));
+      if (!value) continue;
+      if (!*value || **value != value_of(i)) return -1;
+      ++found;
+    }
+    return found;
+  }
+  template <class T>
+  static void expect_error(const memlith::Result<T>& result, std::int32_t category, const std::string& said) {
+    ASSERT_FALSE(result.ok()) << "wanted: " << said;
+    EXPECT_EQ(result.error().category(), category) << result.error().message();
+    EXPECT_NE(result.error().message().find(said), std::string::npos) << result.error().message();
+  }
+
+  TempFolder folder_;
+  std::optional<Store> store;
+  std::optional<Kv> kv;
+  KvMap map = 0;
+};
+
+TEST_F(KvBadInput, KeysAndValuesThatAreTooLong) {
+  open();
+  auto txn = std::optional(std::move(*kv->begin()));
+  ASSERT_TRUE(txn->put(map, "a", "1"));
+  expect_error(txn->put(map, "", "1"), MEMLITH_INVALID, "1 to 1024 bytes; this one has 0");
+  expect_error(txn->put(map, std::string(1025, 'k'), "1"), MEMLITH_INVALID, "this one has 1025");
+  expect_error(txn->get(map, std::string(1025, 'k')), MEMLITH_INVALID, "this one has 1025");
+  expect_error(txn->remove(map, std::string(1025, 'k')), MEMLITH_INVALID, "this one has 1025");
+  expect_error(txn->cursor(map)->seek(std::string(1025, 'k')), MEMLITH_INVALID, "this one has 1025");
+  const std::string longest(MEMLITH_KV_VALUE_BYTES_MAX, 'v');
+  expect_error(txn->put(map, "b", longest + "v"), MEMLITH_INVALID, "up to 16777216 bytes; this one has 16777217");
+  expect_error(txn->put(map + 1000, "b", "1"), MEMLITH_INVALID, "no map number");
+  expect_error(kv->map(std::string(256, 'm'), true), MEMLITH_INVALID, "255");
+  // The transaction goes on, with the longest that there may be.
+  ASSERT_TRUE(txn->put(map, std::string(1024, 'k'), longest));
+  const auto done = txn->commit(Durability::sync);
+  ASSERT_TRUE(done) << done.error().message();
+  txn.reset();
+  close();
+  open();
+  auto reader = kv->begin(true);
+  EXPECT_EQ(*reader->get(map, "a"), "1");
+  EXPECT_EQ(*reader->get(map, std::string(1024, 'k')), longest);
+}
+
+TEST_F(KvBadInput, ATransactionLargerThanTheLog) {
+  open({.create = true, .log_bytes = 1 << 20, .log_max_bytes = 1 << 20});
+  fill(20);
+  for (const Durability durability : {Durability::weak, Durability::sync}) {
+    auto txn = kv->begin();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(txn->put(map, key_of(i), std::string(10'000, 'x')));
+    expect_error(txn->commit(durability), MEMLITH_FULL, "log_max_bytes");
+    EXPECT_FALSE(txn->active());
+  }
+  EXPECT_EQ(count(20), 20);
+  auto txn = kv->begin();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(txn->put(map, key_of(i), value_of(i)));
+  EXPECT_TRUE(txn->commit(Durability::sync)) << "one that fits";
+  // Together the weak commits are far more than the log.
+  for (int round = 0; round < 200; ++round) {
+    const auto done = kv->transact([&](KvTransaction& big) -> memlith::Result<void> {
+      for (int i = 0; i < 20; ++i) {
+        if (auto put = big.put(map, key_of(i), value_of(i) + std::to_string(round)); !put) return put;
+      }
+      return {};
+    });
+    ASSERT_TRUE(done) << done.error().message();
+  }
+  EXPECT_TRUE(kv->persist());
+  EXPECT_TRUE(kv->verify());
+}
+
+TEST_F(KvBadInput, ARegionThatIsFull) {
+  open({.create = true}, {.create = true, .max_size = 2 << 20});
+  int put = 0;
+  for (;; ++put) {
+    const auto done = kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); });
+    if (done) continue;
+    expect_error(done, MEMLITH_NO_SPACE, "max_size");
+    break;
+  }
+  EXPECT_GT(put, 1000);
+  EXPECT_EQ(count(put), put);
+  EXPECT_TRUE(kv->verify());
+  // What was removed makes room again.
+  for (int i = 0; i < put; i += 2) {
+    const auto done = kv->transact([&](KvTransaction& txn) { return txn.remove(map, key_of(i)); });
+    ASSERT_TRUE(done) << done.error().message();
+  }
+  EXPECT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, "more", "1"); }));
+  close();
+  open();
+  EXPECT_TRUE(kv->verify());
+  auto reader = kv->begin(true);
+  EXPECT_EQ(*reader->get(map, key_of(1)), value_of(1));
+}
+
+// A full disk, in a child whose files may not grow any more (RLIMIT_FSIZE): the commit that needs room fails, all
+// others hold, and when there is room again the same commit succeeds.
+TEST_F(KvBadInput, ADiskThatIsFull) {
+  const auto live = [&]() -> std::string {
+    open({.create = true, .log_bytes = 1 << 20, .log_max_bytes = 8 << 20});
+    fill(1000);
+    if (!kv->persist()) return "persist";
+    ::signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit full{kv->info()->region_bytes, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &full);
+    int put = 1000;
+    for (; put < 20'000; ++put) {
+      const auto done = kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); });
+      if (done) continue;
+      if (done.error().category() != MEMLITH_NO_SPACE) return done.error().message();
+      break;
+    }
+    if (put == 20'000) return "the disk was never full";
+    if (count(put) != put) return "records were lost";
+    if (auto sound = kv->verify(); !sound) return sound.error().message();
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    const auto again =
+        kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); }, Durability::sync);
+    if (!again) return again.error().message();
+    close();
+    open();
+    if (count(put + 1) != put + 1) return "records were lost by reopening";
+    return kv->verify() ? "" : "damaged";
+  };
+  EXPECT_IN_CHILD(live);
+}
+
+TEST_F(KvBadInput, CorruptPages) {
+  constexpr int kRecords = 3000;
+  open();
+  fill(kRecords);
+  const std::uint64_t pages = kv->info()->pages;
+  close();
+  const std::string file = folder_ / "store/objects/1";
+  const std::string sound = read_file(file);
+  ASSERT_GE(sound.size(), pages * kPageBytes);
+  // A leaf in the middle of the file.
+  std::size_t page = pages / 2;
+  while (sound[page * kPageBytes + 4] != 1) ++page;
+  for (const bool zeros : {true, false}) {
+    std::string damaged = sound;
+    std::memset(damaged.data() + page * kPageBytes + (zeros ? 0 : 16), zeros ? 0 : 0x77, zeros ? kPageBytes : 600);
+    write_file(file, damaged);
+    open();
+    auto txn = std::optional(std::move(*kv->begin()));
+    int corrupt = 0;
+    for (int i = 0; i < kRecords; ++i) {
+      const auto value = txn->get(map, key_of(i));
+      if (value) {
+        ASSERT_EQ(*value, value_of(i));
+        continue;
+      }
+      expect_error(value, MEMLITH_CORRUPT, "page " + std::to_string(page) + " of the kv store is damaged");
+      ++corrupt;
+      EXPECT_TRUE(txn->active());
+    }
+    EXPECT_GT(corrupt, 0);
+    EXPECT_LT(corrupt, 40);
+    EXPECT_TRUE(txn->commit());
+    txn.reset();
+    // A commit that has to change the page fails as a whole; others do not.
+    for (int i = 0; i < kRecords; ++i) {
+      auto other = kv->begin();
+      ASSERT_TRUE(other->put(map, "another", "1") && other->put(map, key_of(i), value_of(i)));
+      const auto done = other->commit();
+      if (!done) expect_error(done, MEMLITH_CORRUPT, "page " + std::to_string(page));
+      corrupt -= done ? 0 : 1;
+    }
+    EXPECT_EQ(corrupt, 0);
+    expect_error(kv->verify(), MEMLITH_CORRUPT, "page " + std::to_string(page));
+    kv.reset();
+    store.reset();
+  }
+  std::string other = sound;
+  other[0] ^= 1;
+  write_file(file, other);
+  auto damaged_store = Store::open(folder_ / "store", {});
+  ASSERT_TRUE(damaged_store);
+  expect_error(Kv::open(*damaged_store, "kv"), MEMLITH_INCOMPATIBLE, "holds no kv store");
+}
+
+TEST_F(KvBadInput, UseAfterTheEnd) {
+  open();
+  fill(3);
+  auto txn = kv->begin();
+  auto cursor = txn->cursor(map);
+  ASSERT_TRUE(cursor->first());
+  ASSERT_TRUE(txn->commit());
+  const std::string ended = "has ended";
+  expect_error(txn->get(map, "key1"), MEMLITH_INVALID, ended);
+  expect_error(txn->put(map, "key1", "1"), MEMLITH_INVALID, ended);
+  expect_error(txn->remove(map, "key1"), MEMLITH_INVALID, ended);
+  expect_error(txn->commit(), MEMLITH_INVALID, ended);
+  expect_error(txn->savepoint(), MEMLITH_INVALID, ended);
+  expect_error(txn->undo_to(1), MEMLITH_INVALID, ended);
+  expect_error(txn->cursor(map), MEMLITH_INVALID, ended);
+  expect_error(cursor->next(), MEMLITH_INVALID, ended);
+  expect_error(cursor->current(), MEMLITH_INVALID, ended);
+  expect_error(cursor->remove(), MEMLITH_INVALID, ended);
+  ASSERT_TRUE(txn->renew());
+  expect_error(txn->renew(), MEMLITH_INVALID, "active");
+  expect_error(cursor->next(), MEMLITH_INVALID, ended);  // it was of the earlier one
+  EXPECT_TRUE(txn->get(map, "key1"));
+  ASSERT_TRUE(txn->abort());
+  expect_error(txn->get(map, "key1"), MEMLITH_INVALID, ended);
+  // A map that was removed.
+  ASSERT_TRUE(kv->remove_map("map"));
+  ASSERT_TRUE(txn->renew());
+  expect_error(txn->get(map, "key1"), MEMLITH_INVALID, "no map number");
+  expect_error(txn->put(map, "key1", "1"), MEMLITH_INVALID, "no map number");
+  // A transaction that uses a map keeps others from removing it.
+  auto fresh = kv->map("fresh", true);
+  ASSERT_TRUE(fresh && txn->put(*fresh, "a", "1"));
+  expect_error(kv->remove_map("fresh"), MEMLITH_CONFLICT, "uses map");
+  ASSERT_TRUE(txn->commit());
+  EXPECT_TRUE(kv->remove_map("fresh"));
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,247 @@
+// memlith/kv.h and memlith/kv.hpp keep their contract (docs/kv.md); the calls from C stand in kv_c_test.c.
+#include "memlith/kv.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "support/temp_folder.hpp"
+
+extern "C" int kv_in_c(const char* path);
+
+namespace memlith::test {
+namespace {
+
+TEST(KvInC, EveryCall) {
+  const TempFolder folder;
+  EXPECT_EQ(kv_in_c((folder / "store").c_str()), 0) << "the line of kv_c_test.c that failed";
+}
+
+class KvInCpp : public ::testing::Test {
+ protected:
+  void SetUp() override { open(); }
+  void open() {
+    auto store = Store::open(folder_ / "store", {.create = true});
+    ASSERT_TRUE(store) << store.error().message();
+    store_.emplace(std::move(*store));
+    auto opened = Kv::open(*store_, "kv", {.create = true, .window_ms = 3'600'000});
+    ASSERT_TRUE(opened) << opened.error().message();
+    kv.emplace(std::move(*opened));
+    auto found = kv->map("map", true);
+    ASSERT_TRUE(found) << found.error().message();
+    map = *found;
+  }
+  void close() {
+    ASSERT_TRUE(kv->close());
+    ASSERT_TRUE(store_->close());
+    kv.reset();
+    store_.reset();
+  }
+  std::optional<std::string> value_of(std::string_view key) {
+    auto reader = kv->begin(true);
+    EXPECT_TRUE(reader);
+    auto found = reader->find(map, key);
+    EXPECT_TRUE(found) << found.error().message();
+    if (!*found) return std::nullopt;
+    return std::string(**found);
+  }
+  std::uint64_t put(std::string_view key, std::string_view value, Durability durability = Durability::weak) {
+    auto done = kv->transact([&](KvTransaction& txn) { return txn.put(map, key, value); }, durability);
+    EXPECT_TRUE(done) << done.error().message();
+    return *done;
+  }
+
+  TempFolder folder_;
+  std::optional<Store> store_;
+  std::optional<Kv> kv;
+  KvMap map = 0;
+};
+
+TEST_F(KvInCpp, KeepsWhatWasCommitted) {
+  put("weak", "1");
+  EXPECT_GT(put("sync", std::string(100'000, 's'), Durability::sync), 0u);
+  EXPECT_EQ(value_of("weak"), "1");
+  EXPECT_EQ(value_of("none"), std::nullopt);
+  close();
+  open();
+  EXPECT_EQ(value_of("weak"), "1");
+  EXPECT_EQ(value_of("sync"), std::string(100'000, 's'));
+  EXPECT_EQ(kv->verify()->records, 2u);
+  // A kv store, an ordinary region and a heap do not pass for each other.
+  EXPECT_EQ(store_->region("kv").error().category(), MEMLITH_BUSY);
+  ASSERT_TRUE(store_->region("plain", {.create = true, .size = 64 << 10}));
+  const auto wrong = Kv::open(*store_, "plain");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().category(), MEMLITH_INCOMPATIBLE) << wrong.error().message();
+}
+
+// Errors and exceptions of the function abort; a conflict begins again, also one that the function did not pass on.
+TEST_F(KvInCpp, TransactAbortsOrTriesAgain) {
+  put("a", "0");
+  const auto refused = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+    EXPECT_TRUE(txn.put(map, "a", "1"));
+    return txn.remove(map, "none");
+  });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().category(), MEMLITH_NOT_FOUND);
+  EXPECT_THROW((void)kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+    EXPECT_TRUE(txn.put(map, "a", "2"));
+    throw std::runtime_error("of the program");
+  }),
+               std::runtime_error);
+  EXPECT_EQ(value_of("a"), "0");
+  EXPECT_EQ(kv->info()->transactions, 0u);
+
+  auto holder = kv->begin();
+  ASSERT_TRUE(holder && holder->put(map, "a", "held"));
+  int tries = 0;
+  ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+    if (++tries == 3) {
+      EXPECT_TRUE(holder->commit());
+    }
+    (void)txn.put(map, "a", "after");
+    return {};
+  }));
+  EXPECT_EQ(tries, 3);
+  EXPECT_EQ(value_of("a"), "after");
+  EXPECT_EQ(kv->info()->conflicts, 2u);
+}
+
+// No commit is lost, whatever the threads do to each other; and no lock stays behind.
+TEST_F(KvInCpp, ThreadsCountTogether) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 500;
+  put("count", "0");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        auto done = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+          auto now = txn.get(map, "count");
+          if (!now) return now.error();
+          return txn.put(map, "count", std::to_string(std::stoi(std::string(*now)) + 1));
+        });
+        EXPECT_TRUE(done) << done.error().message();
+      }
+      // A thread that ends in the middle: the transaction on its stack is aborted, and its lock goes.
+      auto left = kv->begin();
+      (void)left->put(map, "count", "lost");
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(value_of("count"), std::to_string(kThreads * kEach));
+  EXPECT_EQ(kv->info()->transactions, 0u);
+  put("count", "free");
+}
+
+// Locks go with commit, abort, conflict, an error of the commit, and the handle.
+TEST_F(KvInCpp, LocksEndWithTheirTransaction) {
+  put("held", "0");
+  const auto take = [&](KvTransaction& txn) {
+    EXPECT_TRUE(txn.put(map, "held", "1"));
+    EXPECT_TRUE(txn.find(map, "read"));
+    auto cursor = txn.cursor(map);
+    EXPECT_TRUE(cursor && cursor->first());
+  };
+  const auto free_now = [&](const char* why) {
+    auto other = kv->begin();
+    for (const char* key : {"held", "read", "gap", "hel"}) EXPECT_TRUE(other->put(map, key, "2")) << why << ": " << key;
+    EXPECT_TRUE(other->abort());
+  };
+  auto txn = kv->begin();
+  take(*txn);
+  EXPECT_TRUE(txn->commit());
+  free_now("commit");
+  EXPECT_TRUE(txn->renew());
+  take(*txn);
+  EXPECT_TRUE(txn->abort());
+  free_now("abort");
+  EXPECT_TRUE(txn->renew());
+  auto holder = kv->begin();
+  ASSERT_TRUE(holder->put(map, "zzz", "1"));
+  take(*txn);
+  EXPECT_EQ(txn->put(map, "zzz", "2").error().category(), MEMLITH_CONFLICT);
+  EXPECT_TRUE(holder->abort());
+  free_now("conflict");
+  {
+    auto dropped = kv->begin();
+    take(*dropped);
+  }
+  free_now("handle");
+}
+
+TEST_F(KvInCpp, CursorsSeeOwnWritesAndGoBothWays) {
+  for (int i = 0; i < 1000; ++i) put(IntegerKey(i - 500), std::to_string(i));
+  auto txn = kv->begin();
+  ASSERT_TRUE(txn->put(map, IntegerKey(5000), "own"));
+  ASSERT_TRUE(txn->remove(map, IntegerKey(0)));
+  auto cursor = txn->cursor(map);
+  std::vector<int> forwards;
+  for (auto more = cursor->first(); more && *more; more = cursor->next()) {
+    forwards.push_back(integer_of_key<int>(cursor->current()->key));
+  }
+  EXPECT_EQ(forwards.size(), 1000u);
+  EXPECT_TRUE(std::is_sorted(forwards.begin(), forwards.end()));
+  EXPECT_EQ(forwards.back(), 5000);
+  std::vector<int> backwards;
+  for (auto more = cursor->last(); more && *more; more = cursor->prev()) {
+    backwards.push_back(integer_of_key<int>(cursor->current()->key));
+  }
+  std::reverse(backwards.begin(), backwards.end());
+  EXPECT_EQ(backwards, forwards);
+  int sum = 0;
+  EXPECT_TRUE(txn->get_range(map, IntegerKey(-2), IntegerKey(3), [&](std::string_view key, std::string_view) {
+    sum += 10 + integer_of_key<int>(key);
+    return true;
+  }));
+  EXPECT_EQ(sum, 40);
+  // What was returned stays until the transaction ends.
+  auto early = txn->get(map, IntegerKey(-500));
+  for (int i = 1; i < 400; ++i) ASSERT_TRUE(txn->put(map, IntegerKey(i), std::string(900, 'n')));
+  EXPECT_EQ(*early, "0");
+}
+
+TEST_F(KvInCpp, OpenedReadOnly) {
+  put("a", "1");
+  close();
+  auto store = Store::open(folder_ / "store", {.read_only = true});
+  ASSERT_TRUE(store) << store.error().message();
+  auto reading = Kv::open(*store, "kv");
+  ASSERT_TRUE(reading) << reading.error().message();
+  auto found = reading->map("map");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(reading->begin().error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(reading->map("other", true).error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(reading->remove_map("map").error().category(), MEMLITH_READ_ONLY);
+  {
+    auto reader = reading->begin(true);
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(*reader->get(*found, "a"), "1");
+  }
+  EXPECT_TRUE(reading->verify());
+  EXPECT_TRUE(reading->persist());
+  EXPECT_TRUE(reading->close());
+}
+
+TEST_F(KvInCpp, WaitsAndCallsWhenDurable) {
+  const std::uint64_t first = put("a", "1");
+  const std::uint64_t second = put("b", "1");
+  EXPECT_LT(kv->durable(), first);
+  std::atomic<int> called{0};
+  ASSERT_TRUE(kv->on_durable(first, [&](std::int32_t code) { called += code == 0 ? 1 : 100; }));
+  ASSERT_TRUE(kv->wait(second));
+  EXPECT_GE(kv->durable(), second);
+  while (called == 0) std::this_thread::yield();
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(kv->on_durable(second + 1, [](std::int32_t) {}).error().category(), MEMLITH_INVALID);
+  // A sync commit takes the weak ones before it along.
+  const std::uint64_t third = put("c", "1");
+  put("d", "1", Durability::sync);
+  EXPECT_GE(kv->durable(), third);
+}
+
+}  // namespace
+}  // namespace memlith::test
