@@ -1,0 +1,205 @@
+// A client of a kv store that does random things in transactions, one step at a time, and records them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "base/random.hpp"
+#include "isolation/history.hpp"
+#include "kv/kv.hpp"
+#include "support/expect.hpp"
+
+namespace memlith::test {
+
+// Shared by the clients of one kv store.
+class Journal {
+ public:
+  Journal() {
+    for (const char* map : {"a", "b"}) {
+      for (int i = 0; i < kKeysOfMap; ++i) history_.keys.push_back(key_of(map, i));
+    }
+  }
+  static constexpr int kKeysOfMap = 7;
+  static constexpr int kMaps = 2;
+  static std::string map_of(int map) { return map == 0 ? "a" : "b"; }
+  static std::string key_of(const std::string& map, int i) { return map + "/" + std::to_string(i); }
+
+  std::uint64_t now() { return ++clock_; }
+  // A value that no other write has. The lengths make pages split and merge.
+  std::string fresh_value() {
+    const std::uint64_t number = ++values_;
+    return "v" + std::to_string(number) + std::string(number * 7919 % 1200, '.');
+  }
+  void add(Recorded recorded) {
+    const std::lock_guard lock(mutex_);
+    history_.transactions.push_back(std::move(recorded));
+  }
+  History& history() { return history_; }
+  // A new history begins with that content.
+  void go_on_from(std::map<std::string, std::string> content) {
+    history_.transactions.clear();
+    history_.before = std::move(content);
+  }
+
+ private:
+  std::mutex mutex_;
+  History history_;
+  std::atomic<std::uint64_t> clock_{0};
+  std::atomic<std::uint64_t> values_{0};
+};
+
+class Client {
+ public:
+  Client(core::kv::Kv& kv, Journal& journal, std::uint64_t seed)
+      : kv_(kv), journal_(journal), random_(seed), writer_(kv, false), reader_(kv, true) {
+    for (int i = 0; i < Journal::kMaps; ++i) maps_[i] = must(kv.open_map(Journal::map_of(i), true, false));
+  }
+  // Begins a transaction, does something in it, or ends it.
+  void step() {
+    if (!active_) return begin();
+    ++done_;
+    if (random_.below(8) + 2 < done_) return random_.one_in(8) ? abort() : commit();
+    switch (random_.below(transaction_->read_only() ? 4 : 8)) {
+      case 0:
+      case 1:
+      case 4: return read();
+      case 2:
+      case 3: return scan();
+      case 5: return remove();
+      default: return put();
+    }
+  }
+  void end() {
+    if (active_) abort();
+  }
+  // The newest sync commit that returned.
+  [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
+  void set_sync_one_in(std::uint64_t share) { sync_one_in_ = share; }
+
+ private:
+  struct Place {
+    int map;
+    int index;
+    [[nodiscard]] std::string name() const { return std::to_string(index); }
+    [[nodiscard]] std::string key() const { return Journal::key_of(Journal::map_of(map), index); }
+  };
+  Place draw() {
+    return {static_cast<int>(random_.below(Journal::kMaps)), static_cast<int>(random_.below(Journal::kKeysOfMap))};
+  }
+
+  void begin() {
+    recorded_ = {};
+    recorded_.began = journal_.now();
+    transaction_ = random_.one_in(5) ? &reader_ : &writer_;
+    recorded_.from = kv_.newest();
+    ASSERT_OK(transaction_->begin());
+    recorded_.to = kv_.newest();
+    active_ = true;
+    done_ = 0;
+  }
+  void finish() {
+    active_ = false;
+    recorded_.ended = journal_.now();
+    journal_.add(std::move(recorded_));
+  }
+  // False: a conflict has ended the transaction.
+  bool goes_on(core::Status status) {
+    if (status.ok()) return true;
+    EXPECT_ERROR(core::Errc::conflict, status);
+    EXPECT_FALSE(transaction_->active());
+    finish();
+    return false;
+  }
+  void commit() {
+    const bool sync = random_.one_in(sync_one_in_);
+    const bool read_only = transaction_->read_only();
+    std::uint64_t ticket = 0;
+    ASSERT_OK(transaction_->commit(sync ? core::kv::Durability::sync : core::kv::Durability::weak, &ticket).status());
+    recorded_.committed = true;
+    if (recorded_.wrote) {
+      recorded_.ticket = ticket;
+      recorded_.from = recorded_.to = ticket - 1;
+      if (sync) acknowledged_ = std::max(acknowledged_, ticket);
+    } else if (!read_only) {
+      recorded_.from = recorded_.to = ticket;  // its locks kept what it saw until then
+    }
+    finish();
+  }
+  void abort() {
+    transaction_->abort();
+    finish();
+  }
+  void read() {
+    const Place place = draw();
+    const auto value = transaction_->get(maps_[place.map], place.name());
+    if (!goes_on(value.status())) return;
+    Seen seen;
+    if (value->has_value()) seen.emplace(**value);
+    recorded_.actions.push_back({Action::Kind::read, place.key(), seen, {}, {}});
+  }
+  void put() {
+    const Place place = draw();
+    const std::string value = journal_.fresh_value();
+    if (!goes_on(transaction_->put(maps_[place.map], place.name(), value))) return;
+    wrote(place, value);
+  }
+  void remove() {
+    const Place place = draw();
+    const auto removed = transaction_->remove(maps_[place.map], place.name());
+    if (!goes_on(removed.status())) return;
+    // What was not there was read; nothing was written.
+    if (*removed) {
+      wrote(place, std::nullopt);
+    } else {
+      recorded_.actions.push_back({Action::Kind::read, place.key(), std::nullopt, {}, {}});
+    }
+  }
+  void wrote(const Place& place, Seen value) {
+    recorded_.wrote = true;
+    recorded_.actions.push_back({Action::Kind::write, place.key(), std::move(value), {}, {}});
+  }
+  // Records from a key on, in both directions, as many as it likes.
+  void scan() {
+    const Place place = draw();
+    const bool forward = random_.one_in(2);
+    const int last = static_cast<int>(random_.below(Journal::kKeysOfMap));
+    const int low = forward ? std::min(place.index, last) : 0;
+    const int high = forward ? std::max(place.index, last) : last;
+    core::kv::Cursor cursor(*transaction_, maps_[place.map]);
+    Action action{Action::Kind::scan,
+                  Journal::key_of(Journal::map_of(place.map), low),
+                  std::nullopt,
+                  Journal::key_of(Journal::map_of(place.map), high),
+                  {}};
+    // Forward from `low` to above `high`; backward from the end to below the first record.
+    for (bool started = false;; started = true) {
+      const auto more = started   ? (forward ? cursor.next() : cursor.prev())
+                        : forward ? cursor.seek(std::to_string(low))
+                                  : cursor.last();
+      if (!goes_on(more.status())) return;
+      if (!*more) break;
+      const auto record = cursor.current();
+      if (!goes_on(record.status())) return;
+      ASSERT_TRUE(record->has_value());
+      const std::string key = Journal::map_of(place.map) + "/" + std::string((*record)->key);
+      if (forward && key > action.end) break;
+      if (key <= action.end) action.found.emplace(key, std::string((*record)->value));
+    }
+    recorded_.actions.push_back(std::move(action));
+  }
+
+  core::kv::Kv& kv_;
+  Journal& journal_;
+  core::Random random_;
+  core::kv::Transaction writer_;
+  core::kv::Transaction reader_;
+  core::kv::Transaction* transaction_ = nullptr;
+  core::kv::PageNumber maps_[Journal::kMaps] = {};
+  Recorded recorded_;
+  bool active_ = false;
+  std::uint64_t done_ = 0;
+  std::uint64_t sync_one_in_ = 1000;
+  std::uint64_t acknowledged_ = 0;
+};
+
+}  // namespace memlith::test

@@ -1,0 +1,235 @@
+#include "isolation/history.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace memlith::test {
+
+namespace {
+
+enum class Edge : std::uint8_t { ww, wr, rw, predicate, time, order };
+constexpr std::array kEdgeNames{"ww", "wr", "rw", "rw (scan)", "time", "order"};
+constexpr std::array kKinds{"G0", "G1c", "G2-item", "G2", "strictness", "order"};
+constexpr std::size_t kNobody = ~std::size_t{0};
+
+// A state of a record. It is there from the writer's ticket on, up to the next version's.
+struct Version {
+  std::size_t writer = kNobody;  // of none: it was there before
+  std::uint64_t ticket = 0;
+  Seen value;
+};
+
+class Checker {
+ public:
+  explicit Checker(const History& history) : history_(history), edges_(history.transactions.size()) {}
+
+  std::optional<Anomaly> run() {
+    collect_versions();
+    for (std::size_t i = 0; i < history_.transactions.size() && !found_; ++i) {
+      if (history_.transactions[i].committed) follow(i);
+    }
+    if (found_) return found_;
+    add_orders();
+    for (std::size_t kinds = 0; kinds < kKinds.size(); ++kinds) {
+      if (auto cycle = find_cycle(static_cast<Edge>(kinds)); !cycle.empty()) return Anomaly{kKinds[kinds], cycle};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Target {
+    std::size_t to = 0;
+    Edge kind = Edge::ww;
+    std::string key;
+  };
+  struct Written {
+    std::size_t writer = kNobody;
+    bool last = false;  // of its transaction, for that key
+  };
+
+  void collect_versions() {
+    for (const std::string& key : history_.keys) {
+      const auto old = history_.before.find(key);
+      versions_[key].push_back({kNobody, 0, old == history_.before.end() ? Seen() : Seen(old->second)});
+    }
+    for (const auto& [key, value] : history_.before) written_[value] = {kNobody, true};
+    for (std::size_t i = 0; i < history_.transactions.size(); ++i) {
+      const Recorded& each = history_.transactions[i];
+      std::map<std::string, Seen> last;
+      for (const Action& action : each.actions) {
+        if (action.kind != Action::Kind::write) continue;
+        if (const auto before = last.find(action.key); before != last.end() && before->second) {
+          written_[*before->second].last = false;
+        }
+        if (action.value) written_[*action.value] = {i, true};
+        last[action.key] = action.value;
+      }
+      if (!each.committed) continue;
+      for (const auto& [key, value] : last) versions_[key].push_back({i, each.ticket, value});
+    }
+    for (auto& [key, all] : versions_) {
+      std::sort(all.begin(), all.end(), [](const Version& a, const Version& b) { return a.ticket < b.ticket; });
+      for (std::size_t i = 2; i < all.size(); ++i) add(all[i - 1].writer, all[i].writer, Edge::ww, key);
+    }
+  }
+
+  void follow(std::size_t self) {
+    std::map<std::string, Seen> own;
+    for (const Action& action : history_.transactions[self].actions) {
+      switch (action.kind) {
+        case Action::Kind::write: own[action.key] = action.value; break;
+        case Action::Kind::read: see(self, own, action.key, action.value, false); break;
+        case Action::Kind::scan:
+          for (const std::string& key : history_.keys) {
+            if (key < action.key || key > action.end) continue;
+            const auto at = action.found.find(key);
+            see(self, own, key, at == action.found.end() ? Seen() : Seen(at->second), true);
+          }
+      }
+      if (found_) return;
+    }
+  }
+
+  void see(std::size_t self, const std::map<std::string, Seen>& own, const std::string& key, const Seen& value,
+           bool by_scan) {
+    if (const auto mine = own.find(key); mine != own.end()) {
+      if (mine->second != value) report("own", self, key, value, "did not see what it had written itself");
+      return;
+    }
+    const std::vector<Version>& all = versions_.at(key);
+    std::size_t index = kNobody;
+    if (value) {
+      const auto writer = written_.find(*value);
+      if (writer == written_.end()) return report("nobody", self, key, value, "which nobody wrote");
+      const std::size_t who = writer->second.writer;
+      if (who != kNobody && !history_.transactions[who].committed) {
+        return report("G1a", self, key, value, "of a transaction that did not commit");
+      }
+      if (!writer->second.last) return report("G1b", self, key, value, "which was overwritten by its own transaction");
+      for (index = 0; index < all.size() && all[index].value != value;) ++index;
+      if (index == all.size()) return report("nobody", self, key, value, "which was never in this record");
+    } else {
+      index = absent_state(self, all);
+      if (index == kNobody) return;
+    }
+    add(all[index].writer, self, Edge::wr, key);
+    if (index + 1 < all.size()) add(self, all[index + 1].writer, by_scan ? Edge::predicate : Edge::rw, key);
+  }
+
+  // Which of the states without a record the transaction saw; none if that is open.
+  [[nodiscard]] std::size_t absent_state(std::size_t self, const std::vector<Version>& all) const {
+    const Recorded& seer = history_.transactions[self];
+    std::vector<std::size_t> absent;
+    std::vector<std::size_t> then;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].value) continue;
+      absent.push_back(i);
+      const std::uint64_t end = i + 1 < all.size() ? all[i + 1].ticket : ~std::uint64_t{0};
+      if (all[i].ticket <= seer.to && seer.from < end) then.push_back(i);
+    }
+    if (then.size() == 1) return then[0];
+    if (!then.empty() || absent.empty()) return kNobody;
+    // None was there then: the last one before, or the first one behind.
+    std::size_t best = absent[0];
+    for (const std::size_t i : absent) {
+      if (all[i].ticket <= seer.to) best = i;
+    }
+    return best;
+  }
+
+  void add_orders() {
+    const auto& all = history_.transactions;
+    std::vector<std::size_t> writers;
+    for (std::size_t a = 0; a < all.size(); ++a) {
+      if (!all[a].committed) continue;
+      if (all[a].wrote) writers.push_back(a);
+      for (std::size_t b = 0; b < all.size(); ++b) {
+        if (all[b].committed && all[a].ended < all[b].began) add(a, b, Edge::time, "");
+      }
+    }
+    std::sort(writers.begin(), writers.end(),
+              [&](std::size_t a, std::size_t b) { return all[a].ticket < all[b].ticket; });
+    for (std::size_t i = 1; i < writers.size(); ++i) add(writers[i - 1], writers[i], Edge::order, "");
+  }
+
+  void add(std::size_t from, std::size_t to, Edge kind, const std::string& key) {
+    if (from != kNobody && to != kNobody && from != to) edges_[from].push_back({to, kind, key});
+  }
+
+  // A cycle of edges up to that kind, in words.
+  std::string find_cycle(Edge most) {
+    enum : std::uint8_t { fresh, open, done };
+    std::vector<std::uint8_t> state(edges_.size(), fresh);
+    struct Step {
+      std::size_t node;
+      std::size_t next;
+    };
+    for (std::size_t root = 0; root < edges_.size(); ++root) {
+      if (state[root] != fresh) continue;
+      std::vector<Step> path{{root, 0}};
+      state[root] = open;
+      while (!path.empty()) {
+        Step& step = path.back();
+        if (step.next == edges_[step.node].size()) {
+          state[step.node] = done;
+          path.pop_back();
+          continue;
+        }
+        const Target& target = edges_[step.node][step.next++];
+        if (target.kind > most || state[target.to] == done) continue;
+        if (state[target.to] == fresh) {
+          state[target.to] = open;
+          path.push_back({target.to, 0});
+          continue;
+        }
+        std::string text = "T" + std::to_string(target.to);
+        auto at = std::find_if(path.begin(), path.end(), [&](const Step& each) { return each.node == target.to; });
+        for (; at != path.end(); ++at) {
+          const Target& edge = edges_[at->node][at->next - 1];
+          text += " -" + std::string(kEdgeNames[static_cast<std::size_t>(edge.kind)]) + " " + edge.key + "-> T" +
+                  std::to_string(edge.to);
+        }
+        return text;
+      }
+    }
+    return "";
+  }
+
+  void report(const char* kind, std::size_t self, const std::string& key, const Seen& value, const char* what) {
+    if (found_) return;
+    found_ = Anomaly{kind, "T" + std::to_string(self) + " saw " + key + " = " +
+                               value.value_or("nothing").substr(0, 12) + ", " + what};
+  }
+
+  const History& history_;
+  std::map<std::string, std::vector<Version>> versions_;
+  std::map<std::string, Written> written_;  // by value
+  std::vector<std::vector<Target>> edges_;
+  std::optional<Anomaly> found_;
+};
+
+}  // namespace
+
+std::optional<Anomaly> find_anomaly(const History& history) { return Checker(history).run(); }
+
+std::map<std::string, std::string> content_after(const History& history, std::uint64_t ticket) {
+  std::vector<const Recorded*> writers;
+  for (const Recorded& each : history.transactions) {
+    if (each.committed && each.wrote && each.ticket <= ticket) writers.push_back(&each);
+  }
+  std::sort(writers.begin(), writers.end(), [](const Recorded* a, const Recorded* b) { return a->ticket < b->ticket; });
+  std::map<std::string, std::string> content = history.before;
+  for (const Recorded* each : writers) {
+    for (const Action& action : each->actions) {
+      if (action.kind != Action::Kind::write) continue;
+      if (action.value) {
+        content[action.key] = *action.value;
+      } else {
+        content.erase(action.key);
+      }
+    }
+  }
+  return content;
+}
+
+}  // namespace memlith::test
