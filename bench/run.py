@@ -4,8 +4,9 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `instrumented`, `python`, or a command of `memlith bench`. Files go to build/bench unless
---dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `instrumented`, `python`, or a command of `memlith bench`. Files go to
+build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
+--json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out
@@ -24,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = ["python3-dev", "python3-venv"]  # pip installs the peers
 HEAP_TARGET = "bin/memlith-heap-bench"
+YCSB_TARGET = "bin/memlith-ycsb-bench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -143,8 +145,15 @@ def run_all(programs, words):
         status = draw(record, options.plot) or status
     if status == 130:
         return status
-    heap_words = [word for word in rest if word == "--quick"]
-    return run_heap(programs, ["all", "--dir", str(folder), *heap_words]) or status
+    quick = [word for word in rest if word == "--quick"]
+    status = run_heap(programs, ["all", "--dir", str(folder), *quick]) or status
+    # Two minutes; what it prints goes beside the other figures.
+    with open(folder / "ycsb.txt", "w", encoding="utf-8") as figures:
+        done = subprocess.run([programs / "memlith-ycsb-bench", "--dir", folder, "--records",
+                               "1000" if quick else "200000", "--seconds", "0.05" if quick else "1"], stdout=figures,
+                              check=False).returncode
+    say(f"the figures: {folder / 'ycsb.txt'}")
+    return done or status
 
 
 def run_heap(programs, words):
@@ -163,6 +172,12 @@ def run_heap(programs, words):
     if status == 0:
         say(f"the figures: {out}")
     return status
+
+
+def run_ycsb(programs, words):
+    """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
+    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
+    return subprocess.run([programs / "memlith-ycsb-bench", *words, *place], check=False).returncode
 
 
 def run_sqlite(programs, words):
@@ -210,8 +225,8 @@ def run_python(programs, words):
 
 
 # Each subject: the build targets, and what runs it. A new one gets a line here.
-SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
-            "heap": (HEAP_TARGET, run_heap),
+SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
+            "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "instrumented": ("memlith memlith_track_runtime", run_instrumented),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
@@ -219,7 +234,8 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET}", run_all), "persist": ("bin/mem
 
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "instrumented": ("pass", "sqlite_suite")}.get(name, ())
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",),
+              "instrumented": ("pass", "sqlite_suite")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()
