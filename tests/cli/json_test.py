@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the commands print with --json has the fields of docs/json.md, and no others.
 
-Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH]
+Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH]
 """
 import json
 import os
@@ -14,7 +14,9 @@ import tempfile
 import unittest
 
 MEMLITH, HELLO, DOCUMENT = sys.argv[1:4]
-SQLITE_BENCH = sys.argv[4] if len(sys.argv) > 4 else None
+BENCHES = {pathlib.Path(word).name: word for word in sys.argv[4:]}
+SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
+YCSB_BENCH = BENCHES.get("memlith-ycsb-bench")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -50,6 +52,8 @@ class Fields(unittest.TestCase):
         cls.fields, cls.optional = documented()
         if SQLITE_BENCH is None:
             del cls.fields["memlith-sqlite-bench"]
+        if YCSB_BENCH is None:
+            del cls.fields["memlith-ycsb-bench"]
         cls.seen = set()
 
     @classmethod
@@ -88,6 +92,22 @@ class Fields(unittest.TestCase):
         for command in "info", "verify", "recover":
             self.check(f"memlith {command}", command, self.store)
         self.assertEqual(self.check("memlith verify", "verify", "--pointers", self.store)[0]["pointers"], [])
+
+    def test_kv(self):
+        self.check("memlith kv load", "kv", "load", self.store, "--in", self.dump())
+        self.check("memlith kv get, scan", "kv", "get", self.store, "map", "key")
+        self.check("memlith kv get, scan", "kv", "scan", self.store, "map")
+        self.check("memlith kv stats", "kv", "stats", self.store)
+
+    def dump(self):
+        dump = self.folder / "dump"
+        dump.write_text("memlith-kv-dump 1\nmap map\n key\n value\nend\n", encoding="utf-8")
+        return dump
+
+    @unittest.skipIf(YCSB_BENCH is None, "built without it")
+    def test_ycsb_bench(self):
+        self.check_fields("memlith-ycsb-bench", self.rows(YCSB_BENCH, "--records", "50", "--seconds", "0.01",
+                                                          "--workloads", "a", "--dir", self.folder))
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

@@ -17,6 +17,7 @@
 #include "commands.hpp"
 #include "engine/commands.hpp"
 #include "kit/cli_words.hpp"
+#include "kv.hpp"
 #include "memlith/memlith.h"
 #include "sqlite/tool/commands.hpp"
 
@@ -116,6 +117,7 @@ void describe(CLI::App& app, CommandLine& line) {
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
   add_stat(app, line);
   add_run(app, line);
+  add_kv_commands(app, line);
   add_sqlite_commands(app, line);
   add_bench_commands(app, line);
   CLI::App* help = app.add_subcommand("help", "Show this help, or the options of a command");

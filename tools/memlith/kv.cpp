@@ -1,0 +1,285 @@
+// memlith kv get|put|del|scan|stats: looks into a kv store, and changes single records of it.
+#include "kv.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <vector>
+
+#include "commands.hpp"
+
+namespace memlith::tool {
+
+// ---- text ------------------------------------------------------------------------------------------------------
+
+std::string escaped(std::string_view bytes) {
+  std::string text;
+  for (const char each : bytes) {
+    const auto byte = static_cast<unsigned char>(each);
+    if (byte >= 0x20 && byte < 0x7f && each != '\\') {
+      text += each;
+    } else {
+      text += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> unescaped(std::string_view text) {
+  std::string bytes;
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      bytes += text[i];
+      continue;
+    }
+    if (i + 3 >= text.size() || text[i + 1] != 'x') return std::nullopt;
+    const int high = digit(text[i + 2]);
+    const int low = digit(text[i + 3]);
+    if (high < 0 || low < 0) return std::nullopt;
+    bytes += static_cast<char>(high * 16 + low);
+    i += 3;
+  }
+  return bytes;
+}
+
+// ---- an open kv store ------------------------------------------------------------------------------------------
+
+Result<OpenKv> OpenKv::open(const KvArguments& arguments, For what) {
+  OpenKv opened;
+  StorePath path{arguments.path, StoreKind::folder, true};
+  struct stat ignored{};
+  if (what != For::creating || ::stat(path.path.c_str(), &ignored) == 0) {
+    Result<StorePath> found = resolve_store_path(arguments.path);
+    if (!found.ok()) return std::move(found.failure());
+    path = *found;
+  }
+  if (path.kind != StoreKind::folder) {
+    return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a store's folder", path.path),
+                        "A kv store lies in a store that is a folder.");
+  }
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = what == For::creating ? MEMLITH_OPEN_CREATE : 0;
+  Result<StoreHandle> store = what == For::reading ? open_store_read_only(path) : open_store(path, options);
+  if (!store.ok()) return std::move(store.failure());
+  opened.store_ = std::move(*store);
+  memlith_kv_options kv_options{};
+  kv_options.struct_size = sizeof kv_options;
+  kv_options.flags = what == For::creating ? MEMLITH_REGION_CREATE : 0;
+  memlith_kv* kv = nullptr;
+  const std::int32_t code = memlith_kv_open(opened.store_.get(), arguments.region.c_str(), &kv_options, &kv);
+  if (code != MEMLITH_OK) return library_failure(code, "opening the kv store");
+  opened.kv_.reset(kv);
+  return opened;
+}
+
+MaybeFailure OpenKv::close() {
+  if (const std::int32_t code = memlith_kv_close(kv_.release()); code != MEMLITH_OK) {
+    return library_failure(code, "closing the kv store");
+  }
+  return close_store(std::move(store_));
+}
+
+Result<memlith_kv_map> OpenKv::map(const std::string& name, bool create) const {
+  memlith_kv_map map = 0;
+  const std::int32_t code = memlith_kv_map_open(kv_.get(), name.c_str(), create ? MEMLITH_REGION_CREATE : 0, &map);
+  if (code != MEMLITH_OK) return library_failure(code, "opening the map");
+  return map;
+}
+
+Result<std::vector<std::string>> OpenKv::maps() const {
+  std::vector<std::string> names;
+  char name[MEMLITH_KV_NAME_BYTES_MAX + 1];
+  for (;;) {
+    const std::int32_t code = memlith_kv_map_at(kv_.get(), names.size(), name, sizeof name);
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return names;
+    if (code != MEMLITH_OK) return library_failure(code, "listing the maps");
+    names.emplace_back(name);
+  }
+}
+
+Result<TxnHandle> begin(const OpenKv& kv, bool read_only) {
+  memlith_kv_txn* txn = nullptr;
+  const std::int32_t code = memlith_kv_begin(kv.get(), read_only ? MEMLITH_KV_READ_ONLY : 0, &txn);
+  if (code != MEMLITH_OK) return library_failure(code, "beginning a transaction");
+  return TxnHandle(txn);
+}
+
+MaybeFailure for_each_record(memlith_kv_txn* txn, memlith_kv_map map, const std::string& from, const std::string& to,
+                             const Visit& visit) {
+  const memlith_bytes first{from.data(), from.size()};
+  const memlith_bytes end{to.data(), to.size()};
+  const auto call = [](void* context, memlith_bytes key, memlith_bytes value) -> int {
+    const auto& each = *static_cast<const Visit*>(context);
+    return each({static_cast<const char*>(key.data), key.size}, {static_cast<const char*>(value.data), value.size}) ? 0
+                                                                                                                    : 1;
+  };
+  const std::int32_t code = memlith_kv_get_range(txn, map, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end,
+                                                 call, const_cast<Visit*>(&visit));
+  if (code != MEMLITH_OK) return library_failure(code, "reading the map");
+  return {};
+}
+
+namespace {
+
+Result<std::string> bytes_of(const std::string& text, const char* what) {
+  if (auto bytes = unescaped(text)) return *bytes;
+  return tool_failure(MEMLITH_INVALID, fmt::format("{} \"{}\" has a backslash that does not begin \\xNN", what, text),
+                      "Write a byte as \\x and two hexadecimal digits; a backslash is \\x5c.");
+}
+
+void print_record(Format format, std::string_view key, std::string_view value) {
+  if (format == Format::json) {
+    write_json({{"key", escaped(key)}, {"value", escaped(value)}});
+  } else {
+    write_line(fmt::format("{}\t{}", escaped(key), escaped(value)));
+  }
+}
+
+MaybeFailure run_get(const KvArguments& arguments) {
+  Result<std::string> key = bytes_of(arguments.key, "the key");
+  if (!key.ok()) return std::move(key.failure());
+  Result<OpenKv> kv = OpenKv::open(arguments, OpenKv::For::reading);
+  if (!kv.ok()) return std::move(kv.failure());
+  Result<memlith_kv_map> map = kv->map(arguments.map, false);
+  if (!map.ok()) return std::move(map.failure());
+  Result<TxnHandle> txn = begin(*kv, true);
+  if (!txn.ok()) return std::move(txn.failure());
+  memlith_bytes value{};
+  const std::int32_t code = memlith_kv_get(txn->get(), *map, key->data(), key->size(), &value);
+  if (code != MEMLITH_OK) return library_failure(code, "");
+  const std::string_view text(static_cast<const char*>(value.data), value.size);
+  if (arguments.format == Format::json) {
+    print_record(arguments.format, *key, text);
+  } else {
+    write_line(escaped(text));
+  }
+  return {};
+}
+
+// One record, durably.
+MaybeFailure change(const KvArguments& arguments, bool removes) {
+  Result<std::string> key = bytes_of(arguments.key, "the key");
+  if (!key.ok()) return std::move(key.failure());
+  Result<std::string> value = bytes_of(arguments.value, "the value");
+  if (!value.ok()) return std::move(value.failure());
+  Result<OpenKv> kv = OpenKv::open(arguments, removes ? OpenKv::For::changing : OpenKv::For::creating);
+  if (!kv.ok()) return std::move(kv.failure());
+  {
+    Result<memlith_kv_map> map = kv->map(arguments.map, !removes);
+    if (!map.ok()) return std::move(map.failure());
+    Result<TxnHandle> txn = begin(*kv, false);
+    if (!txn.ok()) return std::move(txn.failure());
+    std::int32_t code = removes
+                            ? memlith_kv_remove(txn->get(), *map, key->data(), key->size())
+                            : memlith_kv_put(txn->get(), *map, key->data(), key->size(), value->data(), value->size());
+    if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_KV_SYNC, nullptr);
+    if (code != MEMLITH_OK) return library_failure(code, "");
+  }
+  return kv->close();
+}
+
+MaybeFailure run_put(const KvArguments& arguments) { return change(arguments, false); }
+MaybeFailure run_del(const KvArguments& arguments) { return change(arguments, true); }
+
+MaybeFailure run_scan(const KvArguments& arguments) {
+  Result<std::string> from = bytes_of(arguments.from, "--from");
+  if (!from.ok()) return std::move(from.failure());
+  Result<std::string> to = bytes_of(arguments.to, "--to");
+  if (!to.ok()) return std::move(to.failure());
+  Result<OpenKv> kv = OpenKv::open(arguments, OpenKv::For::reading);
+  if (!kv.ok()) return std::move(kv.failure());
+  Result<memlith_kv_map> map = kv->map(arguments.map, false);
+  if (!map.ok()) return std::move(map.failure());
+  Result<TxnHandle> txn = begin(*kv, true);
+  if (!txn.ok()) return std::move(txn.failure());
+  std::uint64_t left = arguments.limit;
+  return for_each_record(txn->get(), *map, *from, *to, [&](std::string_view key, std::string_view value) {
+    print_record(arguments.format, key, value);
+    return (arguments.limit == 0 || --left > 0) && !output_failed();
+  });
+}
+
+MaybeFailure run_stats(const KvArguments& arguments) {
+  Result<OpenKv> kv = OpenKv::open(arguments, OpenKv::For::reading);
+  if (!kv.ok()) return std::move(kv.failure());
+  memlith_kv_report report{};
+  report.struct_size = sizeof report;
+  if (const std::int32_t code = memlith_kv_verify(kv->get(), &report); code != MEMLITH_OK) {
+    Failure failure = library_failure(code, "checking the kv store");
+    if (memlith_category(code) == MEMLITH_CORRUPT) failure.exit_code = kExitDamaged;
+    return failure;
+  }
+  memlith_kv_info info{};
+  info.struct_size = sizeof info;
+  if (const std::int32_t code = memlith_kv_get_info(kv->get(), &info); code != MEMLITH_OK) {
+    return library_failure(code, "");
+  }
+  Result<std::vector<std::string>> maps = kv->maps();
+  if (!maps.ok()) return std::move(maps.failure());
+  if (arguments.format == Format::json) {
+    write_json({{"maps", *maps},
+                {"records", report.records},
+                {"commits", info.commits},
+                {"region_bytes", info.region_bytes},
+                {"page_bytes", info.page_bytes},
+                {"pages", info.pages},
+                {"free_pages", info.free_pages},
+                {"leaf_pages", report.leaf_pages},
+                {"inner_pages", report.inner_pages},
+                {"overflow_pages", report.overflow_pages},
+                {"used_bytes", report.used_bytes},
+                {"depth_max", report.depth_max}});
+    return {};
+  }
+  write_line(fmt::format("{}: kv store \"{}\", {} records in {} maps, newest commit {}", printable(arguments.path),
+                         printable(arguments.region), report.records, maps->size(), info.commits));
+  for (const std::string& name : *maps) write_line("  map " + printable(name));
+  write_line(fmt::format("  {} pages of {}: {} leaves, {} inner, {} of long values, {} free; depth {}", info.pages,
+                         human_bytes(info.page_bytes), report.leaf_pages, report.inner_pages, report.overflow_pages,
+                         report.free_pages, report.depth_max));
+  return {};
+}
+
+}  // namespace
+
+void add_kv_commands(CLI::App& app, CommandLine& line) {
+  CLI::App* const kv = app.add_subcommand("kv", "Look into a key-value store and change single records");
+  kv->require_subcommand(1);
+  const auto arguments = std::make_shared<KvArguments>();
+  const auto add = [&](const char* name, const char* what, MaybeFailure (*function)(const KvArguments&),
+                       bool needs_map) {
+    CLI::App* const command = kv->add_subcommand(name, what);
+    command->add_option("STORE", arguments->path, "A store's folder")->required();
+    if (name != std::string_view("stats")) {
+      CLI::Option* const map = command->add_option("MAP", arguments->map, "The name of a map");
+      if (needs_map) map->required();
+    }
+    command->add_option("--kv", arguments->region, "The region that holds the kv store")->capture_default_str();
+    add_command(command, line, arguments, function);
+    return command;
+  };
+  const char* const key_text = "The key; bytes that are not printable as \\xNN";
+  add("get", "Print the value of a record", run_get, true)->add_option("KEY", arguments->key, key_text)->required();
+  CLI::App* const put = add("put", "Write a record, durably; makes what is missing", run_put, true);
+  put->add_option("KEY", arguments->key, key_text)->required();
+  put->add_option("VALUE", arguments->value, "The value, in the same way")->required();
+  add("del", "Remove a record, durably", run_del, true)->add_option("KEY", arguments->key, key_text)->required();
+  CLI::App* const scan = add("scan", "Print records in the order of their keys", run_scan, true);
+  scan->add_option("--from", arguments->from, "The first key");
+  scan->add_option("--to", arguments->to, "Where to end: the first key that is not printed");
+  add_number(scan, "--limit", arguments->limit, 1, ~0ull >> 1, "At most so many records");
+  add("stats", "Check every page, and count records and pages", run_stats, false);
+  add("dump", "Write all maps, or one, as text", run_kv_dump, false)
+      ->add_option("--out", arguments->file, "A file instead of standard output");
+  add("load", "Read such a text; of a map that is there, records with the same keys are replaced", run_kv_load, false)
+      ->add_option("--in", arguments->file, "A file instead of standard input");
+}
+
+}  // namespace memlith::tool
