@@ -5,8 +5,9 @@
 // Two things are always true, in memory and after kill -9, though no transfer waits for the disk:
 //   - the accounts add up to the same sum;
 //   - of every pair of records "x" and "y", x < y. A transaction first raises y, a later one raises x up to it. A store
-//     that gives up order for speed may keep the second and lose the first; here a crash leaves a prefix of the commits.
-// The example checks both when it starts, so kill it and start it again: while true; do timeout -s KILL 0.5 bank; done
+//     that gives up order for speed may keep the second and lose the first. Here a crash leaves a prefix of commits.
+// The example checks both when it starts, so kill it and start it again:
+//   while true; do timeout -s KILL 0.5 bank; done
 #include <memlith/kv.hpp>
 
 #include <atomic>

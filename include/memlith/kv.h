@@ -15,8 +15,8 @@
  * ISOLATION. A transaction that writes locks the records that it reads or writes, and the gaps between the keys that it
  * scans, until it ends. Nobody waits for a lock: a call that meets a lock of another transaction returns
  * MEMLITH_CONFLICT and the transaction is ended, as by memlith_kv_abort; begin it again (transact() of kv.hpp does,
- * with growing pauses). A READ_ONLY transaction sees the state as of its beginning, takes no locks, never meets a conflict,
- * and makes no writer wait.
+ * with growing pauses). A READ_ONLY transaction sees the state as of its beginning, takes no locks, never meets a
+ * conflict, and makes no writer wait.
  *
  * MEMORY of keys and values that a call returns stays valid and constant until the transaction ends.
  *
@@ -50,9 +50,9 @@ typedef struct memlith_bytes {
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-/* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was before.
- * Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For caches that are built anew, and
- * to measure what durability costs. */
+/* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was
+ * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For caches that are built
+ * anew, and to measure what durability costs. */
 enum { MEMLITH_KV_VOLATILE = 1 << 8 };
 
 typedef struct memlith_kv_options {

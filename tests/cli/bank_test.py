@@ -20,7 +20,8 @@ class Bank(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="bank-test-") as folder:
             store = os.path.join(folder, "store")
             for _ in range(12):
-                bank = subprocess.Popen([BANK, store, "600"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                bank = subprocess.Popen([BANK, store, "600"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True)
                 self.assertEqual(bank.stdout.readline(), f"found: {GOOD}\n")
                 time.sleep(random.uniform(0, 0.2))
                 bank.kill()
