@@ -78,7 +78,7 @@ struct List {
   std::atomic<bool> overflow{false};  // pairs with drain()
   // Written under `holder`.
   alignas(64) std::atomic<std::uint64_t> taken{0};  // slots before this one were taken; pairs with is_taken()
-  std::atomic<std::uint64_t> emptied{0};            // slots before this one may be filled again; pairs with push()
+  std::atomic<std::uint64_t> emptied{0};  // slots before this one may be filled again; pairs with used_slots()
   Holder holder;
   RangePile pile;
   std::atomic<ThreadNumber> thread{0};
@@ -181,19 +181,16 @@ bool spill(List& list) {
   return true;
 }
 
-void push(List& list, StoredRange range) {
-  for (;;) {
-    std::uint64_t used = list.pushed.load(std::memory_order_relaxed) - list.emptied.load(std::memory_order_acquire);
-    if (used >= kRing - kSpare && !spill(list) && used >= kRing - kNested) {
-      list.overflow.store(true, std::memory_order_release);
-      return;
-    }
-    const std::uint64_t number = claim_slot(list.pushed);
-    Slot& slot = list.slot(number);
-    slot.end.store(range.end, std::memory_order_relaxed);
-    slot.begin.store(range.begin, std::memory_order_release);
-    if (!is_taken(list, number)) return;
-  }
+// False if the slot was taken while it was filled: then the range may have been missed.
+[[gnu::always_inline]] inline bool fill_slot(List& list, StoredRange range) {
+  const std::uint64_t number = claim_slot(list.pushed);
+  Slot& slot = list.slot(number);
+  slot.end.store(range.end, std::memory_order_relaxed);
+  slot.begin.store(range.begin, std::memory_order_release);
+  return !is_taken(list, number);
+}
+std::uint64_t used_slots(const List& list) {
+  return list.pushed.load(std::memory_order_relaxed) - list.emptied.load(std::memory_order_acquire);
 }
 
 // Stores of threads that found no memory for a list. Belongs to every thread.
@@ -301,6 +298,18 @@ class Taking {
   ThreadNumber thread_;
 };
 
+// What record_store() leaves out. Apart from it, so that the usual way keeps no registers.
+[[gnu::noinline, gnu::cold]] void record_slowly(StoredRange range) {
+  List& list = list_of_this_thread();
+  if (&list == &g_unlisted) return list.overflow.store(true, std::memory_order_release);
+  do {
+    const std::uint64_t used = used_slots(list);
+    if (used >= kRing - kSpare && !spill(list) && used >= kRing - kNested) {
+      return list.overflow.store(true, std::memory_order_release);
+    }
+  } while (!fill_slot(list, range));
+}
+
 void write_cell(TrackedAddresses* cell) {
   std::atomic_ref(cell->low).store(watched().addresses.low, std::memory_order_release);
   std::atomic_ref(cell->high).store(watched().addresses.high, std::memory_order_release);
@@ -309,20 +318,23 @@ void write_cell(TrackedAddresses* cell) {
 }  // namespace
 
 void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  List& list = list_of_this_thread();
-  if (&list == &g_unlisted) return list.overflow.store(true, std::memory_order_release);
-  if (const std::uint64_t pushed = list.pushed.load(std::memory_order_relaxed); pushed != 0) {
-    // A loop that stores to consecutive elements, or to the same element again, makes one range.
-    Slot& last = list.slot(pushed - 1);
+  List* const list = t_list;
+  if (list == nullptr) return record_slowly({begin, end});
+  if (const std::uint64_t pushed = list->pushed.load(std::memory_order_relaxed); pushed != 0) {
+    // A loop that stores to consecutive elements, or to the same element again, makes one range. One comparison tells
+    // whether the range begins within the last one: with two, of which the first goes either way for scattered stores,
+    // the processor would wait for the address in every second call. An end of 0, of a slot that is being emptied, may
+    // pass; then the slot is taken.
+    Slot& last = list->slot(pushed - 1);
     const std::uintptr_t last_begin = last.begin.load(std::memory_order_relaxed);
     const std::uintptr_t last_end = last.end.load(std::memory_order_relaxed);
-    if (last_begin <= begin && begin <= last_end &&
+    if (begin - last_begin <= last_end - last_begin &&
         (end <= last_end || MEMLITH_MUTANT(record_cut_short) || widen(last.end, last_end, end)) &&
-        !is_taken(list, pushed - 1)) {
+        !is_taken(*list, pushed - 1)) {
       return;
     }
   }
-  push(list, {begin, end});
+  if (used_slots(*list) >= kRing - kSpare || !fill_slot(*list, {begin, end})) record_slowly({begin, end});
 }
 
 void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
