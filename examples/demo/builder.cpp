@@ -84,6 +84,13 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
   return {};
 }
 
+// `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap. Built
+// with memlith-c++, the demo may do without page faults: -DMEMLITH_DEMO_TRACKER=instrumented.
+#ifndef MEMLITH_DEMO_TRACKER
+#define MEMLITH_DEMO_TRACKER fault
+#endif
+constexpr memlith::Tracker kTracker = memlith::Tracker::MEMLITH_DEMO_TRACKER;
+
 }  // namespace
 
 std::string store_path(const std::string& folder) { return folder + "/store"; }
@@ -93,9 +100,8 @@ Result<OpenIndex> open_index(const std::string& folder, Access access) {
   const bool building = access == Access::build;
   auto store = memlith::Store::open(store_path(folder), {.create = building, .read_only = !building});
   if (!store) return store.error();
-  // `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap.
-  auto heap = memlith::Heap::open(*store, kHeapName,
-                                  {.create = building, .tracker = memlith::Tracker::fault, .max_size = kHeapBytesMax});
+  auto heap =
+      memlith::Heap::open(*store, kHeapName, {.create = building, .tracker = kTracker, .max_size = kHeapBytesMax});
   if (!heap) return heap.error();
   // A reader must not construct anything.
   auto index = building ? heap->root<Index>() : heap->find<Index>("");

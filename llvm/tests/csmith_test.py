@@ -21,7 +21,7 @@ LEVELS = ["-O0", "-O2", "-O3"]
 NAME = re.compile(r"\bg_\d+\b")
 OPTIONS = ["--no-argc", "--max-funcs", "8", "--max-block-depth", "4"]
 # Programs that csmith makes smaller than this hardly store; larger ones take long to compile.
-TEXT_BYTES = range(6_000, 60_000)
+TEXT_BYTES = range(5_000, 25_000)
 
 SETUP = """
 #include <signal.h>
