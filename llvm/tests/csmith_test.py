@@ -19,9 +19,9 @@ from common import FOLDER, build, end, expect, run
 
 LEVELS = ["-O0", "-O2", "-O3"]
 NAME = re.compile(r"\bg_\d+\b")
-OPTIONS = ["--no-argc", "--max-funcs", "8", "--max-block-depth", "4"]
+OPTIONS = ["--no-argc", "--max-funcs", "4", "--max-block-depth", "3", "--max-expr-complexity", "6"]
 # Programs that csmith makes smaller than this hardly store; larger ones take long to compile.
-TEXT_BYTES = range(5_000, 25_000)
+TEXT_BYTES = range(5_000, 60_000)
 
 SETUP = """
 #include <signal.h>
@@ -135,6 +135,17 @@ with concurrent.futures.ThreadPoolExecutor(2) as threads:
         ended_count += ended
         if said:
             expect(f"program of seed {seed}", False, said)
+
+
+def is_reported_without_pass(seed):
+    source = FOLDER / f"csmith-plain-{seed}.c"
+    source.write_text(program_of(seed), encoding="utf-8")
+    binary, _ = build(source, f"csmith-plain-{seed}", "-O2", "-w", "-I/usr/include/csmith", with_compiler="clang-19")
+    return "not recorded" in run(binary).stderr
+
+
+expect("what a program without the pass changes is reported",
+       any(is_reported_without_pass(seed) for seed in range(arguments.seed, arguments.seed + 5)))
 expect(f"{arguments.programs} programs of csmith, of which {ended_count} ended: every change was recorded",
        ended_count * 2 >= arguments.programs)
 end()

@@ -31,10 +31,10 @@ expect("the tests of the demo, with stores that the compiler records", done.retu
        "not recorded" not in done.stdout + done.stderr, done.stdout + done.stderr)
 text = FOLDER / "text"
 text.mkdir()
-for number in range(300):
+for number in range(400):
     (text / f"{number}.txt").write_text(f"granite {'slate ' * (number % 40)} marble{number}\n" * 50, encoding="utf-8")
 store = FOLDER / "store"
-for step in (["run", "--folder", text, "--kills", "8", "--store", store], ["check", "--store", store]):
+for step in (["run", "--folder", text, "--kills", "3", "--store", store], ["check", "--store", store]):
     done = subprocess.run([program, *step], capture_output=True, text=True, check=False)
     expect(f"memlith-demo {step[0]}", done.returncode == 0, done.stdout + done.stderr)
 end()
