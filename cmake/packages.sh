@@ -11,7 +11,8 @@ packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
 packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
-packages_pass=(clang-19 csmith libclang-rt-19-dev libcsmith-dev lld-19 llvm-19-dev) # memlith-cc, memlith-c++ and their tests
+# memlith-cc, memlith-c++ and their tests
+packages_pass=(clang-19 csmith libclang-rt-19-dev libcsmith-dev lld-19 llvm-19-dev)
 packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
 # Peers of the benchmarks: key-value stores, and allocators.

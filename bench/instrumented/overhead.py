@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns; and
-SQLite's speedtest1, a program that never opens a region, in a database in memory.
+"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns;
+and SQLite's speedtest1, a program that never opens a region, in a database in memory.
 
 Usage: overhead.py --bin FOLDER --dir FOLDER [--rounds N] [--operations N] [--size N] [--json]
 Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The
@@ -99,8 +99,8 @@ def main():
             for _ in range(options.rounds):
                 for side in SIDES:
                     records = "records" if side == "memlith-cc" else "nothing"
-                    done = subprocess.run([folder / side, place, folder / "store", str(options.operations), str(percent),
-                                           records], capture_output=True, text=True, check=True)
+                    done = subprocess.run([folder / side, place, folder / "store", str(options.operations),
+                                           str(percent), records], capture_output=True, text=True, check=True)
                     times[side] += map(float, done.stdout.split())
                     shutil.rmtree(folder / "store", ignore_errors=True)
             base = percentile(sorted(times["clang"]), 0.5)

@@ -84,8 +84,8 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
   return {};
 }
 
-// `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap. Built
-// with memlith-c++, the demo may do without page faults: -DMEMLITH_DEMO_TRACKER=instrumented.
+// `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap.
+// Built with memlith-c++, the demo may do without page faults: -DMEMLITH_DEMO_TRACKER=instrumented.
 #ifndef MEMLITH_DEMO_TRACKER
 #define MEMLITH_DEMO_TRACKER fault
 #endif

@@ -111,7 +111,8 @@ def try_one(seed):
         return seed, f"{source.name} does not compile: {done.stderr[:2000]}", False
     store = FOLDER / f"store-{seed}"
     done = run(binary, store=store)
-    said = "" if done.returncode == 0 and done.stderr == "" else f"{level}: exit {done.returncode}\n{done.stderr[:2000]}"
+    good = done.returncode == 0 and done.stderr == ""
+    said = "" if good else f"{level}: exit {done.returncode}\n{done.stderr[:2000]}"
     binary.unlink()
     shutil.rmtree(store, ignore_errors=True)
     if not said:

@@ -1,5 +1,5 @@
-// Ranges of addresses in memory of their own, which joins them when it is full: what store_lists.cpp keeps for a thread.
-// Floor: region. Not synchronised.
+// Ranges of addresses in memory of their own, which joins them when it is full: what store_lists.cpp keeps for a
+// thread. Floor: region. Not synchronised.
 #pragma once
 
 #include <sys/mman.h>

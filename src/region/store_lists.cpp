@@ -107,8 +107,8 @@ Watched& watched() {
   return made;
 }
 
-// One instruction each, so that no signal handler runs in the middle. No other thread writes these words, so that no bus
-// lock is needed.
+// One instruction each, so that no signal handler runs in the middle. No other thread writes these words, so that no
+// bus lock is needed.
 std::uint64_t claim_slot(std::atomic<std::uint64_t>& pushed) {
 #if defined(__x86_64__)
   std::uint64_t number = 1;
