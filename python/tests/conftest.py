@@ -43,6 +43,16 @@ class Program:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def kill(process: "subprocess.Popen[str]") -> "list[str]":
+    """Kills a program, and returns the whole lines that were not read yet. (communicate() loses what readline() had
+    read ahead.)"""
+    assert process.stdout is not None
+    process.kill()
+    lines = process.stdout.read().split("\n")[:-1]  # what follows the last newline was cut off
+    process.communicate()
+    return lines
+
+
 @pytest.fixture
 def program(folder: pathlib.Path) -> Program:
     return Program(folder)

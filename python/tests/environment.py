@@ -5,6 +5,10 @@
                                                          installs it
     environment.py test --folder FOLDER [ARGS...]        runs pytest there, and mypy over the package
 
+With --sanitize address,undefined the library and the module contain AddressSanitizer, whose runtime is preloaded into
+Python. That takes several times as long, so it is done only if MEMLITH_PYTHON_SANITIZED is set, as `./dev check` does;
+ThreadSanitizer knows nothing of the interpreter's lock.
+
 The packages of requirements.txt come from the registry that pip is set up for. Without it, and without an environment
 of an earlier run, `make` ends with 77, which means that the tests are skipped.
 """
@@ -34,7 +38,8 @@ def prepare(folder, requirements):
         return 0
     shutil.rmtree(folder / "venv", ignore_errors=True)
     venv.create(folder / "venv", with_pip=True)
-    pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
+           "--no-compile"]  # what is used is compiled then
     if subprocess.run([*pip, "--requirement", requirements], check=False).returncode != 0:
         shutil.rmtree(folder / "venv")
         print("skipped: pip cannot install the packages that the tests need; its message is above")
@@ -43,31 +48,56 @@ def prepare(folder, requirements):
     return 0
 
 
-def make(folder, prebuilt, requirements):
+def is_left_out(sanitize):
+    if not sanitize:
+        return False
+    if sanitize == "thread":
+        print("skipped: ThreadSanitizer would have to be in the interpreter, too")
+        return True
+    if not os.environ.get("MEMLITH_PYTHON_SANITIZED"):
+        print("skipped: with AddressSanitizer the Python tests are part of `./dev check`")
+        return True
+    return False
+
+
+def make(folder, prebuilt, requirements, sanitize=""):
     folder.mkdir(parents=True, exist_ok=True)
     if status := prepare(folder, requirements):
         return status
-    settings = [f"build-dir={folder / 'build'}", f"cmake.define.MEMLITH_PYTHON_PREBUILT={prebuilt}"]
+    settings = [f"build-dir={folder / 'build'}", f"cmake.define.MEMLITH_PYTHON_PREBUILT={prebuilt}",
+                f"cmake.define.MEMLITH_SANITIZE={sanitize}"]
     environment = dict(os.environ)
     if shutil.which("ccache"):
         settings += [f"cmake.define.CMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX")]
     environment["PATH"] = f"{python_of(folder).parent}:{environment['PATH']}"
+    if sanitize:  # the stub generator loads the module
+        environment |= sanitizer()
     command = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
                "--no-build-isolation", "--no-deps", "--force-reinstall",
                *(f"--config-settings={setting}" for setting in settings), PACKAGE]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def test(folder, rest):
+def sanitizer():
+    """Variables by which a Python without AddressSanitizer runs modules with it. libstdc++ has to be there before."""
+    found = [subprocess.run(["c++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+             .stdout.strip() for name in ("libasan.so", "libstdc++.so")]
+    return {"LD_PRELOAD": ":".join(found), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+
+
+def test(folder, rest, sanitize=""):
     if not python_of(folder).exists():
         print("skipped: there is no environment; see the test python.wheel")
         return SKIPPED
     # From an empty folder, so that the package is the installed one.
     place = folder / "run"
     place.mkdir(exist_ok=True)
-    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="")
-    return subprocess.run([python_of(folder), "-m", "pytest", "-p", "no:cacheprovider", *(rest or [HERE])], cwd=place,
-                          env=environment, check=False).returncode
+    environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(folder / "pycache"), PYTHONWARNINGS="")
+    if sanitize:
+        environment |= sanitizer()
+    # Three at once: most of the time they wait, for the disk or for a process of their own.
+    return subprocess.run([python_of(folder), "-m", "pytest", "-p", "no:cacheprovider", "-n", "3", *(rest or [HERE])],
+                          cwd=place, env=environment, check=False).returncode
 
 
 def main():
@@ -76,10 +106,13 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--prebuilt", type=pathlib.Path)
     parser.add_argument("--requirements", type=pathlib.Path, default=HERE / "requirements.txt")
+    parser.add_argument("--sanitize", default="")
     options, rest = parser.parse_known_args()
+    if is_left_out(options.sanitize):
+        return SKIPPED
     if options.command == "make":
-        return make(options.folder.resolve(), options.prebuilt.resolve(), options.requirements)
-    return test(options.folder.resolve(), rest)
+        return make(options.folder.resolve(), options.prebuilt.resolve(), options.requirements, options.sanitize)
+    return test(options.folder.resolve(), rest, options.sanitize)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import Program
+from conftest import Program, kill
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -47,14 +47,12 @@ WRITER = """
 def test_kill_9(program: Program, way: str) -> None:
     rng = random.Random(os.environ.get("MEMLITH_SEED", way))
     last = 0
-    for _ in range(6):
+    for _ in range(5):
         process = program.start(WRITER, way)
         assert process.stdout is not None
         for _ in range(rng.randrange(1, 60)):
             last = int(process.stdout.readline())
-        process.send_signal(signal.SIGKILL)
-        rest = process.communicate()[0].split("\n")
-        last = max([last, *(int(line) for line in rest[:-1])])  # what follows the last newline was cut off
+        last = max([last, *map(int, kill(process))])
         with memlith.open(program.folder / "s") as store:
             found = int(store["b"][0])
             assert (store["a"] == found).all() and (store["b"] == found).all()
@@ -79,8 +77,7 @@ def test_a_resize_that_is_killed_happened_or_did_not(program: Program) -> None:
         assert process.stdout is not None
         for _ in range(40):
             process.stdout.readline()
-        process.kill()
-        process.communicate()
+        kill(process)
         with memlith.open(program.folder / "s") as store:
             assert (store["a"] == len(store["a"])).all()
 
