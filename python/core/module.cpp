@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "dictionary.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
 #include "store.hpp"
@@ -13,9 +14,11 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
   using namespace memlith::python;
+  nb::set_leak_warnings(false);  // daemon threads keep what they use until the process has ended
   define_errors(module);
   define_memory(module);
   define_store(module);
+  define_dictionary(module);
   module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
   module.def(
       "describe_tracker",

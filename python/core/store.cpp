@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "errors.hpp"
@@ -96,6 +98,13 @@ void Store::close() {
   const Unlocked unlocked;
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) return;
+  std::optional<Failure> of_records;
+  try {
+    if (records_ != nullptr) records_->close();
+  } catch (const Failure& failure) {
+    of_records = failure;
+  }
+  records_.reset();
   {
     const nb::gil_scoped_acquire locked;
     close_regions();
@@ -104,6 +113,7 @@ void Store::close() {
   durable_at_close_ = memlith_store_durable(closing);
   const std::int32_t code = memlith_store_close(closing);
   if (code == MEMLITH_OK) durable_at_close_ = ~std::uint64_t{0};  // a clean close waits for every ticket
+  if (of_records.has_value()) throw Failure(*of_records);
   check(code);
 }
 
@@ -130,6 +140,12 @@ void Store::check_usable() const {
   }
 }
 
+void Store::check_no_block() const {
+  if (turn_.mine() && !gate_.mine()) {
+    fail(MEMLITH_INVALID, "this thread has a transaction of a dictionary open, which ends first");
+  }
+}
+
 template <typename Work>
 auto Store::use(Work&& work) {
   const std::shared_lock lock(lock_);
@@ -147,6 +163,7 @@ auto Store::with_handle(Work&& work) {
 template <typename Work>
 auto Store::through_gate(Work&& work) {
   check_usable();
+  check_no_block();
   const Unlocked unlocked;
   const Inside inside(gate_);
   return use(work);
@@ -155,7 +172,10 @@ auto Store::through_gate(Work&& work) {
 // ---- persist -------------------------------------------------------------------------------------------------------
 
 void Store::persist() {
-  through_gate([this] { check(memlith_persist_all(handle_, MEMLITH_SCOPE_PROCESS)); });
+  through_gate([this] {
+    if (records_ != nullptr && !read_only_) records_->persist();
+    check(memlith_persist_all(handle_, MEMLITH_SCOPE_PROCESS));
+  });
 }
 
 std::uint64_t Store::persist_async() {
@@ -203,6 +223,7 @@ void Store::set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
 
 void Store::begin() {
   check_usable();
+  check_no_block();
   const Unlocked unlocked;
   gate_.begin();
   const std::shared_lock lock(lock_);
@@ -211,34 +232,60 @@ void Store::begin() {
   fail(MEMLITH_INVALID, "the store is closed");
 }
 
+namespace {
+
+// Ends a thread's transaction, whatever happens.
+struct Ending {
+  Gate& gate;
+  Gate& turn;
+  Ending(Gate& given, Gate& given_turn) : gate(given), turn(given_turn) {}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() {
+    if (turn.mine()) turn.end();
+    gate.end();
+  }
+};
+
+}  // namespace
+
 // Ends the transaction in any case: one that cannot be persisted (FULL) is rolled back.
 std::uint64_t Store::commit() {
-  return with_handle([this] {
-    if (!gate_.mine()) gate_.end();  // which says what is wrong
+  check_usable();
+  if (!gate_.mine()) gate_.end();  // which says what is wrong
+  const Unlocked unlocked;
+  const Ending ending(gate_, turn_);
+  return use([this] {
     std::vector<memlith_region*> all;
     for (const auto& [name, open] : regions_) all.push_back(open.region);
+    const bool with_records = turn_.mine() && records_->active();
     std::uint64_t ticket = memlith_store_durable(handle_);
     try {
+      if (with_records) records_->write_note();
       if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
     } catch (const Failure&) {
+      if (with_records) {
+        records_->abort();
+        records_->forget_note();
+      }
       memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
-      gate_.end();
       throw;
     }
-    gate_.end();
+    if (with_records) records_->commit();
     return ticket;
   });
 }
 
 void Store::abort() {
-  with_handle([this] {
-    if (!gate_.mine()) gate_.end();
+  check_usable();
+  if (!gate_.mine()) gate_.end();
+  const Unlocked unlocked;
+  const Ending ending(gate_, turn_);
+  use([this] {
+    if (turn_.mine() && records_->active()) records_->abort();
     std::vector<memlith_region*> all;
     for (const auto& [name, open] : regions_) all.push_back(open.region);
-    const std::int32_t code =
-        all.empty() ? MEMLITH_OK : memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
-    gate_.end();
-    check(code);
+    if (!all.empty()) check(memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS));
   });
 }
 
@@ -409,7 +456,11 @@ nb::list Store::regions() {
     while (memlith_store_region_at(handle_, all.size(), &info) == MEMLITH_OK) all.push_back(info);
   });
   nb::list made;
-  for (const memlith_region_info& info : all) made.append(describe(info));
+  for (const memlith_region_info& info : all) {
+    if (info.name != std::string_view(kRecordsRegion) && info.name != std::string_view(kNotesRegion)) {
+      made.append(describe(info));
+    }
+  }
   return made;
 }
 
@@ -461,6 +512,9 @@ void define_store(nb::module_& module) {
       .def("begin", &Store::begin)
       .def("commit", &Store::commit)
       .def("abort", &Store::abort)
+      .def("enter_block", &Store::enter_block)
+      .def("leave_block", &Store::leave_block, nb::arg("weak"))
+      .def("undo_block", &Store::undo_block, nb::arg("savepoint"))
       .def("info", &Store::info, nb::sig("def info(self) -> dict[str, int]"))
       .def("stats", &Store::stats, nb::sig("def stats(self) -> dict[str, int]"))
       .def("regions", &Store::regions, nb::sig("def regions(self) -> list[dict[str, typing.Any]]"))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "memory.hpp"
+#include "records.hpp"
 
 namespace memlith::python {
 
@@ -80,6 +82,16 @@ class Store {
   std::unique_ptr<Memory> memory(const std::string& name, nanobind::object owner);
   nanobind::list snapshot(const std::vector<std::string>& names);
 
+  // Dictionaries. A block is a transaction over dictionaries alone, or part of one of the store, or of an outer block.
+  Dictionary open_dictionary(const std::string& name, const std::string& kind);
+  std::uint64_t enter_block();  // returns the savepoint to which it is undone, 0 for an outermost block
+  void leave_block(bool weak);  // commits an outermost block
+  void undo_block(std::uint64_t savepoint);
+  // `work` gets a transaction. It holds the interpreter lock, and does not run Python code.
+  void read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work);
+  // `work` is a part of the thread's block, or a commit of its own. It does not hold the interpreter lock.
+  void write(bool weak, const std::function<void(Records& records)>& work);
+
  private:
   struct Open {
     memlith_region* region;
@@ -97,6 +109,9 @@ class Store {
   template <typename Work>
   auto through_gate(Work&& work);
   void check_usable() const;
+  void check_no_block() const;
+  bool in_block();
+  Records& records();
   Open& open(const std::string& name);
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
   void close_regions();
@@ -110,7 +125,9 @@ class Store {
   // Shared by every call that uses the handle; exclusive for opening, growing and closing.
   std::shared_mutex lock_;
   Gate gate_;
+  Gate turn_;  // of the thread that writes to dictionaries; comes after gate_ and before lock_
   Regions regions_;
+  std::unique_ptr<Records> records_;
 };
 
 void define_store(nanobind::module_& module);

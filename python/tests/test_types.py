@@ -24,6 +24,19 @@ async def work(store: memlith.Store) -> npt.NDArray[np.float64]:
 
 with memlith.open("s", log_max_bytes=1 << 30) as store:
     asyncio.run(work(store))
+    users: memlith.Dict[int] = memlith.Dict(store, "users", weak=True)
+    with users.transact():
+        users["a"] = users.get("a", 0) + len(users)
+    for name, number in users.items():
+        print(name, number + 1)
+    jobs: memlith.Deque[str] = memlith.Deque(store, "jobs", ["a"], maxlen=3)
+    job: str = jobs.popleft()
+
+    @memlith.cached(store, expire=3.5)
+    def square(number: int) -> int:
+        return number * number
+
+    nine: int = square(3)
 with Checkpoint("c") as checkpoint:
     written: int = checkpoint.save({"a": 1})
 """
@@ -33,24 +46,26 @@ memlith.open(5)
 """
 
 
-def check(folder: pathlib.Path, text: str) -> "subprocess.CompletedProcess[str]":
-    (folder / "user.py").write_text(text)
-    return subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "user.py"],
-                          cwd=folder, capture_output=True, text=True, check=False)
-
-
-def test_a_users_program(folder: pathlib.Path) -> None:
+def test_the_package_and_a_users_program(folder: pathlib.Path) -> None:
+    """One test: the second run uses what the first one learnt of NumPy."""
     pytest.importorskip("mypy")
-    done = check(folder, USER)
-    assert done.returncode == 0, done.stdout
-    assert check(folder, WRONG).returncode == 1
-
-
-def test_the_package(folder: pathlib.Path) -> None:
-    pytest.importorskip("mypy")
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"),
-                           *(part for name in ("", "._store", "._ticket", "._header", "._errors", ".checkpoint",
-                                                     ".sqlite")
+    (folder / "user.py").write_text(USER)
+    (folder / "wrong.py").write_text(WRONG)
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache")]
+    done = subprocess.run([*mypy, "-m", "user", *(part for name in ("", "._store", "._ticket", "._header", "._errors", "._dict", "._deque",
+                                               "._cache", ".checkpoint", ".sqlite")
                              for part in ("-m", f"memlith{name}"))],
                           cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    wrong = subprocess.run([*mypy, "wrong.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1 and "wrong.py:3" in wrong.stdout, wrong.stdout
+
+
+def test_the_package_with_pyright(folder: pathlib.Path) -> None:
+    """In the extended tests: where basedpyright is installed, which brings an interpreter of JavaScript."""
+    pytest.importorskip("basedpyright")
+    (folder / "user.py").write_text(USER)
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable]
+    done = subprocess.run([*command, "user.py"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""memlith: arrays that survive kill -9 and power loss.
+"""memlith: arrays and dictionaries that survive kill -9 and power loss.
 
     import memlith
 
@@ -6,10 +6,14 @@
         weights = store.array("weights", (1000, 1000), "f4")   # a numpy.ndarray, zeros in the first run
         weights[3] += 1
         store.persist()                                        # durable: all changes, or none
+        memlith.Dict(store, "users")["ada"] = 1815             # durable when the line has run
 """
 
 from . import checkpoint
+from ._cache import Cache, cached
 from ._core import version
+from ._deque import Deque
+from ._dict import Codec, Dict
 from ._errors import (
     AddressTaken,
     Busy,
@@ -35,8 +39,8 @@ from ._ticket import Ticket
 __version__ = version()
 
 __all__ = [
-    "AddressTaken", "Busy", "Corrupt", "Error", "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory",
-    "NoSpace", "NotFound", "Permission", "Poisoned", "ReadOnly", "Store", "Ticket", "TooManyFiles", "Tracker",
-    "Unsupported",
-    "checkpoint", "open", "version",
+    "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Exists", "Full", "IOFailure",
+    "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "Permission", "Poisoned", "ReadOnly", "Store",
+    "Ticket", "TooManyFiles", "Tracker", "Unsupported",
+    "cached", "checkpoint", "open", "version",
 ]

@@ -108,7 +108,10 @@ class Store:
     # ---- durability ----
 
     def persist(self) -> None:
-        """Makes all changes of all arrays durable, all of them or none. Returns when they are."""
+        """Makes all changes of all arrays durable, all of them or none. Returns when they are.
+
+        Weak changes of dictionaries that were made before are durable then, too.
+        """
         self._core.persist()
 
     def persist_async(self) -> Ticket:
@@ -121,7 +124,7 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Store]:
-        """Persists at the end of the block, or rolls back if it raises.
+        """Persists at the end of the block, or rolls back if it raises: arrays and dictionaries, as one.
 
         The block starts from the last persist: what was changed before it and not persisted belongs to it. One thread
         has a transaction at a time; persists of other threads wait for its end.

@@ -1,0 +1,436 @@
+#include "dictionary.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "keys.hpp"
+#include "store.hpp"
+#include "unlocked.hpp"
+
+namespace nb = nanobind;
+
+namespace memlith::python {
+
+// ---- the store's part ----------------------------------------------------------------------------------------------
+
+namespace {
+
+// A thread's turn to write, until it ends.
+struct Turn {
+  Gate& gate;
+  explicit Turn(Gate& given) : gate(given) { gate.begin(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { end(); }
+  void end() {
+    if (gate.mine()) gate.end();
+  }
+};
+
+// Shares the store's lock. Releases the interpreter lock if it has to wait.
+std::shared_lock<std::shared_mutex> share(std::shared_mutex& lock) {
+  std::shared_lock shared(lock, std::try_to_lock);
+  if (shared.owns_lock()) return shared;
+  const Unlocked unlocked;
+  shared.lock();
+  return shared;
+}
+
+}  // namespace
+
+Records& Store::records() {
+  if (handle_ == nullptr || records_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  return *records_;
+}
+
+Dictionary Store::open_dictionary(const std::string& name, const std::string& kind) {
+  check_usable();
+  bool missing = false;
+  {
+    const auto lock = share(lock_);
+    missing = records_ == nullptr;
+  }
+  if (missing) {
+    try {
+      open_region(kNotesRegion, 65536, 0, MEMLITH_TRACKER_EXPLICIT, read_only_ ? 0 : MEMLITH_REGION_CREATE);
+    } catch (const Failure& failure) {
+      if (!read_only_ || memlith_category(failure.code) != MEMLITH_NOT_FOUND) throw;
+    }
+  }
+  const Unlocked unlocked;
+  std::optional<Turn> turn;
+  if (!turn_.mine()) turn.emplace(turn_);
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  if (records_ == nullptr) {
+    const auto notes = regions_.find(kNotesRegion);
+    records_ = std::make_unique<Records>(handle_, notes == regions_.end() ? nullptr : notes->second.region, read_only_);
+  }
+  return records_->dictionary(name, kind);
+}
+
+// True if this thread has a transaction, which dictionaries are a part of from here on.
+bool Store::in_block() {
+  if (turn_.mine()) return true;
+  if (!gate_.mine()) return false;
+  const Unlocked unlocked;
+  turn_.begin();
+  const std::shared_lock lock(lock_);
+  try {
+    records().begin(true);
+  } catch (const Failure&) {
+    turn_.end();
+    throw;
+  }
+  return true;
+}
+
+std::uint64_t Store::enter_block() {
+  check_usable();
+  if (in_block()) {
+    const auto lock = share(lock_);
+    return records().savepoint();
+  }
+  const Unlocked unlocked;
+  turn_.begin();
+  const std::shared_lock lock(lock_);
+  try {
+    records().begin(false);
+  } catch (const Failure&) {
+    turn_.end();
+    throw;
+  }
+  return 0;
+}
+
+void Store::leave_block(bool weak) {
+  check_usable();
+  if (!turn_.mine()) turn_.end();  // which says what is wrong
+  const Unlocked unlocked;
+  std::uint64_t ticket = 0;
+  {
+    const std::shared_lock lock(lock_);
+    struct End {
+      Gate& turn;
+      ~End() { turn.end(); }
+    } const end{turn_};
+    ticket = records().commit();
+  }
+  if (weak) return;
+  const std::shared_lock lock(lock_);
+  records().wait(ticket);
+}
+
+void Store::undo_block(std::uint64_t savepoint) {
+  check_usable();
+  if (!turn_.mine()) turn_.end();
+  const auto lock = share(lock_);
+  if (savepoint != 0) return records().undo_to(savepoint);
+  if (records_ != nullptr) records_->abort();
+  turn_.end();
+}
+
+void Store::read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work) {
+  check_usable();
+  const bool inside = in_block();
+  const auto lock = share(lock_);
+  Records& all = records();
+  if (inside) return work(all.transaction(), all.meta());
+  struct Reading {
+    Records& records;
+    ~Reading() { records.end_reading(); }
+  };
+  memlith_kv_txn* const txn = all.begin_reading();
+  const Reading reading{all};
+  work(txn, all.meta());
+}
+
+void Store::write(bool weak, const std::function<void(Records& records)>& work) {
+  check_usable();
+  const bool inside = in_block();
+  const Unlocked unlocked;
+  if (inside) {
+    const std::shared_lock lock(lock_);
+    return work(records());
+  }
+  Turn turn(turn_);
+  const std::shared_lock lock(lock_);
+  Records& all = records();
+  all.begin(false);
+  try {
+    work(all);
+  } catch (const Failure&) {
+    all.abort();
+    throw;
+  }
+  const std::uint64_t ticket = all.commit();
+  turn.end();
+  if (!weak) all.wait(ticket);
+}
+
+// ---- a dictionary --------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A value as it is stored: what `dumps` makes of it, or its own bytes.
+class Value {
+ public:
+  Value(nb::handle value, nb::handle dumps) {
+    holder_ = dumps.is_none() ? nb::borrow(value) : dumps(value);
+    if (PyBytes_Check(holder_.ptr())) return;
+    if (PyObject_GetBuffer(holder_.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  }
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+  ~Value() {
+    if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  }
+  std::string_view bytes() const {
+    if (view_.obj != nullptr) return {static_cast<const char*>(view_.buf), static_cast<std::size_t>(view_.len)};
+    return {PyBytes_AS_STRING(holder_.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(holder_.ptr()))};
+  }
+
+ private:
+  nb::object holder_;
+  Py_buffer view_{};
+};
+
+class Map {
+ public:
+  Map(nb::object store, const std::string& name, const std::string& kind, bool weak, nb::object dumps, nb::object loads)
+      : owner_(std::move(store)),
+        store_(nb::cast<Store*>(owner_)),
+        weak_(weak),
+        dumps_(std::move(dumps)),
+        loads_(std::move(loads)) {
+    dictionary_ = store_->open_dictionary(name, kind);
+  }
+
+  nb::object at(nb::handle key) {
+    nb::object found = find(key);
+    if (!found.is_valid()) raise_missing(key);
+    return found;
+  }
+  nb::object get(nb::handle key, nb::object otherwise) {
+    nb::object found = find(key);
+    return found.is_valid() ? found : otherwise;
+  }
+
+  bool contains(nb::handle key) {
+    const std::string encoded = encode_key(key);
+    bool found = false;
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
+      memlith_bytes value{};
+      found = present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &value));
+    });
+    return found;
+  }
+
+  std::uint64_t length() {
+    std::uint64_t count = 0;
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map meta) { count = Records::count(txn, meta, dictionary_); });
+    return count;
+  }
+
+  void set(nb::handle key, nb::handle value) {
+    const std::string encoded = encode_key(key);
+    const Value stored(value, dumps_);
+    store_->write(weak_, [&](Records& records) { records.put(dictionary_, encoded, stored.bytes()); });
+  }
+
+  void remove(nb::handle key) {
+    const std::string encoded = encode_key(key);
+    bool found = false;
+    store_->write(weak_, [&](Records& records) { found = records.remove(dictionary_, encoded); });
+    if (!found) raise_missing(key);
+  }
+
+  // The value, which is removed, or the object `otherwise`.
+  nb::object take(nb::handle key, nb::object otherwise) {
+    const std::string encoded = encode_key(key);
+    std::optional<std::string> found;
+    store_->write(weak_, [&](Records& records) {
+      if (const auto value = records.get(dictionary_, encoded)) found = std::string(*value);
+      if (found.has_value()) records.remove(dictionary_, encoded);
+    });
+    return found.has_value() ? loaded(*found) : otherwise;
+  }
+
+  // The value; sets it first if there is none.
+  nb::object set_default(nb::handle key, nb::object value) {
+    if (nb::object found = find(key); found.is_valid()) return found;
+    const std::string encoded = encode_key(key);
+    const Value stored(value, dumps_);
+    std::optional<std::string> found;
+    store_->write(weak_, [&](Records& records) {
+      if (const auto before = records.get(dictionary_, encoded)) {
+        found = std::string(*before);
+      } else {
+        records.put(dictionary_, encoded, stored.bytes());
+      }
+    });
+    return found.has_value() ? loaded(*found) : value;
+  }
+
+  void clear() {
+    store_->write(weak_, [&](Records& records) { records.clear(dictionary_); });
+  }
+
+  nb::tuple batch(const nb::bytes& from, const nb::bytes& to, bool backwards, std::uint64_t count, bool with_values);
+
+ private:
+  static bool present(std::int32_t code) {
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return false;
+    check(code);
+    return true;
+  }
+
+  [[noreturn]] static void raise_missing(nb::handle key) {
+    const nb::object arguments = nb::make_tuple(key);  // or a key that is a tuple would be taken for the arguments
+    PyErr_SetObject(PyExc_KeyError, arguments.ptr());
+    throw nb::python_error();
+  }
+
+  nb::object loaded(std::string_view value) const { return loaded(nb::bytes(value.data(), value.size())); }
+  nb::object loaded(nb::object value) const { return loads_.is_none() ? value : loads_(value); }
+
+  // Without an object if there is none.
+  nb::object find(nb::handle key) {
+    const std::string encoded = encode_key(key);
+    nb::object value;
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
+      memlith_bytes bytes{};
+      if (!present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &bytes))) return;
+      value = nb::bytes(bytes.data, bytes.size);
+    });
+    return value.is_valid() ? loaded(std::move(value)) : value;
+  }
+
+  nb::object owner_;
+  Store* store_;
+  Dictionary dictionary_;
+  bool weak_;
+  nb::object dumps_;
+  nb::object loads_;
+
+  friend int map_traverse(PyObject* self, visitproc visit, void* arg);
+  friend int map_clear(PyObject* self);
+};
+
+using Found = std::pair<std::string, std::string>;
+
+// Up to `count` records with from <= key < to, in one of the two orders. Empty `to`: up to the last.
+std::vector<Found> look(memlith_kv_cursor* cursor, std::string_view from, std::string_view to, bool backwards,
+                        std::uint64_t count, bool with_values) {
+  std::vector<Found> found;
+  const bool to_end = backwards && to.empty();
+  std::int32_t code =
+      to_end ? memlith_kv_cursor_last(cursor)
+             : memlith_kv_cursor_seek(cursor, backwards ? to.data() : from.data(), backwards ? to.size() : from.size());
+  if (backwards && !to_end && (code == MEMLITH_OK || memlith_category(code) == MEMLITH_NOT_FOUND)) {
+    code = memlith_kv_cursor_prev(cursor);
+  }
+  while (found.size() < count && code == MEMLITH_OK) {
+    memlith_bytes key{};
+    memlith_bytes value{};
+    check(memlith_kv_cursor_current(cursor, &key, &value));
+    const std::string_view name(static_cast<const char*>(key.data), key.size);
+    if (backwards ? name < from : !to.empty() && name >= to) return found;
+    found.emplace_back(name, with_values ? std::string(static_cast<const char*>(value.data), value.size) : "");
+    code = backwards ? memlith_kv_cursor_prev(cursor) : memlith_kv_cursor_next(cursor);
+  }
+  if (memlith_category(code) != MEMLITH_NOT_FOUND) check(code);
+  return found;
+}
+
+// Keys, values (or None), and from where the next batch goes on; that is None behind the last one.
+nb::tuple Map::batch(const nb::bytes& from, const nb::bytes& to, bool backwards, std::uint64_t count,
+                     bool with_values) {
+  std::string first(from.c_str(), from.size());
+  if (first.empty()) first.push_back('\0');  // a key has a byte, and none is less
+  std::vector<Found> found;
+  store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
+    memlith_kv_cursor* cursor = nullptr;
+    check(memlith_kv_cursor_open(txn, dictionary_.map, &cursor));
+    struct Close {
+      memlith_kv_cursor* cursor;
+      ~Close() { memlith_kv_cursor_close(cursor); }
+    } const close{cursor};
+    found = look(cursor, first, {to.c_str(), to.size()}, backwards, count, with_values);
+  });
+  nb::list keys;
+  nb::list values;
+  for (const Found& each : found) {
+    keys.append(decode_key(each.first));
+    values.append(with_values ? loaded(each.second) : nb::none());
+  }
+  nb::object next = nb::none();
+  if (!found.empty() && found.size() == count) {
+    const std::string place = backwards ? found.back().first : found.back().first + '\0';
+    next = nb::bytes(place.data(), place.size());
+  }
+  return nb::make_tuple(keys, values, next);
+}
+
+int map_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(nb::handle(self))) return 0;
+  const Map* const map = nb::inst_ptr<Map>(nb::handle(self));
+  Py_VISIT(map->owner_.ptr());
+  Py_VISIT(map->dumps_.ptr());
+  Py_VISIT(map->loads_.ptr());
+  return 0;
+}
+
+int map_clear(PyObject* self) {
+  Map* const map = nb::inst_ptr<Map>(nb::handle(self));
+  map->dumps_ = nb::none();
+  map->loads_ = nb::none();
+  return 0;
+}
+
+PyType_Slot map_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(map_traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(map_clear)},
+                           {0, nullptr}};
+
+}  // namespace
+
+void define_dictionary(nb::module_& module) {
+  nb::class_<Map>(module, "Map", nb::type_slots(map_slots), "Records of a store, as memlith.Dict uses them.")
+      .def(nb::init<nb::object, const std::string&, const std::string&, bool, nb::object, nb::object>(),
+           nb::arg("store"), nb::arg("name"), nb::arg("kind"), nb::arg("weak"), nb::arg("dumps").none(),
+           nb::arg("loads").none())
+      .def("__getitem__", &Map::at, nb::arg("key").none(),
+           nb::sig("def __getitem__(self, key: typing.Any, /) -> typing.Any"))
+      .def("__setitem__", &Map::set, nb::arg("key").none(), nb::arg("value").none(),
+           nb::sig("def __setitem__(self, key: typing.Any, value: typing.Any, /) -> None"))
+      .def("__delitem__", &Map::remove, nb::arg("key").none(),
+           nb::sig("def __delitem__(self, key: typing.Any, /) -> None"))
+      .def("__contains__", &Map::contains, nb::arg("key").none())
+      .def("__len__", &Map::length)
+      .def("get", &Map::get, nb::arg("key").none(), nb::arg("default").none() = nb::none(), "The value, or `default`.",
+           nb::sig("def get(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
+      .def("take", &Map::take, nb::arg("key").none(), nb::arg("default").none(),
+           nb::sig("def take(self, key: typing.Any, default: typing.Any) -> typing.Any"))
+      .def("setdefault", &Map::set_default, nb::arg("key").none(), nb::arg("default").none() = nb::none(),
+           "The value; sets it to `default` first if there is none.",
+           nb::sig("def setdefault(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
+      .def("clear", &Map::clear, "Removes all records, in one commit.")
+      .def("batch", &Map::batch, nb::arg("start"), nb::arg("stop"), nb::arg("backwards"), nb::arg("count"),
+           nb::arg("with_values"),
+           nb::sig("def batch(self, start: bytes, stop: bytes, backwards: bool, count: int, with_values: bool) -> "
+                   "tuple[list[typing.Any], list[typing.Any], bytes | None]"));
+  module.def(
+      "encode_key",
+      [](nb::handle key) {
+        const std::string encoded = encode_key(key);
+        return nb::bytes(encoded.data(), encoded.size());
+      },
+      nb::arg("key").none(), "The bytes of a key, whose order is that of the keys.");
+}
+
+}  // namespace memlith::python

@@ -1,0 +1,243 @@
+"""Dictionaries in stores: mappings whose records survive kill -9."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Iterable, Literal, Protocol, TypeVar, Union
+
+from . import _core
+from ._store import Store
+
+Key = Union[bytes, str, int, float, None, "tuple[Key, ...]"]
+V = TypeVar("V")
+_BATCH = 256
+_MISSING: Any = object()
+
+
+class Codec(Protocol):
+    """How values become bytes. `name` is kept in the store, so that no other codec reads them."""
+
+    name: str
+
+    def dumps(self, value: Any) -> bytes: ...
+
+    def loads(self, data: bytes) -> Any: ...
+
+
+def codec_of(given: Literal["pickle", "msgpack", "raw"] | Codec) -> tuple[str, Any, Any]:
+    """The name of a codec, and its two functions; None for raw bytes, which need none."""
+    if given == "pickle":
+        return "pickle", _dumps, pickle.loads
+    if given == "raw":
+        return "raw", None, None
+    if given == "msgpack":
+        import msgpack  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        return "msgpack", msgpack.packb, msgpack.unpackb
+    if isinstance(given, str):
+        raise ValueError(f'there is no codec {given!r}; there are "pickle", "msgpack", "raw" and objects like Codec')
+    return given.name, given.dumps, given.loads
+
+
+def _dumps(value: Any) -> bytes:
+    return pickle.dumps(value, 5)
+
+
+class Transaction:
+    """The block of `with d.transact():`."""
+
+    __slots__ = ("_core", "_weak", "_savepoints")
+
+    def __init__(self, core: _core.Store, weak: bool) -> None:
+        self._core = core
+        self._weak = weak
+        self._savepoints: list[int] = []
+
+    def __enter__(self) -> None:
+        self._savepoints.append(self._core.enter_block())
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        savepoint = self._savepoints.pop()
+        if kind is not None:
+            self._core.undo_block(savepoint)
+        elif savepoint == 0:
+            self._core.leave_block(self._weak)
+
+
+class Records(_core.Map):
+    """What the classes below share: the records of one name in a store."""
+
+    KIND = ""
+
+    def __init__(self, store: Store, name: str, *, weak: bool = False,
+                 codec: Literal["pickle", "msgpack", "raw"] | Codec = "pickle") -> None:
+        codec_name, dumps, loads = codec_of(codec)
+        super().__init__(store._core, name, f"{self.KIND} of {codec_name}", weak, dumps, loads)
+        self.store = store
+        self.name = name
+        self.weak = weak
+
+    def transact(self) -> Transaction:
+        """A block whose changes of all dictionaries take effect, and become durable, together; none if it raises.
+
+        Other threads that write wait for its end; those that read see the state before. Blocks nest. Do not `await` in
+        a block.
+        """
+        return Transaction(self.store._core, self.weak)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} belongs to its store and cannot be pickled; pickle a copy of it")
+
+    def _batches(self, start: bytes, stop: bytes, backwards: bool, values: bool) -> Iterator[tuple[Any, Any]]:
+        at: bytes | None = b""
+        count = 16
+        while at is not None:
+            span = (start, at or stop) if backwards else (at or start, stop)
+            keys, found, at = self.batch(*span, backwards, count, values)
+            yield from zip(keys, found)
+            count = _BATCH
+
+
+class Dict(Records, Generic[V]):
+    """A dictionary in a store: a MutableMapping in the order of its keys.
+
+        d = memlith.Dict(store, "users")
+        d["ada"] = {"born": 1815}        # durable when the line has run
+        with d.transact():               # all of it, or nothing
+            d["a"], d["b"] = d["b"], d["a"]
+
+    Keys are bytes, str, int, float, None and tuples of them, in that order of kinds (numbers come before bytes, bytes
+    before str); equal numbers are one key, as in a dict. Values are what `codec` takes: "pickle", "msgpack", "raw"
+    (bytes), or an object like Codec. With weak=True a change returns at the speed of memory and is durable within
+    100 ms, in order. Any thread may use it. An iteration sees changes that are made meanwhile.
+    """
+
+    KIND = "dictionary"
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: Key, /) -> V: ...
+
+        def __setitem__(self, key: Key, value: V, /) -> None: ...
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.irange()
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self.irange(reverse=True)
+
+    def irange(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False) -> Iterator[Any]:
+        """The keys with start <= key < stop, in order."""
+        return (key for key, _ in self._range(start, stop, reverse, False))
+
+    def items_in(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False) -> Iterator[tuple[Any, V]]:
+        """The items with start <= key < stop, in order."""
+        return self._range(start, stop, reverse, True)
+
+    def _range(self, start: Key, stop: Key, reverse: bool, values: bool) -> Iterator[tuple[Any, Any]]:
+        first = b"" if start is _MISSING else _core.encode_key(start)
+        return self._batches(first, b"" if stop is _MISSING else _core.encode_key(stop), reverse, values)
+
+    def keys(self) -> KeysView[Any]:
+        return KeysView(self)
+
+    def values(self) -> ValuesView[V]:
+        return _Values(self)
+
+    def items(self) -> ItemsView[Any, V]:
+        return _Items(self)
+
+    def pop(self, key: Key, default: Any = _MISSING) -> Any:
+        """Removes a key and returns its value; `default`, or KeyError, if there is none."""
+        found = self.take(key, default)
+        if found is _MISSING:
+            raise KeyError(key)
+        return found
+
+    def popitem(self, last: bool = True) -> tuple[Any, V]:
+        """Removes the last item, or the first, and returns it. KeyError if there is none."""
+        with self.transact():
+            for key, value in self._range(_MISSING, _MISSING, last, True):
+                del self[key]
+                return key, value
+        raise KeyError("the dictionary is empty")
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """As of a dict, in one commit."""
+        with self.transact():
+            if isinstance(other, (Mapping, Dict)):
+                other = other.items()
+            elif hasattr(other, "keys"):
+                other = [(key, other[key]) for key in other.keys()]
+            for key, value in other:
+                self[key] = value
+            for name, value in named.items():
+                self[name] = value
+
+    def incr(self, key: Key, by: Any = 1) -> Any:
+        """Adds to the value, which is 0 if there is none, and returns the sum."""
+        with self.transact():
+            total = self.get(key, 0) + by
+            self[key] = total
+        return total
+
+    def copy(self) -> dict[Any, V]:
+        """A plain dict of the same items."""
+        return dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Mapping, Dict)):
+            return NotImplemented
+        return dict(self.items()) == dict(other.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __ior__(self, other: Mapping[Any, V] | Iterable[tuple[Any, V]]) -> Dict[V]:  # type: ignore[misc]
+        self.update(other)
+        return self
+
+    def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {**self.copy(), **dict(other)} if isinstance(other, (Mapping, Dict)) else NotImplemented
+
+    def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {**dict(other), **self.copy()} if isinstance(other, (Mapping, Dict)) else NotImplemented
+
+    def __repr__(self) -> str:
+        if self.store.closed:
+            return f"<memlith.Dict {self.name!r} of a closed store>"
+        return f"<memlith.Dict {self.name!r}: {len(self)} items>"
+
+
+MutableMapping.register(Dict)
+
+
+class _Values(ValuesView[Any]):
+    """Values a batch at a time, not a look-up for each key."""
+
+    _mapping: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._mapping.items_in())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return (value for _, value in self._mapping.items_in(reverse=True))
+
+    def __contains__(self, value: object) -> bool:
+        return any(value is each or value == each for each in self)
+
+
+class _Items(ItemsView[Any, Any]):
+    _mapping: Any
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        items: Iterator[tuple[Any, Any]] = self._mapping.items_in()
+        return items
+
+    def __reversed__(self) -> Iterator[tuple[Any, Any]]:
+        items: Iterator[tuple[Any, Any]] = self._mapping.items_in(reverse=True)
+        return items
+
+
