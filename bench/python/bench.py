@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Durable changes of a NumPy array, and checkpoints of a computation, beside what people use for them today.
+"""Durable changes of NumPy arrays, dictionaries, and checkpoints of a computation, beside what people use for them.
 
     bench.py [--json] [--mib N] [--seconds S] [--dir FOLDER] [--library libmemlith.so] [--only WORKLOAD]
 
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import dictionaries
 import numpy as np
 
 import memlith
@@ -223,6 +224,19 @@ class Pickle(FileCheckpoint):
         pickle.dump(self.state, file, protocol=5)
 
 
+class TorchSave(FileCheckpoint):
+    name = "torch.save, fsync, rename"
+
+    def __init__(self, folder, rows):
+        import torch
+
+        super().__init__(folder, rows)
+        self.torch = torch
+
+    def write(self, file):
+        self.torch.save({**self.state, "weights": self.torch.from_numpy(self.state["weights"])}, file)
+
+
 class Savez(FileCheckpoint):
     name = "numpy.savez, fsync, rename"
 
@@ -230,25 +244,56 @@ class Savez(FileCheckpoint):
         np.savez(file, **self.state)
 
 
-def measure(workload, sides, operate, seconds):
-    """Rounds in which every side does one operation. A side stops when its time is up, but not before 4 of them."""
+def measure(workload, sides, operate, seconds, at_once=1):
+    """Rounds in which every side does some operations. A side stops when its time is up, but not before 4 rounds."""
     taken = {side.name: [] for side in sides}
     rng = np.random.default_rng(1)
     for number in range(100_000):
-        waiting = [side for side in sides if sum(taken[side.name]) < seconds or len(taken[side.name]) < 4]
+        waiting = [side for side in sides if sum(taken[side.name]) < seconds or len(taken[side.name]) < 4 * at_once]
         if not waiting:
             break
         draw = rng.integers(0, 1 << 60, 1 << 16)
         for side in waiting:
-            began = time.perf_counter()
-            measured = operate(side, draw, float(number + 1))  # by the side itself, if it is another process
-            taken[side.name].append(measured or time.perf_counter() - began)
+            for each in range(at_once):
+                given = draw if at_once == 1 else draw[each]
+                began = time.perf_counter()
+                measured = operate(side, given, float(number + 1))  # by the side itself, if it is another process
+                taken[side.name].append(measured or time.perf_counter() - began)
     for side in sides:
-        times = 1e6 * np.sort(taken[side.name][1:])  # the first one meets cold caches
+        times = 1e6 * np.sort(taken[side.name][at_once:])  # the first round meets cold caches
         yield {"suite": "python", "side": side.name, "workload": workload, "durability": side.durability, "threads": 1,
                "operations": len(times), "ops_per_s": 1e6 * len(times) / times.sum(),
                **{f"p{label}_us": float(np.quantile(times, quantile, method="inverted_cdf"))
                   for label, quantile in (("50", 0.5), ("99", 0.99), ("999", 0.999))}}
+
+
+def opened(kinds, *arguments):
+    """A side of each kind whose package is installed."""
+    sides = []
+    for kind in kinds:
+        try:
+            sides.append(kind(*arguments))
+        except ImportError as error:
+            print(f"{kind.__name__} is left out: {error}", file=sys.stderr)
+    return sides
+
+
+def measure_dictionaries(options, folder):
+    for kinds, durable, workloads in (
+            (dictionaries.DURABLE, True, {"dict set, durable": (dictionaries.set_some, 10)}),
+            (dictionaries.ALL, False, {"dict set, weak": (dictionaries.set_some, 500),
+                                       "dict get": (dictionaries.get_some, 500)})):
+        chosen = {name: work for name, work in workloads.items() if options.only in (None, name, "dict")}
+        if not chosen:
+            continue
+        with tempfile.TemporaryDirectory(prefix="python-bench.", dir=folder) as place:
+            sides = opened(kinds, pathlib.Path(place), durable)
+            for side in sides:
+                side.fill(dictionaries.items())
+            for workload, (operate, at_once) in chosen.items():
+                yield from measure(workload, sides, operate, options.seconds, at_once)
+            for side in sides:
+                side.close()
 
 
 def measurements(options, folder):
@@ -264,16 +309,17 @@ def measurements(options, folder):
     arrays = {f"{count} {'row' if count == 1 else 'rows'}": change(count) for count in (1, 16, 256)}
     arrays["whole array"] = lambda side, draw, value: side.whole(value)
     training = {"checkpoint": lambda side, draw, value: side.step(draw[: max(1, rows // 64)] % rows, value)}
-    for kinds, workloads in ((peers, arrays), ([MemlithCheckpoint, Pickle, Savez], training)):
+    for kinds, workloads in ((peers, arrays), ([MemlithCheckpoint, Pickle, Savez, TorchSave], training)):
         chosen = {name: work for name, work in workloads.items() if options.only in (None, name)}
         if not chosen:
             continue
         with tempfile.TemporaryDirectory(prefix="python-bench.", dir=folder) as place:
-            sides = [kind(pathlib.Path(place), rows) for kind in kinds]
+            sides = opened(kinds, pathlib.Path(place), rows)
             for workload, operate in chosen.items():
                 yield from measure(workload, sides, operate, options.seconds)
             for side in sides:
                 side.close()
+    yield from measure_dictionaries(options, folder)
 
 
 def main():
@@ -284,7 +330,7 @@ def main():
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("."), help="where the files go")
     parser.add_argument("--library", type=pathlib.Path, help="libmemlith.so, to measure the C interface, too")
     parser.add_argument("--record", type=pathlib.Path, help="writes the objects of --json to this file, too")
-    parser.add_argument("--only", help='one workload, such as "16 rows"')
+    parser.add_argument("--only", help='one workload, such as "16 rows"; "dict": those of dictionaries')
     options = parser.parse_args()
     free = shutil.disk_usage(options.dir).free
     if free < 12 * options.mib << 20:
