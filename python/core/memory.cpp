@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -112,7 +113,7 @@ std::shared_ptr<Mapping> Mapping::of(const Identity& identity, std::uint64_t add
 }
 
 void Mapping::detach(memlith_region* region) {
-  const std::uint64_t bytes = memlith_region_size(region);
+  const std::uint64_t bytes = std::max(memlith_region_size(region), std::exchange(extended_bytes_, 0));
   void* const aside = move_aside(address(), bytes);
   if (aside == nullptr) {
     fail(MEMLITH_NO_MEMORY, "no memory for the arrays that outlive their region \"" + identity_.name +
@@ -138,6 +139,14 @@ void Mapping::fill_in(std::uint64_t bytes) {
     Py_FatalError("memlith: cannot keep the addresses of arrays");
   }
   detached_bytes_ = bytes;
+}
+
+void Mapping::extend(std::uint64_t region_bytes, std::uint64_t bytes) {
+  if (::mmap(address() + region_bytes, bytes - region_bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+    Py_FatalError("memlith: cannot keep the addresses of arrays");
+  }
+  extended_bytes_ = bytes;
 }
 
 void Mapping::allow_stores(std::uint64_t bytes) const {

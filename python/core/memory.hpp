@@ -52,6 +52,8 @@ class Mapping {
   void fill_in(std::uint64_t bytes);
 
   void was_exported(bool writable) { writable_exports_ = writable_exports_ || writable; }
+  // The region is shorter than arrays of an earlier opening, whose growth was not persisted: zeros follow it.
+  void extend(std::uint64_t region_bytes, std::uint64_t bytes);
   // Arrays that were made writable must not fault when the region is opened read-only.
   void allow_stores(std::uint64_t bytes) const;
 
@@ -59,6 +61,7 @@ class Mapping {
   const Identity identity_;
   const std::uint64_t address_;
   std::uint64_t detached_bytes_ = 0;
+  std::uint64_t extended_bytes_ = 0;  // up to where extend() put zeros
   bool writable_exports_ = false;
 };
 

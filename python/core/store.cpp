@@ -329,10 +329,16 @@ void Store::open_region(const std::string& name, std::uint64_t size, std::uint64
     mapping = mapping_before(name);
     if (mapping != nullptr) {
       const std::uint64_t bytes = mapping->make_way();
-      const std::int32_t code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+      std::int32_t code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+      // Arrays may be longer than the region, if a growth was not persisted.
+      if (code == MEMLITH_OK && !read_only_ && memlith_region_size(region) < bytes) {
+        code = memlith_region_grow(region, bytes);
+        if (code != MEMLITH_OK) memlith_region_close(std::exchange(region, nullptr));
+      }
       if (code != MEMLITH_OK) mapping->fill_in(bytes);
       check(code);
       if (read_only_) mapping->allow_stores(memlith_region_size(region));
+      if (memlith_region_size(region) < bytes) mapping->extend(memlith_region_size(region), bytes);
     }
   }
   if (region == nullptr) check(memlith_region_open(handle_, name.c_str(), &wanted, &region));

@@ -181,6 +181,24 @@ def test_transactions_of_threads_come_one_after_the_other(folder: pathlib.Path) 
         assert array[0] == array[1] == sum(1 for n in range(4) for s in range(50) if s % 3 != n % 3)
 
 
+@pytest.mark.parametrize("tracker", ["scan", "fault"])
+def test_an_array_longer_than_what_is_found_again(folder: pathlib.Path, tracker: memlith.Tracker) -> None:
+    with memlith.open(folder / "s") as store:
+        store.zeros("a", (30, 257), "i2", tracker=tracker)
+        grown = store.resize("a", (60_000, 257))
+        grown[:] = 1
+    assert grown.sum() == 60_000 * 257
+    for read_only in (True, True, False, False):  # what was not persisted is gone, and the memory is there
+        with memlith.open(folder / "s", read_only=read_only) as store:
+            array = store.array("a", tracker=tracker)
+            assert array.shape == (30, 257) and grown[:30].sum() == 0
+            grown.sum()
+            if not read_only:
+                assert (store.resize("a", (60_000, 257))[30:] == 0).all()
+                store.rollback()
+        grown.sum()
+
+
 def test_the_interpreter_ends_with_open_stores(program: Program) -> None:
     endings = [("pass", 0), ("import sys; sys.exit(3)", 3), ("raise KeyError('x')", 1),
                ("import threading; threading.Thread(target=lambda: store.persist_async().result(5)).start()", 0),
