@@ -1,7 +1,7 @@
 // The memory of regions, and who in Python still uses it.
 //
-// Part: python. A NumPy array in a region is a pointer that Python may keep for ever, while a store can be closed at any
-// time. Therefore:
+// Part: python. A NumPy array in a region is a pointer that Python may keep for ever, while a store can be closed at
+// any time. Therefore:
 //  - `Mapping` is the memory of one region at its address. Python's arrays hold it through `Memory`.
 //  - Closing a region whose mapping is held *detaches* the mapping: the pages move aside, the region is closed, and the
 //    pages move back. The arrays keep their values, and are ordinary memory that reaches no store.
@@ -65,8 +65,8 @@ class Mapping {
   bool writable_exports_ = false;
 };
 
-// Part of a mapping (or a snapshot) as Python's buffer protocol shows it; the base of an array. Holds `owner`, so that a
-// store is not closed by the garbage collector while an array in it is in use.
+// Part of a mapping (or a snapshot) as Python's buffer protocol shows it; the base of an array. Holds `owner`, so that
+// a store is not closed by the garbage collector while an array in it is in use.
 struct Memory {
   std::shared_ptr<void> holder;
   nanobind::object owner;

@@ -1,13 +1,13 @@
 // The kv store inside a store: dictionaries as maps of it, and their part in the store's transactions.
 //
-// Part: python. One thread at a time writes (Store::turn_), so no transaction of the kv store meets a lock; threads that
-// wait for the disk do that after their turn, and share flushes.
+// Part: python. One thread at a time writes (Store::turn_), so no transaction of the kv store meets a lock; threads
+// that wait for the disk do that after their turn, and share flushes.
 //
 // A transaction over arrays and dictionaries is one frame of the log, which holds the bytes of the arrays and, in the
 // region `kNotesRegion`, a note of what the transaction writes to dictionaries. The frame decides: the kv store commits
 // afterwards, and opening repeats the notes that it has not seen. A note is overwritten when the kv store's commit is
-// durable. ORDER: a note goes to the log before the kv store's commit of it, and after every commit that its transaction
-// may have read (test_a_killed_transaction_is_whole).
+// durable. ORDER: a note goes to the log before the kv store's commit of it, and after every commit that its
+// transaction may have read (test_a_killed_transaction_is_whole).
 #ifndef MEMLITH_PYTHON_RECORDS_HPP
 #define MEMLITH_PYTHON_RECORDS_HPP
 

@@ -2,7 +2,8 @@
 //
 // Part: python. The C interface forbids closing or growing an object while another thread uses it; here a lock sees to
 // that. Every wait releases the interpreter lock first, and only then takes another lock, so the two cannot wait for
-// each other. In a forked child every call is refused before it touches a lock, which the child may have inherited held.
+// each other. In a forked child every call is refused before it touches a lock, which the child may have inherited
+// held.
 #ifndef MEMLITH_PYTHON_STORE_HPP
 #define MEMLITH_PYTHON_STORE_HPP
 

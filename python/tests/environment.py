@@ -38,8 +38,7 @@ def prepare(folder, requirements):
         return 0
     shutil.rmtree(folder / "venv", ignore_errors=True)
     venv.create(folder / "venv", with_pip=True)
-    pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet",
-           "--no-compile"]  # what is used is compiled then
+    pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     if subprocess.run([*pip, "--requirement", requirements], check=False).returncode != 0:
         shutil.rmtree(folder / "venv")
         print("skipped: pip cannot install the packages that the tests need; its message is above")
@@ -92,7 +91,7 @@ def test(folder, rest, sanitize=""):
     # From an empty folder, so that the package is the installed one.
     place = folder / "run"
     place.mkdir(exist_ok=True)
-    environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(folder / "pycache"), PYTHONWARNINGS="")
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="")
     if sanitize:
         environment |= sanitizer()
     # Three at once: most of the time they wait, for the disk or for a process of their own.

@@ -16,7 +16,7 @@ def test_the_notebook_runs(program: Program) -> None:
     """As a kernel runs it: in a process of its own, in a running event loop, cell by cell."""
     notebook = json.loads((ROOT / "examples/python/tour.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)  # nothing of anybody's machine
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)  # of no machine
     sources = ["".join(cell["source"]) for cell in cells]
     ended = program.run("""
         import ast, asyncio, json, sys

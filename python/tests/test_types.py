@@ -52,10 +52,10 @@ def test_the_package_and_a_users_program(folder: pathlib.Path) -> None:
     (folder / "user.py").write_text(USER)
     (folder / "wrong.py").write_text(WRONG)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache")]
-    done = subprocess.run([*mypy, "-m", "user", *(part for name in ("", "._store", "._ticket", "._header", "._errors", "._dict", "._deque",
-                                               "._cache", ".checkpoint", ".sqlite")
-                             for part in ("-m", f"memlith{name}"))],
-                          cwd=folder, capture_output=True, text=True, check=False)
+    parts = ("", "._store", "._ticket", "._header", "._errors", "._dict", "._deque", "._cache", ".checkpoint",
+             ".sqlite")
+    modules = [word for part in parts for word in ("-m", f"memlith{part}")]
+    done = subprocess.run([*mypy, "-m", "user", *modules], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     wrong = subprocess.run([*mypy, "wrong.py"], cwd=folder, capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "wrong.py:3" in wrong.stdout, wrong.stdout
