@@ -411,10 +411,17 @@ MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t cou
 /* The same for all open regions of the store. */
 MEMLITH_API int32_t memlith_persist_all(memlith_store* store, uint32_t scope);
 
+/* As memlith_persist of one region, but only stores to [address, address + bytes) become durable; all other stores stay
+ * due. With FAULT and SCAN, the pages that hold the range are persisted. For a persist that does not fit the log (FULL):
+ * persist the region part by part. Each part is a commit of its own, so a crash may keep some of the parts.
+ * Errors: as memlith_persist. INVALID: the range does not lie in the region. UNSUPPORTED: the region holds a heap. */
+MEMLITH_API int32_t memlith_persist_range(memlith_region* region, const void* address, uint64_t bytes, uint32_t scope);
+
 /* As memlith_persist, but returns when the bytes are captured. memlith_wait(`ticket`) waits until they are durable.
  * Tickets rise in the order of the captures. Persists become durable in the same order, within the window of
  * memlith_store_set_flush_window. A persist of more than 1 MiB also waits for its own write. A failed flush is reported
- * by memlith_wait and by every later persist.
+ * by memlith_wait and by every later persist. Small persists that wait for one flush are packed in the log: each takes
+ * its bytes, 16 bytes for each range and 8.
  * Source: MemSnap, MS_ASYNC; failure-atomic msync (EuroSys 2013), MS_ASYNC with a meaning. */
 MEMLITH_API int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, uint32_t scope,
                                           uint64_t* ticket);

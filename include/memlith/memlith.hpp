@@ -303,6 +303,10 @@ class Region {
   Result<void> persist(std::unique_lock<Mutex>& lock, Scope scope = Scope::process) const {
     return detail::persist_and_unlock(store_, &handle_, 1, lock, scope);
   }
+  // Only stores to this range become durable; all others stay due. See memlith_persist_range.
+  Result<void> persist_range(const void* address, std::uint64_t bytes, Scope scope = Scope::process) const {
+    return detail::result_of(memlith_persist_range(handle_, address, bytes, static_cast<std::uint32_t>(scope)));
+  }
   // Captured on ok; durable when Store::wait() has returned ok. See memlith_persist_async.
   Result<Ticket> persist_async(Scope scope = Scope::process) const {
     Ticket ticket = 0;

@@ -65,6 +65,8 @@
   X(growth_sized_outside_lock, log, "a growing log asks how large it is before it has the lock for it")            \
   X(refusal_wakes_nobody, log, "a commit that waits for room is not told that none could be made")                 \
   X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")          \
+  X(pack_sealed_under_writers, log, "a packed frame is sealed while its payloads are still being copied")          \
+  X(packed_commits_dropped, store, "of the commits in one frame only the first is replayed")                       \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                       \
@@ -106,7 +108,7 @@
   X(lack_poisons, store, "a checkpoint that lacks memory poisons the store")                                       \
   X(late_waiter_forgotten, store, "a checkpoint that is done forgets who came to wait for room meanwhile")         \
   X(stop_told_outside_lock, base, "the threads in the background are told to end without their lock")              \
-  X(asleep_asked_outside_lock, store, "whether the flusher is at work is asked before its lock is taken")          \
+  X(flusher_ends_without_a_look, store, "the flusher ends without a last look at what it shall make durable")      \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                        \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \
   X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                           \
@@ -116,6 +118,7 @@
   X(region_size_not_persisted, region, "a persist leaves the region's new size out")                               \
   X(region_mapped_out_of_date, region, "a region is mapped without the commits that are in the log only")          \
   X(last_range_forgotten, region, "a persist leaves out the last range that was stored to")                        \
+  X(rest_of_range_forgotten, region, "a persist of a part of a region forgets what else was stored")               \
   X(transaction_range_forgotten, region, "a transaction commits all but the last range that it announced")         \
   X(transaction_without_size, region, "a transaction commits bytes beyond the size that the log knows")            \
   X(transaction_not_noted, region, "a region is mapped without a transaction that is in the log only")             \

@@ -26,6 +26,14 @@ int32_t memlith_persist(memlith_region* const* regions, uint64_t count, uint32_t
   });
 }
 
+int32_t memlith_persist_range(memlith_region* region, const void* address, uint64_t bytes, uint32_t scope) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    MEMLITH_TRY(check_scope(scope));
+    return open_region_of(region).session.persist_range(region_of(region), address, bytes, static_cast<Scope>(scope));
+  });
+}
+
 int32_t memlith_persist_all(memlith_store* store, uint32_t scope) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));

@@ -62,7 +62,8 @@ Status Log::make_space(Lock& lock, Lsn end) {
     if (space_.slot_count + more > slot_count_max()) {
       return fail(Errc::full, Detail::frame,
                   "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. "
-                  "Raise the limit (memlith_store_set_log_max) and try again, or split the transaction",
+                  "Raise the limit (memlith_store_set_log_max) and try again, or split the transaction "
+                  "(memlith_persist_range)",
                   device_.path(), bytes_between(head_, end), slot_count_max() * geometry_.segment_bytes());
     }
     lock.unlock();

@@ -5,37 +5,62 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "region/shards.hpp"
 
 namespace memlith::core {
 
 class Transaction;
 
 class OpenTransactions {
+  struct Part {
+    Mutex mutex;
+    std::vector<const Transaction*> all MEMLITH_GUARDED_BY(mutex);
+  };
+
  public:
-  void add(const Transaction& transaction) MEMLITH_EXCLUDES(mutex_) {
-    const LockGuard lock(mutex_);
-    all_.push_back(&transaction);
+  // Where a transaction was added, for remove().
+  using Place = Part*;
+
+  Place add(const Transaction& transaction) {
+    Part& part = parts_.mine();
+    const LockGuard lock(part.mutex);
+    part.all.push_back(&transaction);
+    return &part;
   }
-  void remove(const Transaction& transaction) MEMLITH_EXCLUDES(mutex_) {
-    const LockGuard lock(mutex_);
-    std::erase(all_, &transaction);
+  static void remove(Place part, const Transaction& transaction) {
+    const LockGuard lock(part->mutex);
+    std::erase(part->all, &transaction);
   }
-  [[nodiscard]] bool any() const MEMLITH_EXCLUDES(mutex_) {
-    const LockGuard lock(mutex_);
-    return !all_.empty();
+  [[nodiscard]] bool any() {
+    bool found = false;
+    parts_.for_each([&found](Part& part) {
+      const LockGuard lock(part.mutex);
+      found = found || !part.all.empty();
+    });
+    return found;
   }
-  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one.
+  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one. The analysis cannot follow locks
+  // that are taken in a loop.
   template <class Act>
-  bool if_none(Act&& act) MEMLITH_EXCLUDES(mutex_) {
-    const LockGuard lock(mutex_);
-    if (!all_.empty()) return false;
+  bool if_none(Act&& act) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    struct Held {
+      Shards<Part>& parts;
+      explicit Held(Shards<Part>& all) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : parts(all) {
+        parts.for_each([](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { part.mutex.lock(); });
+      }
+      ~Held() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+        parts.for_each([](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { part.mutex.unlock(); });
+      }
+    } held(parts_);
+    bool found = false;
+    parts_.for_each([&found](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { found = found || !part.all.empty(); });
+    if (found) return false;
     act();
     return true;
   }
 
  private:
-  mutable Mutex mutex_;
-  std::vector<const Transaction*> all_ MEMLITH_GUARDED_BY(mutex_);
+  Shards<Part> parts_;
 };
 
 }  // namespace memlith::core

@@ -269,12 +269,13 @@ void Region::cut_to_size() {
   }
 }
 
-Status Region::collect(ThreadNumber thread) {
+Status Region::collect(ThreadNumber thread, Range part) {
   stored_.clear();
   MEMLITH_TRY(tracker_->collect(thread, stored_));
   normalize(stored_);
   if (MEMLITH_MUTANT(last_range_forgotten) && stored_.size() > 1) stored_.pop_back();
   if (!MEMLITH_MUTANT(bytes_beyond_the_end)) cut_to_size();
+  cut_to_part(part);
   return kOk;
 }
 
@@ -312,8 +313,8 @@ void Region::unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (client_ != nullptr) client_->let_go();
 }
 
-void Region::accept() {
-  tracker_->accept();
+void Region::accept(Range part) {
+  tracker_->accept_part(MEMLITH_MUTANT(rest_of_range_forgotten) ? kWholeRegion : part);
   if (twins_ != nullptr) twins_->accept();
 }
 
@@ -353,7 +354,7 @@ Status put_in_order(std::span<Region* const> given, std::vector<Region*>& region
 
 }  // namespace
 
-Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool will_sync) {
+Result<Lsn> Region::capture_part(std::span<Region* const> given, Scope scope, bool will_sync, Range part) {
   MEMLITH_ASSERT(!given.empty());
   Store& store = given.front()->store_;
   Scratch& work = of_this_thread<Scratch>();
@@ -361,7 +362,8 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
   for (int attempt = 0;; ++attempt) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, scope, will_sync, attempt == kCapturesMax));
+    MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end,
+                       capture_once(regions, scope, will_sync, attempt == kCapturesMax, part));
     if (end.has_value()) report_addresses(work.addresses);
     if (end.has_value()) return *end;
     // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
@@ -371,7 +373,7 @@ Result<Lsn> Region::capture(std::span<Region* const> given, Scope scope, bool wi
 
 // Nothing if the log has no room right now: everything is due still. Unless the caller shall wait in here.
 Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
-                                                bool wait_for_room) {
+                                                bool wait_for_room, Range part) {
   Store& store = regions.front()->store_;
   Scratch& work = of_this_thread<Scratch>();
   work.extents.clear();
@@ -388,7 +390,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     ~Capture() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       while (taken > 0) {
         Region* const region = regions[--taken];
-        MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept() : region->give_back();
+        MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept(kWholeRegion) : region->give_back();
       }
       for (Region* region : regions) region->unlock();
     }
@@ -400,7 +402,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
       ++capture.taken;
-      MEMLITH_TRY(region->collect(thread));
+      MEMLITH_TRY(region->collect(thread, part));
       region->append_extents(work.extents, work.sources);
       if (pointers_are_checked()) region->append_addresses(work.addresses);
       const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
@@ -425,7 +427,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     } else {
       MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
     }
-    while (capture.taken > 0) regions[--capture.taken]->accept();
+    while (capture.taken > 0) regions[--capture.taken]->accept(part);
   }
   return std::optional(end);
 }

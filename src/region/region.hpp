@@ -90,13 +90,15 @@ class Region {
   // one store. Returns the LSN that has to become durable: Store::sync() waits for that, Store::flush_soon() does not.
   // On `full` and `no_space` nothing was captured, and the next capture covers everything. `will_sync`: the caller
   // waits at once.
-  static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync);
-  // The analysis cannot follow the locks of as many regions as the list has.
-  static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
-                                                 bool wait_for_room) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync) {
+    return capture_part(regions, scope, will_sync, kWholeRegion);
+  }
 
   // capture(), then waits until the commit is durable.
   static Status persist(std::span<Region* const> regions, Scope scope = Scope::process);
+  // The same for the stores to these bytes, or, if the tracker finds pages, to the pages on which they lie. All other
+  // stores stay due.
+  Status persist_range(const void* address, std::uint64_t bytes, Scope scope);
 
   // Commits bytes that the caller gathered: for a structure that knows what it changed, and that has copied the changed
   // bytes at a moment at which it was whole. Later extents lie over earlier ones. Returns the LSN as capture() does. The
@@ -138,17 +140,24 @@ class Region {
         base_(reinterpret_cast<std::byte*>(info.address)),
         reserve_bytes_(info.reserve_bytes) {}
 
+  // Captures what lies in `part` of each region.
+  static Result<Lsn> capture_part(std::span<Region* const> regions, Scope scope, bool will_sync, Range part);
+  // The analysis cannot follow the locks of as many regions as the list has.
+  static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
+                                                 bool wait_for_room, Range part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+
   Status map(const ObjectInfo& info);
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
-  Status collect(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
   Status restore_from_home() MEMLITH_REQUIRES(capture_mutex_);
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
+  void cut_to_part(Range part) MEMLITH_REQUIRES(capture_mutex_);
   void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
       MEMLITH_REQUIRES(capture_mutex_);
   void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_mutex_);
-  void accept() MEMLITH_REQUIRES(capture_mutex_);
+  void accept(Range part) MEMLITH_REQUIRES(capture_mutex_);
   void give_back() MEMLITH_REQUIRES(capture_mutex_);
   void lock() MEMLITH_ACQUIRE(capture_mutex_);
   void unlock() MEMLITH_RELEASE(capture_mutex_);

@@ -30,10 +30,7 @@ Status Session::close(std::unique_ptr<Session> session) {
   if (session->store_->in_forked_child()) return session.release()->store_->close();
   {
     const LockGuard lock(session->regions_mutex_);
-    {
-      const LockGuard places(session->places_mutex_);
-      session->places_.clear();
-    }
+    for (const auto& each : session->regions_) session->remove_place(each->region.get());
     session->regions_.clear();
   }
   return session->store_->close();
@@ -56,19 +53,15 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Region> region, Region::open(*store_, name, options));
   auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr});
   regions_.reserve(regions_.size() + 1);
-  {
-    const LockGuard places(places_mutex_);
-    places_.push_back(open->region.get());
-  }
+  add_place(open->region.get());
   regions_.push_back(std::move(open));
   return regions_.back().get();
 }
 
 Status Session::close_region(OpenRegion& region) {
   const LockGuard lock(regions_mutex_);
-  const bool closed = region.region->transactions().if_none([&] {
-    const LockGuard places(places_mutex_);
-    std::erase(places_, region.region.get());
+  const bool closed = region.region->transactions().if_none([&]() MEMLITH_REQUIRES(regions_mutex_) {
+    remove_place(region.region.get());
   });
   if (!closed) {
     return fail(Errc::busy, Detail::object,
@@ -114,6 +107,14 @@ Status Session::persist(std::span<Region* const> regions, Scope scope) {
   if (regions.empty()) return kOk;
   const PersistTimer timer;
   MEMLITH_TRY(Region::persist(regions, scope));
+  timer.note_persist(*store_->stats());
+  keep_to_memory();
+  return kOk;
+}
+
+Status Session::persist_range(Region& region, const void* address, std::uint64_t bytes, Scope scope) {
+  const PersistTimer timer;
+  MEMLITH_TRY(region.persist_range(address, bytes, scope));
   timer.note_persist(*store_->stats());
   keep_to_memory();
   return kOk;

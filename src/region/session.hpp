@@ -19,6 +19,7 @@
 #include "base/memory_budget.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
+#include "region/shards.hpp"
 #include "region/transaction.hpp"
 #include "store/place.hpp"
 
@@ -34,11 +35,22 @@ struct OpenRegion {
       nullptr;  // what stands on the region, if anything does; goes before the region
 };
 
+struct SessionPart;
+
 // A transaction of a session, which owns it.
 struct OpenTransaction {
-  explicit OpenTransaction(Session& of);
+  OpenTransaction(Session& of, SessionPart& in);
   Session& session;
+  SessionPart& part;
   Transaction transaction;
+};
+
+// What transactions need of a session, for the threads of one part.
+struct SessionPart {
+  Mutex mutex;
+  std::vector<Region*> places MEMLITH_GUARDED_BY(mutex);  // the open regions
+  std::vector<std::unique_ptr<OpenTransaction>> transactions MEMLITH_GUARDED_BY(mutex);
+  std::vector<OpenTransaction*> idle MEMLITH_GUARDED_BY(mutex);  // of these, those that are not open
 };
 
 class Session {
@@ -69,6 +81,8 @@ class Session {
 
   // Makes the stores to the regions, all of this session, durable in one commit. No regions: ok.
   Status persist(std::span<Region* const> regions, Scope scope);
+  // Of the stores to this region of the session, makes those to the range durable.
+  Status persist_range(Region& region, const void* address, std::uint64_t bytes, Scope scope);
   // Captures the stores; a background thread makes them durable. wait() waits for the returned LSN, which is 0 if there
   // are no regions.
   Result<Lsn> persist_async(std::span<Region* const> regions, Scope scope);
@@ -100,8 +114,10 @@ class Session {
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
-  Result<Region*> region_at(const void* address) MEMLITH_EXCLUDES(places_mutex_);
-  void give_back(OpenTransaction& open) MEMLITH_EXCLUDES(transactions_mutex_);
+  Result<Region*> region_at(const void* address);
+  void add_place(Region* region) MEMLITH_REQUIRES(regions_mutex_);
+  void remove_place(const Region* region) MEMLITH_REQUIRES(regions_mutex_);
+  static void give_back(OpenTransaction& open);
   Status finish(Lsn end, bool wait, const PersistTimer& timer);
   Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
   void keep_to_memory();
@@ -111,12 +127,7 @@ class Session {
   std::uint64_t incarnation_ = 0;  // constant after open
   Mutex regions_mutex_;            // held while a region is opened, removed, or releases its memory
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
-  // Where the regions lie. A mutex of its own, because opening a region can take long.
-  Mutex places_mutex_;
-  std::vector<Region*> places_ MEMLITH_GUARDED_BY(places_mutex_);
-  Mutex transactions_mutex_;
-  std::vector<std::unique_ptr<OpenTransaction>> transactions_ MEMLITH_GUARDED_BY(transactions_mutex_);
-  std::vector<OpenTransaction*> idle_ MEMLITH_GUARDED_BY(transactions_mutex_);  // of these, those that are not open
+  Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);

@@ -6,11 +6,31 @@
 
 namespace memlith::core {
 
-OpenTransaction::OpenTransaction(Session& of) : session(of), transaction(of.store()) {}
+OpenTransaction::OpenTransaction(Session& of, SessionPart& in) : session(of), part(in), transaction(of.store()) {}
+
+void Session::add_place(Region* region) {
+  try {
+    parts_.for_each([region](SessionPart& part) {
+      const LockGuard lock(part.mutex);
+      part.places.push_back(region);
+    });
+  } catch (...) {
+    remove_place(region);
+    throw;
+  }
+}
+
+void Session::remove_place(const Region* region) {
+  parts_.for_each([region](SessionPart& part) {
+    const LockGuard lock(part.mutex);
+    std::erase(part.places, region);
+  });
+}
 
 Result<Region*> Session::region_at(const void* address) {
-  const LockGuard lock(places_mutex_);
-  for (Region* const region : places_) {
+  SessionPart& part = parts_.mine();
+  const LockGuard lock(part.mutex);
+  for (Region* const region : part.places) {
     const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
     if (offset < region->reserve()) return region;
   }
@@ -19,21 +39,22 @@ Result<Region*> Session::region_at(const void* address) {
 }
 
 OpenTransaction* Session::begin() {
-  const LockGuard lock(transactions_mutex_);
-  if (!idle_.empty()) {
-    OpenTransaction* const open = idle_.back();
-    idle_.pop_back();
+  SessionPart& part = parts_.mine();
+  const LockGuard lock(part.mutex);
+  if (!part.idle.empty()) {
+    OpenTransaction* const open = part.idle.back();
+    part.idle.pop_back();
     return open;
   }
-  idle_.reserve(transactions_.size() + 1);  // so that it can be given back
-  transactions_.push_back(std::make_unique<OpenTransaction>(*this));
-  return transactions_.back().get();
+  part.idle.reserve(part.transactions.size() + 1);  // so that it can be given back
+  part.transactions.push_back(std::make_unique<OpenTransaction>(*this, part));
+  return part.transactions.back().get();
 }
 
 void Session::give_back(OpenTransaction& open) {
   open.transaction.forget();
-  const LockGuard lock(transactions_mutex_);
-  idle_.push_back(&open);
+  const LockGuard lock(open.part.mutex);
+  open.part.idle.push_back(&open);
 }
 
 Status Session::touch_before(OpenTransaction& open, const void* address, std::uint64_t bytes) {

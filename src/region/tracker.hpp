@@ -24,6 +24,12 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+inline constexpr Range kWholeRegion{0, ~std::uint64_t{0}};
+
+inline bool lies_in(Range inner, Range outer) {
+  return inner.offset >= outer.offset && inner.offset + inner.bytes <= outer.offset + outer.bytes;
+}
+
 // Sorts the ranges and joins those that overlap or touch; covers no byte that no range covered.
 void normalize(std::vector<Range>& ranges);
 
@@ -48,7 +54,9 @@ class Tracker {
   // std::bad_alloc. No store is forgotten.
   virtual Status collect(ThreadNumber thread, std::vector<Range>& ranges) = 0;
   // The collected ranges are in a frame now.
-  virtual void accept() = 0;
+  void accept() { accept_part(kWholeRegion); }
+  // Of those, only the bytes of `part` are; the others are given back. Trackers that find pages get parts of whole pages.
+  virtual void accept_part(Range part) = 0;
   // The capture failed: the ranges are marked dirty again, for the threads that stored to them.
   virtual void give_back() = 0;
 

@@ -15,23 +15,24 @@ constexpr std::size_t kImageBytesKept = 1 * kMiB;  // of a transaction that has 
 }  // namespace
 
 Region* Transaction::joined(const void* address) const {
-  for (Region* const region : regions_) {
-    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
-    if (offset < region->reserve()) return region;
+  for (const Joined& each : regions_) {
+    const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - each.region->address());
+    if (offset < each.region->reserve()) return each.region;
   }
   return nullptr;
 }
 
 Status Transaction::join(Region& region) {
-  if (std::find(regions_.begin(), regions_.end(), &region) != regions_.end()) return kOk;
+  const auto is_it = [&region](const Joined& each) { return each.region == &region; };
+  if (std::any_of(regions_.begin(), regions_.end(), is_it)) return kOk;
   MEMLITH_TRY(region.check_transactions());
   if (&region.store() != &store_) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" belongs to another store than the transaction",
                 region.name());
   }
-  regions_.push_back(&region);
+  regions_.push_back({&region, nullptr});
   try {
-    region.transactions().add(*this);
+    regions_.back().place = region.transactions().add(*this);
   } catch (...) {
     regions_.pop_back();
     throw;
@@ -91,12 +92,12 @@ void Transaction::collect_extents() {
 Result<Lsn> Transaction::commit(bool will_sync) {
   // ORDER size-before-bytes: bytes beyond the size that the log knows must not be in it before the size is.
   // [mutant transaction_without_size]
-  for (Region* const region : regions_) {
-    if (!MEMLITH_MUTANT(transaction_without_size)) MEMLITH_TRY(region->commit_size(will_sync));
+  for (const Joined& each : regions_) {
+    if (!MEMLITH_MUTANT(transaction_without_size)) MEMLITH_TRY(each.region->commit_size(will_sync));
   }
   MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents_, sources_, {}}, will_sync));
-  for (Region* const region : regions_) {
-    if (!MEMLITH_MUTANT(transaction_not_noted)) region->note_commit(end);
+  for (const Joined& each : regions_) {
+    if (!MEMLITH_MUTANT(transaction_not_noted)) each.region->note_commit(end);
   }
   return end;
 }
@@ -148,7 +149,7 @@ void Transaction::abort() {
 }
 
 void Transaction::forget() {
-  for (Region* const region : regions_) region->transactions().remove(*this);
+  for (const Joined& each : regions_) OpenTransactions::remove(each.place, *this);
   regions_.clear();
   touched_.clear();
   images_.clear();

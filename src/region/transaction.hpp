@@ -58,13 +58,18 @@ class Transaction {
     std::uint64_t image = 0;  // its place in images_
   };
 
+  struct Joined {
+    Region* region = nullptr;
+    OpenTransactions::Place place = nullptr;
+  };
+
   Status join(Region& region);
   void add(Region& region, Range range);
   void collect_extents();
   Result<Lsn> commit(bool will_sync);
 
   Store& store_;
-  std::vector<Region*> regions_;  // in which it has ranges
+  std::vector<Joined> regions_;  // in which it has ranges
   std::vector<Touched> touched_;
   std::vector<std::byte> images_;
   // Kept between commits, so that a commit allocates nothing once they have grown.

@@ -10,22 +10,37 @@ namespace {
 constexpr std::chrono::microseconds kLookEvery{100};
 }
 
+Flusher::Flusher(StoreFiles& files, Background& background) : files_(files), background_(background) {
+  shared_.window_bytes.store(files_.options.flush_window.bytes, std::memory_order_relaxed);
+}
+
+void Flusher::raise_target(Lsn lsn) {
+  std::uint64_t seen = shared_.target.load(std::memory_order_relaxed);
+  while (seen < lsn.value && !shared_.target.compare_exchange_weak(seen, lsn.value)) {
+  }
+}
+
+bool Flusher::is_too_much(Lsn lsn) const {
+  return bytes_between(std::min(files_.log->durable_lsn(), lsn), lsn) >
+         shared_.window_bytes.load(std::memory_order_relaxed);
+}
+
 void Flusher::want(Lsn lsn) {
   if (files_.options.manual_flush || files_.log->durable_lsn() >= lsn) return;
+  raise_target(lsn);
+  // Most commits find the job at work, and take no lock.
+  if (shared_.queued.load() && !is_too_much(lsn)) return;
   bool taken = true;
   bool wake = false;
-  const bool asked_early = MEMLITH_MUTANT(asleep_asked_outside_lock) && is_queued();
   {
     const LockGuard lock(mutex_);
-    shared_.target = std::max(shared_.target, lsn);
-    const bool too_much =
-        bytes_between(std::min(files_.log->durable_lsn(), shared_.target), shared_.target) > shared_.window.bytes;
-    const bool queued = MEMLITH_MUTANT(asleep_asked_outside_lock) ? asked_early : shared_.queued;
-    if (!queued || (too_much && !shared_.now)) {
-      shared_.now = shared_.now || too_much;
-      const std::chrono::milliseconds window(shared_.now ? 0 : shared_.window.interval_ms);
+    const bool too_much = is_too_much(lsn);
+    const bool queued = shared_.queued.load();
+    if (!queued || (too_much && !now_)) {
+      now_ = now_ || too_much;
+      const std::chrono::milliseconds window(now_ ? 0 : interval_ms_);
       taken = background_.flushes.want(job_, SteadyClock::now() + window);
-      shared_.queued = taken;
+      shared_.queued.store(taken);
       wake = queued;
     }
     assert_state();
@@ -35,31 +50,27 @@ void Flusher::want(Lsn lsn) {
   if (!taken) (void)files_.log->sync(lsn);
 }
 
-bool Flusher::is_queued() const {
-  const LockGuard lock(mutex_);
-  return shared_.queued;
-}
-
 void Flusher::set_window(FlushWindow window) {
   {
     const LockGuard lock(mutex_);
-    shared_.window = window;
-    if (!shared_.queued) return;
-    shared_.now = true;  // commits that wait under the old window are flushed now
+    interval_ms_ = window.interval_ms;
+    shared_.window_bytes.store(window.bytes, std::memory_order_relaxed);
+    if (!shared_.queued.load()) return;
+    now_ = true;  // commits that wait under the old window are flushed now
     (void)background_.flushes.want(job_, SteadyClock::now());
   }
   wake_.notify_one();
 }
 
-bool Flusher::wanted() const { return stopping_ || shared_.target > files_.log->durable_lsn(); }
+bool Flusher::wanted() const { return stopping_ || Lsn{shared_.target.load()} > files_.log->durable_lsn(); }
 
 // The window of a commit begins when the job notices it and nothing else waits; at the latest at the job's next look. A
 // failed flush has poisoned the log, which informs all callers; there is nothing left to do then.
 std::optional<Workers::Time> Flusher::flush() {
   UniqueLock lock(mutex_);
   while (!stopping_ && !files_.log->poisoned()) {
-    shared_.now = false;
-    const Lsn target = shared_.target;
+    now_ = false;
+    const Lsn target{shared_.target.load()};
     lock.unlock();
     (void)files_.log->sync(target);
     lock.lock();
@@ -71,11 +82,12 @@ std::optional<Workers::Time> Flusher::flush() {
       wake_.wait_for(mutex_, kLookEvery, [this]() MEMLITH_REQUIRES(mutex_) { return wanted(); });
     }
     if (!wanted()) {
-      shared_.queued = false;
-      return std::nullopt;
+      shared_.queued.store(false);
+      if (!wanted() || MEMLITH_MUTANT(flusher_ends_without_a_look)) return std::nullopt;
+      shared_.queued.store(true);
     }
-    if (shared_.window.interval_ms > 0 && !shared_.now) {
-      return SteadyClock::now() + std::chrono::milliseconds(shared_.window.interval_ms) - kLookEvery;
+    if (interval_ms_ > 0 && !now_) {
+      return SteadyClock::now() + std::chrono::milliseconds(interval_ms_) - kLookEvery;
     }
     if (background_.flushes.crowded()) return SteadyClock::now();
   }
@@ -92,6 +104,6 @@ void Flusher::stop() {
 }
 
 // Only commits that were begun are requested.
-void Flusher::assert_state() const { MEMLITH_DCHECK(shared_.target <= files_.log->head()); }
+void Flusher::assert_state() const { MEMLITH_DCHECK(Lsn{shared_.target.load()} <= files_.log->head()); }
 
 }  // namespace memlith::core

@@ -3,6 +3,7 @@
 // The idea of a window, with a prefix surviving a crash: AciKV (weak durability).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -15,7 +16,7 @@ namespace memlith::core {
 // Threads: any; stop alone.
 class Flusher {
  public:
-  Flusher(StoreFiles& files, Background& background) : files_(files), background_(background) {}
+  Flusher(StoreFiles& files, Background& background);
 
   // Has a background thread make everything up to `lsn` durable, within the window and in order.
   void want(Lsn lsn) MEMLITH_EXCLUDES(mutex_);
@@ -25,23 +26,28 @@ class Flusher {
 
  private:
   // What several processes would share (docs/architecture.md).
+  //
+  // Commits read it without the mutex. A commit raises the target first and looks at `queued` then; the job clears
+  // `queued` first and looks at the target once more.
   struct Shared {
-    FlushWindow window;
-    Lsn target;           // to be made durable
-    bool queued = false;  // the job waits or runs, and looks at the target before it is done
-    bool now = false;     // the window's bytes are used up, or it was changed
+    Atomic<std::uint64_t> target{0};             // to be made durable
+    Atomic<bool> queued{false};                  // the job waits or runs
+    std::atomic<std::uint64_t> window_bytes{0};  // of the window; independent of the other two
   };
 
   std::optional<Workers::Time> flush() MEMLITH_EXCLUDES(mutex_);
   [[nodiscard]] bool wanted() const MEMLITH_REQUIRES(mutex_);
-  [[nodiscard]] bool is_queued() const MEMLITH_EXCLUDES(mutex_);
-  void assert_state() const MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] bool is_too_much(Lsn lsn) const;
+  void raise_target(Lsn lsn);
+  void assert_state() const;
 
   StoreFiles& files_;
   Background& background_;
-  mutable Mutex mutex_;
+  Mutex mutex_;
   ConditionVariable wake_;  // of the job, which looks for more to flush
-  Shared shared_ MEMLITH_GUARDED_BY(mutex_){.window = files_.options.flush_window, .target = {}};
+  Shared shared_;
+  std::uint64_t interval_ms_ MEMLITH_GUARDED_BY(mutex_) = files_.options.flush_window.interval_ms;
+  bool now_ MEMLITH_GUARDED_BY(mutex_) = false;  // the window's bytes are used up, or it was changed
   bool stopping_ MEMLITH_GUARDED_BY(mutex_) = false;
   Workers::Job job_{[this] { return flush(); }};
 };

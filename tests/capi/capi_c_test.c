@@ -624,6 +624,10 @@ int capi_c_asynchronous(const char* folder) {
   EXPECT_CODE(MEMLITH_INVALID, memlith_persist(&region, 1, 2));
   EXPECT_CODE(MEMLITH_INVALID, memlith_persist_all(store, 2));
   EXPECT_CODE(MEMLITH_INVALID, memlith_rollback(&region, 1, 2));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_range(region, bytes, 1, 2));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_range(NULL, bytes, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_persist_range(region, bytes + 65536, 1, MEMLITH_SCOPE_PROCESS));
+  EXPECT_OK(memlith_persist_range(region, bytes, 65536, MEMLITH_SCOPE_PROCESS));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_flush_window(store, ~(uint64_t)0, 0));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_eventfd(NULL, -1));
   EXPECT_OK(memlith_store_set_eventfd(store, -1));

@@ -112,6 +112,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
                                               memlith_persist(&region_, 1, MEMLITH_SCOPE_PROCESS),
                                               memlith_persist_async(&region_, 1, MEMLITH_SCOPE_PROCESS, &ticket),
                                               memlith_wait(store_, 0),
+                                              memlith_persist_range(region_, memory(), 1, MEMLITH_SCOPE_PROCESS),
                                               memlith_rollback(&region_, 1, MEMLITH_SCOPE_PROCESS),
                                               memlith_touch(region_, memory(), 1),
                                               memlith_prepare(region_, memory(), 1),

@@ -117,7 +117,7 @@ class Lab(unittest.TestCase):
 
     def test_a_schedule_replays_from_its_line(self):
         # The first needs one preemption in the right place, and nothing but the scheduler has ever shown it.
-        for case, mutant, in_flight, says in ("asynchronous-window", "asleep_asked_outside_lock", 2, "deadlock"), \
+        for case, mutant, in_flight, says in ("asynchronous-window", "flusher_ends_without_a_look", 2, "deadlock"), \
                                              ("two-growths", "growth_sized_outside_lock", 2, "durable"), \
                                              ("stream-commits", "stream_beyond_in_flight_max", 1, ""), \
                                              ("flush-fails", "flushes_side_by_side", 2, "what comes back"):

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "region/drop_pages.hpp"
+#include "region/take_out.hpp"
 #include "region/tracker.hpp"
 
 namespace memlith::core {
@@ -105,7 +106,11 @@ class ExplicitTracker final : public Tracker {
     for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }
-  void accept() override { taken_.clear(); }
+  void accept_part(Range part) override {
+    take_out(
+        taken_, part, [](const Touched& each) { return each.range; },
+        [](Touched& each, Range range) { each.range = range; });
+  }
   void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read) override {
     return read(range.offset, {base_ + range.offset, range.bytes});

@@ -82,10 +82,14 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  void accept() override {
+  void accept_part(Range part) override {
     if (taken_.empty()) return;
     const FaultHold hold(*region_);
     for (const Taken& each : taken_) {
+      if (!lies_in({std::uint64_t{each.page} * kPageBytes, kPageBytes}, part)) {
+        mark_again(each);
+        continue;
+      }
       free_twin(each.mark);
       PageMark& mark = pages_.marks[each.page];
       if (mark.thread == 0) mark.twin = 0;

@@ -6,6 +6,7 @@
 #include "base/mutant.hpp"
 #include "region/drop_pages.hpp"
 #include "region/store_lists.hpp"
+#include "region/take_out.hpp"
 #include "region/tracker.hpp"
 #include "region/tracking_check.hpp"
 
@@ -46,7 +47,13 @@ class InstrumentedTracker final : public Tracker {
     for (const StoredBy& each : taken_) add(each.range, ranges);
     return kOk;
   }
-  void accept() override { taken_.clear(); }
+  void accept_part(Range part) override {
+    const auto base = reinterpret_cast<std::uintptr_t>(base_);
+    take_out(
+        taken_, part,
+        [base](const StoredBy& each) { return Range{each.range.begin - base, each.range.end - each.range.begin}; },
+        [base](StoredBy& each, Range range) { each.range = {base + range.offset, base + range.offset + range.bytes}; });
+  }
   void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read) override {
     MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));

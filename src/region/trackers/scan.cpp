@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "region/drop_pages.hpp"
+#include "region/take_out.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
 #include "region/trackers/userfaultfd.hpp"
@@ -46,7 +47,10 @@ class ScanTracker final : public Tracker {
     ranges.insert(ranges.end(), taken_.begin(), taken_.end());
     return status;
   }
-  void accept() override { taken_.clear(); }
+  void accept_part(Range part) override {
+    take_out(taken_, part, [](const Range& each) { return each; }, [](Range& each, Range range) { each = range; });
+    normalize(taken_);
+  }
   void give_back() override { normalize(taken_); }
 
   Status restore(Range range, const ReadHome& read) override {

@@ -1,0 +1,122 @@
+// docs/guarantees.md, "memlith_persist_range": of a region, only the stores to a range become durable, and no other store
+// is forgotten.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "region/region.hpp"
+#include "support/expect.hpp"
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr std::uint64_t kSize = 64 * kPageBytes;
+
+class PersistRange : public ::testing::TestWithParam<TrackerKind> {
+ protected:
+  static Status persist_range(Region& region, std::uint64_t offset, std::uint64_t bytes, Scope scope = Scope::process) {
+    return region.persist_range(region.address() + offset, bytes, scope);
+  }
+  // What a crash leaves now.
+  std::uint64_t after_crash(std::uint64_t offset) {
+    world_.crash();
+    return get(world_.open("a"), offset);
+  }
+  RegionWorld world_{GetParam(), tiny_options()};
+};
+std::vector<TrackerKind> trackers() {
+  std::vector<TrackerKind> kinds{TrackerKind::touched, TrackerKind::fault};
+  if (probe_scan().ok()) kinds.push_back(TrackerKind::scan);
+  return kinds;
+}
+INSTANTIATE_TEST_SUITE_P(With, PersistRange, ::testing::ValuesIn(trackers()), [](const auto& given) {
+  return given.param == TrackerKind::touched ? "Explicit" : given.param == TrackerKind::fault ? "Fault" : "Scan";
+});
+
+TEST_P(PersistRange, TakesTheRangeAndLeavesTheRest) {
+  for (const bool rest_persisted : {false, true}) {
+    {
+      Region& region = world_.open("a", kSize);
+      for (std::uint64_t page = 0; page < 8; ++page) put(region, page * kPageBytes, page + (rest_persisted ? 20 : 10));
+      ASSERT_OK(persist_range(region, 2 * kPageBytes, 3 * kPageBytes));
+      if (rest_persisted) {
+        ASSERT_OK(persist(region));
+      }
+    }
+    world_.crash();
+    Region& again = world_.open("a");
+    for (std::uint64_t page = 0; page < 8; ++page) {
+      const bool taken = rest_persisted || (page >= 2 && page < 5);
+      EXPECT_EQ(get(again, page * kPageBytes), taken ? page + (rest_persisted ? 20 : 10) : 0) << page;
+    }
+    world_.close("a");
+  }
+}
+
+// The part that was taken changes again before the rest is persisted, and a rollback undoes what no persist took.
+TEST_P(PersistRange, TheRestCanBeChangedPersistedAndRolledBack) {
+  Region& region = world_.open("a", kSize);
+  Region* const one = &region;
+  put(region, 0, 1);
+  put(region, kPageBytes, 2);
+  put(region, 2 * kPageBytes, 3);
+  ASSERT_OK(persist_range(region, kPageBytes, 8));
+  put(region, kPageBytes, 4);
+  put(region, 2 * kPageBytes, 5);
+  ASSERT_OK(Region::rollback({&one, 1}, Scope::process));
+  EXPECT_EQ(get(region, 0), 0u);
+  EXPECT_EQ(get(region, kPageBytes), 2u);
+  EXPECT_EQ(get(region, 2 * kPageBytes), 0u);
+  put(region, 0, 6);
+  put(region, kPageBytes, 7);
+  ASSERT_OK(persist_range(region, 0, 8));
+  ASSERT_OK(persist(region));
+  EXPECT_EQ(after_crash(kPageBytes), 7u);
+  EXPECT_EQ(get(world_["a"], 0), 6u);
+}
+
+// What does not fit the log as a whole is persisted part by part.
+TEST_P(PersistRange, SplitsWhatDoesNotFit) {
+  Region& region = world_.open("a", 256 * kPageBytes);
+  for (std::uint64_t at = 0; at < region.size(); at += 8) {
+    const std::uint64_t value = at * 31 + 7;
+    std::memcpy(region.address() + at, &value, sizeof value);
+  }
+  ASSERT_OK(region.touch(region.address(), region.size()));
+  EXPECT_EQ(persist(region).category, Errc::full);
+  for (std::uint64_t at = 0; at < region.size(); at += 16 * kPageBytes) {
+    ASSERT_OK(persist_range(region, at, 16 * kPageBytes));
+  }
+  ASSERT_OK(persist(region));  // nothing is due any more
+  world_.crash();
+  Region& again = world_.open("a");
+  for (std::uint64_t at = 0; at < again.size(); at += 8) ASSERT_EQ(get(again, at), at * 31 + 7);
+}
+
+TEST_P(PersistRange, IsRefused) {
+  Region& region = world_.open("a", kSize);
+  put(region, 0, 1);
+  EXPECT_EQ(persist_range(region, kSize - 4, 8).category, Errc::invalid);
+  EXPECT_OK(persist_range(region, kSize, 0));
+  EXPECT_EQ(persist_range(region, 0, 8, Scope::thread).category,
+            GetParam() == TrackerKind::scan ? Errc::unsupported : Errc::ok);
+}
+
+// Of two threads that stored to the range, thread scope takes the caller's stores.
+TEST_P(PersistRange, OfOneThread) {
+  if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  Region& region = world_.open("a", kSize);
+  std::thread([&region] { put(region, 0, 1); }).join();
+  put(region, kPageBytes, 2);
+  put(region, 9 * kPageBytes, 3);
+  ASSERT_OK(persist_range(region, 0, 4 * kPageBytes, Scope::thread));
+  EXPECT_EQ(after_crash(kPageBytes), 2u);
+  EXPECT_EQ(get(world_["a"], 0), 0u);
+  EXPECT_EQ(get(world_["a"], 9 * kPageBytes), 0u);
+}
+
+}  // namespace
+}  // namespace memlith::test
