@@ -175,7 +175,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.captured_bytes = inner.counters().captured_bytes.load(std::memory_order_relaxed);
     info.checkpoints = inner.counters().checkpoints.load(std::memory_order_relaxed);
     info.home_bytes = inner.counters().home_bytes.load(std::memory_order_relaxed);
-    info.replayed_frames = inner.counters().replayed_frames;
+    info.replayed_frames = inner.counters().replayed_commits;
     info.replayed_bytes = inner.counters().replayed_bytes;
     info.read_only = inner.read_only() ? 1 : 0;
     info.poisoned = log.poisoned() ? 1 : 0;

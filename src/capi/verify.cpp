@@ -55,7 +55,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, open_to_read(path));
     const Store& inner = session->store();
     memlith_report report{};
-    report.frames = inner.counters().replayed_frames;
+    report.frames = inner.counters().replayed_commits;
     report.frame_bytes = inner.counters().replayed_bytes;
     for (const ObjectInfo& object : inner.objects()) {
       ++report.regions;

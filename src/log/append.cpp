@@ -13,22 +13,22 @@ namespace memlith::core {
 FrameWriter::FrameWriter(FrameWriter&& other) noexcept
     : log_(std::exchange(other.log_, nullptr)),
       sequence_(other.sequence_),
-      streamed_(other.streamed_),
+      way_(other.way_),
       kind_(other.kind_),
       begin_(other.begin_),
       payload_bytes_(other.payload_bytes_),
       put_bytes_(other.put_bytes_),
-      frame_(other.frame_) {}
+      payload_(other.payload_) {}
 
 FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinished frame would stop the log
 
 void FrameWriter::put(const void* bytes, std::uint64_t count, std::span<const std::byte> next) {
   MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
   const auto* const source = static_cast<const std::byte*>(bytes);
-  if (streamed_) {
+  if (way_ == Way::streamed) {
     log_->stream_put(source, count, next);
   } else {
-    copy_and_fetch(frame_ + sizeof(FrameHeader) + put_bytes_, source, count, next);
+    copy_and_fetch(payload_ + put_bytes_, source, count, next);
   }
   put_bytes_ += count;
 }
@@ -36,18 +36,28 @@ void FrameWriter::put(const void* bytes, std::uint64_t count, std::span<const st
 Result<Lsn> FrameWriter::finish() {
   MEMLITH_ASSERT(put_bytes_ == payload_bytes_);
   Log& log = *std::exchange(log_, nullptr);
-  if (streamed_) return log.finish_stream(*this);
+  if (way_ == Way::streamed) return log.finish_stream(*this);
 
-  const std::uint64_t frame_bytes = log.geometry_.frame_bytes(payload_bytes_);
-  std::byte* const payload = frame_ + sizeof(FrameHeader);
-  std::memset(payload + payload_bytes_, 0, frame_bytes - sizeof(FrameHeader) - payload_bytes_);
-  const FrameTrailer trailer{checksum({payload, payload_bytes_}, payload_seed(log.log_id_, begin_))};
-  std::memcpy(frame_ + frame_bytes - sizeof trailer, &trailer, sizeof trailer);
-  const FrameHeader header = log.compose_header(begin_, kind_, payload_bytes_);
-  std::memcpy(frame_, &header, sizeof header);
+  Lsn end = begin_.advance(payload_bytes_);
+  if (way_ == Way::whole) {
+    log.end_frame(payload_, payload_bytes_, begin_);
+    const FrameHeader header = log.compose_header(begin_, kind_, payload_bytes_);
+    std::memcpy(payload_ - sizeof header, &header, sizeof header);
+    end = begin_.advance(log.geometry_.frame_bytes(payload_bytes_));
+  } else if (MEMLITH_MUTANT(pack_sealed_under_writers)) {
+    return end;
+  }
   Log::Batch& batch = log.batch(sequence_);
   if (batch.unfinished.fetch_sub(1, std::memory_order_release) == 1) batch.unfinished.notify_all();
-  return begin_.advance(frame_bytes);
+  return end;
+}
+
+// Writes what follows the payload: zeros and the trailer.
+void Log::end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const {
+  const std::uint64_t bytes = geometry_.frame_bytes(payload_bytes) - sizeof(FrameHeader);
+  std::memset(payload + payload_bytes, 0, bytes - payload_bytes);
+  const FrameTrailer trailer{checksum({payload, payload_bytes}, payload_seed(log_id_, begin))};
+  std::memcpy(payload + bytes - sizeof trailer, &trailer, sizeof trailer);
 }
 
 // Fills everything except the chain, which only the thread that seals knows.
@@ -184,13 +194,13 @@ Status Log::work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bo
 Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
   Lock lock(mutex_);
   MEMLITH_ASSERT(started_);
-  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
   bool streamed = false;
   for (;;) {
     if (!failure_.ok()) return failure_for_late_comer();
-    const Obstacle found = obstacle(frame_bytes, will_sync, streamed);
+    const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
+    const Obstacle found = obstacle(bytes, will_sync, streamed);
     if (found == Obstacle::none) return place(payload_bytes, kind, will_sync, streamed);
-    MEMLITH_TRY(work_on(found, lock, frame_bytes, streamed));
+    MEMLITH_TRY(work_on(found, lock, bytes, streamed));
   }
 }
 
@@ -199,40 +209,79 @@ Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_byte
   MEMLITH_ASSERT(started_);
   if (!failure_.ok()) return failure_for_late_comer();
   bool streamed = false;
-  if (obstacle(geometry_.frame_bytes(payload_bytes), will_sync, streamed) != Obstacle::none) {
+  if (obstacle(bytes_to_take(payload_bytes, kind, will_sync), will_sync, streamed) != Obstacle::none) {
     return std::optional<FrameWriter>();
   }
   return std::optional(place(payload_bytes, kind, will_sync, streamed));
 }
 
-Status Log::make_room(std::uint64_t payload_bytes, bool will_sync) {
+Status Log::make_room(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
   Lock lock(mutex_);
-  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
   for (;;) {
     if (!failure_.ok()) return failure_for_late_comer();
+    const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
     bool streamed = false;
-    const Obstacle found = obstacle(frame_bytes, will_sync, streamed);
+    const Obstacle found = obstacle(bytes, will_sync, streamed);
     if (found == Obstacle::none) return kOk;
-    MEMLITH_TRY(work_on(found, lock, frame_bytes, streamed));
+    MEMLITH_TRY(work_on(found, lock, bytes, streamed));
   }
+}
+
+// How far the head moves for this payload.
+std::uint64_t Log::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const {
+  if (!is_packed(payload_bytes, will_sync) || pack_.frame == nullptr || pack_.kind != kind) {
+    return geometry_.frame_bytes(payload_bytes);
+  }
+  return geometry_.frame_bytes(pack_.payload_bytes + payload_bytes) - geometry_.frame_bytes(pack_.payload_bytes);
+}
+
+// Moves the head. There is room in the open batch, and there are free slots.
+void Log::take(std::uint64_t bytes) {
+  const Lsn end = head_.advance(bytes);
+  for (std::uint64_t i = slots_needed(end); i > 0; --i) {
+    space_.slots.append(space_.free.back());
+    space_.free.pop_back();
+  }
+  counters_.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  batch(open_sequence_).used += bytes;
+  head_ = end;
+}
+
+// The payload gets its place in the open pack, or in a new one.
+FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
+  if (pack_.frame != nullptr && pack_.kind != kind) close_pack();
+  const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, false);
+  Batch& open = batch(open_sequence_);
+  if (pack_.frame == nullptr) pack_ = {open.buffer + open.used, kind, head_, 0};
+  if (bytes > 0) take(bytes);
+  const std::uint64_t offset = sizeof(FrameHeader) + pack_.payload_bytes;
+  pack_.payload_bytes += payload_bytes;
+  if (!MEMLITH_MUTANT(pack_sealed_under_writers)) open.unfinished.fetch_add(1, std::memory_order_relaxed);
+  return FrameWriter(*this, open_sequence_, FrameWriter::Way::packed, pack_.frame + offset, pack_.begin.advance(offset),
+                     payload_bytes, kind);
+}
+
+// Under mutex_. The pack takes no more payloads; writers may still be copying.
+void Log::close_pack() {
+  if (pack_.frame == nullptr) return;
+  FrameHeader header = compose_header(pack_.begin, pack_.kind, pack_.payload_bytes);
+  header.checksum = kUnsealedPack;
+  std::memcpy(pack_.frame, &header, sizeof header);
+  pack_ = {};
 }
 
 // Assigns the frame's place in the log; there is no obstacle.
 FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
-  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
-  for (std::uint64_t i = slots_needed(head_.advance(frame_bytes)); i > 0; --i) {
-    space_.slots.append(space_.free.back());
-    space_.free.pop_back();
-  }
   counters_.frames.fetch_add(1, std::memory_order_relaxed);
-  counters_.bytes.fetch_add(frame_bytes, std::memory_order_relaxed);
+  if (is_packed(payload_bytes, will_sync)) return place_packed(payload_bytes, kind);
+  close_pack();
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
   Batch& open = batch(open_sequence_);
   const Lsn begin = head_;
   const std::uint32_t sequence = open_sequence_;
-  std::byte* const frame = open.buffer + open.used;
-  open.used += frame_bytes;
+  std::byte* const payload = open.buffer + open.used + sizeof(FrameHeader);
   if (will_sync) ++open.committers;
-  head_ = head_.advance(frame_bytes);
+  take(frame_bytes);
   if (streamed) {
     // The stream is a batch of its own, already in flight; its bytes are in the stream's buffers.
     open_next_batch();
@@ -252,7 +301,8 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   } else {
     open.unfinished.fetch_add(1, std::memory_order_relaxed);
   }
-  return FrameWriter(*this, sequence, streamed, frame, begin, payload_bytes, kind);
+  const auto way = streamed ? FrameWriter::Way::streamed : FrameWriter::Way::whole;
+  return FrameWriter(*this, sequence, way, payload, begin, payload_bytes, kind);
 }
 
 Result<Lsn> Log::append(std::span<const std::byte> payload, std::uint32_t kind) {

@@ -84,6 +84,7 @@ void Log::lead(Lock& lock) {
   const std::uint32_t sequence = open_sequence_;
   Batch& sealed = batch(sequence);
   MEMLITH_ASSERT(sealed.used > 0);
+  close_pack();
   lay_out(sealed.begin, sealed.used, sealed.pieces);
   open_next_batch();
   lock.unlock();
@@ -118,6 +119,9 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
     FrameHeader header;
     std::memcpy(&header, sealed.buffer + at, sizeof header);
     MEMLITH_ASSERT(header.magic == kFrameMagic && header.lsn == sealed.begin.value + at);
+    if (header.checksum == kUnsealedPack) {
+      end_frame(sealed.buffer + at + sizeof header, header.payload_bytes, Lsn{header.lsn});
+    }
     chain(header, durable);
     std::memcpy(sealed.buffer + at, &header, sizeof header);
     at += geometry_.frame_bytes(header.payload_bytes);

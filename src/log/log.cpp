@@ -188,7 +188,7 @@ bool Log::room_is_waited_for() const {
 
 Lsn Log::head() const {
   const Lock lock(mutex_);
-  return head_;
+  return pack_.frame == nullptr ? head_ : pack_.begin.advance(sizeof(FrameHeader) + pack_.payload_bytes);
 }
 
 std::uint64_t Log::mapped_bytes() const {

@@ -12,7 +12,8 @@
 // The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
 // (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs
-// a lone committer nothing. Batches are acknowledged in order. A frame too large for a batch, or a large one of a lone
+// a lone committer nothing. Batches are acknowledged in order. Small payloads that no thread syncs at once are packed:
+// they share a frame, which stays open until another frame follows or the batch is sealed. A frame too large for a batch, or a large one of a lone
 // committer, is streamed: its first pieces are on their way to the device while the rest is still being copied.
 //
 // Errors: the first failed write or flush poisons the log. Commits that were not acknowledged by then get that error
@@ -59,6 +60,9 @@ struct LogOptions {
   std::uint64_t batch_bytes = 1280 * kKiB;
   // The capacity of a batch while all frames are small, so that a log with small frames needs little memory.
   std::uint64_t small_batch_bytes = 64 * kKiB;
+  // Payloads up to this size that are begun without `will_sync` share frames of their kind. The owner must be able to
+  // tell where each payload of a frame ends; 0: every payload has a frame of its own.
+  std::uint64_t packed_bytes_max = 0;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // from this size on, a frame of a single committer is streamed
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
   std::uint64_t window_bytes = 4 * kMiB;            // read ahead by a checkpoint
@@ -67,7 +71,7 @@ struct LogOptions {
 
 // Counters of a log since it was opened. All only rise.
 struct LogCounters {
-  std::atomic<std::uint64_t> frames{0};
+  std::atomic<std::uint64_t> frames{0};   // a packed payload counts as a frame
   std::atomic<std::uint64_t> batches{0};  // = writes + flushes on the commit path
   std::atomic<std::uint64_t> bytes{0};    // written to the log by frames, headers and padding included
   std::atomic<std::uint64_t> trims{0};
@@ -75,7 +79,8 @@ struct LogCounters {
 
 class Log;
 
-// A frame that is being filled. It must be finished, because its place in the log is taken.
+// A frame, or a payload of a packed frame, that is being filled. It must be finished, because its place in the log is
+// taken.
 class FrameWriter {
  public:
   FrameWriter(FrameWriter&& other) noexcept;
@@ -86,7 +91,7 @@ class FrameWriter {
   // Adds bytes to the payload; exactly payload_bytes in all. `next` is the source of the next call; its beginning is
   // fetched into the cache meanwhile.
   void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {});
-  // Returns the end of the frame, for sync().
+  // Returns the end of the frame, or of the payload in a packed frame, for sync().
   Result<Lsn> finish();
 #ifdef MEMLITH_MUTANTS
   [[nodiscard]] Lsn begin() const { return begin_; }  // also if the frame fails later
@@ -94,24 +99,25 @@ class FrameWriter {
 
  private:
   friend class Log;
-  FrameWriter(Log& log, std::uint32_t sequence, bool streamed, std::byte* frame, Lsn begin, std::uint64_t payload_bytes,
+  enum class Way : std::uint8_t { whole, streamed, packed };
+  FrameWriter(Log& log, std::uint32_t sequence, Way way, std::byte* payload, Lsn begin, std::uint64_t payload_bytes,
               std::uint32_t kind)
       : log_(&log),
         sequence_(sequence),
-        streamed_(streamed),
+        way_(way),
         kind_(kind),
         begin_(begin),
         payload_bytes_(payload_bytes),
-        frame_(frame) {}
+        payload_(payload) {}
 
   Log* log_;
   std::uint32_t sequence_;  // of the batch
-  bool streamed_;
+  Way way_;
   std::uint32_t kind_;
-  Lsn begin_;
+  Lsn begin_;  // of the frame, or of the payload in a packed frame
   std::uint64_t payload_bytes_;
   std::uint64_t put_bytes_ = 0;
-  std::byte* frame_;  // the frame's place in the batch's buffer, unless it is streamed
+  std::byte* payload_;  // its place in the batch's buffer, unless the frame is streamed
 };
 
 class Log {
@@ -147,7 +153,7 @@ class Log {
   // For callers with a lock for which other threads must not wait during I/O: begins the frame only if that needs
   // neither waiting nor writing. Otherwise make_room() waits and writes, and the caller tries again.
   Result<std::optional<FrameWriter>> begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync);
-  Status make_room(std::uint64_t payload_bytes, bool will_sync);
+  Status make_room(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync);
   Status sync(Lsn lsn);
 
   // begin + put + finish + sync.
@@ -188,7 +194,7 @@ class Log {
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
-  [[nodiscard]] Lsn head() const;
+  [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
   [[nodiscard]] LogPosition recovered() const { return found_.end; }
   [[nodiscard]] bool started() const { return started_; }                           // not during start()
   [[nodiscard]] bool closed_cleanly() const { return superblocks_.found_clean(); }  // as found by open()
@@ -248,6 +254,16 @@ class Log {
     AlignedBuffer slot_header;
   };
   static constexpr std::uint32_t kStreamChunks = 4;
+  // In the place of the header's checksum until the batch is sealed: the pack has no trailer yet.
+  static constexpr std::uint64_t kUnsealedPack = 1;
+
+  // The frame at the end of the open batch that takes further payloads. Its checksum is computed by the leader.
+  struct Pack {
+    std::byte* frame = nullptr;  // in the batch's buffer; null: there is none
+    std::uint32_t kind = 0;
+    Lsn begin;
+    std::uint64_t payload_bytes = 0;  // taken so far
+  };
 
   // What opening found on the medium.
   struct Found {
@@ -330,6 +346,15 @@ class Log {
   [[nodiscard]] Obstacle obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed);
   Status work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed);
   FrameWriter place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed);
+  FrameWriter place_packed(std::uint64_t payload_bytes, std::uint32_t kind);
+  void take(std::uint64_t bytes);
+  [[nodiscard]] bool is_packed(std::uint64_t payload_bytes, bool will_sync) const {
+    return !will_sync && payload_bytes <= options_.packed_bytes_max &&
+           geometry_.frame_bytes(payload_bytes) <= options_.batch_bytes;
+  }
+  [[nodiscard]] std::uint64_t bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const;
+  void end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const;
+  void close_pack();
   // batch.cpp
   void gather(Lock& lock);
   void lead(Lock& lock);
@@ -381,11 +406,12 @@ class Log {
   Space space_;
   LogPosition tail_;
   LogPosition durable_position_;
-  Lsn head_;
+  Lsn head_;                         // where the next frame begins
   std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
   bool started_ = false;
   Gathering gathering_;
   Stream stream_;
+  Pack pack_;
   KeptFailure failure_;  // the first
 
   std::vector<std::unique_ptr<Batch>> batches_;

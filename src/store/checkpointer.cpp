@@ -133,7 +133,7 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
                   files_.log_device->path(), reader.position().lsn.value, reader.why());
     }
     const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
-    if (!missed) MEMLITH_TRY(replay_->gather(*frame));
+    if (!missed) MEMLITH_TRY(replay_->gather(*frame).status());
     replay_->note_gathered(static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
                            static_cast<double>(bytes_between(from.lsn, to.lsn)));
     if (replay_->is_full()) {

@@ -88,7 +88,7 @@ Status Store::commit(const Changes& changes) {
 }
 
 Status Store::make_room(const Changes& changes, bool will_sync) {
-  return files_.log->make_room(directory_->commit_bytes(changes.extents, changes.sizes), will_sync);
+  return files_.log->make_room(directory_->commit_bytes(changes.extents, changes.sizes), kFrameKindCommit, will_sync);
 }
 
 Status Store::failure() const {

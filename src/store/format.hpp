@@ -12,7 +12,8 @@ namespace memlith::core {
 
 inline constexpr std::uint32_t kFrameKindCommit = 1;
 
-// The payload of a commit: this header, `extent_count` extent records, then the bytes of the extents in their order.
+// A commit: this header, `extent_count` extent records, then the bytes of the extents in their order. The payload of a
+// frame is one commit after another.
 struct CommitHeader {  // docs/format.md#commit
   std::uint32_t extent_count;
   std::uint32_t reserved;  // zero

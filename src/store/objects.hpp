@@ -58,7 +58,7 @@ struct StoreCounters {
   std::atomic<std::uint64_t> last_captured_pages{0};
   std::atomic<std::uint64_t> checkpoints{0};
   std::atomic<std::uint64_t> home_bytes{0};
-  std::uint64_t replayed_frames = 0;  // constant after open
+  std::uint64_t replayed_commits = 0;  // constant after open
   std::uint64_t replayed_bytes = 0;
 };
 

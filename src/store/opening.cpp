@@ -18,6 +18,7 @@ namespace {
 constexpr std::uint64_t kLogMaxBytesDefault = 1 * kGiB;
 constexpr std::uint64_t kSlotBytesDefault = 8 * kMiB;
 constexpr std::uint64_t kGatheredWithBlocksMax = 4 * kMiB;
+constexpr std::uint64_t kPackedCommitBytesMax = 4 * kKiB;  // a larger commit loses little to its own frame
 constexpr int kOpenTries = 100;
 
 const char* kind_in_words(std::uint32_t kind) {
@@ -39,6 +40,7 @@ Status Opening::run() {
   LogOptions log_options = files_.options.log;
   log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
                                                             : std::max(kLogMaxBytesDefault, files_.options.log_bytes);
+  log_options.packed_bytes_max = kPackedCommitBytesMax;
   MEMLITH_TRY_ASSIGN(files_.log, Log::open(*files_.log_device, log_options));
   files_.was_clean = files_.log->closed_cleanly();
   return read_header();

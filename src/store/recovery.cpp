@@ -65,8 +65,11 @@ Status Recovery::take(const Frame& frame) {
 Status Recovery::gather(const Frame& frame) {
   const bool misses =
       MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && files_.read_only());
-  if (!misses || files_.counters.replayed_frames > 0) MEMLITH_TRY(replay_.gather(frame));
-  ++files_.counters.replayed_frames;
+  std::uint64_t commits = 1;
+  if (!misses || files_.counters.replayed_commits > 0) {
+    MEMLITH_TRY_ASSIGN(commits, replay_.gather(frame));
+  }
+  files_.counters.replayed_commits += commits;
   gathered_ = frame.after;
   return kOk;
 }

@@ -15,35 +15,54 @@ Status bad_commit(const Log& log, const Frame& frame, const char* what) {
 }
 }  // namespace
 
-Status Replay::gather(const Frame& frame) {
+Result<std::uint64_t> Replay::gather(const Frame& frame) {
   if (frame.kind != kFrameKindCommit) return bad_commit(*files_.log, frame, "unknown kind");
   std::span<const std::byte> rest = frame.payload;
+  std::uint64_t commits = 0;
+  do {
+    MEMLITH_TRY(gather_commit(frame, rest));
+    ++commits;
+  } while (!rest.empty() && !MEMLITH_MUTANT(packed_commits_dropped));
+  return commits;
+}
+
+// Takes one commit off the front of `rest`.
+Status Replay::gather_commit(const Frame& frame, std::span<const std::byte>& rest) {
   CommitHeader header;
   if (rest.size() < sizeof header) return bad_commit(*files_.log, frame, "too short");
   std::memcpy(&header, rest.data(), sizeof header);
   rest = rest.subspan(sizeof header);
   if (header.extent_count > rest.size() / sizeof(ExtentRecord))
     return bad_commit(*files_.log, frame, "too many extents");
-  std::span<const std::byte> bytes = rest.subspan(header.extent_count * sizeof(ExtentRecord));
-#ifdef MEMLITH_MUTANTS
-  for (std::uint32_t i = header.extent_count; MEMLITH_MUTANT(extents_reversed) && i-- > 0;) {
+  const std::span<const std::byte> records = rest.first(header.extent_count * sizeof(ExtentRecord));
+  rest = rest.subspan(records.size());
+  const auto record = [&records](std::uint32_t i) {
     ExtentRecord extent;
-    std::memcpy(&extent, rest.data() + i * sizeof extent, sizeof extent);
-    MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.last(extent.bytes)));
-    bytes = bytes.first(bytes.size() - extent.bytes);
-    if (i == 0) return kOk;
+    std::memcpy(&extent, records.data() + i * sizeof extent, sizeof extent);
+    return extent;
+  };
+#ifdef MEMLITH_MUTANTS
+  if (MEMLITH_MUTANT(extents_reversed)) {
+    std::uint64_t end = 0;
+    for (std::uint32_t i = 0; i < header.extent_count; ++i) end += record(i).bytes;
+    std::span<const std::byte> bytes = rest.first(end);
+    for (std::uint32_t i = header.extent_count; i-- > 0;) {
+      const ExtentRecord extent = record(i);
+      MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.last(extent.bytes)));
+      bytes = bytes.first(bytes.size() - extent.bytes);
+    }
+    rest = rest.subspan(end);
+    return kOk;
   }
 #endif
   for (std::uint32_t i = 0; i < header.extent_count; ++i) {
-    ExtentRecord extent;
-    std::memcpy(&extent, rest.data() + i * sizeof extent, sizeof extent);
-    if (extent.bytes > bytes.size()) return bad_commit(*files_.log, frame, "its extents hold more bytes than it has");
+    const ExtentRecord extent = record(i);
+    if (extent.bytes > rest.size()) return bad_commit(*files_.log, frame, "its extents hold more bytes than it has");
     if (extent.offset > (1ull << 62)) return bad_commit(*files_.log, frame, "an extent lies beyond all files");
     const bool dropped = MEMLITH_MUTANT(last_extent_dropped) && i > 0 && i + 1 == header.extent_count;
-    if (!dropped) MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.first(extent.bytes)));
-    bytes = bytes.subspan(extent.bytes);
+    if (!dropped) MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, rest.first(extent.bytes)));
+    rest = rest.subspan(extent.bytes);
   }
-  if (!bytes.empty()) return bad_commit(*files_.log, frame, "bytes are left over");
   return kOk;
 }
 

@@ -38,8 +38,9 @@ class Replay {
 
   // Begins a new piece of work, with nothing gathered yet.
   void begin() { work_ = {}; }
-  // Puts one commit into the overlay. `gathered`: the part of the work that is in the overlay or home afterwards.
-  Status gather(const Frame& frame);
+  // Puts the commits of one frame into the overlay, and returns how many there are.
+  Result<std::uint64_t> gather(const Frame& frame);
+  // The part of the work that is in the overlay or home.
   void note_gathered(double gathered) { work_.gathered = gathered; }
   // Whether the overlay has to be written home before more is gathered.
   [[nodiscard]] bool is_full() const { return overlay_.bytes_held() > files_.options.replay_bytes_max; }
@@ -76,6 +77,7 @@ class Replay {
     double piece = 0;  // each one in the overlay
   };
 
+  Status gather_commit(const Frame& frame, std::span<const std::byte>& rest);
   Status write_object(ObjectId object, ReplayPace* pace);
   Result<std::unique_ptr<DirectHome>> direct_home(ObjectId object, Device& device, const ReplayPace* pace);
   Status written(ObjectId object, std::uint64_t page_bytes, ReplayPace* pace);

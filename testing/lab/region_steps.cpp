@@ -311,6 +311,96 @@ std::vector<Step> transactions_too_large(Random& random) {
           commit({{"b", 0, 8000}})};
 }
 
+// Parts of what was stored are persisted, across a growth, a checkpoint and a log that does not hold all of it.
+std::vector<Step> ranges(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const auto range = [](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+    return Step{"persist a range of " + name, [=](Run& run) { run.persist_range({name, offset, bytes}); }};
+  };
+  return {open(),
+          map("a", 12288),
+          map("b", 8192),
+          store("a", 0, 300),
+          store("a", 2000, 700 + shift),
+          store("b", 0, 100),
+          range("a", 2000, 700 + shift),
+          store("a", 2100, 50),
+          range("a", 0, 300),
+          persist({"a", "b"}),
+          store("a", 5000, 3000),
+          store("a", 9000, 3000),
+          range("a", 6000, 200 + shift),  // in the middle of a range that was touched as a whole
+          checkpoint(),
+          range("a", 5000, 1500),
+          {"roll a back", [](Run& run) { run.rollback({"a"}); }},
+          store("a", 100, 8),
+          grow("b", 12288),
+          store("b", 9000, 900),
+          store("b", 100, 900 + shift),
+          range("b", 9000, 900),
+          range("b", 4096, 16),  // nothing was stored there
+          abandon(),
+          open(),
+          map("a", 0),
+          map("b", 0),
+          store("a", 1, 12000),
+          store("b", 1, 12000),
+          persist({"a", "b"}),  // it does not fit
+          range("a", 0, 12288),
+          range("b", 0, 12288),
+          close()};
+}
+
+// Commits that no thread waits for share frames of several blocks, between frames of commits that are waited for.
+std::vector<Step> packed(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  const auto soon = [](const std::vector<Write>& writes) {
+    return change("commit a transaction without waiting", writes, Run::Ending::commit_soon);
+  };
+  const auto captured = [](const std::string& name) {
+    return Step{"persist " + name + ", without waiting",
+                [name](Run& run) { run.persist_soon({name}, Scope::process); }};
+  };
+  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
+  return {open(),
+          map("a", 8192),
+          map("b", 4096),
+          soon({{"a", 0, 400 + shift}, {"b", 0, 8}}),
+          soon({{"a", 100, 300}, {"b", 4, 8}}),
+          soon({{"a", 200, 300}, {"b", 8, 8}}),
+          soon({{"a", 250, 60 + shift}}),
+          wait,
+          soon({{"b", 0, 600}}),
+          soon({{"b", 100, 16}}),
+          change("commit a transaction", {{"b", 50, 100 + shift}}, Run::Ending::commit),  // a frame of its own
+          soon({{"b", 90, 20}}),
+          store("a", 1000, 700),
+          captured("a"),
+          grow("a", 12288),
+          soon({{"a", 9000, 500}}),
+          soon({{"a", 9100, 500 + shift}}),
+          persist({"a"}),  // nothing is stored: it waits for those
+          soon({{"a", 50, 40}}),
+          soon({{"b", 2000, 1500}}),
+          checkpoint(),
+          soon({{"b", 2100, 1500}}),
+          unmap("b"),
+          map("b", 4096),
+          soon({{"a", 0, 3000}}),
+          soon({{"a", 10, 2000 + shift}}),
+          soon({{"a", 20, 3000}}),
+          soon({{"b", 0, 9}}),
+          soon({{"a", 30, 40}, {"b", 5, 9}}),
+          abandon(),
+          open(),
+          map("a", 0),
+          map("b", 0),
+          soon({{"a", 0, 8}, {"b", 0, 8}}),
+          soon({{"a", 0, 900}, {"b", 0, 300}}),
+          soon({{"a", 400, 900}, {"b", 0, 200}}),
+          close()};
+}
+
 std::vector<Step> region_joined(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto joined = [](Run& run) { run.persist_joined_by_another("a"); };

@@ -96,7 +96,7 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
   if (!add_inventories(**store, result.content).ok()) result.unsound = last_error_text();
   result.ok = true;
   result.was_clean = (*store)->was_clean();
-  result.replayed = (*store)->counters().replayed_frames;
+  result.replayed = (*store)->counters().replayed_commits;
   result.found = fingerprint(result.content);
   return result;
 }

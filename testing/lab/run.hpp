@@ -119,6 +119,8 @@ class Run {
   void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
   void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::process);
   void persist_soon(const std::vector<std::string>& names, core::Scope scope);
+  // Of a region that is tracked by touches, only the stores to these bytes.
+  void persist_range(const Write& range);
   void wait();  // for all of those
   void rollback(const std::vector<std::string>& names);
   // A view of the regions: what was persisted last, whatever was stored since.

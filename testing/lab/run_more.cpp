@@ -344,6 +344,26 @@ void Run::persist_or_capture(const std::vector<std::string>& names, Scope scope,
   }
 }
 
+void Run::persist_range(const Write& range) {
+  const auto found = regions_.find(range.object);
+  if (found == regions_.end() || range.offset + range.bytes > found->second.region->size()) return;
+  Memory& memory = found->second;
+  std::vector<std::byte> content = memory.captured;
+  content.resize(memory.expected.size());
+  std::memcpy(content.data() + range.offset, memory.expected.data() + range.offset, range.bytes);
+  const std::size_t commit = history.started(
+      fmt::format("persist {}[{}..{})", range.object, range.offset, range.offset + range.bytes),
+      [name = range.object, content](Content& all) { all.objects[name] = content; }, now());
+  const std::uint64_t before = fired();
+  const Lsn head = store_->log().head();
+  const Status status =
+      memory.region->persist_range(memory.region->address() + range.offset, range.bytes, Scope::process);
+  if (store_->log().head() == head) history.wrote_nothing(commit);
+  const bool ok = status.category == Errc::full ? false : passed(status, "persist of a range", before);
+  settle(commit, ok);
+  if (ok) region_content_[range.object] = memory.captured = content;
+}
+
 void Run::persist_joined_by_another(const std::string& name) {
   const auto found = regions_.find(name);
   if (found == regions_.end()) return;

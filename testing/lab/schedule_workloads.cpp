@@ -408,6 +408,19 @@ void two_asynchronous(Session& s) {
                   [&] { s.await_durable(s.commit_soon("b", 0, 700)); }});
 }
 
+// Payloads of one frame are copied beside each other, and beside a commit that is waited for.
+void packed(Session& s) {
+  s.open();
+  s.side_by_side({[&] {
+                    (void)s.commit_soon("a", 0, 300);
+                    s.await_durable(s.commit_soon("a", 50, 300));
+                  },
+                  [&] {
+                    (void)s.commit_soon("a", 100, 300);
+                    s.commit("a", 150, 100);
+                  }});
+}
+
 void close_beside_the_flusher(Session& s) {
   s.open();
   s.side_by_side({[&] {
@@ -490,6 +503,7 @@ constexpr ScheduleWorkload kCases[] = {
     {"asynchronous-window", "two commits of the flusher's within its window", with_window, two_asynchronous},
     {"asynchronous-bytes", "two commits of the flusher's that use its window up", with_window_of_few_bytes,
      two_asynchronous},
+    {"packed", "commits of two threads that share a frame, beside one that is waited for", small_store, packed, 1},
     {"close-flusher", "a close right behind asynchronous commits", with_window, close_beside_the_flusher},
     {"close-checkpointer", "a close while the checkpointer may be at work", with_checkpointer,
      close_beside_the_checkpointer},

@@ -47,6 +47,8 @@ std::vector<Step> recorded_scopes(core::Random& random);
 std::vector<Step> recorded_too_large(core::Random& random);
 std::vector<Step> transactions(core::Random& random);
 std::vector<Step> transactions_too_large(core::Random& random);
+std::vector<Step> ranges(core::Random& random);
+std::vector<Step> packed(core::Random& random);
 std::vector<Step> region_joined(core::Random& random);
 std::vector<Step> page_regions(core::Random& random);
 std::vector<Step> touched_file(core::Random& random);

@@ -72,7 +72,7 @@ TEST_F(AfterAKill, FramesAreFlushedBeforeTheyGoHome) {
   kill_before(begin, flush_of("file"));
   const std::size_t opened_at = volume_->operations();
   store = open();
-  ASSERT_EQ(store->counters().replayed_frames, 1u);
+  ASSERT_EQ(store->counters().replayed_commits, 1u);
   store = nullptr;
 
   // Wherever the power goes: of what is unflushed, the medium gets the first sector of what was on its way home.

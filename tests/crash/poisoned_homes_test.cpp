@@ -38,7 +38,7 @@ TEST(PoisonedHomes, AreLeftAlone) {
     }
     SimVolume rest(medium.cut(choices, 1));
     auto again = must(Store::open(rest, tiny_options()));
-    EXPECT_EQ(again->counters().replayed_frames, 0u) << "the superblock did not reach the medium: another story";
+    EXPECT_EQ(again->counters().replayed_commits, 0u) << "the superblock did not reach the medium: another story";
     const Bytes found = content_of(*again, a);
     EXPECT_EQ(Bytes(found.begin(), found.begin() + 600), filled(600, 1)) << "after operation " << count;
   }

@@ -257,7 +257,8 @@ Status Database::commit_part(const MemoryFile& journal) {
   // crash, the journal could not be used, and its super-journal would be left. [sabotage skip_earlier_sync]
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
-  const JournalOrigin origin{store_->log().log_id(), begin.value};
+  // The frame that the weak commits share is complete now: the next one begins at the head.
+  const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
   MEMLITH_TRY_ASSIGN(part_.journal, make_disk_journal(*volume_, file_name_));
   MEMLITH_TRY(store_->match_permissions(*part_.journal));  // before there are old pages in it for others to read
   MEMLITH_TRY(write_disk_journal(*volume_, *part_.journal, origin, journal));
@@ -373,7 +374,7 @@ std::string Database::describe() const {
       page.persists.count(), page.persists.percentile_ns(0.5), page.persists.percentile_ns(0.99),
       page.persists.percentile_ns(1), page.captures.count(), value(page.captured_bytes), value(page.logged_bytes),
       value(page.log_bytes), value(page.log_used_bytes), value(page.checkpoints), value(page.home_bytes),
-      store_->counters().replayed_frames,
+      store_->counters().replayed_commits,
       std::max(last_lsn_.load(std::memory_order_relaxed), value(page.durable_lsn)) - value(page.durable_lsn),
       value(page.poisoned));
   return text;

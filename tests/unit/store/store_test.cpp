@@ -150,11 +150,11 @@ TEST_P(StoreTest, OpeningReplaysWhatWasNotCheckpointed) {
   };
   open(options);
   EXPECT_FALSE(store_->was_clean());
-  EXPECT_EQ(store_->counters().replayed_frames, 6u);  // the creation is one
+  EXPECT_EQ(store_->counters().replayed_commits, 6u);  // the creation is one
   EXPECT_EQ(store_->counters().replayed_bytes, last);
   reopen(Leave::closed);
   EXPECT_TRUE(store_->was_clean());
-  EXPECT_EQ(store_->counters().replayed_frames, 0u);
+  EXPECT_EQ(store_->counters().replayed_commits, 0u);
 }
 
 // An empty commit, one without bytes, and one of the last byte of an object are commits like others.
