@@ -158,6 +158,22 @@ void add_bench_open(CLI::App* bench, CommandLine& line) {
   add_command(command, line, arguments, run_bench_open);
 }
 
+void add_bench_engine(CLI::App* bench, CommandLine& line) {
+  const auto arguments = std::make_shared<BenchEngineArguments>();
+  CLI::App* command = bench->add_subcommand(
+      "engine", "Count small asynchronous commits of one and two threads, and time aborts and commits beside touches");
+  command->add_option("--dir", arguments->folder, "Folder for the temporary store")->capture_default_str();
+  add_number(command, "--commits", arguments->commits, 1, 1'000'000'000, "Commits of each thread without a checkpoint");
+  add_number(command, "--log-mib", arguments->log_mib, 1, kLogMibMax,
+             "Size of the log; no checkpoint runs if half of the log holds the commits of two threads");
+  add_number(command, "--small-log-mib", arguments->small_log_mib, 1, kLogMibMax,
+             "Size of the log of the lines that run over checkpoints");
+  add_number(command, "--checkpoints", arguments->checkpoints, 1, 1'000, "Checkpoints that these lines run over");
+  add_number(command, "--pending", arguments->pending, 1, 100'000'000, "Ranges that another thread has touched");
+  add_number(command, "--rounds", arguments->rounds, 1, 1'000'000'000, "Timed aborts, and timed commits");
+  add_command(command, line, arguments, run_bench_engine);
+}
+
 }  // namespace
 
 void add_bench_commands(CLI::App& app, CommandLine& line) {
@@ -168,6 +184,7 @@ void add_bench_commands(CLI::App& app, CommandLine& line) {
   add_bench_tail(bench, line);
   add_bench_recovery(bench, line);
   add_bench_open(bench, line);
+  add_bench_engine(bench, line);
 }
 
 }  // namespace memlith::tool

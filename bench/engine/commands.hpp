@@ -67,12 +67,24 @@ struct BenchOpenArguments {
   Format format = Format::text;
 };
 
+struct BenchEngineArguments {
+  std::string folder = ".";
+  std::uint64_t commits = 500'000;  // of a thread, if no checkpoint is to run meanwhile
+  std::uint64_t log_mib = 1024;
+  std::uint64_t small_log_mib = 64;  // of the line that runs over checkpoints
+  std::uint64_t checkpoints = 3;
+  std::uint64_t pending = 300'000;  // ranges that another thread has touched
+  std::uint64_t rounds = 20'000;    // of the timed calls
+  Format format = Format::text;
+};
+
 [[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);      // called by run_bench_persist
 [[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);  // likewise
 [[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);
+[[nodiscard]] MaybeFailure run_bench_engine(const BenchEngineArguments& arguments);
 
 // Adds `bench` with its commands; `line` outlives the parsing and the run.
 void add_bench_commands(CLI::App& app, CommandLine& line);
