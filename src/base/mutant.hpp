@@ -136,7 +136,6 @@
   X(heap_free_not_captured, heap, "the bit of a block that is freed is not captured")                              \
   X(heap_segment_not_written, heap, "a segment comes into use without its entry in the table")                     \
   X(heap_large_block_half_written, heap, "of a block of several segments only the first has an entry")             \
-  X(heap_stale_segment_header, heap, "a segment's header keeps what a block left where it lies")                   \
   X(heap_slab_freed_early, heap, "a slab is given back with a block in use")                                       \
   X(heap_extent_not_cleared, heap, "a block of pages is freed, and its pages stay marked")                         \
   X(heap_growth_forgotten, heap, "what a growth adds to the last segment is not used")                             \

@@ -56,8 +56,7 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   // A block may have lain here. Bytes that are zero already are not stored to, so that a fresh page stays a clean one.
   for (std::uint64_t at = 0; at < sizeof header; at += kPageBytes) {
     auto* const page = reinterpret_cast<std::byte*>(&header) + at;
-    if (std::any_of(page, page + kPageBytes, [](std::byte each) { return each != std::byte{0}; }) &&
-        !MEMLITH_MUTANT(heap_stale_segment_header)) {
+    if (std::any_of(page, page + kPageBytes, [](std::byte each) { return each != std::byte{0}; })) {
       std::memset(page, 0, kPageBytes);
       wrote(page, kPageBytes);
     }
