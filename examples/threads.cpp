@@ -1,9 +1,11 @@
 // Threads that share a region: a bank whose accounts always add up to the same sum, also after kill -9.
 //
-//   threads [FOLDER]      transfers money with eight threads for a moment; prints "run 1: ... transfers, the sum is right", then "run 2: ..."
+//   threads [FOLDER]      transfers money with eight threads for a moment; prints "run 1: ... transfers, the sum is
+//                         right", then "run 2: ..."
 //
-// Each transfer is durable before it is counted. The order that makes this both right and fast is in docs/threads.md: the change is captured
-// while the lock is held, and waited for after the lock was released. Region::persist(lock) does that in one call.
+// Each transfer is durable before it is counted. The order that makes this both right and fast is in docs/threads.md:
+// the change is captured while the lock is held, and waited for after the lock was released. Region::persist(lock) does
+// that in one call.
 #include <array>
 #include <cstdint>
 #include <iostream>

@@ -1,5 +1,6 @@
-// Opening a store whose directory is arbitrary bytes gives the objects that it names, each readable and once, and the same ones
-// when it is closed and opened again; or it gives an error and changes nothing (docs/guarantees.md, "After a crash").
+// Opening a store whose directory is arbitrary bytes gives the objects that it names, each readable and once, and the
+// same ones when it is closed and opened again; or it gives an error and changes nothing (docs/guarantees.md, "After a
+// crash").
 //
 // Input: a byte of options (1: the checksums of header and entries are put right; 2: read-only), then the directory.
 #include <algorithm>

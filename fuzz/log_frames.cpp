@@ -1,8 +1,8 @@
-// Reading a log of arbitrary bytes: every frame handed out lies in the log and is found again, and what is appended behind them
-// is found behind them (docs/guarantees.md, "After a crash").
+// Reading a log of arbitrary bytes: every frame handed out lies in the log and is found again, and what is appended
+// behind them is found behind them (docs/guarantees.md, "After a crash").
 //
-// Input: a byte of options, then the bytes from slot 0 on. Options 1: checksums of slots and frames are put right; 2: the frames
-// are chained as well, each behind the one before it, so that the reader goes on to the last of them.
+// Input: a byte of options, then the bytes from slot 0 on. Options 1: checksums of slots and frames are put right; 2:
+// the frames are chained as well, each behind the one before it, so that the reader goes on to the last of them.
 #include "mend.hpp"
 #include "small_log.hpp"
 

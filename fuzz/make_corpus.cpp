@@ -1,5 +1,5 @@
-// make_corpus FOLDER: writes the seeds of the fuzzers, each into the folder of its fuzzer's name: real stores and logs, clean and
-// crashed, as they are and with the options that put checksums right.
+// make_corpus FOLDER: writes the seeds of the fuzzers, each into the folder of its fuzzer's name: real stores and logs,
+// clean and crashed, as they are and with the options that put checksums right.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// Puts checksums right without touching what they cover: else nearly every mutation would be turned away at the door, and what
-// lies behind the checksums would never be tried.
+// Puts checksums right without touching what they cover: else nearly every mutation would be turned away at the door,
+// and what lies behind the checksums would never be tried.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// Opening a log whose superblocks are arbitrary bytes gives a log or an error (docs/guarantees.md: any bytes on the disk give data
-// or an error). Unless a checksum was put right, a log that opens takes a frame, and opens again with what it had and that one.
+// Opening a log whose superblocks are arbitrary bytes gives a log or an error (docs/guarantees.md: any bytes on the
+// disk give data or an error). Unless a checksum was put right, a log that opens takes a frame, and opens again with
+// what it had and that one.
 //
-// Input: a byte of options (1 and 2: the checksum of copy 0, of copy 1, is put right), then the two copies, 512 bytes each. The
-// slots behind them are those of a real log.
+// Input: a byte of options (1 and 2: the checksum of copy 0, of copy 1, is put right), then the two copies, 512 bytes
+// each. The slots behind them are those of a real log.
 #include "mend.hpp"
 #include "small_log.hpp"
 

@@ -87,8 +87,8 @@ void say(const std::string& sentence);
 
 class Images {
  public:
-  // Takes over the descriptor `fd` of the matching file, just opened with `flags`: returns a descriptor of its image with
-  // the same number, or -1 with errno, and closes `fd`.
+  // Takes over the descriptor `fd` of the matching file, just opened with `flags`: returns a descriptor of its image
+  // with the same number, or -1 with errno, and closes `fd`.
   int take_over(int fd, int flags, const struct stat& seen);
 
   // Null if the descriptor is of no image.
@@ -109,8 +109,8 @@ class Images {
   void* remap(void* address, std::size_t old_bytes, std::size_t bytes, int flags, void* wanted);
   int sync(void* address, std::size_t bytes, int flags);
 
-  // The files at two names, if the process has them open, are detached from them; afterwards they get the names that are
-  // theirs then.
+  // The files at two names, if the process has them open, are detached from them; afterwards they get the names that
+  // are theirs then.
   int rename(const std::string& from, const std::string& to, unsigned flags, int (*call)(void*), void* context);
   int unlink(const std::string& path, int (*call)(void*), void* context);
   // A file that a crashed program has left is made whole, and its log removed. 0, or -1 with errno.

@@ -1,9 +1,10 @@
 // memlith bench persist --breakdown: what the steps of a persist take, as far as they show from outside.
 //
-// stores: with `fault` and `scan`, what the first store to a page costs is in here. touch: memlith_touch. call: memlith_persist,
-// until durable, or memlith_persist_async, until the bytes are captured. wait: memlith_wait behind the latter. Three kinds of
-// persist take turns: the difference between an asynchronous call that finds nothing on its way, and so wakes the store's
-// flusher, and one within a flush window that another has opened, which does not, is what the waking takes.
+// stores: with `fault` and `scan`, what the first store to a page costs is in here. touch: memlith_touch. call:
+// memlith_persist, until durable, or memlith_persist_async, until the bytes are captured. wait: memlith_wait behind the
+// latter. Three kinds of persist take turns: the difference between an asynchronous call that finds nothing on its way,
+// and so wakes the store's flusher, and one within a flush window that another has opened, which does not, is what the
+// waking takes.
 #include <fmt/format.h>
 
 #include <algorithm>

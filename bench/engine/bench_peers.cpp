@@ -1,8 +1,9 @@
-// memlith bench persist --peers: 4 KiB to 4 MiB of random dirty pages, made durable in every way there is, side by side.
+// memlith bench persist --peers: 4 KiB to 4 MiB of random dirty pages, made durable in every way there is, side by
+// side.
 //
-// Each turn does one round of every side: memlith with each tracker, pwrite + fsync on each file system, msync, raw. The
-// stores to the pages count everywhere, since a pwrite copies them too. All sides are durable; only memlith is atomic.
-// Before there is a store, the peers alone take turns in the same way: memlith's checkpoints, which run in the
+// Each turn does one round of every side: memlith with each tracker, pwrite + fsync on each file system, msync, raw.
+// The stores to the pages count everywhere, since a pwrite copies them too. All sides are durable; only memlith is
+// atomic. Before there is a store, the peers alone take turns in the same way: memlith's checkpoints, which run in the
 // background, slow whatever runs beside them, and the figures of the common turns alone would flatter memlith.
 #include <fmt/format.h>
 

@@ -1,9 +1,11 @@
-// memlith bench tail: the slowest persists while checkpoints run, against the slowest raw write + flush beside the same load.
+// memlith bench tail: the slowest persists while checkpoints run, against the slowest raw write + flush beside the same
+// load.
 //
-// One thread persists without a pause (or at a --rate), so that the log fills and a checkpoint runs nearly all the time. The raw
-// side writes and flushes as many bytes in the same way, while a second thread puts the load of that checkpoint on the disk, made by
-// hand (background.hpp). The third side is raw with nothing beside it. Sides take turns in phases, each of which begins with
-// nothing owed to home; the rounds before the first checkpoint of a phase begins do not count.
+// One thread persists without a pause (or at a --rate), so that the log fills and a checkpoint runs nearly all the
+// time. The raw side writes and flushes as many bytes in the same way, while a second thread puts the load of that
+// checkpoint on the disk, made by hand (background.hpp). The third side is raw with nothing beside it. Sides take turns
+// in phases, each of which begins with nothing owed to home; the rounds before the first checkpoint of a phase begins
+// do not count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -98,8 +100,8 @@ class TailBench {
     return {};
   }
 
-  // Rounds until the phase is over. `owed` says, after each, how many bytes of log the side has written since the phase began;
-  // `count` takes note of one that counts.
+  // Rounds until the phase is over. `owed` says, after each, how many bytes of log the side has written since the phase
+  // began; `count` takes note of one that counts.
   template <class Round, class Owed, class Counted>
   MaybeFailure phase(TailSide& side, const Round& round, const Owed& owed, const Counted& count) {
     const auto length_ns =

@@ -1,4 +1,5 @@
-// Suite open: how long a program waits for a large, populated and fragmented heap, after a clean close and after a crash.
+// Suite open: how long a program waits for a large, populated and fragmented heap, after a clean close and after a
+// crash.
 //
 // Blocks of random sizes are allocated, and a quarter of them, chosen at random, are freed. Nothing is stored to the
 // blocks: what opening reads is the heap's own. The files are dropped from the page cache before each opening, as a

@@ -168,8 +168,8 @@ def main():
                            "after five times 32 MiB have come and gone.", "allocate",
                            *(["--rounds", "20", "--trace-mib", "1"] if few else []))
             report.section("Opening a large heap",
-                           "A heap with many blocks, a quarter of which were freed at random, with a cold page cache. The "
-                           "store is opened first, and replays the log after a crash.", "open",
+                           "A heap with many blocks, a quarter of which were freed at random, with a cold page cache. "
+                           "The store is opened first, and replays the log after a crash.", "open",
                            *(["--heap-mib", "8", "--blocks", "2000"] if few else
                              ["--heap-mib", "1024", "--blocks", "2500000"]))
             report.section("Threads", "Threads replace values of one map; and each allocates and frees blocks of its "

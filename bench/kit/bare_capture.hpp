@@ -1,8 +1,10 @@
-// The least that any program can do which makes scattered changes durable by copying them: no log, no tracker, no locks.
+// The least that any program can do which makes scattered changes durable by copying them: no log, no tracker, no
+// locks.
 //
-// Plain memory, as much as a region has and in pages of the same size, is stored to as a region is. Timed is what follows: the
-// changed bytes are copied in order of their addresses, the copy is checksummed once (XXH3), written with one write and
-// flushed. What memlith takes longer than this is memlith's own; what this takes longer than raw is the price of copying.
+// Plain memory, as much as a region has and in pages of the same size, is stored to as a region is. Timed is what
+// follows: the changed bytes are copied in order of their addresses, the copy is checksummed once (XXH3), written with
+// one write and flushed. What memlith takes longer than this is memlith's own; what this takes longer than raw is the
+// price of copying.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // A file that appears under its name as a whole, on the medium, or not at all.
 //
-// It is written under another name in the same folder and renamed when it is complete; on every way out before that, the other
-// name is removed. One thread.
+// It is written under another name in the same folder and renamed when it is complete; on every way out before that,
+// the other name is removed. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,8 @@ class NewFile {
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
-  // Past the page cache as long as address, length and offset are multiples of 4096 and the file system takes it. Not durable.
+  // Past the page cache as long as address, length and offset are multiples of 4096 and the file system takes it. Not
+  // durable.
   [[nodiscard]] MaybeFailure write(std::uint64_t offset, std::span<const std::byte> source);
   // On success the target has the content, and both survive power loss. EXISTS: there is one, and Replace::no.
   [[nodiscard]] MaybeFailure publish(Replace replace);

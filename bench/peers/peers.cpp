@@ -97,8 +97,8 @@ Result<PeerFile> PeerFile::create(const std::string& path, std::uint64_t bytes) 
   PeerFile file(path, descriptor, bytes, std::move(*source));
   const int allocated = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
   if (allocated == ENOSPC) return errno_failure(allocated, fmt::format("cannot reserve {} bytes for {}", bytes, path));
-  // Page by page: a write of more may make large folios in the page cache (Linux 6.16 and later on ext4), and a store to a
-  // shared mapping then dirties, and msync writes, all of one. That would be a worse peer than there has to be.
+  // Page by page: a write of more may make large folios in the page cache (Linux 6.16 and later on ext4), and a store
+  // to a shared mapping then dirties, and msync writes, all of one. That would be a worse peer than there has to be.
   for (std::uint64_t offset = 0; offset < bytes; offset += kPageBytes) {
     if (offset % kMiB == 0 && interrupted()) return interrupted_failure();
     if (MaybeFailure failure = file.write(offset, {file.content(), kPageBytes})) return std::move(*failure);

@@ -6,8 +6,8 @@
 //   curl -X DELETE localhost:8080/photo
 //
 // All requests that arrive together share one persist: each changes the containers, and the replies go out when the
-// persist has returned. A reader waits for it too, so that no reader is shown a value that a crash could take back. When
-// the values fill the cache, those that were not used for longest go.
+// persist has returned. A reader waits for it too, so that no reader is shown a value that a crash could take back.
+// When the values fill the cache, those that were not used for longest go.
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <event2/http.h>

@@ -2,10 +2,11 @@
 //
 //   memlith::map<memlith::string, memlith::vector<int>>    // std::map, std::basic_string and std::vector, in a heap
 //
-// Pointers in a heap are ordinary pointers, because a heap lies at the same address in every run. Each container keeps to one heap:
+// Pointers in a heap are ordinary pointers, because a heap lies at the same address in every run. Each container keeps
+// to one heap:
 //  - a container that lies in a heap allocates in that heap;
-//  - a container elsewhere (on the stack, for one, as a temporary) allocates in the heap that it was given, else in the current heap of the
-//    thread: the one named with memlith::use_heap, or the only one that is open.
+//  - a container elsewhere (on the stack, for one, as a temporary) allocates in the heap that it was given, else in the
+//    current heap of the thread: the one named with memlith::use_heap, or the only one that is open.
 // So memory of a container with this allocator is always memory of a heap, and containers can be moved into one.
 #pragma once
 
@@ -69,8 +70,8 @@ inline void* allocate_in(memlith_heap* heap, std::size_t bytes, std::size_t alig
   return block;
 }
 
-// A block of a heap that is closed is gone with the heap. A block that is none, or was freed before, is a mistake of the program that
-// would spoil what is persisted next: the program ends.
+// A block of a heap that is closed is gone with the heap. A block that is none, or was freed before, is a mistake of
+// the program that would spoil what is persisted next: the program ends.
 inline void free_in_heap(void* block) noexcept {
   memlith_heap* const heap = memlith_heap_of(block);
   if (heap == nullptr) return;
@@ -139,7 +140,8 @@ class allocator {
   static const void* settled(const void* heap_base) noexcept {
     return heap_base != nullptr ? heap_base : base(memlith_heap_current());
   }
-  // A container is often given an allocator that was made on the stack; the place where the container lies says which heap is meant.
+  // A container is often given an allocator that was made on the stack; the place where the container lies says which
+  // heap is meant.
   void settle() noexcept {
     if (heap_base_ == nullptr) heap_base_ = base_of(this);
   }
@@ -213,9 +215,9 @@ std::strong_ordering operator<=>(const string& one,
   return std::string_view(one) <=> std::string_view(other);
 }
 
-// What may live in a heap: containers with the heap's allocator, of the standard library, of Boost or another one, whose
-// elements may; and what is made of such. Comparisons and hashes that have no state are not looked at; a pointer to a
-// function, or a std::function, is refused there too.
+// What may live in a heap: containers with the heap's allocator, of the standard library, of Boost or another one,
+// whose elements may; and what is made of such. Comparisons and hashes that have no state are not looked at; a pointer
+// to a function, or a std::function, is refused there too.
 namespace detail {
 template <class T>
 void is_allocator(const allocator<T>* allocator);

@@ -1,18 +1,18 @@
 /* memlith/files.h: failure-atomic files. An ordinary file that a crash always leaves as the last msync left it.
  *
- * memlith_mmap, memlith_msync and memlith_munmap are called like mmap(2), msync(2) and munmap(2). The file keeps its own
- * format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
+ * memlith_mmap, memlith_msync and memlith_munmap are called like mmap(2), msync(2) and munmap(2). The file keeps its
+ * own format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
  * holds everything. (The interface follows failure-atomic msync, EuroSys 2013, section 3.1.)
  *
  * The program does not map the file itself but its working image, a copy in memory that all mappings of the file in the
- * process share. The image takes as much memory as the file has data. While a file is mapped, only memlith may write it;
- * another process that opens it by memlith hears EBUSY. What cannot be kept coherent is refused.
+ * process share. The image takes as much memory as the file has data. While a file is mapped, only memlith may write
+ * it; another process that opens it by memlith hears EBUSY. What cannot be kept coherent is refused.
  *
  * memlith_image_* below is the same for programs that want to read and write by descriptors as well; `memlith run` is
  * built on it. docs/failure-atomic-files.md explains both. Needs Linux 6.7.
  *
- * ERRORS: functions that return a pointer or an int set errno, like the calls they are named after; memlith_last_error()
- * has the sentence. The others return codes, as in memlith.h.
+ * ERRORS: functions that return a pointer or an int set errno, like the calls they are named after;
+ * memlith_last_error() has the sentence. The others return codes, as in memlith.h.
  * THREADS: any, for all functions. In a forked child every function fails with EINVAL or MEMLITH_INVALID.
  */
 #ifndef MEMLITH_FILES_H
@@ -42,19 +42,20 @@ MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int 
  * since it was last committed. A file's length is committed with them; if the file was cut since, all of its changes
  * are. The range may cover mappings of several files: each file is committed by itself.
  *  - MS_SYNC:       the changes are durable on return, all of them or, after a crash in the middle, none.
- *  - MS_ASYNC:      the changes are captured on return. They become durable soon, all or none, in the order of the calls:
- *                   a crash keeps no call without those before it. A later MS_SYNC of the file makes them durable, too.
- *  - MS_INVALIDATE: the pages are put back to the last commit. Nothing is written. With MS_SYNC or MS_ASYNC, which leave
- *                   nothing to put back, it has no effect.
+ *  - MS_ASYNC:      the changes are captured on return. They become durable soon, all or none, in the order of the
+ *                   calls: a crash keeps no call without those before it. A later MS_SYNC of the file makes them
+ *                   durable, too.
+ *  - MS_INVALIDATE: the pages are put back to the last commit. Nothing is written. With MS_SYNC or MS_ASYNC, which
+ *                   leave nothing to put back, it has no effect.
  * A store that races with the call is in this commit or in the next one, page by page.
- * Returns 0, or -1: EINVAL (flags), ENOMEM (not a mapping of memlith_mmap), EFBIG (more changes than the log may grow to),
- * ENOSPC: nothing was committed, everything stays due. EIO: whether this commit took effect is unknown until the file is
- * opened again; nothing more is committed until then. */
+ * Returns 0, or -1: EINVAL (flags), ENOMEM (not a mapping of memlith_mmap), EFBIG (more changes than the log may grow
+ * to), ENOSPC: nothing was committed, everything stays due. EIO: whether this commit took effect is unknown until the
+ * file is opened again; nothing more is committed until then. */
 MEMLITH_API int memlith_msync(void* address, size_t bytes, int flags);
 
-/* Unmaps [address, address + bytes), any part of mappings of memlith_mmap. With the last mapping of a file, what was not
- * committed is dropped, and the file is closed: it holds every commit, and its log may be deleted.
- * Returns 0, or -1: EINVAL, EIO (closing failed; every commit is safe, and the next opening brings them into the file). */
+/* Unmaps [address, address + bytes), any part of mappings of memlith_mmap. With the last mapping of a file, what was
+ * not committed is dropped, and the file is closed: it holds every commit, and its log may be deleted. Returns 0, or
+ * -1: EINVAL, EIO (closing failed; every commit is safe, and the next opening brings them into the file). */
 MEMLITH_API int memlith_munmap(void* address, size_t bytes);
 
 /* Sets the length of a mapped file, as ftruncate(2). The length is committed by the next memlith_msync of the file. Do
@@ -69,8 +70,8 @@ typedef struct memlith_image memlith_image;
  * Errors: those of memlith_file_open; NO_MEMORY (the file does not fit into memory), UNSUPPORTED (kernel). */
 MEMLITH_API int32_t memlith_image_open(const char* path, const memlith_store_options* options, memlith_image** image);
 
-/* Drops what was not committed, closes the file cleanly and frees the handle, also on error. Mappings and descriptors of
- * the image stay usable, and lead nowhere any more. Null is ignored. Errors: as memlith_store_close. */
+/* Drops what was not committed, closes the file cleanly and frees the handle, also on error. Mappings and descriptors
+ * of the image stay usable, and lead nowhere any more. Null is ignored. Errors: as memlith_store_close. */
 MEMLITH_API int32_t memlith_image_close(memlith_image* image);
 
 /* A descriptor of the working image, which is a file in memory. Map it shared, read and write it, open it again by

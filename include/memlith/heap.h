@@ -1,12 +1,14 @@
-/* memlith: a heap in a region. The C interface; memlith/heap.hpp is the C++ one. Conventions: memlith.h. Guide: docs/heap.md.
+/* memlith: a heap in a region. The C interface; memlith/heap.hpp is the C++ one. Conventions: memlith.h. Guide:
+ * docs/heap.md.
  *
- * Blocks of a heap are memory of a region: a program stores into a block, and a persist makes the stores and the allocation durable
- * together. After a crash the heap is as of one persist: a block that was allocated and not persisted is free again, a block that was
- * freed and not persisted is there again.
+ * Blocks of a heap are memory of a region: a program stores into a block, and a persist makes the stores and the
+ * allocation durable together. After a crash the heap is as of one persist: a block that was allocated and not
+ * persisted is free again, a block that was freed and not persisted is there again.
  *
- * THREADS: all calls but open and close may be made by any thread. A persist or a rollback waits for the allocations under way, so that
- * no allocation is half durable. A heap is persisted with process scope only, because the threads share the heap's structures: thread
- * scope returns MEMLITH_UNSUPPORTED. Threads that share data follow docs/threads.md; threads with data of their own can have a heap each.
+ * THREADS: all calls but open and close may be made by any thread. A persist or a rollback waits for the allocations
+ * under way, so that no allocation is half durable. A heap is persisted with process scope only, because the threads
+ * share the heap's structures: thread scope returns MEMLITH_UNSUPPORTED. Threads that share data follow
+ * docs/threads.md; threads with data of their own can have a heap each.
  */
 #ifndef MEMLITH_HEAP_H
 #define MEMLITH_HEAP_H
@@ -19,20 +21,22 @@ extern "C" {
 
 typedef struct memlith_heap memlith_heap;
 
-/* Opens the heap in region `name`, which must not be open otherwise; `options` are those of the region. With MEMLITH_REGION_CREATE a region
- * that is missing is made (size 0: 1 MiB), and a heap in it; the heap is durable with its first persist. The heap grows its region up to
- * max_size. In a store of one file (memlith_file_open) the name is "file"; the heap is mapped where it was made.
- * Opening reads the heap's header and its table, 8 bytes a MiB; everything else is read when it is first used.
- * Errors: as memlith_region_open; INCOMPATIBLE - the region holds something else, or a heap of another format; CORRUPT - the header or the
- * table was stored over; INVALID - the region is too small. */
+/* Opens the heap in region `name`, which must not be open otherwise; `options` are those of the region. With
+ * MEMLITH_REGION_CREATE a region that is missing is made (size 0: 1 MiB), and a heap in it; the heap is durable with
+ * its first persist. The heap grows its region up to max_size. In a store of one file (memlith_file_open) the name is
+ * "file"; the heap is mapped where it was made. Opening reads the heap's header and its table, 8 bytes a MiB;
+ * everything else is read when it is first used. Errors: as memlith_region_open; INCOMPATIBLE - the region holds
+ * something else, or a heap of another format; CORRUPT - the header or the table was stored over; INVALID - the region
+ * is too small. */
 MEMLITH_API int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_region_options* options,
                                       memlith_heap** heap);
 
-/* Closes the heap and its region. Stores since the last persist are dropped. Closing the store does the same. Null is ignored. */
+/* Closes the heap and its region. Stores since the last persist are dropped. Closing the store does the same. Null is
+ * ignored. */
 MEMLITH_API int32_t memlith_heap_close(memlith_heap* heap);
 
-/* The heap's region: for memlith_persist_async, memlith_rollback, memlith_region_get_info and persisting with other regions. The heap owns
- * it: do not close it. Null for null. */
+/* The heap's region: for memlith_persist_async, memlith_rollback, memlith_region_get_info and persisting with other
+ * regions. The heap owns it: do not close it. Null for null. */
 MEMLITH_API memlith_region* memlith_heap_region(memlith_heap* heap);
 
 /* The open heap of this process in whose region the address lies; null if there is none. Takes nanoseconds. */
@@ -42,12 +46,12 @@ __attribute__((access(none, 1))) /* what lies there is not looked at, and may be
 MEMLITH_API memlith_heap*
 memlith_heap_of(const void* address);
 
-/* The heap that memory comes from where a program names none (the default constructor of memlith::allocator): the one that this thread
- * named with memlith_heap_use, else the only one that is open in the process, else null. */
+/* The heap that memory comes from where a program names none (the default constructor of memlith::allocator): the one
+ * that this thread named with memlith_heap_use, else the only one that is open in the process, else null. */
 MEMLITH_API memlith_heap* memlith_heap_current(void);
 
-/* From now on `heap` is the calling thread's current heap; null: none is named. Returns what was named before. Name another one before
- * the heap is closed. */
+/* From now on `heap` is the calling thread's current heap; null: none is named. Returns what was named before. Name
+ * another one before the heap is closed. */
 MEMLITH_API memlith_heap* memlith_heap_use(memlith_heap* heap);
 
 /* The heap that the calling thread named with memlith_heap_use, else null; null also inside of a call of memlith, whose
@@ -62,14 +66,15 @@ __attribute__((access(none, 1))) /* what lies there is not looked at, and may be
 MEMLITH_API int32_t
 memlith_heap_owns(const void* address);
 
-/* Allocates at least `bytes`, at a multiple of `alignment`: a power of two up to 4096, or 0 for 16. The block's content is arbitrary.
- * Durable with the next persist.
- * Errors: NO_SPACE - the region is at its max_size or the disk is full; nothing changed. CORRUPT - a structure that was to be used was
- * stored over; nothing changed. INVALID (alignment), READ_ONLY, POISONED, NO_MEMORY. */
+/* Allocates at least `bytes`, at a multiple of `alignment`: a power of two up to 4096, or 0 for 16. The block's content
+ * is arbitrary. Durable with the next persist.
+ * Errors: NO_SPACE - the region is at its max_size or the disk is full; nothing changed. CORRUPT - a structure that was
+ * to be used was stored over; nothing changed. INVALID (alignment), READ_ONLY, POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_heap_allocate(memlith_heap* heap, uint64_t bytes, uint64_t alignment, void** block);
 
-/* Frees a block. Null is ignored. Durable with the next persist. After a failed persist it is harmless: nothing reaches the disk any more.
- * Errors: INVALID - no block in use begins there, for one because it was freed before; nothing changed. CORRUPT, READ_ONLY. */
+/* Frees a block. Null is ignored. Durable with the next persist. After a failed persist it is harmless: nothing reaches
+ * the disk any more. Errors: INVALID - no block in use begins there, for one because it was freed before; nothing
+ * changed. CORRUPT, READ_ONLY. */
 MEMLITH_API int32_t memlith_heap_free(memlith_heap* heap, void* block);
 
 /* How many bytes the block has, at least as many as were asked for. Errors: as memlith_heap_free. */
@@ -84,8 +89,8 @@ typedef struct memlith_type {
   uint32_t layout; /* another number for another meaning of the bytes; the C++ interface makes it of the members */
 } memlith_type;
 
-/* Gives the block that begins at `object` a name, up to 255 bytes. "" is the name of the root. Durable with the next persist.
- * Errors: EXISTS, INVALID (no block, or one smaller than the type), and those of memlith_heap_allocate. */
+/* Gives the block that begins at `object` a name, up to 255 bytes. "" is the name of the root. Durable with the next
+ * persist. Errors: EXISTS, INVALID (no block, or one smaller than the type), and those of memlith_heap_allocate. */
 MEMLITH_API int32_t memlith_heap_set_name(memlith_heap* heap, const char* name, const void* object,
                                           const memlith_type* type);
 
@@ -101,8 +106,8 @@ MEMLITH_API int32_t memlith_heap_find(memlith_heap* heap, const char* name, cons
 /* Takes the name away; the object stays. Durable with the next persist. Errors: NOT_FOUND, CORRUPT, READ_ONLY. */
 MEMLITH_API int32_t memlith_heap_remove_name(memlith_heap* heap, const char* name);
 
-/* The one object on which everything else hangs: found, or made of zeros when it is first asked for. Errors: as memlith_heap_find and
- * memlith_heap_allocate. */
+/* The one object on which everything else hangs: found, or made of zeros when it is first asked for. Errors: as
+ * memlith_heap_find and memlith_heap_allocate. */
 MEMLITH_API int32_t memlith_heap_root(memlith_heap* heap, const memlith_type* type, void** root);
 
 /* Makes the heap and everything in it durable, all or nothing: memlith_persist of its region with process scope. */
@@ -120,8 +125,8 @@ typedef struct memlith_heap_report {
   uint64_t names;
 } memlith_heap_report;
 
-/* Checks every structure of the heap, and that the structures account for every byte of the region. Reads them all; other threads' calls
- * wait. `report` may be null. Errors: CORRUPT - the message names the place. */
+/* Checks every structure of the heap, and that the structures account for every byte of the region. Reads them all;
+ * other threads' calls wait. `report` may be null. Errors: CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_heap_verify(memlith_heap* heap, memlith_heap_report* report);
 
 #ifdef __cplusplus

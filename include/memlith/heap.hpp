@@ -1,5 +1,5 @@
-// memlith: a heap, in which the containers of the standard library survive crashes. The C++20 interface over memlith/heap.h, where each
-// call's full contract stands. Guide: docs/heap.md.
+// memlith: a heap, in which the containers of the standard library survive crashes. The C++20 interface over
+// memlith/heap.h, where each call's full contract stands. Guide: docs/heap.md.
 //
 //   auto store = memlith::Store::open("notes", {.create = true});
 //   auto heap = memlith::Heap::open(*store, "heap", {.create = true});
@@ -7,8 +7,8 @@
 //   (**notes)["monday"].push_back(7);
 //   if (!heap->persist()) ...                                                        // durable, all or nothing
 //
-// Containers throw memlith::heap_error, a std::bad_alloc, where the heap has no room; nothing else here throws, but what constructors of
-// your types throw.
+// Containers throw memlith::heap_error, a std::bad_alloc, where the heap has no room; nothing else here throws, but
+// what constructors of your types throw.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ std::string type_name() {
   return name;
 }
 
-// What std::pmr containers in a heap lead to: it lies in the heap. Its pointer to virtual functions is another one in each run, and is
-// written anew when the heap is opened or rolled back.
+// What std::pmr containers in a heap lead to: it lies in the heap. Its pointer to virtual functions is another one in
+// each run, and is written anew when the heap is opened or rolled back.
 class HeapResource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -62,8 +62,8 @@ inline constexpr const char* kResourceName = "memlith::resource";
 
 }  // namespace detail
 
-// An open heap. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone then, and all that may
-// still be done with the object, and with containers in the heap, is to destroy them.
+// An open heap. Move-only; closing drops what was not persisted. Closing the store closes it too: its memory is gone
+// then, and all that may still be done with the object, and with containers in the heap, is to destroy them.
 class Heap {
  public:
   Heap(Heap&& other) noexcept
@@ -92,7 +92,8 @@ class Heap {
     if (auto refreshed = heap.refresh(); !refreshed) return refreshed.error();
     return heap;
   }
-  // A heap in one ordinary file, made if it is not there and `create` is set. See memlith_file_open for what lies beside the file.
+  // A heap in one ordinary file, made if it is not there and `create` is set. See memlith_file_open for what lies
+  // beside the file.
   static Result<Heap> open_file(const std::string& path, const RegionOptions& options = {},
                                 StoreOptions store_options = {}) {
     store_options.create = options.create;
@@ -115,8 +116,8 @@ class Heap {
   }
   Result<void> deallocate(void* block) const { return detail::result_of(memlith_heap_free(handle_, block)); }
 
-  // A new object with a name, constructed from the arguments, and with the heap's allocator if it takes one. EXISTS if the name is taken.
-  // T must be a type that may live in a heap: see is_persistable.
+  // A new object with a name, constructed from the arguments, and with the heap's allocator if it takes one. EXISTS if
+  // the name is taken. T must be a type that may live in a heap: see is_persistable.
   template <class T, class... Arguments>
   Result<T*> construct(const std::string& name, Arguments&&... arguments) const {
     static_assert(
@@ -146,10 +147,11 @@ class Heap {
     std::destroy_at(*object);
     return deallocate(*object);
   }
-  // Migration: the object that an earlier version of the program made as Old becomes a New, made of what `convert` returns
-  // for the old object, which is destroyed after that. Old is known by size, alignment and layout, because its name in this
-  // program is another one than it was. What is a New already stays as it is. Durable with the next persist, all of it:
-  // a crash leaves the old object or the new one. Errors: as find() and construct(); nothing changed.
+  // Migration: the object that an earlier version of the program made as Old becomes a New, made of what `convert`
+  // returns for the old object, which is destroyed after that. Old is known by size, alignment and layout, because its
+  // name in this program is another one than it was. What is a New already stays as it is. Durable with the next
+  // persist, all of it: a crash leaves the old object or the new one. Errors: as find() and construct(); nothing
+  // changed.
   template <class Old, class New, class Convert>
   Result<New*> migrate(const std::string& name, Convert&& convert) const {
     static_assert(is_persistable_v<New>, "memlith: an object of this type cannot live in a heap; see is_persistable");
@@ -185,7 +187,8 @@ class Heap {
     return static_cast<std::pmr::memory_resource*>(*found);
   }
 
-  // Durable on ok, the heap and all that is in it, all or nothing. Where threads share what they change, use the next one.
+  // Durable on ok, the heap and all that is in it, all or nothing. Where threads share what they change, use the next
+  // one.
   Result<void> persist() const { return detail::result_of(memlith_heap_persist(handle_)); }
   // For threads that change shared data under a lock: see Region::persist(lock).
   template <class Mutex>
@@ -202,8 +205,8 @@ class Heap {
     return ticket;
   }
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(store_, ticket)); }
-  // The heap and all that is in it is as it was last persisted. No other thread may use the heap meanwhile. Containers outside of the heap
-  // that allocated in it since must not be used any more.
+  // The heap and all that is in it is as it was last persisted. No other thread may use the heap meanwhile. Containers
+  // outside of the heap that allocated in it since must not be used any more.
   Result<void> rollback() const {
     memlith_region* const one = region();
     if (auto done = detail::result_of(memlith_rollback(&one, 1, MEMLITH_SCOPE_PROCESS)); !done) return done;
@@ -282,7 +285,8 @@ class Heap {
   std::unique_ptr<Store> own_store_;  // of open_file
 };
 
-// For as long as it lives, containers of this thread that lie outside of heaps and were given no allocator allocate in this heap.
+// For as long as it lives, containers of this thread that lie outside of heaps and were given no allocator allocate in
+// this heap.
 class use_heap {
  public:
   explicit use_heap(const Heap& heap) : before_(memlith_heap_use(heap.handle())) {}

@@ -1,10 +1,10 @@
-// memlith: what the compiler tells of a type's layout: the types of an aggregate's members, however deeply they are nested,
-// and the elements of containers. A heap keeps a number made of it with each named object (memlith/heap.hpp), so that a
-// changed struct is refused and not misread.
+// memlith: what the compiler tells of a type's layout: the types of an aggregate's members, however deeply they are
+// nested, and the elements of containers. A heap keeps a number made of it with each named object (memlith/heap.hpp),
+// so that a changed struct is refused and not misread.
 //
 // An aggregate is a class without constructors, private members, virtual functions and base classes. One with up to 24
-// members is looked into. Of another class the compiler tells the size and the alignment only; give it a number, and raise
-// the number when the members change: `static constexpr std::uint32_t memlith_layout = 2;` in the class, or a
+// members is looked into. Of another class the compiler tells the size and the alignment only; give it a number, and
+// raise the number when the members change: `static constexpr std::uint32_t memlith_layout = 2;` in the class, or a
 // specialisation of memlith::layout_of. An aggregate with an anonymous union needs such a number, too.
 #pragma once
 

@@ -326,9 +326,10 @@ MEMLITH_API void* memlith_region_address(const memlith_region* region);
 /* How many bytes of the region may be used now. */
 MEMLITH_API uint64_t memlith_region_size(const memlith_region* region);
 
-/* Enlarges the region in place; the new bytes are zeros. Other threads may use the region meanwhile. Disk space is reserved before the call returns. The new size
- * becomes durable with the next persist of the region, together with what is stored in the region by then.
- * Errors: INVALID (smaller, or beyond max_size), NO_SPACE (nothing changed), POISONED. */
+/* Enlarges the region in place; the new bytes are zeros. Other threads may use the region meanwhile. Disk space is
+ * reserved before the call returns. The new size becomes durable with the next persist of the region, together with
+ * what is stored in the region by then. Errors: INVALID (smaller, or beyond max_size), NO_SPACE (nothing changed),
+ * POISONED. */
 MEMLITH_API int32_t memlith_region_grow(memlith_region* region, uint64_t size);
 
 /* Removes a region that is not open. Durable on return. Errors: NOT_FOUND, BUSY. */
@@ -412,8 +413,8 @@ MEMLITH_API int32_t memlith_persist(memlith_region* const* regions, uint64_t cou
 MEMLITH_API int32_t memlith_persist_all(memlith_store* store, uint32_t scope);
 
 /* As memlith_persist of one region, but only stores to [address, address + bytes) become durable; all other stores stay
- * due. With FAULT and SCAN, the pages that hold the range are persisted. For a persist that does not fit the log (FULL):
- * persist the region part by part. Each part is a commit of its own, so a crash may keep some of the parts.
+ * due. With FAULT and SCAN, the pages that hold the range are persisted. For a persist that does not fit the log
+ * (FULL): persist the region part by part. Each part is a commit of its own, so a crash may keep some of the parts.
  * Errors: as memlith_persist. INVALID: the range does not lie in the region. UNSUPPORTED: the region holds a heap. */
 MEMLITH_API int32_t memlith_persist_range(memlith_region* region, const void* address, uint64_t bytes, uint32_t scope);
 
@@ -455,11 +456,12 @@ enum {
       1 /* returns when the bytes are captured; memlith_wait(`ticket`) waits until they are durable */
 };
 
-/* Begins a transaction: changes of EXPLICIT regions of one store that are committed together or undone. memlith keeps an
- * image of the bytes that each range had before, so an abort needs no I/O. Transactions are independent of each other
- * and of what other threads have stored and not persisted. A persist leaves out what open transactions have announced.
- * One thread at a time uses a transaction. Until a transaction has ended, no other thread may store to its ranges: if
- * threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_ASYNC, unlock, memlith_wait).
+/* Begins a transaction: changes of EXPLICIT regions of one store that are committed together or undone. memlith keeps
+ * an image of the bytes that each range had before, so an abort needs no I/O. Transactions are independent of each
+ * other and of what other threads have stored and not persisted. A persist leaves out what open transactions have
+ * announced. One thread at a time uses a transaction. Until a transaction has ended, no other thread may store to its
+ * ranges: if threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_ASYNC, unlock,
+ * memlith_wait).
  *
  *     memlith_tx* tx = NULL;
  *     memlith_begin(store, &tx);
@@ -504,10 +506,10 @@ typedef struct memlith_write {
 } memlith_write;
 
 /* Logs the bytes of `count` buffers and copies them to their targets, in one step: after a crash, all of them are there
- * or none. For programs that build a change aside. If targets overlap, the later write counts. On an error other than IO
- * nothing has changed, in memory neither. No other thread may store to the targets during the call.
- * `mode` and `ticket` as in memlith_commit. Errors: those of memlith_touch_before and memlith_commit. After IO the
- * memory has the new bytes. */
+ * or none. For programs that build a change aside. If targets overlap, the later write counts. On an error other than
+ * IO nothing has changed, in memory neither. No other thread may store to the targets during the call. `mode` and
+ * `ticket` as in memlith_commit. Errors: those of memlith_touch_before and memlith_commit. After IO the memory has the
+ * new bytes. */
 MEMLITH_API int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count,
                                            uint32_t mode, uint64_t* ticket);
 
@@ -587,10 +589,10 @@ typedef struct memlith_report {
 MEMLITH_API int32_t memlith_verify(const char* path, memlith_report* report);
 
 /* Calls `found` with a sentence for each word of a region whose value looks like an address in a program, a library,
- * memory of malloc or a stack: pointers that lead nowhere in the next run. Of a heap, only blocks in use are looked at. A
- * number may look like an address by chance. A process that stores them says more: set MEMLITH_CHECK_POINTERS=1 in its
- * environment, and every persist prints on standard error which of the words that it captures hold an address of the
- * process outside of the open regions, and what lies there. Changes nothing. Errors: as memlith_verify. */
+ * memory of malloc or a stack: pointers that lead nowhere in the next run. Of a heap, only blocks in use are looked at.
+ * A number may look like an address by chance. A process that stores them says more: set MEMLITH_CHECK_POINTERS=1 in
+ * its environment, and every persist prints on standard error which of the words that it captures hold an address of
+ * the process outside of the open regions, and what lies there. Changes nothing. Errors: as memlith_verify. */
 MEMLITH_API int32_t memlith_verify_pointers(const char* path, void (*found)(void* context, const char* sentence),
                                             void* context);
 

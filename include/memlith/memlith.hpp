@@ -418,8 +418,8 @@ class Region {
   std::shared_ptr<const bool> store_open_;
 };
 
-// Changes of regions with the explicit tracker that are committed together or undone. Move-only; the destructor aborts a
-// transaction that has not ended. See memlith_begin.
+// Changes of regions with the explicit tracker that are committed together or undone. Move-only; the destructor aborts
+// a transaction that has not ended. See memlith_begin.
 //
 //     auto transaction = store.begin();
 //     if (!transaction || !transaction->touch_before(from) || !transaction->touch_before(to)) return;

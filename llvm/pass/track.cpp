@@ -1,5 +1,5 @@
-// The pass of memlith-cc and memlith-c++, a plugin of clang 19 (docs/compiler-pass.md): behind each store that may go to
-// a region it puts a comparison of the address with the range of all regions, and a call of llvm/runtime.
+// The pass of memlith-cc and memlith-c++, a plugin of clang 19 (docs/compiler-pass.md): behind each store that may go
+// to a region it puts a comparison of the address with the range of all regions, and a call of llvm/runtime.
 //
 // The pass runs last, so it sees the stores that are really made: those that the optimiser removed are gone, and those
 // that it made (memcpy, vectors) are there. Ordinary stores of a basic block are recorded together, before the next

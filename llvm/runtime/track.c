@@ -1,5 +1,5 @@
-/* The runtime of instrumented code (docs/compiler-pass.md): the calls that the pass puts behind stores. memlith-cc links
- * it into every program and every shared library. Compiled with clang, for its calling convention.
+/* The runtime of instrumented code (docs/compiler-pass.md): the calls that the pass puts behind stores. memlith-cc
+ * links it into every program and every shared library. Compiled with clang, for its calling convention.
  *
  * libmemlith is referred to weakly: a program that never opens a region need not be linked with libmemlith. */
 #include <memlith/track.h>

@@ -1,5 +1,5 @@
-/* Functions of the C library that write into memory of their caller: __memlith_wrap_NAME calls NAME and records what was
- * written. The pass leads the calls of instrumented code here. wrapped.inc lists the functions. */
+/* Functions of the C library that write into memory of their caller: __memlith_wrap_NAME calls NAME and records what
+ * was written. The pass leads the calls of instrumented code here. wrapped.inc lists the functions. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <stdarg.h>

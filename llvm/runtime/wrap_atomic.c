@@ -1,5 +1,5 @@
-/* Atomic accesses that the processor does not have: functions of libatomic, which only programs that call them are linked
- * with. clang does not let a program declare these by name. */
+/* Atomic accesses that the processor does not have: functions of libatomic, which only programs that call them are
+ * linked with. clang does not let a program declare these by name. */
 #include "stored.h"
 
 void atomic_store_original(size_t bytes, void* to, void* from, int order) __asm__("__atomic_store");

@@ -28,8 +28,8 @@ source = FOLDER / "untracked.c"
 source.write_text(UNTRACKED)
 program, _ = build(source, "untracked", "-O2")
 said = run(program).stderr
-expect("MEMLITH_NO_TRACK, and a change that was not recorded is reported", "not recorded" in said and "offset 400" in said,
-       said)
+expect("MEMLITH_NO_TRACK, and a change that was not recorded is reported",
+       "not recorded" in said and "offset 400" in said, said)
 silent("memlith_touch() records it", run(program, "touch"))
 source.write_text(UNTRACKED.replace("MEMLITH_NO_TRACK", "__attribute__((noinline))").replace(
     '#include "region.h"', '#include "region.h"\nMEMLITH_NO_TRACK_FILE;'))
@@ -60,7 +60,8 @@ user.write_text(UNTRACKED.replace("MEMLITH_NO_TRACK void quiet(int* to) { *to = 
     "quiet", "set"))
 program, _ = build(user, "user", "-O2", f"-L{FOLDER}", "-lstores", f"-Wl,-rpath,{FOLDER}")
 silent("a shared library", run(program))
-source.write_text("#include <string.h>\nint main(int argc, char** argv) { char c[64]; strcpy(c, argv[0]); return argc == c[0]; }")
+source.write_text("#include <string.h>\n"
+                  "int main(int argc, char** argv) { char c[64]; strcpy(c, argv[0]); return argc == c[0]; }")
 program, _ = build(source, "plain", "-O2", "-Wl,--as-needed")
 silent("a program without memlith", run(program))
 end()

@@ -58,7 +58,8 @@ class Program:
             fields = self.fields()
             packed = " __attribute__((packed, aligned(16)))" if self.random.random() < 0.2 else ""
             if packed:
-                fields = [field for field in fields if field[1] not in ("atomic", "vector")] or [("f", "array", "int", 9)]
+                fields = [field for field in fields if field[1] not in ("atomic", "vector")]
+                fields = fields or [("f", "array", "int", 9)]
             self.structs.append(fields)
             lines.append(f"struct s{i} {{ {' '.join(self.declaration(field) for field in fields)} }}{packed};")
         members = " ".join(f"struct s{i} m{i}[16];" for i in range(len(self.structs)))
@@ -93,11 +94,14 @@ class Program:
             return self.random.choice([f"{there}.a = ({scalar}){value};", f"{there}.b[{self.index(count)}] = (char)x;",
                                        f"{there}.c = {value};", f"memset(&{there}, (int)x, 1 + x % {count});"])
         if kind == "text":
-            return self.random.choice([f'snprintf({there}, sizeof {there}, "%u-%u", x, i);', f'strcpy({there}, "some text");',
-                                       f"strncpy({there}, names[x % 3], {count});", f"memset({there}, 'a' + (int)(x % 9), x % {count});"])
+            return self.random.choice([f'snprintf({there}, sizeof {there}, "%u-%u", x, i);',
+                                       f'strcpy({there}, "some text");', f"strncpy({there}, names[x % 3], {count});",
+                                       f"memset({there}, 'a' + (int)(x % 9), x % {count});"])
         if kind == "atomic":
-            return self.random.choice([f"atomic_fetch_add(&{there}, (long)x);", f"atomic_store(&{there}, (long){value});",
-                                       f"{{ long e = (long)(x % 3); atomic_compare_exchange_strong(&{there}, &e, (long)x); }}",
+            return self.random.choice([f"atomic_fetch_add(&{there}, (long)x);",
+                                       f"atomic_store(&{there}, (long){value});",
+                                       "{ long e = (long)(x % 3); "
+                                       f"atomic_compare_exchange_strong(&{there}, &e, (long)x); }}",
                                        f"atomic_exchange_explicit(&{there}, (long)x, memory_order_release);"])
         return f"{there} = (__int128){value} << {count};"
 
@@ -120,7 +124,8 @@ class Program:
         if choice < 0.37:
             start, step = self.random.randrange(1000), self.random.randint(1, 5)
             return self.random.choice([
-                f"for (unsigned k = 0; k < {self.random.randint(1, 500)}; ++k) all->bytes[{start} + k * {step}] = (char)(k * x);",
+                f"for (unsigned k = 0; k < {self.random.randint(1, 500)}; ++k) "
+                f"all->bytes[{start} + k * {step}] = (char)(k * x);",
                 f"for (unsigned k = 0; k < 512; ++k) all->words[k] += (long)(k ^ x);",
                 f"for (unsigned k = 0; k < 511; ++k) if ((k * x) % 5 == 0) all->words[k] = all->words[k + 1] + 1;",
                 f"memcpy(all->bytes + {start}, all->words, x % 900);",
@@ -143,7 +148,8 @@ class Program:
         calls = "\n".join(f"    x = f{self.random.randrange(count)}(x, round % 4);"
                           + ("\n    persist();" if self.random.random() < 0.5 else "") for _ in range(6))
         return (f"int main(int argc, char** argv) {{\n  all = (struct all*)(open_region(argc, argv, 1 << 18) + 64);\n"
-                f"  unsigned x = opaque;\n  for (unsigned round = 0; round < 6; ++round) {{\n{calls}\n    persist();\n  }}\n"
+                "  unsigned x = opaque;\n"
+                f"  for (unsigned round = 0; round < 6; ++round) {{\n{calls}\n    persist();\n  }}\n"
                 f"  close_region();\n  return 0;\n}}")
 
     def text_functions(self):
@@ -160,7 +166,8 @@ def try_one(seed):
     if done.returncode != 0:
         return seed, f"{source.name} does not compile: {done.stderr[:2000]}"
     done = run(binary, store=FOLDER / f"store-{seed}")
-    said = "" if done.returncode == 0 and done.stderr == "" else f"{level}: exit {done.returncode}\n{done.stderr[:2000]}"
+    fine = done.returncode == 0 and done.stderr == ""
+    said = "" if fine else f"{level}: exit {done.returncode}\n{done.stderr[:2000]}"
     binary.unlink()
     shutil.rmtree(FOLDER / f"store-{seed}")
     return seed, said

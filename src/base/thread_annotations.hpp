@@ -1,8 +1,8 @@
 // Which lock guards what, in words that clang checks at compile time (-Wthread-safety). Floor: base.
 //
-// A member says which mutex guards it, and a function says which mutexes its caller holds. The clang build then refuses code that
-// touches the member or calls the function without the lock. Other compilers see nothing. The types that carry the annotations are
-// in base/sync.hpp.
+// A member says which mutex guards it, and a function says which mutexes its caller holds. The clang build then refuses
+// code that touches the member or calls the function without the lock. Other compilers see nothing. The types that
+// carry the annotations are in base/sync.hpp.
 #pragma once
 
 #ifdef __clang__
@@ -29,5 +29,6 @@
 #define MEMLITH_TRY_ACQUIRE(...) MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define MEMLITH_RELEASE(...) MEMLITH_ANNOTATION(release_capability(__VA_ARGS__))
 
-// On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A comment says why.
+// On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A
+// comment says why.
 #define MEMLITH_NO_THREAD_SAFETY_ANALYSIS MEMLITH_ANNOTATION(no_thread_safety_analysis)

@@ -307,7 +307,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   extents_.clear();
   sources_.clear();
   twins_->reduce(base_, chosen_, pieces_);
-  for (const Piece& piece : pieces_) {
+  for (const SourceExtent& piece : pieces_) {
     for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
       extents_.push_back({kFile, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
       sources_.push_back(piece.source + done);

@@ -89,7 +89,7 @@ class FileImage {
   std::vector<Range> changed_ MEMLITH_GUARDED_BY(mutex_);  // since the last commit, whole pages, as known so far
   std::vector<Range> chosen_ MEMLITH_GUARDED_BY(mutex_);   // what the running commit takes of them
   std::vector<Range> left_ MEMLITH_GUARDED_BY(mutex_);     // and what it leaves
-  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(mutex_);
   std::vector<Extent> extents_ MEMLITH_GUARDED_BY(mutex_);
   std::vector<const std::byte*> sources_ MEMLITH_GUARDED_BY(mutex_);
   std::uint64_t committed_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the length as of the last commit

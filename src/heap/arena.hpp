@@ -1,6 +1,7 @@
 // Slabs with room, which the threads of an arena allocate from under a lock of their own. Floor: heap.
 //
-// To which arena a slab belongs is remembered in memory only: a persist captures all arenas, so that a crash does not have to know.
+// To which arena a slab belongs is remembered in memory only: a persist captures all arenas, so that a crash does not
+// have to know.
 #pragma once
 
 #include <array>
@@ -41,8 +42,8 @@ struct alignas(64) SlabArena {
     if (++slab->used == slab->blocks) unlist(slab);
     return word * 64 + static_cast<std::uint32_t>(std::countr_one(bits));
   }
-  // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is out of the list
-  // then, and nobody's.
+  // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is
+  // out of the list then, and nobody's.
   bool give(Slab* slab, std::uint32_t block) {
     const std::uint32_t word = block / 64;
     slab->bits[word] &= ~(std::uint64_t{1} << block % 64);

@@ -1,12 +1,13 @@
 // What a heap keeps in its region; docs/heap.md draws it. Floor: heap.
 //
-// The region is cut into segments of 1 MiB. The heap's header lies at the beginning of the region, and behind it the segment table: one
-// word a segment, for as many segments as the region may ever have. A segment whose pages are handed out has a segment header: two
-// bytes a page, which say where runs of pages begin, and one bit a block for the blocks of slabs. A block of 240 pages or more spans
-// whole segments and needs no segment header; what is left of its last segment has one behind the block.
+// The region is cut into segments of 1 MiB. The heap's header lies at the beginning of the region, and behind it the
+// segment table: one word a segment, for as many segments as the region may ever have. A segment whose pages are handed
+// out has a segment header: two bytes a page, which say where runs of pages begin, and one bit a block for the blocks
+// of slabs. A block of 240 pages or more spans whole segments and needs no segment header; what is left of its last
+// segment has one behind the block.
 //
-// Everything else (which slabs have room, which pages are free, what is largest) is derived from these in memory, when a segment is first
-// used, and never stored.
+// Everything else (which slabs have room, which pages are free, what is largest) is derived from these in memory, when
+// a segment is first used, and never stored.
 #pragma once
 
 #include <cstddef>
@@ -60,8 +61,8 @@ static_assert(sizeof(SegmentEntry) == 8);
 inline constexpr std::uint64_t kSegmentMagic = 0x676573'6c6d;  // "mlseg"
 inline constexpr std::uint32_t kSegmentHeaderPages = 3;
 
-// What begins at a page. The low byte says what, the high byte of how many pages. Zero: nothing; the page is free, or inside the run
-// that the last non-zero word before it began.
+// What begins at a page. The low byte says what, the high byte of how many pages. Zero: nothing; the page is free, or
+// inside the run that the last non-zero word before it began.
 enum PageKind : std::uint8_t {
   kPageNone = 0,
   kPageSlab = 1,  // to kPageSlab + kClasses - 1
@@ -81,7 +82,8 @@ struct SegmentHeader {
   std::uint64_t zeros[6];
   PageWord pages[kSegmentPages];
   std::byte unused[kPageBytes - 64 - kSegmentPages * sizeof(PageWord)];
-  // Four words a page; those of a slab's pages follow each other, and bit i of them is the slab's block i. Zero outside of slabs.
+  // Four words a page; those of a slab's pages follow each other, and bit i of them is the slab's block i. Zero outside
+  // of slabs.
   std::uint64_t blocks[kSegmentPages][4];
 };
 static_assert(sizeof(SegmentHeader) == kSegmentHeaderPages * kPageBytes);

@@ -127,7 +127,8 @@ Status Heap::check_header() const {
                 place(), header.version, kHeapVersion);
   }
   if (header.check != header_check(header)) return corrupt(0, "the heap's header does not fit its checksum");
-  // A copy of the file, or one file opened without its log, may have another limit; the table was made for the first one.
+  // A copy of the file, or one file opened without its log, may have another limit; the table was made for the first
+  // one.
   if (header.address != reinterpret_cast<std::uintptr_t>(base_) && !region_.anywhere()) {
     return fail(Errc::incompatible, Detail::heap,
                 "{}: it was made at address {:#x} and is mapped at {:#x}, so that pointers in it lead nowhere; open it "
@@ -305,7 +306,8 @@ Result<bool> Heap::free_from_slab(Slab& slab, std::byte* address) {
   }
 }
 
-// Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between. Under the structure lock.
+// Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between. Under
+// the structure lock.
 void Heap::retire(Slab& slab) {
   Segment& segment = *segments_.at(slab.segment);
   const std::uint32_t pages = kSizeClasses[slab.size_class].pages;

@@ -1,14 +1,14 @@
 // A heap: allocation inside a region, which a persist captures together with what was allocated. Floor: heap.
 //
-// A heap is at one persisted point after a crash, because its structures are memory of the region like any other: a block that was
-// allocated and not persisted is free again, and one that was freed and not persisted is there again.
+// A heap is at one persisted point after a crash, because its structures are memory of the region like any other: a
+// block that was allocated and not persisted is free again, and one that was freed and not persisted is there again.
 //
-// Threads allocate side by side, each from an arena of slabs (arena.hpp). Captures and rollbacks of the region hold every lock of the heap,
-// so that no allocation is captured half done; which arena a slab belongs to is not stored. Process scope only: threads share bits of one
-// word and words of one page.
+// Threads allocate side by side, each from an arena of slabs (arena.hpp). Captures and rollbacks of the region hold
+// every lock of the heap, so that no allocation is captured half done; which arena a slab belongs to is not stored.
+// Process scope only: threads share bits of one word and words of one page.
 //
-// Bytes of the region are input: each structure is checked when it is first followed, and what does not fit is an error that names it.
-// Public calls may be made by any thread, but opening and closing.
+// Bytes of the region are input: each structure is checked when it is first followed, and what does not fit is an error
+// that names it. Public calls may be made by any thread, but opening and closing.
 #pragma once
 
 #include <atomic>
@@ -68,13 +68,13 @@ class Heap final : public RegionClient {
   static std::uint64_t size_min(std::uint64_t reserve_bytes);
   // Makes a heap in a region of zeros, unless the store is read-only; else opens the one that is there.
   static Result<std::unique_ptr<Heap>> open(Region& region);
-  // A store of one file forgets where the file's region lay when it is closed; a heap in it remembers. Completes options that name no
-  // address. Before the region is opened.
+  // A store of one file forgets where the file's region lay when it is closed; a heap in it remembers. Completes
+  // options that name no address. Before the region is opened.
   static Status place_as_made(Store& store, std::string_view name, RegionOptions& options);
   ~Heap() override;
 
-  // A block of at least so many bytes at a multiple of the alignment, a power of two up to a page. Durable with the next persist.
-  // Grows the region. `no_space`: the region is at its limit, or the disk is full; nothing changed.
+  // A block of at least so many bytes at a multiple of the alignment, a power of two up to a page. Durable with the
+  // next persist. Grows the region. `no_space`: the region is at its limit, or the disk is full; nothing changed.
   Result<void*> allocate(std::uint64_t bytes, std::uint64_t alignment);
   // The same where a slab of the thread's arena has room, which takes nanoseconds; else null, and nothing changed.
   void* allocate_at_once(std::uint64_t bytes, std::uint64_t alignment) noexcept;
@@ -116,7 +116,8 @@ class Heap final : public RegionClient {
     std::uint32_t pages = 0;
     std::uint32_t kind = kPageNone;
   };
-  // Whole segments that the heap's header fills, and the pages of it in the next one, where the first segment header follows.
+  // Whole segments that the heap's header fills, and the pages of it in the next one, where the first segment header
+  // follows.
   struct HeaderExtent {
     std::uint32_t segments = 0;
     std::uint32_t pages = 0;

@@ -1,7 +1,8 @@
-// Reading what the region holds: the segment table at opening, each segment when it is first used, and slabs made of them. Under the
-// structure lock.
+// Reading what the region holds: the segment table at opening, each segment when it is first used, and slabs made of
+// them. Under the structure lock.
 //
-// Numbers in the region are input. Each is held against its bounds before it is used, and what is wrong is told with its place.
+// Numbers in the region are input. Each is held against its bounds before it is used, and what is wrong is told with
+// its place.
 #include <algorithm>
 
 #include "base/mutant.hpp"
@@ -19,7 +20,8 @@ std::uint32_t reciprocal_of(std::uint32_t bytes) {
 
 constexpr bool is_slab(std::uint32_t kind) { return kind >= kPageSlab && kind < kPageSlab + kClasses; }
 
-// Block numbers are found by multiplying instead of dividing: exact for each block of each slab, and for what lies between.
+// Block numbers are found by multiplying instead of dividing: exact for each block of each slab, and for what lies
+// between.
 constexpr bool reciprocals_are_exact() {
   for (const SizeClass& each : kSizeClasses) {
     const std::uint64_t reciprocal = ((std::uint64_t{1} << 32) + each.bytes - 1) / each.bytes;
@@ -133,7 +135,8 @@ Status Heap::inspect_run(std::uint32_t segment, const Run& run) const {
   for (std::uint32_t page = run.page + 1; page < run.page + run.pages; ++page) {
     fits = fits && (header.pages[page] == 0 || MEMLITH_MUTANT(heap_overlap_not_noticed));
   }
-  // The other pages of the header's own run say nothing; a free page that should be the header's is one that lies over it.
+  // The other pages of the header's own run say nothing; a free page that should be the header's is one that lies over
+  // it.
   const bool over_header =
       run.kind != kPageHeader && run.page < header_page + kSegmentHeaderPages && run.page + run.pages > header_page;
   if (!fits || over_header) {
@@ -246,8 +249,8 @@ Status Heap::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
   return kOk;
 }
 
-// Takes a slab with room over from another arena; unless `any`, one that is a quarter free at least. Only here a thread holds the locks
-// of two arenas, and the structure lock keeps it alone in that.
+// Takes a slab with room over from another arena; unless `any`, one that is a quarter free at least. Only here a thread
+// holds the locks of two arenas, and the structure lock keeps it alone in that.
 bool Heap::steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) {
   for (std::uint32_t i = 0; i < arena_count_; ++i) {
     SlabArena& other = arenas_[i];

@@ -1,4 +1,5 @@
-// Named objects: a list of records in blocks of the heap, found by an index in memory that is made when a name is first asked for.
+// Named objects: a list of records in blocks of the heap, found by an index in memory that is made when a name is first
+// asked for.
 #include <cxxabi.h>
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // The sizes of small blocks, and the slabs that blocks of one size share. Floor: heap.
 //
-// Sizes are multiples of 16 up to 128, and from there eight a doubling up to 32 KiB, so that a block is at most 12.5 % larger than what
-// was asked for. A slab is a run of pages with blocks of one size, back to back from its first byte. The number of pages is the
-// smallest that wastes at most 1/32 of the slab.
+// Sizes are multiples of 16 up to 128, and from there eight a doubling up to 32 KiB, so that a block is at most 12.5 %
+// larger than what was asked for. A slab is a run of pages with blocks of one size, back to back from its first byte.
+// The number of pages is the smallest that wastes at most 1/32 of the slab.
 #pragma once
 
 #include <array>
@@ -85,8 +85,8 @@ constexpr bool classes_fit() {
 }
 static_assert(classes_fit());
 
-// The class for a size and an alignment of at most a page: blocks lie at multiples of their size from the beginning of a page, so the
-// alignment has to divide the size. kClasses: no class does, the block needs pages of its own.
+// The class for a size and an alignment of at most a page: blocks lie at multiples of their size from the beginning of
+// a page, so the alignment has to divide the size. kClasses: no class does, the block needs pages of its own.
 constexpr std::uint32_t class_of(std::uint64_t bytes, std::uint64_t alignment) {
   if (bytes > kSmallBytesMax) return kClasses;
   std::uint32_t index = class_of(bytes == 0 ? 1 : bytes);

@@ -1,4 +1,5 @@
-// Pages and segments of a heap: finding, taking and giving them, and growing the region. All of it under the structure lock.
+// Pages and segments of a heap: finding, taking and giving them, and growing the region. All of it under the structure
+// lock.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -199,7 +200,8 @@ Status Heap::grow_to(std::uint64_t least) {
 
 // ---- blocks of whole segments ----------------------------------------------------------------------------------
 
-// The first of `whole` unused segments with an unused one behind them that has room for `tail_pages` and a header. ~0: none.
+// The first of `whole` unused segments with an unused one behind them that has room for `tail_pages` and a header. ~0:
+// none.
 std::uint32_t Heap::find_unused(std::uint32_t whole, std::uint32_t tail_pages) const {
   const std::uint32_t count = segment_count();
   std::uint32_t run = 0;

@@ -1,4 +1,5 @@
-// verify(): every structure of the heap is looked at anew, and every byte of the region is accounted for. With all locks of the heap held.
+// verify(): every structure of the heap is looked at anew, and every byte of the region is accounted for. With all
+// locks of the heap held.
 #include <algorithm>
 #include <numeric>
 
@@ -54,8 +55,8 @@ Status Heap::count_segment(std::uint32_t segment, HeapReport& report,
   return kOk;
 }
 
-// What is remembered of a loaded segment against what its header says. A difference is a fault of this library, or of the program where
-// it stored to the header.
+// What is remembered of a loaded segment against what its header says. A difference is a fault of this library, or of
+// the program where it stored to the header.
 Status Heap::check_remembered(std::uint32_t segment) const {
   const Segment* const loaded = loaded_[segment].load(std::memory_order_relaxed);
   if (loaded == nullptr) return kOk;

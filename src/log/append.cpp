@@ -88,15 +88,16 @@ Status Log::allocate_buffers() {
   options_.stream_chunk_bytes = round_up(options_.stream_chunk_bytes, kPageBytes);
   stream_.buffer_bytes = round_up(options_.stream_chunk_bytes + options_.stream_chunk_bytes / 4, kPageBytes);
   MEMLITH_TRY_ASSIGN(memory_.small, AlignedBuffer::allocate(count * options_.small_batch_bytes));
-  const std::size_t pieces_max = 2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
+  const std::size_t stretches_max =
+      2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
   for (std::size_t i = 0; i < count; ++i) {
     auto batch = std::make_unique<Batch>();
-    batch->pieces.reserve(pieces_max);
+    batch->stretches.reserve(stretches_max);
     MEMLITH_TRY_ASSIGN(batch->slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
     batches_.push_back(std::move(batch));
   }
   place_buffer(open_sequence_);
-  stream_.pieces.reserve(pieces_max);
+  stream_.stretches.reserve(stretches_max);
   MEMLITH_TRY_ASSIGN(stream_.slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
   return kOk;
 }

@@ -32,21 +32,21 @@ void Log::open_next_batch() {
   place_buffer(open_sequence_);
 }
 
-void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const {
-  pieces.clear();
+void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const {
+  stretches.clear();
   for (std::uint64_t done = 0; done < bytes;) {
     const Lsn at = begin.advance(done);
-    Piece piece;
-    piece.segment = geometry_.segment_of(at);
-    const std::uint32_t slot = space_.slots.at(piece.segment);
+    Stretch stretch;
+    stretch.segment = geometry_.segment_of(at);
+    const std::uint32_t slot = space_.slots.at(stretch.segment);
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t offset = geometry_.offset_in_segment(at);
-    piece.with_slot_header = offset == 0;
-    piece.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
-    piece.begin = done;
-    piece.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
-    done += piece.bytes;
-    pieces.push_back(piece);
+    stretch.with_slot_header = offset == 0;
+    stretch.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
+    stretch.begin = done;
+    stretch.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
+    done += stretch.bytes;
+    stretches.push_back(stretch);
   }
 }
 
@@ -85,7 +85,7 @@ void Log::lead(Lock& lock) {
   Batch& sealed = batch(sequence);
   MEMLITH_ASSERT(sealed.used > 0);
   close_pack();
-  lay_out(sealed.begin, sealed.used, sealed.pieces);
+  lay_out(sealed.begin, sealed.used, sealed.stretches);
   open_next_batch();
   lock.unlock();
   seal(sealed, sequence);
@@ -134,13 +134,14 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
 }
 
 Status Log::write_batch(Batch& sealed) {
-  for (const Piece& piece : sealed.pieces) {
-    iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + piece.begin, piece.bytes}};
-    if (piece.with_slot_header) {
-      fill_slot_header(sealed.slot_header, piece.segment);
-      MEMLITH_TRY(device_.write_pieces(piece.device_offset - geometry_.block_bytes, vectors));
+  for (const Stretch& stretch : sealed.stretches) {
+    iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes},
+                        {sealed.buffer + stretch.begin, stretch.bytes}};
+    if (stretch.with_slot_header) {
+      fill_slot_header(sealed.slot_header, stretch.segment);
+      MEMLITH_TRY(device_.write_pieces(stretch.device_offset - geometry_.block_bytes, vectors));
     } else {
-      MEMLITH_TRY(device_.write_pieces(piece.device_offset, {vectors + 1, 1}));
+      MEMLITH_TRY(device_.write_pieces(stretch.device_offset, {vectors + 1, 1}));
     }
   }
   return kOk;

@@ -13,8 +13,9 @@
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch
 // (group commit); a leader gives the committers of the last batch a moment to come back and share this one, which costs
 // a lone committer nothing. Batches are acknowledged in order. Small payloads that no thread syncs at once are packed:
-// they share a frame, which stays open until another frame follows or the batch is sealed. A frame too large for a batch, or a large one of a lone
-// committer, is streamed: its first pieces are on their way to the device while the rest is still being copied.
+// they share a frame, which stays open until another frame follows or the batch is sealed. A frame too large for a
+// batch, or a large one of a lone committer, is streamed: its first pieces are on their way to the device while the
+// rest is still being copied.
 //
 // Errors: the first failed write or flush poisons the log. Commits that were not acknowledged by then get that error
 // (whether they are durable is unknown until reopening); later ones get `poisoned`. Threads: begin, put, finish and
@@ -217,7 +218,7 @@ class Log {
   friend class FrameWriter;
 
   // A part of a batch that is consecutive on the device.
-  struct Piece {
+  struct Stretch {
     std::uint64_t device_offset = 0;
     std::uint64_t begin = 0;  // in the batch
     std::uint64_t bytes = 0;
@@ -233,7 +234,7 @@ class Log {
     std::uint64_t after_checksum = 0;
     Atomic<std::uint32_t> unfinished{0};  // writers still copying; release on finish, acquire by the leader
     Atomic<std::uint32_t> word{0};        // changes when waiters of the batch have to check again
-    std::vector<Piece> pieces;
+    std::vector<Stretch> stretches;
     AlignedBuffer slot_header;
   };
   // The streamed frame; at most one at a time, besides the batches.
@@ -248,7 +249,7 @@ class Log {
     std::uint64_t chunk_used = 0;
     std::uint32_t sequence = 0;
     Lsn begin;
-    std::vector<Piece> pieces;
+    std::vector<Stretch> stretches;
     Status status = kOk;
     bool busy = false;
     AlignedBuffer slot_header;
@@ -375,7 +376,7 @@ class Log {
     failed_ = false;
     failure_.forget();
   }
-  void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Piece>& pieces) const;
+  void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const;
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch();
   void place_buffer(std::uint32_t sequence);

@@ -58,16 +58,16 @@ void Log::stream_send() {
 Status Log::stream_write() {
   {
     const Lock lock(mutex_);
-    lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.pieces);
+    lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.stretches);
   }
-  for (const Piece& piece : stream_.pieces) {
-    if (piece.with_slot_header) {
-      fill_slot_header(stream_.slot_header, piece.segment);
-      MEMLITH_TRY(device_.write(piece.device_offset - geometry_.block_bytes,
+  for (const Stretch& stretch : stream_.stretches) {
+    if (stretch.with_slot_header) {
+      fill_slot_header(stream_.slot_header, stretch.segment);
+      MEMLITH_TRY(device_.write(stretch.device_offset - geometry_.block_bytes,
                                 {stream_.slot_header.data(), geometry_.block_bytes}));
     }
-    MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), piece.device_offset,
-                                     {stream_buffer(stream_.chunk) + piece.begin, piece.bytes}));
+    MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), stretch.device_offset,
+                                     {stream_buffer(stream_.chunk) + stretch.begin, stretch.bytes}));
   }
   return kOk;
 }

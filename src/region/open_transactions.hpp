@@ -39,8 +39,8 @@ class OpenTransactions {
     });
     return found;
   }
-  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one. The analysis cannot follow locks
-  // that are taken in a loop.
+  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one. The analysis cannot follow
+  // locks that are taken in a loop.
   template <class Act>
   bool if_none(Act&& act) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     struct Held {

@@ -286,7 +286,7 @@ void Region::append_extents(std::vector<Extent>& extents, std::vector<const std:
   } else {
     for (const Range& range : stored_) pieces_.push_back({range, base_ + range.offset});
   }
-  for (const Piece& piece : pieces_) {
+  for (const SourceExtent& piece : pieces_) {
     for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
       extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
       sources.push_back(piece.source + done);
@@ -295,14 +295,14 @@ void Region::append_extents(std::vector<Extent>& extents, std::vector<const std:
 }
 
 void Region::append_addresses(std::vector<AddressWord>& words) const {
-  for (const Piece& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
+  for (const SourceExtent& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
 }
 
 // The locks stay held beyond the call, which the analysis cannot follow through the client.
 //
-// ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the region.
-// And while the client's structures are whole, a crash brings none of them back half changed.
-// [test Heap.EveryCaptureIsOfAWholeHeap]
+// ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the
+// region. And while the client's structures are whole, a crash brings none of them back half changed. [test
+// Heap.EveryCaptureIsOfAWholeHeap]
 void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (client_ != nullptr) client_->hold();
   capture_mutex_.lock();
@@ -334,7 +334,8 @@ struct Scratch {
   std::vector<AddressWord> addresses;  // where pointers are checked
 };
 
-// So often a capture is done over because the log had no room. Where others are always faster, it waits with the regions held.
+// So often a capture is done over because the log had no room. Where others are always faster, it waits with the
+// regions held.
 constexpr int kCapturesMax = 4;
 
 // One order for everybody, so that two threads with several regions do not wait for each other.

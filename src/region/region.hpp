@@ -101,8 +101,8 @@ class Region {
   Status persist_range(const void* address, std::uint64_t bytes, Scope scope);
 
   // Commits bytes that the caller gathered: for a structure that knows what it changed, and that has copied the changed
-  // bytes at a moment at which it was whole. Later extents lie over earlier ones. Returns the LSN as capture() does. The
-  // caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
+  // bytes at a moment at which it was whole. Later extents lie over earlier ones. Returns the LSN as capture() does.
+  // The caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
   Result<Lsn> commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources, bool will_sync);
 
   // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads
@@ -192,9 +192,9 @@ class Region {
 
   RegionClient* client_ = nullptr;
   Mutex capture_mutex_;
-  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);  // collected by the running capture
-  std::vector<Piece> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
-  Atomic<bool> size_changed_{false};                              // since the last commit; changed under capture_mutex_
+  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
+  std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
+  Atomic<bool> size_changed_{false};  // since the last commit; changed under capture_mutex_
   OpenTransactions transactions_;
 };
 

@@ -5,7 +5,8 @@
 // and no fence. Only the owner of a list writes `pushed`; only a thread that takes the list's ranges writes `taken`.
 // The taker moves `taken` first, then lets every running thread of the process pass a barrier (membarrier), and reads
 // the ranges after that. So a store whose owner still saw the old `taken` is visible to the taker, who copies memory
-// later; an owner that saw the new `taken` adds its range again. No store is forgotten. At worst a range is taken twice.
+// later; an owner that saw the new `taken` adds its range again. No store is forgotten. At worst a range is taken
+// twice.
 //
 // Every function here but take_stores() may run in a signal handler, also in one that interrupted another of them.
 #pragma once
@@ -34,8 +35,8 @@ struct StoredBy {
 void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept;
 
 // Around an atomic access of the calling thread, by which another thread may learn of this thread's stores before
-// record_store() ran: between the two calls the range counts as stored to. `stored` is false if the access turned out to
-// change nothing.
+// record_store() ran: between the two calls the range counts as stored to. `stored` is false if the access turned out
+// to change nothing.
 void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept;
 void end_atomic_store(std::uintptr_t begin, std::uintptr_t end, bool stored) noexcept;
 

@@ -55,7 +55,8 @@ class Tracker {
   virtual Status collect(ThreadNumber thread, std::vector<Range>& ranges) = 0;
   // The collected ranges are in a frame now.
   void accept() { accept_part(kWholeRegion); }
-  // Of those, only the bytes of `part` are; the others are given back. Trackers that find pages get parts of whole pages.
+  // Of those, only the bytes of `part` are; the others are given back. Trackers that find pages get parts of whole
+  // pages.
   virtual void accept_part(Range part) = 0;
   // The capture failed: the ranges are marked dirty again, for the threads that stored to them.
   virtual void give_back() = 0;

@@ -2,7 +2,8 @@
 //
 // A transaction keeps its own list of ranges, each with an image of the bytes as they were. A commit logs the ranges
 // and nothing else, so it costs the same whatever other threads have stored and not persisted. An abort copies the
-// images back, without I/O. The region's tracker does not know of these ranges: a persist of the region leaves them out.
+// images back, without I/O. The region's tracker does not know of these ranges: a persist of the region leaves them
+// out.
 //
 // No capture lock is taken: the bytes of the ranges are this transaction's alone until it ends (the program's locks see
 // to that), so the order of the log is the order of the changes.

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
 
 Twins::~Twins() { unmap_array(copies_, copies_max_ * kPageBytes); }
 
-void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::vector<Piece>& pieces) {
+void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::vector<SourceExtent>& pieces) {
   MEMLITH_ASSERT(pending_.empty());
   credit_ = std::min(credit_ + 1, kCreditMax);  // so that a page is tried from time to time
   for (const Range& range : stored) {
@@ -60,7 +60,7 @@ void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::ve
   }
 }
 
-void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<Piece>& pieces) {
+void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<SourceExtent>& pieces) {
   const std::uint64_t offset = page * kPageBytes;
   const std::byte* const memory = base + offset;
   Place& place = place_of(page);
@@ -91,8 +91,8 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<P
 }
 
 // Logs memory without a copy; adjacent pages make one piece.
-void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector<Piece>& pieces) {
-  Piece* const last = pieces.empty() ? nullptr : &pieces.back();
+void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector<SourceExtent>& pieces) {
+  SourceExtent* const last = pieces.empty() ? nullptr : &pieces.back();
   if (last != nullptr && last->source + last->range.bytes == memory &&
       last->range.offset + last->range.bytes == offset) {
     last->range.bytes += kPageBytes;

@@ -19,7 +19,7 @@
 namespace memlith::core {
 
 // Bytes that have to be logged, and their source.
-struct Piece {
+struct SourceExtent {
   Range range;
   const std::byte* source = nullptr;
 };
@@ -35,7 +35,7 @@ class Twins {
   // Adds to `pieces` the parts of `stored` that have to be logged: everything except bytes that equal their twins. The
   // ranges are sorted and were stored to since their last capture. The sources stay valid until accept() or
   // give_back(), one of which follows.
-  void reduce(const std::byte* base, std::span<const Range> stored, std::vector<Piece>& pieces);
+  void reduce(const std::byte* base, std::span<const Range> stored, std::vector<SourceExtent>& pieces);
   // The pieces are in a frame.
   void accept();
   // The capture failed: the twins before it count again.
@@ -57,8 +57,8 @@ class Twins {
 
   explicit Twins(std::uint64_t places);
 
-  void reduce_page(const std::byte* base, std::uint64_t page, std::vector<Piece>& pieces);
-  static void add_whole(std::uint64_t offset, const std::byte* memory, std::vector<Piece>& pieces);
+  void reduce_page(const std::byte* base, std::uint64_t page, std::vector<SourceExtent>& pieces);
+  static void add_whole(std::uint64_t offset, const std::byte* memory, std::vector<SourceExtent>& pieces);
   void forget(std::uint64_t page);
   void vacate(Place& place);
   [[nodiscard]] Place& place_of(std::uint64_t page) { return places_[page & (places_.size() - 1)]; }

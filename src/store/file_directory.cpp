@@ -81,9 +81,9 @@ Status FileDirectory::check_log_not_removed() {
   return check_closed_before();
 }
 
-// An opening that is never closed leaves its page of counters behind. If the page is of this file, the log that is missing
-// held the newest commits. (The file and its log may also have been renamed while the store was open, and another file has
-// taken the name.)
+// An opening that is never closed leaves its page of counters behind. If the page is of this file, the log that is
+// missing held the newest commits. (The file and its log may also have been renamed while the store was open, and
+// another file has taken the name.)
 Status FileDirectory::check_closed_before() {
   if (files_.keeps_mark) return kOk;  // the mark in the file tells
   const auto page = SeenStats::look(files_.volume, files_.names.stats);

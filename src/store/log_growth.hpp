@@ -2,11 +2,11 @@
 //
 // A checkpoint writes a page home once, however often it changed, and commits beside it find the device busy: the more
 // the log holds between two checkpoints, the less they cost. But recovery has to read what the log holds, and growth
-// writes zeros. So a log starts small, and a log that commits fill within a minute grows: at once to the size that would
-// last a minute, up to a given size, which costs no more than creating it with that size; and from there, up to a limit,
-// by as much as checkpoints have written home, at most to the double. That growth then costs at most what not growing
-// has cost so far (ski rental). PostgreSQL balances the same with checkpoint_timeout and max_wal_size, which have to be
-// set.
+// writes zeros. So a log starts small, and a log that commits fill within a minute grows: at once to the size that
+// would last a minute, up to a given size, which costs no more than creating it with that size; and from there, up to a
+// limit, by as much as checkpoints have written home, at most to the double. That growth then costs at most what not
+// growing has cost so far (ski rental). PostgreSQL balances the same with checkpoint_timeout and max_wal_size, which
+// have to be set.
 #pragma once
 
 #include <algorithm>

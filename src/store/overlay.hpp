@@ -22,26 +22,26 @@ class Overlay {
   // Copies the bytes, which replace earlier ones at the same place. Error: no_memory.
   Status apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
 
-  // The pieces of an object in order of their offset, none overlapping.
+  // The extents of an object in order of their offset, none overlapping.
   using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
   Status for_each(ObjectId object, const Visit& visit) const;
   [[nodiscard]] std::vector<ObjectId> objects() const;
-  [[nodiscard]] std::uint64_t piece_count() const;  // of all objects
+  [[nodiscard]] std::uint64_t extent_count() const;  // of all objects
 
   [[nodiscard]] std::uint64_t bytes_held() const { return bytes_held_; }  // memory in use, roughly
   void clear();
 
  private:
-  struct Piece {
+  struct Extent {
     std::uint64_t bytes;
     std::byte* data;  // in an arena
   };
-  using Pieces = std::map<std::uint64_t, Piece>;
+  using Extents = std::map<std::uint64_t, Extent>;
 
   Result<std::byte*> allocate(std::uint64_t bytes);
-  static void cut_out(Pieces& pieces, std::uint64_t begin, std::uint64_t end);
+  static void cut_out(Extents& extents, std::uint64_t begin, std::uint64_t end);
 
-  std::map<ObjectId, Pieces> pieces_;
+  std::map<ObjectId, Extents> extents_;
   std::vector<AlignedBuffer> arenas_;
   std::byte* arena_next_ = nullptr;
   std::uint64_t arena_left_ = 0;

@@ -86,7 +86,7 @@ Status Replay::check() {
 }
 
 Status Replay::write_home(ReplayPace* pace) {
-  const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
+  const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.extent_count());
   work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
   if (blocks_.in_use()) {
     // ORDER homes-before-blocks: home files that were written under the older blocks need them until they are flushed.
@@ -170,7 +170,7 @@ Status Replay::flush_homes() {
 }
 
 void Replay::assert_at_rest() const {
-  MEMLITH_ASSERT(overlay_.piece_count() == 0);
+  MEMLITH_ASSERT(overlay_.extent_count() == 0);
   MEMLITH_ASSERT(unreachable_.empty());
   const bool flush_left_out =
       MEMLITH_MUTANT(home_not_flushed_by_checkpoint) || MEMLITH_MUTANT(home_not_flushed_by_recovery);

@@ -3,10 +3,10 @@
 //   WORKLOAD seed=N [steps=0,1,4] [fault=KIND:NTH] [mutant=NAME] cut=AT:FATES[/AT:FATES][>AT:FATES]...
 //
 // AT counts the operations done on the disk. FATES has a letter for each unflushed item, with a count if it repeats:
-// k kept, l lost, g garbage, e@OFFSET written elsewhere, b@OFFSET written at both places. After a "/" follows a crash of the
-// recovery; after a ">" one of the program that went on and did again what was interrupted, after a "+" with other bytes.
-// "x" for the fates: the program was killed there, with the power on; the "/" behind it is a power cut in the recovery.
-// "^FILE@AT" says that a copy of the file, taken after operation AT, has replaced the file.
+// k kept, l lost, g garbage, e@OFFSET written elsewhere, b@OFFSET written at both places. After a "/" follows a crash
+// of the recovery; after a ">" one of the program that went on and did again what was interrupted, after a "+" with
+// other bytes. "x" for the fates: the program was killed there, with the power on; the "/" behind it is a power cut in
+// the recovery. "^FILE@AT" says that a copy of the file, taken after operation AT, has replaced the file.
 // "~FILE@OFFSET.BIT" is a bit that flipped at rest, "!N" one that flipped in the N-th read of the recovery.
 #pragma once
 
@@ -54,7 +54,8 @@ inline constexpr std::uint64_t kGarbageSeed = 0x6761726261676521;
 // Flips the rotten bit, if the cut has one. False if the image has no such byte.
 bool let_rot(core::SimImage& image, const Cut& cut);
 
-// Puts the older copy of a file into the image, if the cut has one. False if there is no such copy, or if the copy is what the image has.
+// Puts the older copy of a file into the image, if the cut has one. False if there is no such copy, or if the copy is
+// what the image has.
 bool put_older_file(core::SimImage& image, const core::SimTrace& trace, const Cut& cut);
 
 }  // namespace memlith::lab

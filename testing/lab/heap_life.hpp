@@ -73,8 +73,8 @@ std::vector<std::byte> text_of(const HeapContent& content);
 std::vector<std::byte> text_of(const std::string& containers);
 // Containers are followed only in bytes that a persist captured: no check of theirs would stop at a mixture.
 void note_captured(std::span<const std::byte> bytes);
-// As the engine sees it, when verify() has found every structure sound: blocks and names or, where there are containers in the heap, what
-// they hold. `corrupt`: a structure is not sound, or a block is nobody's.
+// As the engine sees it, when verify() has found every structure sound: blocks and names or, where there are containers
+// in the heap, what they hold. `corrupt`: a structure is not sound, or a block is nobody's.
 core::Result<std::vector<std::byte>> inventory_of(core::Heap& heap);
 // Of each heap among the store's objects, into the content, which has the objects' bytes already.
 core::Status add_inventories(core::Store& store, Content& content);

@@ -205,8 +205,8 @@ Expected History::expected(std::size_t at) const {
     if (commit.framed) newest = i;
   }
   for (std::size_t i = 0; i < std::min(newest, result.first); ++i) {
-    // Acknowledged before the newest began, so the newest says that it was durable. Of commits side by side the newest may have
-    // begun between the flush of the other and its acknowledgement, with no operation in between to tell by.
+    // Acknowledged before the newest began, so the newest says that it was durable. Of commits side by side the newest
+    // may have begun between the flush of the other and its acknowledgement, with no operation in between to tell by.
     const Commit& commit = commits_[here.commits[i]];
     const Commit& last = commits_[here.commits[std::min(newest, result.first - 1)]];
     const bool beside = commit.group != 0 && commit.group == last.group;

@@ -24,8 +24,8 @@ struct Job {
   double seconds_max = 600;
 };
 
-// Asks `next` for jobs until it gives none, runs `processes` of them at a time, and hands the answers to `done` in the order
-// of the jobs. Once `done` returns false, no more jobs are asked for, and later answers are dropped.
+// Asks `next` for jobs until it gives none, runs `processes` of them at a time, and hands the answers to `done` in the
+// order of the jobs. Once `done` returns false, no more jobs are asked for, and later answers are dropped.
 void run_jobs(std::size_t processes, const std::function<std::optional<Job>()>& next,
               const std::function<bool(const Answer&)>& done);
 

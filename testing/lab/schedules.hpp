@@ -1,10 +1,10 @@
-// `memlith-crashlab schedule`: tries the interleavings of small cases, one after another, and judges what a power cut at each
-// operation of each would leave.
+// `memlith-crashlab schedule`: tries the interleavings of small cases, one after another, and judges what a power cut
+// at each operation of each would leave.
 //
 // A schedule is told in one line, which does it again:
 //   schedule WORKLOAD [in_flight=N] [mutant=NAME] choices=INDEX:OPTION,... [cut=AT:none|all|0xMASK]
-// At decision INDEX, counted from 0, option OPTION was taken instead of option 0 (scheduler.hpp). The power went after AT
-// operations on the disk; MASK has a bit for each unflushed item that was kept.
+// At decision INDEX, counted from 0, option OPTION was taken instead of option 0 (scheduler.hpp). The power went after
+// AT operations on the disk; MASK has a bit for each unflushed item that was kept.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,12 @@ struct ScheduleOptions {
 int schedule_run_command(const ScheduleOptions& options);
 int schedule_replay_command(const std::string& line, bool as_json);
 int schedule_list_command();
-// Whether the line's schedule shows something wrong. Only in a process that ends soon: threads may be stuck in the engine.
+// Whether the line's schedule shows something wrong. Only in a process that ends soon: threads may be stuck in the
+// engine.
 bool schedule_goes_wrong(const std::string& line);
 
-// Looks for a schedule that shows the mutant that is switched on: {"schedules": N}, and if there is one its "workload", "what",
-// "how" and "replay".
+// Looks for a schedule that shows the mutant that is switched on: {"schedules": N}, and if there is one its "workload",
+// "what", "how" and "replay".
 void hunt_schedules(const std::string& mutant, double seconds_max, nlohmann::json& report);
 
 }  // namespace memlith::lab

@@ -18,8 +18,8 @@ Step create(std::string name, std::uint64_t size);
 Step remove(std::string name);
 Step commit(std::vector<Write> writes, std::uint64_t size = 0);
 Step resize_file(std::uint64_t size, Write write);
-// Several commits in one batch. A program that tries again does the first one only, so that what was in flight behind it
-// must not follow.
+// Several commits in one batch. A program that tries again does the first one only, so that what was in flight behind
+// it must not follow.
 Step batch(std::vector<std::vector<Write>> commits, std::size_t until = ~std::size_t{0});
 Step map(std::string name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
 Step unmap(std::string name);

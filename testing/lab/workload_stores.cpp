@@ -87,8 +87,8 @@ StoreOptions roomy() {
   return options;
 }
 
-// What is large goes by pieces: recovery writes home past the page cache and while frames are still to come, a checkpoint flushes
-// homes in between.
+// What is large goes by pieces: recovery writes home past the page cache and while frames are still to come, a
+// checkpoint flushes homes in between.
 StoreOptions in_pieces() {
   StoreOptions options = small_store();
   options.direct_replay_bytes_min = 0;

@@ -1,6 +1,6 @@
-// What a persist costs in bytes written, by the counters of memlith_store_get_stats: small changes make small frames, and what
-// was persisted over and over goes home a few times at most (docs/performance.md, "Bytes written"). Both hold for the trackers
-// that know bytes, and neither depends on how fast the machine is.
+// What a persist costs in bytes written, by the counters of memlith_store_get_stats: small changes make small frames,
+// and what was persisted over and over goes home a few times at most (docs/performance.md, "Bytes written"). Both hold
+// for the trackers that know bytes, and neither depends on how fast the machine is.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -61,8 +61,8 @@ INSTANTIATE_TEST_SUITE_P(By, Amplification,
                            return given.param == MEMLITH_TRACKER_FAULT ? "Fault" : "Explicit";
                          });
 
-// 16 changes of 200 bytes, scattered over pages and places in them: at most 1.5 times their bytes go into the log, counted in the
-// whole sectors that a frame takes. Scan knows the bytes of pages that were captured before.
+// 16 changes of 200 bytes, scattered over pages and places in them: at most 1.5 times their bytes go into the log,
+// counted in the whole sectors that a frame takes. Scan knows the bytes of pages that were captured before.
 TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   constexpr std::uint64_t kChangeBytes = 200;
   constexpr std::uint64_t kRounds = 100;
@@ -88,8 +88,8 @@ TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   EXPECT_LE(logged * 10, kChanged * 15);
 }
 
-// 1,000 persists of the same 16 pages write them home a few times, not a thousand times: with the usual log of 128 MiB one
-// checkpoint comes by itself when half of it is used, and one is asked for.
+// 1,000 persists of the same 16 pages write them home a few times, not a thousand times: with the usual log of 128 MiB
+// one checkpoint comes by itself when half of it is used, and one is asked for.
 TEST_P(Amplification, PersistsOfTheSamePagesGoHomeTogether) {
   constexpr std::uint64_t kRounds = 1000;
   constexpr std::uint64_t kTimesMax = 4;

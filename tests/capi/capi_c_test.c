@@ -1,4 +1,5 @@
-/* docs/guarantees.md, per call: the C interface, from C11. Every function, its errors, and the numbers, which are for ever. */
+/* docs/guarantees.md, per call: the C interface, from C11. Every function, its errors, and the numbers, which are for
+ * ever. */
 #include "capi/capi_c_test.h"
 
 #include <stdio.h>
@@ -666,7 +667,8 @@ static void count_progress(void* context, uint64_t done, uint64_t total) {
   if (done > 0 && done <= total) ++*(int*)context;
 }
 
-/* Opening reports its progress through the caller's function. The store was left as it is by a crash: see capi_test.cpp. */
+/* Opening reports its progress through the caller's function. The store was left as it is by a crash: see
+ * capi_test.cpp. */
 int capi_c_progress(const char* folder) {
   memlith_store* store = NULL;
   int calls = 0;

@@ -67,8 +67,9 @@ TEST(CInterface, Progress) {
   EXPECT_EQ(line, 0) << "capi_c_test.c:" << line << ": " << capi_c_found;
 }
 
-// Threads persist as late as in the destructors of what pthread_setspecific() keeps, when C++'s own thread_locals are gone: what
-// memlith kept of earlier calls is not used any more, so memory that the program got since stays the program's.
+// Threads persist as late as in the destructors of what pthread_setspecific() keeps, when C++'s own thread_locals are
+// gone: what memlith kept of earlier calls is not used any more, so memory that the program got since stays the
+// program's.
 TEST(CInterface, PersistsInAThreadsLastDestructors) {
   const TempFolder folder;
   static memlith_region* region = nullptr;

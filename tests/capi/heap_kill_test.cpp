@@ -1,5 +1,5 @@
-// docs/heap.md, "crashes and threads": a heap that several threads use is killed again and again; each time it is as of one persist, the
-// last acknowledged or a later one, with nothing leaked.
+// docs/heap.md, "crashes and threads": a heap that several threads use is killed again and again; each time it is as of
+// one persist, the last acknowledged or a later one, with nothing leaked.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -78,8 +78,8 @@ Store open_store(const std::string& path) {
   return std::move(*store);
 }
 
-// Each thread changes its own part, without a lock while it does: the threads meet in the allocator only. A persist is captured when no
-// change is half done, and by any thread for all of them.
+// Each thread changes its own part, without a lock while it does: the threads meet in the allocator only. A persist is
+// captured when no change is half done, and by any thread for all of them.
 [[noreturn]] void live(const std::string& path, Tracker tracker, Acknowledged* acknowledged) {
   const Store store = open_store(path);
   const Heap heap = open_heap(store, tracker);

@@ -54,9 +54,9 @@ std::size_t fill_up(const Add& add) {
   }
 }
 
-// Each container in turn takes all the room there is. The refused operation changed nothing, neither in the container nor
-// in the others; that is persisted, rolled back to and found by the next opening; and room that is given back can be
-// used.
+// Each container in turn takes all the room there is. The refused operation changed nothing, neither in the container
+// nor in the others; that is persisted, rolled back to and found by the next opening; and room that is given back can
+// be used.
 TEST(HeapLimits, EveryContainerIsIntactAtMaxSize) {
   const TempFolder temp;
   std::size_t numbers = 0;

@@ -1,5 +1,5 @@
-// docs/heap.md: containers of the standard library in a heap are found again by another process, at other addresses of code and stack, and a
-// type that changed is refused.
+// docs/heap.md: containers of the standard library in a heap are found again by another process, at other addresses of
+// code and stack, and a type that changed is refused.
 #include "memlith/heap.hpp"
 
 #include <gtest/gtest.h>
@@ -284,7 +284,8 @@ TEST_F(HeapInCpp, ObjectsAreOfOneType) {
   EXPECT_EQ(heap.verify()->blocks, 0u);
 }
 
-// What a program had, and what it has now: a member more, one of another type, and one that holds a struct that changed.
+// What a program had, and what it has now: a member more, one of another type, and one that holds a struct that
+// changed.
 namespace before {
 struct Address {
   memlith::string street;
@@ -405,7 +406,8 @@ struct memlith::is_persistable<memlith::test::Throws> : std::true_type {};
 namespace memlith::test {
 namespace {
 
-// A constructor that throws leaves nothing behind; a heap at its limit throws a std::bad_alloc with a sentence, and has what it had.
+// A constructor that throws leaves nothing behind; a heap at its limit throws a std::bad_alloc with a sentence, and has
+// what it had.
 TEST_F(HeapInCpp, FailuresLeaveNothingBehind) {
   const Store store = open_store();
   auto heap = Heap::open(store, "heap", {.create = true, .max_size = 4u << 20});
@@ -449,7 +451,8 @@ TEST_F(HeapInCpp, LivesInOneFile) {
   EXPECT_EQ(report.heaps, 1u);
 }
 
-// memlith_verify checks heaps, beside a program that has the store open, too; a store through a wrong pointer that was persisted is found.
+// memlith_verify checks heaps, beside a program that has the store open, too; a store through a wrong pointer that was
+// persisted is found.
 TEST_F(HeapInCpp, IsVerifiedFromOutside) {
   {
     const Store store = open_store();

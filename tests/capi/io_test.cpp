@@ -115,8 +115,8 @@ void use_without_uring(const std::string& path) {
   EXPECT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK) << message();
 }
 
-// Runs `body` in a child, which ends without closing, so that the next opening recovers; then looks at the last byte of the region.
-// The child ends with 77 where it cannot be kept from io_uring.
+// Runs `body` in a child, which ends without closing, so that the next opening recovers; then looks at the last byte of
+// the region. The child ends with 77 where it cannot be kept from io_uring.
 template <typename Body>
 void in_child_without_close(const std::string& path, unsigned char last_byte, const Body& body) {
   const pid_t child = ::fork();
@@ -162,7 +162,8 @@ TEST(Io, AKernelThatRefusesUring) {
   });
 }
 
-// On a file system in memory the opening that makes a store says that a power loss takes it, and the info says so later.
+// On a file system in memory the opening that makes a store says that a power loss takes it, and the info says so
+// later.
 TEST(Io, AStoreInMemorySaysThatItForgets) {
   if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
   const TempFolder memory("/dev/shm");

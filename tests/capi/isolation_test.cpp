@@ -1,6 +1,6 @@
-// The isolation test of MemSnap (ASPLOS 2024, section 7): threads increment random keys under page locks and persist what they
-// stored, each for itself, until the process is killed. What comes back is explained exactly by the transactions that were
-// acknowledged, plus at most one of each thread that was on its way, whole.
+// The isolation test of MemSnap (ASPLOS 2024, section 7): threads increment random keys under page locks and persist
+// what they stored, each for itself, until the process is killed. What comes back is explained exactly by the
+// transactions that were acknowledged, plus at most one of each thread that was on its way, whole.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "Memory": a region of twice the memory that a control group allows can be filled, persisted, read and
-// reopened.
+// docs/guarantees.md, "Memory": a region of twice the memory that a control group allows can be filled, persisted, read
+// and reopened.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,8 @@ constexpr std::uint64_t kLimit = 128 * kMiB;  // of the group
 constexpr std::uint64_t kSize = 256 * kMiB;
 constexpr std::uint64_t kStep = 2 * kMiB;
 
-// A group of our own with a limit and no swap, in whichever hierarchy has memory control. Empty where there is none to be had.
+// A group of our own with a limit and no swap, in whichever hierarchy has memory control. Empty where there is none to
+// be had.
 class Group {
  public:
   Group() {
@@ -108,7 +109,8 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were logged.
+// A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were
+// logged.
 TEST_P(Memory, SmallStoresUseTheBudgetUp) {
   const TempFolder folder;
   StoreOptions options;
@@ -144,7 +146,8 @@ std::uint64_t own_pages(const void* begin, std::uint64_t bytes) {
   }));
 }
 
-// Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is logged.
+// Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is
+// logged.
 TEST_P(Memory, WhatWasSetBackUsesTheBudgetUp) {
   const TempFolder folder;
   StoreOptions options;
@@ -194,7 +197,8 @@ TEST(MemoryOfSeveral, OneThatCannotBeReleasedIsTold) {
   EXPECT_LT(own_pages(region->address(), 8 * kMiB), 512u) << "of 4 KiB, and a budget of 1 MiB";
 }
 
-// A persist that is durable says so, although the checkpoint that the budget then asks for fails; that is said elsewhere.
+// A persist that is durable says so, although the checkpoint that the budget then asks for fails; that is said
+// elsewhere.
 TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
   const TempFolder folder;
   const std::string home = folder / "store/objects/1";

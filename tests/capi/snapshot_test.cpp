@@ -1,4 +1,5 @@
-// memlith.h, "snapshots": a view of regions as one persist left them, which never changes, in this process and in its children.
+// memlith.h, "snapshots": a view of regions as one persist left them, which never changes, in this process and in its
+// children.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -96,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(By, Snapshots,
                                                                          : "Explicit";
                          });
 
-// What was persisted is in the snapshot, what was only stored is not, and nothing that comes later changes a byte of the snapshot.
+// What was persisted is in the snapshot, what was only stored is not, and nothing that comes later changes a byte of
+// the snapshot.
 TEST_P(Snapshots, ShowTheLastPersistForEver) {
   memlith_region* const a = open("a");
   for (std::uint64_t page = 0; page < 64; page += 3) put(a, page, page + 1);
@@ -129,8 +131,8 @@ TEST_P(Snapshots, ShowTheLastPersistForEver) {
   memlith_snapshot_close(later);
 }
 
-// The fault that snapshots are for: a child that reads what it inherited sees the parent's checkpoints page by page. Over a snapshot the
-// two halves of the invariant are equal at every look, while the parent persists and checkpoints.
+// The fault that snapshots are for: a child that reads what it inherited sees the parent's checkpoints page by page.
+// Over a snapshot the two halves of the invariant are equal at every look, while the parent persists and checkpoints.
 TEST_P(Snapshots, AChildSeesOneStateWhileTheParentGoesOn) {
   memlith_region* const a = open("a");
   memlith_region* const b = open("b");
@@ -171,8 +173,8 @@ TEST_P(Snapshots, AChildSeesOneStateWhileTheParentGoesOn) {
   memlith_snapshot_close(made);
 }
 
-// Snapshots that are made while threads persist both regions together: in each the two are equal, and at or after what was
-// acknowledged before the call. Other snapshots and checkpoints run at the same time.
+// Snapshots that are made while threads persist both regions together: in each the two are equal, and at or after what
+// was acknowledged before the call. Other snapshots and checkpoints run at the same time.
 TEST_P(Snapshots, ShowOnePersistBesideCommitters) {
   constexpr std::uint64_t kPages = 4096;  // so many that a checkpoint has time to run while they are copied
   memlith_region* const a = open("a", kPages * kPage);
@@ -243,7 +245,8 @@ TEST_P(Snapshots, PlacedInAChildPointersWork) {
   persist({b});
 }
 
-// A snapshot needs neither its regions nor its store. Where a closed region lay there may be something else, which a child keeps.
+// A snapshot needs neither its regions nor its store. Where a closed region lay there may be something else, which a
+// child keeps.
 TEST_P(Snapshots, OutliveRegionsAndStore) {
   memlith_region* a = open("a");
   void* const at = memlith_region_address(a);

@@ -1,5 +1,6 @@
-// docs/threads.md: threads that change shared data under a lock persist with persist(lock), which captures while the lock is held.
-// Then no kill shows half a change. The other order, unlock and then persist, does: here by construction, not by luck.
+// docs/threads.md: threads that change shared data under a lock persist with persist(lock), which captures while the
+// lock is held. Then no kill shows half a change. The other order, unlock and then persist, does: here by construction,
+// not by luck.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,7 +25,8 @@ constexpr std::uint64_t kAccounts = 64;
 constexpr std::uint64_t kMoney = 1000;  // in each at first
 constexpr int kKills = 25;
 
-// Accounts side by side, so that threads share pages; and how many transfers each thread has made, in the same transaction.
+// Accounts side by side, so that threads share pages; and how many transfers each thread has made, in the same
+// transaction.
 struct Bank {
   std::array<std::int64_t, kAccounts> accounts;
   std::array<std::uint64_t, kThreads> transfers;
@@ -140,8 +142,9 @@ TEST_P(Threads, NoKillShowsHalfAChange) {
 
 // ---- why the order matters -------------------------------------------------------------------------------------
 
-// A mutex that, when it is let go for the first time, lets the other thread take it and make the first half of a change. So the
-// other thread is in the middle of its change by the time that unlock() returns: one of the schedules that any machine may choose.
+// A mutex that, when it is let go for the first time, lets the other thread take it and make the first half of a
+// change. So the other thread is in the middle of its change by the time that unlock() returns: one of the schedules
+// that any machine may choose.
 class HandOver {
  public:
   void lock() { mutex_.lock(); }
@@ -165,7 +168,8 @@ class HandOver {
 
 enum class Order : std::uint8_t { unlock_then_persist, persist_with_the_lock };
 
-// One thread makes a transfer and persists it, while another one is stuck half-way in a transfer of its own. Then the process dies.
+// One thread makes a transfer and persists it, while another one is stuck half-way in a transfer of its own. Then the
+// process dies.
 [[noreturn]] void make_one_and_a_half(const std::string& path, Tracker tracker, Order order) {
   ::alarm(60);
   const OpenBank open = open_bank(path, tracker);
@@ -272,8 +276,8 @@ TEST_P(Threads, AFailedCaptureKeepsTheLock) {
   }
 }
 
-// The scope is the process's unless the thread's is asked for by name, whatever tracker the region was opened with: what another
-// thread stored, to the same page even, is in the persist.
+// The scope is the process's unless the thread's is asked for by name, whatever tracker the region was opened with:
+// what another thread stored, to the same page even, is in the persist.
 TEST_P(Threads, TheDefaultScopeIsTheProcess) {
   const TempFolder folder;
   {

@@ -53,7 +53,8 @@ class Words(unittest.TestCase):
     def test_verify_has_a_code_for_other_versions(self):
         self.make()
         self.assertEqual(memlith("verify", self.store).returncode, 0)
-        for version, says in (2, "Use a later version of memlith"), (0, "No version of memlith writes format version 0"):
+        for version, says in ((2, "Use a later version of memlith"),
+                              (0, "No version of memlith writes format version 0")):
             set_version(self.store / "log", version)
             done = memlith("verify", self.store)
             self.assertEqual((done.returncode, done.stdout), (3, ""))

@@ -8,10 +8,10 @@ namespace {
 
 using namespace core;
 
-// Found by the crash laboratory. The superblock with which a checkpoint gives its frames up was reported as failed, but had
-// reached the medium. The store was poisoned, and yet a second checkpoint (a removal, a release of memory, closing) wrote the
-// same frames home again. The power went: a sector on its way home was garbage, and the frame that would have mended it had
-// been given up. A poisoned store leaves its homes alone.
+// Found by the crash laboratory. The superblock with which a checkpoint gives its frames up was reported as failed, but
+// had reached the medium. The store was poisoned, and yet a second checkpoint (a removal, a release of memory, closing)
+// wrote the same frames home again. The power went: a sector on its way home was garbage, and the frame that would have
+// mended it had been given up. A poisoned store leaves its homes alone.
 TEST(PoisonedHomes, AreLeftAlone) {
   SimVolume volume({}, true);
   auto store = must(Store::open(volume, tiny_options()));

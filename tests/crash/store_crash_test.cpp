@@ -1,5 +1,5 @@
-// docs/guarantees.md, "After a crash": whatever a crash leaves of the unflushed writes, a store comes back in the state of
-// exactly one commit, in all objects together, at or after the last acknowledged one.
+// docs/guarantees.md, "After a crash": whatever a crash leaves of the unflushed writes, a store comes back in the state
+// of exactly one commit, in all objects together, at or after the last acknowledged one.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -53,7 +53,8 @@ class Workload {
     std::uint64_t offset;
     std::uint64_t bytes;
   };
-  // One commit of `writes`, filled with bytes that no other commit has; with `grow`, the first object grows to that size.
+  // One commit of `writes`, filled with bytes that no other commit has; with `grow`, the first object grows to that
+  // size.
   void commit(const std::vector<Write>& writes, std::uint8_t fill, std::uint64_t grow = 0) {
     std::vector<Extent> extents;
     std::vector<SizeChange> sizes;
@@ -192,7 +193,8 @@ TEST_F(StoreCrash, LargeCommitsStreamAndGrowTheLog) {
   world.explore(sampled(400), seed_);
 }
 
-// [crash/create] [crash/remove]: objects come and go whole; homes without an entry are cleared away, and none is missed.
+// [crash/create] [crash/remove]: objects come and go whole; homes without an entry are cleared away, and none is
+// missed.
 TEST_F(StoreCrash, ObjectsComeAndGo) {
   CrashWorld world(small_store_options());
   Workload work(world);

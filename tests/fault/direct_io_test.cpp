@@ -1,5 +1,5 @@
-// docs/guarantees.md, "what is assumed of the medium": a file system that takes O_DIRECT when a file is opened, and then refuses transfers
-// of some sizes, costs speed and nothing else.
+// docs/guarantees.md, "what is assumed of the medium": a file system that takes O_DIRECT when a file is opened, and
+// then refuses transfers of some sizes, costs speed and nothing else.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -88,7 +88,8 @@ class RefusedDirectIo : public ::testing::Test {
   std::unique_ptr<Volume> volume(IoBackend io = IoBackend::posix) const {
     return make_posix_volume(folder_ / "store", io);
   }
-  // Small commits, some of several threads, a large one that is streamed, a checkpoint, and commits that are left for a recovery.
+  // Small commits, some of several threads, a large one that is streamed, a checkpoint, and commits that are left for a
+  // recovery.
   static void live(Store& store, std::uint64_t round) {
     RegionOptions wanted;
     wanted.create = true;
@@ -153,7 +154,8 @@ TEST_F(RefusedDirectIo, SmallBlocks) {
   EXPECT_EQ(store->log().superblock().block_bytes, 4096u);
 }
 
-// The file system begins to refuse while commits are under way, as one does that a store was copied to: at the n-th write.
+// The file system begins to refuse while commits are under way, as one does that a store was copied to: at the n-th
+// write.
 TEST_F(RefusedDirectIo, InTheMiddle) {
   for (std::uint64_t taken = 0; taken < 12 && !HasFailure(); ++taken) {
     refusals.active = false;

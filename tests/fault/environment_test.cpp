@@ -1,5 +1,5 @@
-// docs/guarantees.md, "errors": what the machine refuses (permission, a read-only file system, space) is told as such, names
-// the file, changes nothing, and the store goes on as soon as it can.
+// docs/guarantees.md, "errors": what the machine refuses (permission, a read-only file system, space) is told as such,
+// names the file, changes nothing, and the store goes on as soon as it can.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -117,7 +117,8 @@ TEST_F(Environment, CreatingOnAReadOnlyFileSystem) {
   });
 }
 
-// Without write permission a store can be read; without read permission it cannot; each error names what it could not open.
+// Without write permission a store can be read; without read permission it cannot; each error names what it could not
+// open.
 TEST_F(Environment, MissingPermission) {
   make_store();
   EXPECT_IN_CHILD([&]() -> std::string {
@@ -243,8 +244,8 @@ TEST_P(FullExt, LosesNothing) {
   });
 }
 
-// A user's file with holes gets their space when it is opened. On a full disk that is NO_SPACE, and not a store that the next checkpoint
-// poisons.
+// A user's file with holes gets their space when it is opened. On a full disk that is NO_SPACE, and not a store that
+// the next checkpoint poisons.
 std::string open_sparse_files(const std::string& path) {
   const std::string name = path + "/data";
   const auto volume = make_posix_volume(path);
@@ -314,8 +315,8 @@ TEST_P(FullExt, HasNoRoomForHoles) {
   });
 }
 
-// What a store leaves behind when it is closed: nothing. Its disk can be unmounted at once, and the space of its log is free at once when
-// that is removed, however it transferred.
+// What a store leaves behind when it is closed: nothing. Its disk can be unmounted at once, and the space of its log is
+// free at once when that is removed, however it transferred.
 class AfterClosing : public Environment, public ::testing::WithParamInterface<IoBackend> {};
 std::string name_of_backend(const ::testing::TestParamInfo<IoBackend>& given) {
   constexpr const char* kNames[] = {"Automatic", "Posix", "Uring"};

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "nothing leaks": no store reaches a file unless a persist captured it, whatever the kernel does and
-// however long it takes; and no home changes but by replay.
+// docs/guarantees.md, "nothing leaks": no store reaches a file unless a persist captured it, whatever the kernel does
+// and however long it takes; and no home changes but by replay.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

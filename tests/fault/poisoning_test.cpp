@@ -1,5 +1,5 @@
-// docs/guarantees.md, "after a failed write or flush": the call that met it says io, every later one says poisoned, memory
-// stays readable, and reopening gives exactly one state between the last acknowledged and the last begun.
+// docs/guarantees.md, "after a failed write or flush": the call that met it says io, every later one says poisoned,
+// memory stays readable, and reopening gives exactly one state between the last acknowledged and the last begun.
 #include <gtest/gtest.h>
 
 #include "support/region_words.hpp"

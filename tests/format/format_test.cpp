@@ -1,4 +1,5 @@
-// docs/format.md tells the truth: each of its tables is parsed and held against the struct it describes, field by field.
+// docs/format.md tells the truth: each of its tables is parsed and held against the struct it describes, field by
+// field.
 #include "log/format.hpp"
 #include "store/format.hpp"
 #include "support/format_document.hpp"

@@ -1,4 +1,5 @@
-// Random calls of the whole C interface, held against a model (docs/testing.md, "model"). Defends docs/guarantees.md, "Call by call".
+// Random calls of the whole C interface, held against a model (docs/testing.md, "model"). Defends docs/guarantees.md,
+// "Call by call".
 //
 // MEMLITH_SEED=N repeats the run of seed N.
 #include <errno.h>
@@ -178,8 +179,8 @@ std::int32_t run_stream(const Opened& opened, const Stream& stream, std::uint64_
   return MEMLITH_OK;
 }
 
-// What is found equals the state after one commit, at or after the last acknowledged one, and at or before the last that was begun.
-// Brings `state` there and returns its number.
+// What is found equals the state after one commit, at or after the last acknowledged one, and at or before the last
+// that was begun. Brings `state` there and returns its number.
 std::optional<std::uint64_t> find_commit(const Opened& opened, const Stream& stream, Stream::State& state,
                                          std::uint64_t at, const Progress& progress) {
   for (;; ++at) {
@@ -221,7 +222,8 @@ TEST_P(Crashes, AKilledProgramFindsOneCommit) {
       if (random.one_in(2)) (void)memlith_store_set_flush_window(opened.store, 5, 0);
       ::_exit(run_stream(opened, stream, at, *progress, ~std::uint64_t{0} / 2) == MEMLITH_OK ? 2 : 3);
     }
-    // Three of four are killed among their commits, however slow the machine is; the others perhaps while they open the store.
+    // Three of four are killed among their commits, however slow the machine is; the others perhaps while they open the
+    // store.
     const std::uint64_t wanted = kill % 4 == 3 ? 0 : random.below(10) + 1;
     int status = 0;
     while (progress->acknowledged < at + wanted) {

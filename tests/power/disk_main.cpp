@@ -1,5 +1,5 @@
-// power-disk: serves an image as a disk with a volatile write cache, until its power is cut. The rigs in tests/power/rig
-// run it; one line a command on standard input, one JSON object a line on standard output:
+// power-disk: serves an image as a disk with a volatile write cache, until its power is cut. The rigs in
+// tests/power/rig run it; one line a command on standard input, one JSON object a line on standard output:
 //   arm N      the power goes with the N-th write or flush from now on; {"frozen":...} says that it has
 //   cut SEED   {"kept":...}: puts on the image what was flushed and of the rest what SEED says, and ends
 //   finish     puts everything on the image and ends

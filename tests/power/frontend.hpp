@@ -1,5 +1,5 @@
-// How a kernel reaches the lossy disk: over NBD (a virtual machine's disk) or as a file that FUSE shows (a loop device's).
-// Used by power-disk only.
+// How a kernel reaches the lossy disk: over NBD (a virtual machine's disk) or as a file that FUSE shows (a loop
+// device's). Used by power-disk only.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,8 @@ class Frontend {
 
 // Listens on a Unix socket; clients come one after the other. Ends the process if it cannot.
 std::unique_ptr<Frontend> make_nbd_frontend(PoweredDisk& disk, const std::string& socket_path);
-// Mounts over `mount_point`, an ordinary file, which from then on is the disk. Takes root. Ends the process if it cannot.
+// Mounts over `mount_point`, an ordinary file, which from then on is the disk. Takes root. Ends the process if it
+// cannot.
 std::unique_ptr<Frontend> make_fuse_frontend(PoweredDisk& disk, const std::string& mount_point);
 
 }  // namespace memlith::power

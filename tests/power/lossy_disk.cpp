@@ -25,8 +25,8 @@ constexpr std::uint64_t kThousand = 1000;
   std::_Exit(2);
 }
 
-// How a cut chooses. Real disks lose in patterns, not in white noise: a queue that was emptied up to a point, one request
-// that was late, a cache that wrote everything but one line.
+// How a cut chooses. Real disks lose in patterns, not in white noise: a queue that was emptied up to a point, one
+// request that was late, a cache that wrote everything but one line.
 enum class Style { atoms, biased, requests, none, all, all_but_one, only_one, prefix };
 constexpr std::pair<Style, const char*> kStyles[] = {
     {Style::atoms, "atoms"},       {Style::atoms, "atoms"},       {Style::biased, "biased"},

@@ -48,7 +48,8 @@ class LossyDiskTest : public ::testing::Test {
   int image_;
 };
 
-// What was flushed is kept by every cut; what was written after it may be old, new, or new in parts, and all three happen.
+// What was flushed is kept by every cut; what was written after it may be old, new, or new in parts, and all three
+// happen.
 TEST_F(LossyDiskTest, KeepsWhatWasFlushedAndLosesTheRestInEveryWay) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {

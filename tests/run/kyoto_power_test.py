@@ -18,7 +18,8 @@ import time
 memlith, kyoto, rig, programs, work, cuts = sys.argv[1:7]
 sys.path.insert(0, rig)
 import mounts  # noqa: E402  (beside the other rigs)
-from common import Deadline, Disk, PATIENCE_S, RigError, Settings, Unable, make_image, need_programs, wait_for  # noqa: E402
+from common import (Deadline, Disk, PATIENCE_S, RigError, Settings, Unable, make_image,  # noqa: E402
+                    need_programs, wait_for)
 
 ROUNDS = 100000
 OPERATIONS_MAX = 900

@@ -13,8 +13,8 @@
 
 namespace memlith::test {
 
-// Runs `body` in a child, where it may change its user, its mounts or its current folder. The body returns what went wrong, or nothing;
-// "skip: why" where the machine does not let it.
+// Runs `body` in a child, where it may change its user, its mounts or its current folder. The body returns what went
+// wrong, or nothing; "skip: why" where the machine does not let it.
 inline std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";

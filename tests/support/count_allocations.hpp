@@ -1,4 +1,5 @@
-// Counts this thread's allocations, and lets one of them fail. Replaces the program's operators new and delete, so one file of a program includes it.
+// Counts this thread's allocations, and lets one of them fail. Replaces the program's operators new and delete, so one
+// file of a program includes it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// A small vocabulary over core::Region on a real folder: open, put a value, persist, leave as a crash would, open again.
+// A small vocabulary over core::Region on a real folder: open, put a value, persist, leave as a crash would, open
+// again.
 #pragma once
 
 #include <cstdint>

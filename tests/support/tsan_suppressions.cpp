@@ -1,8 +1,8 @@
-// Linked into the tests under ThreadSanitizer. The races that are meant: a persist copies memory that other threads may be storing
-// to (memlith.h: a store that races with the call may land on either side); the fault tracker copies pages that the kernel
-// protects, and compares pages that may be stored to again, which then count as stored to; SQLite reads a database's header before it
-// has any lock, and looks again under one. And a store that faults has been noted before it faults: one that waits until a
-// chunk is mapped anew counts as made before that.
+// Linked into the tests under ThreadSanitizer. The races that are meant: a persist copies memory that other threads may
+// be storing to (memlith.h: a store that races with the call may land on either side); the fault tracker copies pages
+// that the kernel protects, and compares pages that may be stored to again, which then count as stored to; SQLite reads
+// a database's header before it has any lock, and looks again under one. And a store that faults has been noted before
+// it faults: one that waits until a chunk is mapped anew counts as made before that.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:memlith::core::FrameWriter::put\n"

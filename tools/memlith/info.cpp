@@ -1,6 +1,7 @@
 // memlith info STORE: what a store holds, whether it was closed, and how memlith would work with it on this machine.
 //
-// Changes nothing: the store is opened read-only, which replays what waits in its log in memory alone, and says how much it was.
+// Changes nothing: the store is opened read-only, which replays what waits in its log in memory alone, and says how
+// much it was.
 #include <fmt/format.h>
 
 #include <cstring>

@@ -1,8 +1,9 @@
 // The memlith command line: what may be typed, and exit codes.
 //
 // `run` exits as the program that it starts does, or with 126 or 127 if it starts none. The others:
-// 0: done. 1: failed, or typed wrong. 2: `verify` found damage, or pointers. 3: `verify` found a store of another format version.
-// 130: stopped by a signal. The tool uses only the public C interface, so whatever it can do a program of yours can do too.
+// 0: done. 1: failed, or typed wrong. 2: `verify` found damage, or pointers. 3: `verify` found a store of another
+// format version. 130: stopped by a signal. The tool uses only the public C interface, so whatever it can do a program
+// of yours can do too.
 #include <fmt/format.h>
 #include <sys/stat.h>
 

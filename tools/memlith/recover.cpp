@@ -1,7 +1,7 @@
 // memlith recover STORE: opens it for writing, which replays its log, and closes it, which marks it clean.
 //
-// Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it. A SQLite
-// database stays marked, because only SQLite's VFS knows when its file is complete by itself.
+// Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it. A
+// SQLite database stays marked, because only SQLite's VFS knows when its file is complete by itself.
 #include <fmt/format.h>
 
 #include "commands.hpp"

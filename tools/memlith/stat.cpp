@@ -1,9 +1,9 @@
 // memlith stat STORE: what the process that has a store open is doing with it.
 //
-// Looks at the page of counters beside the store, and at nothing else: no lock is taken and nothing is opened. With --watch
-// a line each interval, of what happened in it, until interrupted or until the store is closed; but latencies are of all
-// persists since it was opened, for the page has no more than their percentiles. Of a process that is gone nothing is said that
-// depends on how long ago that was, which the page does not tell.
+// Looks at the page of counters beside the store, and at nothing else: no lock is taken and nothing is opened. With
+// --watch a line each interval, of what happened in it, until interrupted or until the store is closed; but latencies
+// are of all persists since it was opened, for the page has no more than their percentiles. Of a process that is gone
+// nothing is said that depends on how long ago that was, which the page does not tell.
 #include <fmt/format.h>
 
 #include <algorithm>

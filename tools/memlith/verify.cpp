@@ -1,6 +1,7 @@
 // memlith verify STORE: checks every structure on disk and changes nothing.
 //
-// Exit code 0: sound. 2: damaged. 3: of another format version, which says nothing about damage. 1: could not be examined.
+// Exit code 0: sound. 2: damaged. 3: of another format version, which says nothing about damage. 1: could not be
+// examined.
 #include <fmt/format.h>
 
 #include "commands.hpp"

@@ -1,5 +1,5 @@
-// What SQLite asks of its VFS: how often, and how long it takes. A VFS that counts stands before the real one, the same for all
-// systems; it adds two looks at the clock to a call.
+// What SQLite asks of its VFS: how often, and how long it takes. A VFS that counts stands before the real one, the same
+// for all systems; it adds two looks at the clock to a call.
 #pragma once
 
 #include <array>

@@ -24,7 +24,8 @@ using tool::rounded;
 
 namespace {
 
-// With fewer in a turn the 99th percentile is its slowest one, and so is the 99.9th: the largest of a handful, by nearest rank.
+// With fewer in a turn the 99th percentile is its slowest one, and so is the 99.9th: the largest of a handful, by
+// nearest rank.
 constexpr std::size_t kSamplesForP99 = 100;
 constexpr std::size_t kSamplesForP999 = 1000;
 

@@ -1,8 +1,8 @@
 // One workload on each of the systems, in turns.
 //
 // A repetition runs every system once, in an order that moves on by one each time. A turn opens the system's own copy
-// of the database, warms it up, measures, and closes it, so that nothing one system leaves undone (checkpoints, dirty pages)
-// is done while another is measured. The raw device has its turn like the others.
+// of the database, warms it up, measures, and closes it, so that nothing one system leaves undone (checkpoints, dirty
+// pages) is done while another is measured. The raw device has its turn like the others.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // memlith-sqlite-bench: SQLite on memlith against SQLite as it is, for people who want to know what a commit costs.
 //
-// Exit codes: 0 done, and everything that was written could be read back; 1 failed, or typed wrong; 130 stopped by a signal.
+// Exit codes: 0 done, and everything that was written could be read back; 1 failed, or typed wrong; 130 stopped by a
+// signal.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>

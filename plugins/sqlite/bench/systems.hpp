@@ -42,7 +42,8 @@ struct Settings {
   Format format = Format::text;
 };
 
-// "memlith" and "memlith-weak" may have a journal mode behind them, "memlith/wal"; INVALID for a name that there is not.
+// "memlith" and "memlith-weak" may have a journal mode behind them, "memlith/wal"; INVALID for a name that there is
+// not.
 [[nodiscard]] Result<std::vector<System>> systems_of(const Settings& settings);
 
 }  // namespace memlith::sqlite_bench

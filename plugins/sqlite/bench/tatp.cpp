@@ -1,7 +1,7 @@
 // TATP, the telecom benchmark: seven short transactions on four tables, four in five of them only reading.
 //
-// Everything that may change is kept in arrays beside the database, so that each answer of a read is checked as it comes
-// and the whole content at the end.
+// Everything that may change is kept in arrays beside the database, so that each answer of a read is checked as it
+// comes and the whole content at the end.
 #include <fmt/format.h>
 
 #include <array>
@@ -24,7 +24,8 @@ constexpr std::uint64_t kStarts = 3;  // of call forwardings: 0, 8, 16 o'clock
 std::string number_of(std::uint64_t subscriber) { return fmt::format("{:015}", subscriber); }
 std::int64_t signed_of(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
-// The state of all tables, as far as it is not the same for ever. Subscribers count from 0 here, from 1 in the database.
+// The state of all tables, as far as it is not the same for ever. Subscribers count from 0 here, from 1 in the
+// database.
 struct State {
   explicit State(std::uint64_t subscribers)
       : bit(subscribers),

@@ -79,7 +79,8 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
              wal_.slots[slot].commit_pages != 0) {
     // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if the commit is durable.
-    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sabotage wal_after_ack]
+    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sabotage
+    // wal_after_ack]
     NewestSlots newest;
     for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
     // Room before the commit: once a commit is durable, memory has to follow, so the steps after it must not allocate.

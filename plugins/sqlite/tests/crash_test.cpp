@@ -1,6 +1,7 @@
-// docs/sqlite.md, "What survives": the VFS on the simulated disk, with the power cut after every operation and what was not
-// flushed kept, lost or torn; what comes back passes integrity_check and is exactly one committed state P,
-// last acknowledged <= P <= last started. Plain SQLite, given the file alone at the same moment, refuses it or finds such a state.
+// docs/sqlite.md, "What survives": the VFS on the simulated disk, with the power cut after every operation and what was
+// not flushed kept, lost or torn; what comes back passes integrity_check and is exactly one committed state P, last
+// acknowledged <= P <= last started. Plain SQLite, given the file alone at the same moment, refuses it or finds such a
+// state.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,8 +116,8 @@ class Story {
     acknowledged_.push_back(kNever);
     if (!weak_ || (parts_.size() > 1 && is_joint(contents_.size() - 1))) acknowledge();
   }
-  // From now on a commit that returned may be lost, but not without those behind it in the same database. One over all databases, if
-  // there are several, is durable, and with it what is before it.
+  // From now on a commit that returned may be lost, but not without those behind it in the same database. One over all
+  // databases, if there are several, is durable, and with it what is before it.
   void commit_weakly(std::size_t index) {
     for (const Part& part : parts_) look(index, "pragma " + part.schema + ".memlith_durability = weak");
     weak_ = true;
@@ -148,8 +149,8 @@ class Story {
     connections_[index] = open();
     EXPECT_OPEN(connections_[index]);
   }
-  // The n-th flush from here on fails while the connection is closed, and what it was for stays in the page cache only. Whether there
-  // were so many flushes.
+  // The n-th flush from here on fails while the connection is closed, and what it was for stays in the page cache only.
+  // Whether there were so many flushes.
   bool close_with_forgotten_flush(std::size_t index, std::uint64_t nth, bool half) {
     core::SimFaults& faults = volume_.faults();
     faults.plan(core::SimFaults::Kind::forget_flush, nth);
@@ -262,8 +263,8 @@ class Story {
     EXPECT_TRUE(changed <= 1 || changed == parts_.size());
     return changed == parts_.size();
   }
-  // What may be found, and how many of the commits up to `last` it has in all databases. Weak commits are a prefix in each database,
-  // and the prefixes agree on the commits over both.
+  // What may be found, and how many of the commits up to `last` it has in all databases. Weak commits are a prefix in
+  // each database, and the prefixes agree on the commits over both.
   using Allowed = std::unordered_map<std::string, std::size_t>;
   const Allowed& allowed_contents(std::size_t first, std::size_t last) {
     const auto [found, is_new] = allowed_.try_emplace({first, last});
@@ -298,8 +299,8 @@ class Story {
     if (!quiet_) ADD_FAILURE() << where << "\n  " << what << "\n" << volume_.trace().describe(~std::size_t{0});
   }
 
-  // What the VFS finds on the volume, which it closes cleanly. `last_first`: the last of several databases is opened alone
-  // before, and written to.
+  // What the VFS finds on the volume, which it closes cleanly. `last_first`: the last of several databases is opened
+  // alone before, and written to.
   std::string recover(SimVolume& volume, bool last_first = false) {
     sim_world().volume = &volume;
     sqlite_log.clear();
@@ -355,8 +356,8 @@ class Story {
     if (seen_.size() % options.life_every == 0) check_second_life(image, found, random, where);
   }
 
-  // Those that a whole journal on the disk names, unless its database was empty: there SQLite drops the journal without reading
-  // it. One that was made and not named yet is left to lie: nobody can tell it from that of a commit under way.
+  // Those that a whole journal on the disk names, unless its database was empty: there SQLite drops the journal without
+  // reading it. One that was made and not named yet is left to lie: nobody can tell it from that of a commit under way.
   std::set<std::string> super_journals_named(const SimImage& image) {
     std::set<std::string> names;
     SimVolume volume(image);
@@ -391,8 +392,8 @@ class Story {
     }
   }
 
-  // A connection of plain SQLite that has pages of the file cached believes them as long as these bytes stay as they are, and its
-  // first page says "SQLite format 3". So none that it may have seen in a database may be there under the mark.
+  // A connection of plain SQLite that has pages of the file cached believes them as long as these bytes stay as they
+  // are, and its first page says "SQLite format 3". None that it may have seen in a database may be under the mark.
   void note_version(std::size_t part, const std::vector<std::byte>& file, bool taken, const std::string& where) {
     constexpr std::size_t kVersionAt = 24;
     constexpr std::size_t kVersionBytes = 16;
@@ -404,8 +405,8 @@ class Story {
     }
   }
 
-  // The power goes again, at each operation of what came after the crash; what comes back is one of `wanted`, or, from the
-  // operation `acknowledged` on, the last of them.
+  // The power goes again, at each operation of what came after the crash; what comes back is one of `wanted`, or, from
+  // the operation `acknowledged` on, the last of them.
   void check_recovery(const SimTrace& trace, std::size_t from, const std::vector<std::string>& wanted, Random& random,
                       const std::string& where, std::size_t acknowledged = ~std::size_t{0}) {
     SimMedium medium(trace);
@@ -509,7 +510,8 @@ std::string rows(int first, int count, int bytes) {
       first, first + count, bytes);
 }
 
-// Transactions of several statements, savepoints, rollbacks, spills, growth, VACUUM, a second connection, a clean reopening.
+// Transactions of several statements, savepoints, rollbacks, spills, growth, VACUUM, a second connection, a clean
+// reopening.
 void tell(Story& story, const std::string& mode, int page_bytes) {
   story.look(0, fmt::format("pragma page_size = {}; pragma cache_size = 6", page_bytes));
   story.commit(0, "create table t(id integer primary key, k int, v text)");
@@ -572,8 +574,8 @@ TEST_P(Crash, TakeOver) {
   EXPECT_EQ(story.explore({}, seed_), 0u);
 }
 
-// A flush fails while the database is closed, and what it was for is in the page cache only. The next opening sees that, and a power cut
-// takes it away again. The violations found.
+// A flush fails while the database is closed, and what it was for is in the page cache only. The next opening sees
+// that, and a power cut takes it away again. The violations found.
 std::uint64_t explore_forgotten_flushes(bool expect_failures) {
   std::uint64_t violations = 0;
   std::uint64_t flushes = 0;

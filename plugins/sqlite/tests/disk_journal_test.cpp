@@ -1,4 +1,5 @@
-// docs/format.md, "disk journal": what lies on the disk, and that damage to it is told from a journal that was never completed.
+// docs/format.md, "disk journal": what lies on the disk, and that damage to it is told from a journal that was never
+// completed.
 #include "sqlite/src/disk_journal.hpp"
 
 #include <cstring>
@@ -95,7 +96,8 @@ TEST_F(DiskJournal, DamageIsNoticed) {
   EXPECT_EQ(read()->content, nullptr);
 }
 
-// Beside a database that crashed: what its journal says of the transaction is believed only if it is whole, and its own.
+// Beside a database that crashed: what its journal says of the transaction is believed only if it is whole, and its
+// own.
 TEST_F(DiskJournal, OfACrashedDatabaseIsBelievedWholeOnly) {
   std::uint64_t log_id = 0;
   {
@@ -142,8 +144,8 @@ TEST(DiskJournalRemoval, ASuperJournalThatIsGoneIsGoneForGood) {
   EXPECT_EQ(volume.trace().records.back().op, core::SimOp::sync_folder);
 }
 
-// The flush of the folder fails when the journal of an undone part is removed: a power cut brings it back, with the super-journal, and
-// then there must not be commits behind it.
+// The flush of the folder fails when the journal of an undone part is removed: a power cut brings it back, with the
+// super-journal, and then there must not be commits behind it.
 TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
   std::uint64_t struck = 0;
   for (std::uint64_t nth = 0;; ++nth) {
@@ -188,8 +190,8 @@ TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
   EXPECT_GT(struck, 1u);
 }
 
-// The second part does not fit its log, and what undoes the first may not fit the first one's in one frame: that depends on where in
-// its log the first one ended.
+// The second part does not fit its log, and what undoes the first may not fit the first one's in one frame: that
+// depends on where in its log the first one ended.
 TEST(DiskJournalUndo, TakesAsManyFramesAsItNeeds) {
   constexpr const char* kSmallVfs = "memlith-sim-small";
   register_sim(sim_world(), kSmallVfs, 8);

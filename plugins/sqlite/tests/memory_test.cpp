@@ -1,5 +1,5 @@
-// docs/sqlite.md, "Errors": where memory runs out, in the VFS or in SQLite itself, a statement fails, and what was committed before
-// and after it is there, whole.
+// docs/sqlite.md, "Errors": where memory runs out, in the VFS or in SQLite itself, a statement fails, and what was
+// committed before and after it is there, whole.
 #include <sqlite3.h>
 
 #include <cstdlib>

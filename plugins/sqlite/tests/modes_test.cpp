@@ -1,5 +1,5 @@
-// docs/sqlite.md: every journal mode, page size and kind of statement does through the VFS exactly what it does in plain SQLite,
-// and after a clean close plain SQLite finds it.
+// docs/sqlite.md: every journal mode, page size and kind of statement does through the VFS exactly what it does in
+// plain SQLite, and after a clean close plain SQLite finds it.
 #include <algorithm>
 #include <filesystem>
 #include <set>

@@ -1,5 +1,5 @@
-// docs/format.md, "The moment": a marked database and a log of another moment of the same database are told apart, whichever of the two
-// is the older, and refused unchanged. So is what lacks its log.
+// docs/format.md, "The moment": a marked database and a log of another moment of the same database are told apart,
+// whichever of the two is the older, and refused unchanged. So is what lacks its log.
 #include <chrono>
 
 #include "device/posix.hpp"
@@ -118,7 +118,8 @@ TEST_F(Moments, OfAClosedOpeningAndALaterOne) {
   expect_refused(late, early, "new file, old log");
 }
 
-// Two histories that began with the same copy: where they part, positions are the same numbers and not the same commits.
+// Two histories that began with the same copy: where they part, positions are the same numbers and not the same
+// commits.
 TEST_F(Moments, OfTwoHistories) {
   Db db = open(kFixedLog);
   ASSERT_RUNS(db, "create table t(a); insert into t values(1)");

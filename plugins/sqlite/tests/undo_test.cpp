@@ -1,4 +1,5 @@
-// The undo log of a transaction: whatever was stored, in whatever order and how often, it tells what changed and puts it back.
+// The undo log of a transaction: whatever was stored, in whatever order and how often, it tells what changed and puts
+// it back.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -91,7 +92,8 @@ class Undo : public ::testing::Test {
   std::vector<std::byte> wanted_;     // what was stored since
 };
 
-// The runs told are those that a look at word after word finds: of every length, differing anywhere, and nearer than a record costs joined.
+// The runs told are those that a look at word after word finds: of every length, differing anywhere, and nearer than a
+// record costs joined.
 TEST(Difference, IsTheSameWordByWord) {
   core::Random random(11);
   for (int round = 0; round < 20'000; ++round) {

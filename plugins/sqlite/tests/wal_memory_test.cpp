@@ -1,4 +1,5 @@
-// docs/sqlite.md, journal modes: what a write-ahead log took while a reader kept SQLite from beginning it anew goes back to the system.
+// docs/sqlite.md, journal modes: what a write-ahead log took while a reader kept SQLite from beginning it anew goes
+// back to the system.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
-// A small vocabulary over the C interface of SQLite: open a database on a VFS, run SQL, ask for one value, for everything.
+// A small vocabulary over the C interface of SQLite: open a database on a VFS, run SQL, ask for one value, for
+// everything.
 #pragma once
 
 #include <gtest/gtest.h>

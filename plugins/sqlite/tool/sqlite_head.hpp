@@ -1,4 +1,5 @@
-// What a file says of itself as a SQLite database, and whether the log beside it may be believed (memlith/sqlite_file.h).
+// What a file says of itself as a SQLite database, and whether the log beside it may be believed
+// (memlith/sqlite_file.h).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ Result<bool> file_is_there(const std::string& path);
 // A file without a log beside it: fails where the file is marked, and its newest commits are in that log.
 [[nodiscard]] MaybeFailure check_log_not_missed(const StorePath& path);
 
-// Before the log of a one-file store is replayed into its file: fails where the file is a SQLite database that is complete by
-// itself, or whose mark names another log. Opens the store read-only to see, if it is a database at all.
+// Before the log of a one-file store is replayed into its file: fails where the file is a SQLite database that is
+// complete by itself, or whose mark names another log. Opens the store read-only to see, if it is a database at all.
 [[nodiscard]] MaybeFailure check_sqlite_before_replay(const StorePath& path);
 
 }  // namespace memlith::tool

@@ -160,7 +160,8 @@ class ExplicitTracker final : public Tracker {
   // Locks the lists of a thread, or all.
   //
   // ORDER all-lists-at-once: no range may be taken before every list is locked. Otherwise, of a range and one that
-  // another thread touched after it, only the later one could be taken. [test TouchedRanges.TakesNoTouchWithoutTheOneBeforeIt]
+  // another thread touched after it, only the later one could be taken. [test
+  // TouchedRanges.TakesNoTouchWithoutTheOneBeforeIt]
   class Held {
    public:
     Held(ExplicitTracker& tracker, ThreadNumber thread) : tracker_(tracker) {

@@ -1,5 +1,5 @@
-// docs/architecture.md, "device": memory handed to O_DIRECT lies on a page border, whatever its size, and units are what
-// their names say.
+// docs/architecture.md, "device": memory handed to O_DIRECT lies on a page border, whatever its size, and units are
+// what their names say.
 #include "base/buffer.hpp"
 
 #include <gtest/gtest.h>

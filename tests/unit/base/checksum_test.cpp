@@ -1,5 +1,5 @@
-// docs/guarantees.md, "damage is found": one bit changed anywhere changes the checksum, every way of computing it agrees,
-// and another seed is another checksum.
+// docs/guarantees.md, "damage is found": one bit changed anywhere changes the checksum, every way of computing it
+// agrees, and another seed is another checksum.
 #include "base/checksum.hpp"
 
 #include <gtest/gtest.h>

@@ -71,7 +71,8 @@ bool refuse_wiped_pages() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Without such pages it is the process's number. Each test is a process of its own in CTest, so nothing has asked before.
+// Without such pages it is the process's number. Each test is a process of its own in CTest, so nothing has asked
+// before.
 TEST(ProcessMark, WorksWhereTheKernelHasNoWipedPages) {
   const int status = in_child(plain_fork, [] {
     if (!refuse_wiped_pages()) return 77;

@@ -1,4 +1,5 @@
-// base/workers.hpp: jobs run when they are wanted, one thread at a time each; threads are started as needed and end with the Workers.
+// base/workers.hpp: jobs run when they are wanted, one thread at a time each; threads are started as needed and end
+// with the Workers.
 #include "base/workers.hpp"
 
 #include <gtest/gtest.h>

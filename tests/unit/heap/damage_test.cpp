@@ -1,4 +1,5 @@
-// docs/heap.md, "damage": bytes of the heap's structures are input. Whatever they are, every call answers, and what is wrong is named.
+// docs/heap.md, "damage": bytes of the heap's structures are input. Whatever they are, every call answers, and what is
+// wrong is named.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ class HeapDamage : public ::testing::Test {
     EXPECT_OK(heap().free(blocks_[std::size_t(i)]));
     blocks_[std::size_t(i)] = nullptr;
   }
-  // Changes one byte, opens the heap, and uses all of it. True where the damage was named; the region is as it was afterwards.
+  // Changes one byte, opens the heap, and uses all of it. True where the damage was named; the region is as it was
+  // afterwards.
   bool damage_is_named(std::uint64_t offset, std::byte change) {
     heap_ = nullptr;
     region_->address()[offset] ^= change;
@@ -74,7 +76,8 @@ TEST_F(HeapDamage, OfTheHeaderIsNamed) {
   }
 }
 
-// So is each changed byte of a segment's header that is in use, but for bits of blocks: a bit more or less is a block more or less.
+// So is each changed byte of a segment's header that is in use, but for bits of blocks: a bit more or less is a block
+// more or less.
 TEST_F(HeapDamage, OfASegmentIsNamedOrAnotherBlock) {
   constexpr std::uint64_t kHeader =
       2 * kPageBytes;  // of the first segment: one page each of header and table lie before
@@ -110,8 +113,8 @@ TEST_F(HeapDamage, OfAFreePageIsNamed) {
   }
 }
 
-// Any number of flipped bits anywhere in the structures of any segment, and in the blocks beside them: every call answers, and the
-// region is a heap again when the bits are back.
+// Any number of flipped bits anywhere in the structures of any segment, and in the blocks beside them: every call
+// answers, and the region is a heap again when the bits are back.
 TEST_F(HeapDamage, AnywhereIsNeverFollowed) {
   Random random(11);
   const std::uint64_t blocks = must(heap_->verify()).blocks;

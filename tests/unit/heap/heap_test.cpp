@@ -1,5 +1,5 @@
-// docs/heap.md: blocks do not overlap, a heap is at one persisted point after a crash, verify() accounts for every byte, and a region at
-// its limit refuses with everything intact.
+// docs/heap.md: blocks do not overlap, a heap is at one persisted point after a crash, verify() accounts for every
+// byte, and a region at its limit refuses with everything intact.
 #include "heap/heap.hpp"
 
 #include <gtest/gtest.h>
@@ -163,7 +163,8 @@ TEST(Heap, RefusesWhatIsNoBlock) {
   world.expect();
 }
 
-// A slab is taken over by another thread's arena, freed into by a third, and given back: nothing is lost or handed out twice.
+// A slab is taken over by another thread's arena, freed into by a third, and given back: nothing is lost or handed out
+// twice.
 TEST(Heap, ThreadsAllocateSideBySide) {
   HeapWorld world(TrackerKind::fault, 1 * kMiB, 256 * kMiB);
   constexpr int kThreads = 6;

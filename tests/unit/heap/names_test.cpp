@@ -1,4 +1,5 @@
-// docs/heap.md, "names": objects are found again by name, as the type that they were made as, and a changed type is named.
+// docs/heap.md, "names": objects are found again by name, as the type that they were made as, and a changed type is
+// named.
 #include <gtest/gtest.h>
 
 #include "heap/heap.hpp"

@@ -6,10 +6,10 @@
 namespace memlith::test {
 namespace {
 
-// Found by fuzzing. An opening wrote slots and frames, and was lost with the superblock that told of it: that one rotted, and the
-// other copy counts. The next opening took the number of the lost one, or an earlier one, and of two slots that claim a segment the
-// later incarnation counts: the lost opening's slot won over the one with the commits acknowledged since. An opening's number is
-// later than that of every slot and frame there is.
+// Found by fuzzing. An opening wrote slots and frames, and was lost with the superblock that told of it: that one
+// rotted, and the other copy counts. The next opening took the number of the lost one, or an earlier one, and of two
+// slots that claim a segment the later incarnation counts: the lost opening's slot won over the one with the commits
+// acknowledged since. An opening's number is later than that of every slot and frame there is.
 TEST(ForgottenIncarnation, LosesToTheOpeningThatCameAfterIt) {
   LogWorld world;
   ASSERT_TRUE(world.open().ok()) << last_error_text();

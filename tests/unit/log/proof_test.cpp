@@ -1,5 +1,5 @@
-// What a log that is opened again believes: a log that was closed ends where its superblock says, and frames that may be in the
-// page cache only are on the medium before anything is built upon them.
+// What a log that is opened again believes: a log that was closed ends where its superblock says, and frames that may
+// be in the page cache only are on the medium before anything is built upon them.
 #include <gtest/gtest.h>
 
 #include "log_fixture.hpp"
@@ -34,8 +34,8 @@ TEST(ClosedLog, DamageInAnyFrameIsFound) {
   }
 }
 
-// A superblock tells how far the log was durable when it was written, so the frames before that are vouched for without a frame
-// behind them.
+// A superblock tells how far the log was durable when it was written, so the frames before that are vouched for without
+// a frame behind them.
 TEST(TrimmedLog, DamageBeforeItsSuperblockIsFound) {
   for (const bool damaged : {false, true}) {
     LogWorld world;
@@ -84,8 +84,8 @@ class ForgottenFlush : public ::testing::Test {
     });
     return result;
   }
-  // Every image that a power cut behind the trace's operations from `begin` on leaves, with all or nothing of what was unflushed,
-  // or with all that was written spoilt.
+  // Every image that a power cut behind the trace's operations from `begin` on leaves, with all or nothing of what was
+  // unflushed, or with all that was written spoilt.
   void for_each_cut(std::size_t begin, const std::function<void(SimVolume&, std::size_t)>& look) {
     SimMedium medium(volume_.trace());
     for (std::size_t at = 0; at <= volume_.trace().records.size(); ++at) {
@@ -105,9 +105,9 @@ class ForgottenFlush : public ::testing::Test {
   SimVolume volume_;
 };
 
-// Found outside: with a log in the page cache, a frame whose flush failed was read back, believed and replayed, and was not on the
-// medium. Once the log is started, no power cut takes it; until then, what was acknowledged stays, whatever happens to what is
-// being written.
+// Found outside: with a log in the page cache, a frame whose flush failed was read back, believed and replayed, and was
+// not on the medium. Once the log is started, no power cut takes it; until then, what was acknowledged stays, whatever
+// happens to what is being written.
 TEST_F(ForgottenFlush, WhatIsReadBackIsOnTheMediumBeforeItIsBuiltUpon) {
   {
     Opened first = read(volume_);

@@ -1,5 +1,5 @@
-// docs/architecture.md, "Life of a commit": a log takes the memory that large frames need with the first of them, and gives it back when
-// there was none between two checkpoints. Frames are whole whichever memory they were in.
+// docs/architecture.md, "Life of a commit": a log takes the memory that large frames need with the first of them, and
+// gives it back when there was none between two checkpoints. Frames are whole whichever memory they were in.
 #include <sys/resource.h>
 
 #include <thread>
@@ -59,7 +59,8 @@ TEST(SmallMemory, FramesOfAllSizesByThreadsAreWhole) {
   }
 }
 
-// A log with the sizes of a real one: hundreds of them with small frames fit in little memory, and large frames do not stay.
+// A log with the sizes of a real one: hundreds of them with small frames fit in little memory, and large frames do not
+// stay.
 TEST(SmallMemory, ALogWithSmallFramesIsSmall) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's own memory would be counted";

@@ -1,6 +1,6 @@
-// The stale-frame trap. A crash can lose a frame and keep the one that was in flight behind it. When a new frame is written
-// over the lost one, the old one behind it must not be taken for its successor: nobody ever acknowledged it, and it may say
-// the opposite of what was decided since. docs/guarantees.md, "After a crash". [log/stale_frame]
+// The stale-frame trap. A crash can lose a frame and keep the one that was in flight behind it. When a new frame is
+// written over the lost one, the old one behind it must not be taken for its successor: nobody ever acknowledged it,
+// and it may say the opposite of what was decided since. docs/guarantees.md, "After a crash". [log/stale_frame]
 #include <gtest/gtest.h>
 
 #include "log_fixture.hpp"
@@ -40,8 +40,8 @@ TEST_F(StaleFrame, DoesNotFollowAnotherFrame) {
   EXPECT_EQ(world_.frames(), (Frames{x_, other}));
 }
 
-// The very same bytes in Y's place, as a program that simply tries again writes them: only the incarnation makes the new
-// frame differ from the lost one.
+// The very same bytes in Y's place, as a program that simply tries again writes them: only the incarnation makes the
+// new frame differ from the lost one.
 TEST_F(StaleFrame, DoesNotFollowTheSamePayloadWrittenAgain) {
   world_.append(y_);
   world_.crash();
@@ -59,10 +59,10 @@ TEST_F(StaleFrame, StaysHarmlessOverSeveralCrashes) {
   EXPECT_EQ(world_.frames(), (Frames{x_, y_}));
 }
 
-// Found by the crash laboratory. Y was torn: its header reached the medium, its payload did not; Z behind it is whole. The
-// program tries again with the same bytes, and is torn the other way round: of the new Y the payload reaches the medium, the
-// header does not. What stands there now is the *old* Y, whole, chain and all, with Z, which nobody wrote in this life, behind
-// it. From where an incarnation began, frames of earlier ones are stale (Superblock::begun_lsn).
+// Found by the crash laboratory. Y was torn: its header reached the medium, its payload did not; Z behind it is whole.
+// The program tries again with the same bytes, and is torn the other way round: of the new Y the payload reaches the
+// medium, the header does not. What stands there now is the *old* Y, whole, chain and all, with Z, which nobody wrote
+// in this life, behind it. From where an incarnation began, frames of earlier ones are stale (Superblock::begun_lsn).
 TEST(TornStaleFrame, IsNotMadeWholeByTheSamePayloadWrittenAgain) {
   LogWorld world;
   ASSERT_TRUE(world.open().ok()) << last_error_text();

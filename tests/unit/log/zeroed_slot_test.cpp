@@ -6,9 +6,10 @@
 namespace memlith::test {
 namespace {
 
-// Found by the crash laboratory. The log grew, and one sector of the zeros for its new slots went astray, onto the header of a
-// slot full of acknowledged frames. A slot whose header is zero was taken for one that was never used, and not searched for
-// frames that vouch for the end of the log: it ended in front of that slot, and the commits in it were gone without a word.
+// Found by the crash laboratory. The log grew, and one sector of the zeros for its new slots went astray, onto the
+// header of a slot full of acknowledged frames. A slot whose header is zero was taken for one that was never used, and
+// not searched for frames that vouch for the end of the log: it ended in front of that slot, and the commits in it were
+// gone without a word.
 class ZeroedSlotHeader : public ::testing::TestWithParam<std::uint64_t> {};
 TEST_P(ZeroedSlotHeader, IsDamageAndNotASlotNeverUsed) {
   LogWorld world;
@@ -26,7 +27,8 @@ TEST_P(ZeroedSlotHeader, IsDamageAndNotASlotNeverUsed) {
   const Status status = world.open_to_read();
   EXPECT_EQ(status.category, Errc::corrupt) << "found " << world.frames().size() << " of " << count << " frames";
 }
-// The header alone; and, found by fuzzing, with what follows it: the first block was empty then, too, which was all that was asked.
+// The header alone; and, found by fuzzing, with what follows it: the first block was empty then, too, which was all
+// that was asked.
 INSTANTIATE_TEST_SUITE_P(Bytes, ZeroedSlotHeader, ::testing::Values(512, 1024, 2048));
 
 }  // namespace

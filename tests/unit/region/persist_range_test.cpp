@@ -1,5 +1,5 @@
-// docs/guarantees.md, "memlith_persist_range": of a region, only the stores to a range become durable, and no other store
-// is forgotten.
+// docs/guarantees.md, "memlith_persist_range": of a region, only the stores to a range become durable, and no other
+// store is forgotten.
 #include <gtest/gtest.h>
 
 #include <thread>

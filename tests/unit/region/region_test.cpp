@@ -1,5 +1,5 @@
-// docs/guarantees.md, "persist": what was stored before a persist that returned ok is there after a crash, all of it and
-// nothing else; memory lies where it lay; an error loses nothing.
+// docs/guarantees.md, "persist": what was stored before a persist that returned ok is there after a crash, all of it
+// and nothing else; memory lies where it lay; an error loses nothing.
 #include "region/region.hpp"
 
 #include <fcntl.h>
@@ -59,8 +59,8 @@ TEST_P(RegionTest, CapturesEachStoreOnce) {
   Region& region = world_.open("a", kSize);
   ASSERT_OK(persist(region));
   const std::uint64_t frames = world_.frames();
-  // Words that were told of, bytes that changed; of scan's pages, when they are captured first, everything. Without WP_ASYNC scan
-  // works by faults.
+  // Words that were told of, bytes that changed; of scan's pages, when they are captured first, everything. Without
+  // WP_ASYNC scan works by faults.
   const TrackerKind kind = region.tracker()->kind();
   std::uint64_t captured = world_.captured();
   for (int round = 1; round <= 3; ++round) {
@@ -116,7 +116,8 @@ TEST_P(RegionTest, StoresDoNotMix) {
   EXPECT_EQ(get(other.open("b"), 0), 2u);
 }
 
-// Regions of stores that were made apart hardly ever lie at the same addresses, so that the stores can be open in one process.
+// Regions of stores that were made apart hardly ever lie at the same addresses, so that the stores can be open in one
+// process.
 TEST(RegionAddress, StoresMadeApartCanBeOpenTogether) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer leaves programs a narrow range of addresses";
   constexpr std::uint64_t kCount = 100;
@@ -232,7 +233,8 @@ TEST_P(RegionTest, Grows) {
   EXPECT_EQ(get(again, kSize + kPageBytes), 4u);
 }
 
-// A growth without a persist is lost in a crash, and what was stored there with it; a persist of the size alone keeps it.
+// A growth without a persist is lost in a crash, and what was stored there with it; a persist of the size alone keeps
+// it.
 TEST_P(RegionTest, UnpersistedGrowthIsLost) {
   ASSERT_OK(world_.open("a", kSize, 1 * kMiB).grow(2 * kSize));
   put(world_["a"], kSize, 7);
@@ -288,7 +290,8 @@ TEST_P(RegionTest, RefusesNonsense) {
   EXPECT_OK(world_.try_open(std::string(kNameBytesMax, 'x'), 1));
 }
 
-// A transaction larger than the log may grow is `full`: memory and tracking keep everything, and in parts it goes through.
+// A transaction larger than the log may grow is `full`: memory and tracking keep everything, and in parts it goes
+// through.
 TEST_P(RegionTest, FullLosesNothing) {
   Region& a = world_.open("a", kSize);
   Region& b = world_.open("b", kSize);
@@ -533,7 +536,8 @@ TEST(ExplicitRegion, PersistsExactlyWhatWasTouched) {
 }
 
 // An explicit transaction that was too large can be followed by smaller ones elsewhere once it has gone through in a
-// store with a larger limit... and here, where it never will, the rest of memory is still readable and the store closes.
+// store with a larger limit... and here, where it never will, the rest of memory is still readable and the store
+// closes.
 TEST(ExplicitRegion, TooLargeForEverLeavesTheStoreUsable) {
   RegionWorld world(TrackerKind::touched, tiny_options());
   Region& large = world.open("large", 1 * kMiB);

@@ -1,4 +1,5 @@
-// A session holds what is open of a store: a region is open once, is not removed meanwhile, and gives memory back by the session's budget.
+// A session holds what is open of a store: a region is open once, is not removed meanwhile, and gives memory back by
+// the session's budget.
 #include "region/session.hpp"
 
 #include <gtest/gtest.h>

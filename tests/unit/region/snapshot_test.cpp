@@ -62,7 +62,8 @@ TEST_F(SnapshotTest, AReadThatFailsPoisonsNothing) {
   EXPECT_EQ(word(*snapshot, 1, kPageBytes), 2u);
 }
 
-// A checkpoint that fails poisons as ever, and a poisoned store gives no snapshot; one that was made before stays what it was.
+// A checkpoint that fails poisons as ever, and a poisoned store gives no snapshot; one that was made before stays what
+// it was.
 TEST_F(SnapshotTest, APoisonedStoreGivesNone) {
   put(*a_, 0, 1);
   ASSERT_OK(persist(*a_));

@@ -1,5 +1,5 @@
-// docs/architecture.md, "trackers": replaying what captures logged makes the memory as it was captured, whatever of a page was
-// left out because its twin had it; and copies that never pay are given up.
+// docs/architecture.md, "trackers": replaying what captures logged makes the memory as it was captured, whatever of a
+// page was left out because its twin had it; and copies that never pay are given up.
 #include "region/twins.hpp"
 
 #include <gtest/gtest.h>
@@ -45,19 +45,20 @@ class TwinsTest : public ::testing::Test {
     normalize(ranges);
     return ranges;
   }
-  std::vector<Piece> reduce() {
-    std::vector<Piece> pieces;
+  std::vector<SourceExtent> reduce() {
+    std::vector<SourceExtent> pieces;
     twins_->reduce(memory_, stored(), pieces);
     return pieces;
   }
-  static std::uint64_t bytes_of(const std::vector<Piece>& pieces) {
+  static std::uint64_t bytes_of(const std::vector<SourceExtent>& pieces) {
     std::uint64_t bytes = 0;
-    for (const Piece& piece : pieces) bytes += piece.range.bytes;
+    for (const SourceExtent& piece : pieces) bytes += piece.range.bytes;
     return bytes;
   }
   std::uint64_t capture() {
-    const std::vector<Piece> pieces = reduce();
-    for (const Piece& piece : pieces) std::memcpy(replayed_ + piece.range.offset, piece.source, piece.range.bytes);
+    const std::vector<SourceExtent> pieces = reduce();
+    for (const SourceExtent& piece : pieces)
+      std::memcpy(replayed_ + piece.range.offset, piece.source, piece.range.bytes);
     for (const auto& [page, yes] : dirty_) ever_[page] = true;
     dirty_.clear();
     twins_->accept();
@@ -116,7 +117,7 @@ TEST_F(TwinsTest, PiecesStayAsTheyWereCopied) {
   store(0, 8, 1);
   capture();
   store(0, 8, 2);
-  const std::vector<Piece> pieces = reduce();
+  const std::vector<SourceExtent> pieces = reduce();
   store(0, 4, 9);
   ASSERT_EQ(pieces.size(), 1u);
   for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(pieces[0].source[i], std::byte{2});
@@ -131,7 +132,7 @@ TEST_F(TwinsTest, StretchesAndPartsAreTakenWhole) {
   store(0, 10, 1);
   capture();
   store(0, 200 * kPageBytes, 2);
-  const std::vector<Piece> pieces = reduce();
+  const std::vector<SourceExtent> pieces = reduce();
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].range, (Range{0, 200 * kPageBytes}));
   EXPECT_EQ(pieces[0].source, memory_);
@@ -140,7 +141,7 @@ TEST_F(TwinsTest, StretchesAndPartsAreTakenWhole) {
   store(0, 1, 3);
   EXPECT_EQ(capture(), kPageBytes);
 
-  std::vector<Piece> part;
+  std::vector<SourceExtent> part;
   const Range last{0, 700};
   twins_->reduce(memory_, {&last, 1}, part);
   ASSERT_EQ(part.size(), 1u);
@@ -159,7 +160,7 @@ TEST_F(TwinsTest, CopiesThatNeverPayAreGivenUp) {
     std::uint64_t bytes = 0;
     for (int i = 0; i < captures; ++i) {
       for (std::uint64_t n = 0; n < 32; ++n) store(random.below(1000) * 2 * kPageBytes, kPageBytes, ++value);
-      for (const Piece& piece : reduce()) {
+      for (const SourceExtent& piece : reduce()) {
         if (piece.source == memory_ + piece.range.offset) bytes += piece.range.bytes;
       }
       twins_->give_back();

@@ -1,5 +1,6 @@
-// docs/architecture.md, "Threads": the stores of a process share a handful of threads, however many stores there are; a store waits
-// for no other one's checkpoint; the threads end with the last store, and a child of fork() has none of them.
+// docs/architecture.md, "Threads": the stores of a process share a handful of threads, however many stores there are; a
+// store waits for no other one's checkpoint; the threads end with the last store, and a child of fork() has none of
+// them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,7 +77,8 @@ TEST(Background, ManyStoresShareAHandfulOfThreads) {
   EXPECT_EQ(thread_count_down_to(before), before) << "a store that is dropped leaves threads";
 }
 
-// Disks that stand still, as many as there are threads for checkpoints and more: another store's full log makes room all the same.
+// Disks that stand still, as many as there are threads for checkpoints and more: another store's full log makes room
+// all the same.
 TEST(Background, AFullLogWaitsForNoOtherStore) {
   struct Gate {
     std::mutex mutex;

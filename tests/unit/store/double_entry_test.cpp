@@ -9,9 +9,9 @@ namespace {
 
 using namespace core;
 
-// Found by the crash laboratory. A sector of the directory was written to the place of another: two entries were there twice,
-// with their checksums, and two were missing; the count in the header was right. The store opened, and removed the files of
-// the two missing objects as left over from an unfinished creation.
+// Found by the crash laboratory. A sector of the directory was written to the place of another: two entries were there
+// twice, with their checksums, and two were missing; the count in the header was right. The store opened, and removed
+// the files of the two missing objects as left over from an unfinished creation.
 TEST(DirectoryEntry, IsNotBelievedTwice) {
   SimImage image;
   {

@@ -1,4 +1,5 @@
-// docs/guarantees.md, "Running out of descriptors": an error of its own, which leaves no file that was not there before.
+// docs/guarantees.md, "Running out of descriptors": an error of its own, which leaves no file that was not there
+// before.
 #include "support/few_descriptors.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// A path leads to a volume and a name in it: a folder to itself, a file to the folder that has it, whatever link leads there.
+// A path leads to a volume and a name in it: a folder to itself, a file to the folder that has it, whatever link leads
+// there.
 #include "store/place.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// docs/guarantees.md, "memlith stat": the counters of an open store can be looked at from outside, and are never a danger to it.
+// docs/guarantees.md, "memlith stat": the counters of an open store can be looked at from outside, and are never a
+// danger to it.
 #include "store/stats.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "commit" and "the log": what was committed is there after reopening, whether the store was closed or
-// dropped; a commit too large changes nothing; a log that is full makes room or says so.
+// docs/guarantees.md, "commit" and "the log": what was committed is there after reopening, whether the store was closed
+// or dropped; a commit too large changes nothing; a log that is full makes room or says so.
 #include "store/store.hpp"
 
 #include <gtest/gtest.h>
@@ -135,8 +135,8 @@ TEST_P(StoreTest, CheckpointsCoalesce) {
   EXPECT_EQ(store_->counters().home_bytes.load() - before, 512u);
 }
 
-// Opening a dropped store replays its frames and reports progress that ends where it said it would; a closed one replays
-// nothing.
+// Opening a dropped store replays its frames and reports progress that ends where it said it would; a closed one
+// replays nothing.
 TEST_P(StoreTest, OpeningReplaysWhatWasNotCheckpointed) {
   const ObjectId a = create_object(*store_, "a", 4096);
   for (int i = 0; i < 5; ++i) ASSERT_OK(commit(*store_, {{a, 0, filled(512, i)}}));

@@ -1,4 +1,5 @@
-// An extension that opens a database by the functions that its host handed over: SELECT opens_itself(NAME) says which VFS it is on.
+// An extension that opens a database by the functions that its host handed over: SELECT opens_itself(NAME) says which
+// VFS it is on.
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
 

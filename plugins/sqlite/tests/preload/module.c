@@ -1,5 +1,6 @@
-// A shared object such as a language's SQLite module, for preload_test.py: a few calls of SQLite, bound as the linker was told. It is built
-// several times: with a SQLite of its own that it exports, with one that it hides, with the system's, and others.
+// A shared object such as a language's SQLite module, for preload_test.py: a few calls of SQLite, bound as the linker
+// was told. It is built several times: with a SQLite of its own that it exports, with one that it hides, with the
+// system's, and others.
 #include <sqlite3.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-// Built into SQLite's own testfixture with SQLITE_EXTRA_INIT=memlith_extra_init: makes memlith the default VFS whenever SQLite is
-// initialised, if MEMLITH_SQLITE_PLUGIN says where the plugin is, which its tests do again and again. The plugin gets the functions of this SQLite, as one that is loaded does.
+// Built into SQLite's own testfixture with SQLITE_EXTRA_INIT=memlith_extra_init: makes memlith the default VFS whenever
+// SQLite is initialised, if MEMLITH_SQLITE_PLUGIN says where the plugin is, which its tests do again and again. The
+// plugin gets the functions of this SQLite, as one that is loaded does.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
