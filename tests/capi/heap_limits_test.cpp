@@ -96,7 +96,8 @@ TEST(HeapLimits, EveryContainerIsIntactAtMaxSize) {
   auto root = heap->find<Filled>("");
   ASSERT_TRUE(fine(root));
   expect_filled(**root, numbers, texts, lines);
-  (*root)->numbers = {};
+  (*root)->numbers.clear();
+  (*root)->numbers.shrink_to_fit();
   for (std::size_t i = 0; i < 100; ++i) (*root)->lines.emplace_back(text_of(lines + i).c_str());
   expect_filled(**root, 0, texts, lines + 100);
 }

@@ -61,6 +61,7 @@ const std::vector<World::Step>& World::steps() {
       {"persist", 120, &World::persist},
       {"persist asynchronously", 80, &World::persist_soon},
       {"persist this thread's stores", 40, &World::persist_thread},
+      {"persist a range", 40, &World::persist_range},
       {"roll back", 12, &World::roll_back},
       {"a transaction", 40, &World::transact},
       {"commit buffers", 20, &World::commit_buffers},
@@ -492,6 +493,29 @@ void World::persist_thread() {
   captured_all(*region);
   region->by_others = by_others;
   for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
+}
+
+// With a tracker that finds stores by page, the pages of the range are persisted.
+void World::persist_range() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  const std::uint64_t size = region->now.size();
+  const std::uint64_t bytes = 1 + random_.below(std::min<std::uint64_t>(size, 20'000));
+  Range range{random_.below(size - bytes + 1), bytes};
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  expect(MEMLITH_CALL(memlith_persist_range, region->handle, memory + range.offset, bytes, MEMLITH_SCOPE_PROCESS),
+         MEMLITH_OK, "persist_range");
+  if (!finds_no_stores(*region)) {
+    constexpr std::uint64_t kPage = 4096;
+    const std::uint64_t end = std::min(size, (range.offset + bytes + kPage - 1) / kPage * kPage);
+    range.offset -= range.offset % kPage;
+    range.bytes = end - range.offset;
+  }
+  captured_range(*region, range);
+  std::erase_if(region->by_others, [&range](const Range& other) {
+    return other.offset >= range.offset && other.offset < range.offset + range.bytes;
+  });
 }
 
 void World::roll_back() {

@@ -122,6 +122,7 @@ class World {
   void persist();
   void persist_soon();
   void persist_thread();
+  void persist_range();
   void roll_back();
   void transact();
   void commit_buffers();
