@@ -32,6 +32,27 @@ constexpr KnownMutant kMutants[] = {
 #undef MEMLITH_MUTANT_ENTRY
 };
 
+// Few workloads show these, so the hunt begins there.
+struct ShownBy {
+  std::string_view mutant;
+  std::string_view workload;
+};
+constexpr ShownBy kShownBy[] = {
+    {"blocks_not_flushed", "blocks"},
+    {"earlier_incarnation_taken", "reopened-pieces"},
+    {"unproven_frames_believed", "reopened-full"},
+    {"unproven_pieces_written_home", "reopened-pieces"},
+    {"cached_length_believed", "moments-random"},
+    {"moment_not_told_before_home", "moments-random"},
+    {"poisoned_homes_written", "poisoned"},
+    {"heap_captured_unlocked", "heap-page-threads"},
+};
+
+bool is_shown_by(std::string_view mutant, std::string_view workload) {
+  return std::any_of(std::begin(kShownBy), std::end(kShownBy),
+                     [&](const ShownBy& entry) { return entry.mutant == mutant && entry.workload == workload; });
+}
+
 constexpr double kHangSeconds = 30;   // a single workload takes no such time, unless it hangs
 constexpr std::uint64_t kRounds = 5;  // seeds tried; the first lightly
 
@@ -115,13 +136,16 @@ bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uin
   return false;
 }
 
-// The workloads about the mutant's floor with every seed, then all others; and threads in every order after the first
-// light round of those.
+// The workloads that are known to show it and those about the mutant's floor, with every seed, then all others; threads
+// in every order after the first light round of those.
 void hunt(const std::string& mutant, std::string_view floor, bool schedules, double seconds_max, json& report) {
   std::vector<const Workload*> order;
   for (const Workload& workload : workloads()) order.push_back(&workload);
-  const auto others = std::stable_partition(order.begin(), order.end(),
-                                            [floor](const Workload* workload) { return workload->about == floor; });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](const Workload* workload) { return is_shown_by(mutant, workload->name); });
+  const auto others = std::stable_partition(order.begin(), order.end(), [&](const Workload* workload) {
+    return workload->about == floor || is_shown_by(mutant, workload->name);
+  });
   const auto about = static_cast<std::size_t>(others - order.begin());
   Hunt hunt{mutant, seconds_max};
   for (const bool of_floor : {true, false}) {
