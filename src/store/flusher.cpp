@@ -104,6 +104,9 @@ void Flusher::stop() {
 }
 
 // Only commits that were begun are requested.
-void Flusher::assert_state() const { MEMLITH_DCHECK(Lsn{shared_.target.load()} <= files_.log->head()); }
+void Flusher::assert_state() const {
+  const Lsn target{shared_.target.load()};  // before the head, which only moves up
+  MEMLITH_DCHECK(target <= files_.log->head());
+}
 
 }  // namespace memlith::core
