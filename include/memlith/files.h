@@ -33,9 +33,9 @@ extern "C" {
  * with mmap, a mapping may reach beyond the end of the file; its pages there may be used once the file is long enough
  * (memlith_ftruncate), and raise SIGBUS until then. `fd` may be closed afterwards.
  * `protection`: as for mmap. `flags`: MAP_SHARED, with MAP_FIXED or others of mmap's flags as wished.
- * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: its changes are nobody else's; use mmap), EACCES (`fd` is not open
- * for reading and writing), EBUSY (open by another process, or under another name), ENOENT (the file has no name any
- * more), EOPNOTSUPP (kernel), ENOMEM, ENOSPC, EIO. */
+ * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: such a mapping changes no file; use mmap), EACCES (`fd` is not
+ * open for reading and writing), EBUSY (open by another process, or under another name), ENOENT (the file has no name
+ * any more), EOPNOTSUPP (kernel), ENOMEM, ENOSPC, EIO. */
 MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
 
 /* Commits or undoes what was stored to the pages [address, address + bytes) of mapped files, through whichever mapping,
@@ -95,7 +95,8 @@ MEMLITH_API int32_t memlith_image_written(memlith_image* image, uint64_t offset,
  * another thread may be reading it. */
 MEMLITH_API int32_t memlith_image_cut(memlith_image* image, uint64_t bytes);
 
-/* Something may have been written that nobody told: the next commit compares the whole image with the file. */
+/* The caller may have written to the file without telling memlith: the next commit compares the whole image with the
+ * file. */
 MEMLITH_API int32_t memlith_image_suspect(memlith_image* image);
 
 enum { MEMLITH_IMAGE_ASYNC = 1 /* return when the changes are captured, as memlith_persist_async */ };

@@ -63,7 +63,7 @@ Status Transaction::check(PageNumber map, std::string_view key) {
   return TreeReader(kv_.pages_, map, view_).check_map();
 }
 
-// Called with a lock in the map, so that nobody removes it from now on.
+// Called with a lock in the map, so that no other transaction removes it from now on.
 Status Transaction::confirm_map(PageNumber map) {
   if (map == known_map_) return kOk;
   MEMLITH_TRY(TreeReader(kv_.pages_, map, view_).check_map());

@@ -257,7 +257,7 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 
 // ---- capture ---------------------------------------------------------------------------------------------------
 
-// A file's last page reaches beyond its end; those bytes are nobody's.
+// A file's last page reaches beyond its end; those bytes are not part of the file.
 void Region::cut_to_size() {
   while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size_bytes_) {
     Range& last = stored_.back();

@@ -105,8 +105,8 @@ class Region {
   // The caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
   Result<Lsn> commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources, bool will_sync);
 
-  // From now on the client is asked before each capture, rollback and release. Null: nobody is. Not while other threads
-  // use the region. A region with a client refuses thread scope: the client's structures are shared by all threads.
+  // From now on the client is asked before each capture, rollback and release. Null: there is no client. Not while
+  // other threads use the region. A region with a client refuses thread scope: all threads share its structures.
   void set_client(RegionClient* client) { client_ = client; }
   [[nodiscard]] RegionClient* client() const { return client_; }
 
