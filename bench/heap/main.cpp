@@ -11,7 +11,6 @@
 #include "allocators.hpp"
 #include "heap_bench.hpp"
 #include "kit/cli_words.hpp"
-#include "kit/interrupt.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {
@@ -92,16 +91,7 @@ int run(int count, char** words) {
   CommandLine line;
   add_json(&app, line);
   add_suites(app, line);
-  try {
-    app.parse(count, words);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return show(app, error);
-    return report_failure(tool_failure(MEMLITH_INVALID, parse_problem(app, error),
-                                       "Run it with --help, also after a command, for the options."),
-                          Format::text);
-  }
-  catch_interrupts();
-  return exit_code_of(line.run(), line.format);
+  return parse_and_run(app, count, words, line.run, line.format);
 }
 
 }  // namespace

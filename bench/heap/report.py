@@ -7,7 +7,6 @@ it; draws them.
 Takes five minutes; --quick, seconds, with figures that mean nothing. A suite that fails leaves its message where its
 tables would be, the others go on, and the exit code is 1.
 """
-import argparse
 import pathlib
 import sys
 
@@ -70,27 +69,13 @@ def name_of(row):
     return ", ".join(words)
 
 
-class Report:
-    def __init__(self, arguments, out):
-        self.arguments, self.out = arguments, out
-        self.failures, self.rows = 0, []
-
-    def line(self, text=""):
-        print(text, file=self.out, flush=True)
+class Report(machine.Report):
+    program = "memlith-heap-bench"
+    command = "./dev bench heap"
 
     def section(self, title, note, *words):
-        self.line(f"\n## {title}\n\n{note}\n\n    ./dev bench heap {' '.join(words)}\n")
-        try:
-            rows = machine.run("memlith-heap-bench", [self.arguments.bench], words, self.arguments.dir)
-        except machine.Failed as failure:
-            self.failures += 1
-            self.line(f"FAILED: {failure}")
-            return
-        self.rows += rows
-        tables = {}
-        for row in rows:
-            tables.setdefault(name_of(row), []).append(row)
-        for name, table in tables.items():
+        for name, table in self.measure(title, note, words, name_of).items():
+            self.rows += table
             titles, cells = form_of(table[0])
             self.line(f"**{name[0].upper()}{name[1:]}**\n")
             for text in machine.table(titles, map(cells, table)):
@@ -115,12 +100,7 @@ def bars(axis, title, rows, key, label):
 
 
 def draw(rows, path):
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as pyplot
-    except ImportError:
-        sys.exit("report.py: no plot without matplotlib; on Debian: apt install python3-matplotlib")
+    pyplot = machine.pyplot()
     figure, grid = pyplot.subplots(2, 3, figsize=(15, 7))
     for column, operation in enumerate(("insert", "replace", "delete")):
         chosen = [row for row in rows if (row["suite"], row["workload"], row["durability"]) == ("table2", operation,
@@ -137,53 +117,41 @@ def draw(rows, path):
     figure.savefig(path, dpi=110)
 
 
+def head(report):
+    report.line("# Heap: figures\n")
+    for text in machine.measured("./dev bench heap all", report.arguments.dir, "containers on a heap"):
+        report.line(text)
+
+
+def sections(report):
+    few = report.arguments.quick
+    report.section("A small map",
+                   "As table 2 of the EuroSys 2013 paper on failure-atomic msync: 1,000 keys of 16 bytes with "
+                   "values of 1 KiB are inserted, replaced and deleted in random order; then the same without "
+                   "any sync, as its table 3.", "table2",
+                   *(["--keys", "20", "--repetitions", "1"] if few else []))
+    report.section("A larger map", "The same operations on a store that holds 100,000 keys.", "table2-large",
+                   *(["--keys", "200", "--operations", "20"] if few else []))
+    report.section("Allocation alone",
+                   "Blocks of random sizes come and go. Metadata is counted by comparing all memory of an "
+                   "allocator before and after single operations, freed blocks included; memory that need not "
+                   "survive counts for malloc only, which has no other. Space is what the allocator keeps "
+                   "after five times 32 MiB have come and gone.", "allocate",
+                   *(["--rounds", "20", "--trace-mib", "1"] if few else []))
+    report.section("Opening a large heap",
+                   "A heap with many blocks, a quarter of which were freed at random, with a cold page cache. "
+                   "The store is opened first, and replays the log after a crash.", "open",
+                   *(["--heap-mib", "8", "--blocks", "2000"] if few else
+                     ["--heap-mib", "1024", "--blocks", "2500000"]))
+    report.section("Threads", "Threads replace values of one map; and each allocates and frees blocks of its "
+                              "own, of 16 to 256 bytes.", "threads",
+                   *(["--threads", "1,2", "--seconds", "0.05", "--keys", "50"] if few else []))
+    report.sides()
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True, help="memlith-heap-bench; ./dev gives it")
-    parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
-    parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/heap.md")
-    parser.add_argument("--plot", help="the picture")
-    parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
-    arguments = parser.parse_args()
-    few = arguments.quick
-    with open(arguments.out, "w", encoding="utf-8") as out:
-        report = Report(arguments, out)
-        report.line("# Heap: figures\n")
-        for text in machine.measured("./dev bench heap all", arguments.dir, "containers on a heap"):
-            report.line(text)
-        if few:
-            report.line("**With `--quick`: the figures mean nothing.**")
-        try:
-            report.section("A small map",
-                           "As table 2 of the EuroSys 2013 paper on failure-atomic msync: 1,000 keys of 16 bytes with "
-                           "values of 1 KiB are inserted, replaced and deleted in random order; then the same without "
-                           "any sync, as its table 3.", "table2",
-                           *(["--keys", "20", "--repetitions", "1"] if few else []))
-            report.section("A larger map", "The same operations on a store that holds 100,000 keys.", "table2-large",
-                           *(["--keys", "200", "--operations", "20"] if few else []))
-            report.section("Allocation alone",
-                           "Blocks of random sizes come and go. Metadata is counted by comparing all memory of an "
-                           "allocator before and after single operations, freed blocks included; memory that need not "
-                           "survive counts for malloc only, which has no other. Space is what the allocator keeps "
-                           "after five times 32 MiB have come and gone.", "allocate",
-                           *(["--rounds", "20", "--trace-mib", "1"] if few else []))
-            report.section("Opening a large heap",
-                           "A heap with many blocks, a quarter of which were freed at random, with a cold page cache. "
-                           "The store is opened first, and replays the log after a crash.", "open",
-                           *(["--heap-mib", "8", "--blocks", "2000"] if few else
-                             ["--heap-mib", "1024", "--blocks", "2500000"]))
-            report.section("Threads", "Threads replace values of one map; and each allocates and frees blocks of its "
-                                      "own, of 16 to 256 bytes.", "threads",
-                           *(["--threads", "1,2", "--seconds", "0.05", "--keys", "50"] if few else []))
-            report.sides()
-        except KeyboardInterrupt:
-            print(f"report.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
-            return 130
-    if arguments.plot:
-        draw(report.rows, arguments.plot)
-    if report.failures:
-        print(f"report.py: {report.failures} suites failed, see {arguments.out}", file=sys.stderr)
-    return 1 if report.failures else 0
+    arguments = machine.report_arguments(__doc__, "heap").parse_args()
+    return machine.write_report(Report, arguments, head, sections, draw)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "failure.hpp"
+#include "interrupt.hpp"
+#include "memlith/memlith.h"
 #include "output.hpp"
 
 namespace memlith::tool {
@@ -84,6 +87,23 @@ inline int show(const CLI::App& app, const CLI::ParseError& help) {
   app.exit(help);
   std::cout.flush();
   return exit_code_of({}, Format::text);
+}
+
+// Parses what was typed and runs it: the main part of a program of benchmarks. `run` and `format` are what parsing
+// sets. Returns the exit code.
+inline int parse_and_run(CLI::App& app, int count, char** words, const std::function<MaybeFailure()>& run,
+                         const Format& format) {
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return show(app, error);
+    const std::string_view where = app.get_subcommands([](const CLI::App*) { return true; }).empty()
+                                       ? "Run it with --help for the options."
+                                       : "Run it with --help, also after a command, for the options.";
+    return report_failure(tool_failure(MEMLITH_INVALID, parse_problem(app, error), std::string(where)), Format::text);
+  }
+  catch_interrupts();
+  return exit_code_of(run(), format);
 }
 
 }  // namespace memlith::tool

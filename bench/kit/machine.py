@@ -1,4 +1,5 @@
-"""For a page of figures: what they were measured on, running the benchmarks, tables."""
+"""For a page of figures: what they were measured on, running the benchmarks, tables, pictures."""
+import argparse
 import datetime
 import json
 import os
@@ -103,3 +104,70 @@ def table(titles, rows):
     for row in rows:
         yield "| " + " | ".join(str(cell) for cell in row) + " |"
     yield ""
+
+
+class Report:
+    """A page of figures, written section by section. What a class below it defines: `program`, the file name of the
+    benchmark; `command`, what a reader types before the words of a section."""
+
+    def __init__(self, arguments, out):
+        self.arguments, self.out = arguments, out
+        self.failures, self.rows = 0, []
+
+    def line(self, text=""):
+        print(text, file=self.out, flush=True)
+
+    def measure(self, title, note, words, name_of):
+        """Heads a section, runs the benchmark, and returns its rows by table; none if it failed, which is noted."""
+        self.line(f"\n## {title}\n\n{note}\n\n    {self.command} {' '.join(words)}\n")
+        try:
+            rows = run(self.program, [self.arguments.bench], words, self.arguments.dir)
+        except Failed as failure:
+            self.failures += 1
+            self.line(f"FAILED: {failure}")
+            return {}
+        tables = {}
+        for row in rows:
+            tables.setdefault(name_of(row), []).append(row)
+        return tables
+
+
+def report_arguments(description, name):
+    """The options of every page of figures."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="the program that measures; ./dev gives it")
+    parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
+    parser.add_argument("--out", required=True, help=f"the Markdown; ./dev gives build/bench/{name}.md")
+    parser.add_argument("--plot", help="the picture")
+    parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
+    return parser
+
+
+def write_report(report_class, arguments, head, sections, draw):
+    """Writes the page and the picture; `head` and `sections` write to the report. Returns the exit code."""
+    with open(arguments.out, "w", encoding="utf-8") as out:
+        report = report_class(arguments, out)
+        head(report)
+        if arguments.quick:
+            report.line("**With `--quick`: the figures mean nothing.**")
+        try:
+            sections(report)
+        except KeyboardInterrupt:
+            print(f"report.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
+            return 130
+    if arguments.plot:
+        draw(report.rows, arguments.plot)
+    if report.failures:
+        print(f"report.py: {report.failures} benchmarks failed, see {arguments.out}", file=sys.stderr)
+    return 1 if report.failures else 0
+
+
+def pyplot():
+    """matplotlib's pyplot, for a picture in a file."""
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plot
+    except ImportError:
+        sys.exit("report.py: no plot without matplotlib; on Debian: apt install python3-matplotlib")
+    return plot

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include "kit/cli_words.hpp"
-#include "kit/interrupt.hpp"
 #include "memlith/memlith.h"
 #include "ycsb.hpp"
 
@@ -43,16 +42,7 @@ int run(int count, char** words) {
       ->capture_default_str();
   add_number(&app, "--threads", arguments->threads, 1, 64, "Threads; or several: 1,2,4")->delimiter(',');
   add_command(&app, line, arguments, run_ycsb);
-  try {
-    app.parse(count, words);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return show(app, error);
-    return report_failure(tool_failure(MEMLITH_INVALID, parse_problem(app, error),
-                                       "Run it with --help for the options."),
-                          Format::text);
-  }
-  catch_interrupts();
-  return exit_code_of(line.run(), line.format);
+  return parse_and_run(app, count, words, line.run, line.format);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "kit/cli_words.hpp"
 #include "kit/failure.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/output.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"
@@ -124,16 +123,7 @@ int run(int count, char** words) {
   CommandLine line;
   line.settings.plugin = usual_plugin();
   add_commands(app, line);
-  try {
-    app.parse(count, words);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return tool::show(app, error);
-    return tool::report_failure(tool::tool_failure(MEMLITH_INVALID, tool::parse_problem(app, error),
-                                                   "Run it with --help, also after a command, for the options."),
-                                tool::Format::text);
-  }
-  tool::catch_interrupts();
-  return tool::exit_code_of(line.run(), line.settings.format);
+  return tool::parse_and_run(app, count, words, line.run, line.settings.format);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@ them.
 Takes about ten minutes; --quick, seconds, with figures that mean nothing. All systems take turns within each table. A
 benchmark that fails leaves its message where its table would be, the others go on, and the exit code is 1.
 """
-import argparse
 import pathlib
 import sys
 
@@ -67,52 +66,29 @@ def name_of(row):
     return ", ".join(words)
 
 
-class Report:
-    def __init__(self, arguments, out):
-        self.arguments = arguments
-        self.out = out
-        self.failures = 0
-        self.rows = []
-
-    def line(self, text=""):
-        print(text, file=self.out, flush=True)
+class Report(machine.Report):
+    program = "memlith-sqlite-bench"
+    command = "./dev bench sqlite"
 
     def section(self, title, note, *words, titles=None, cells_of=cells):
         """Runs one benchmark; a table for each of its sizes."""
         words = [*words, "--repetitions", str(self.arguments.repetitions)]
-        self.line(f"\n## {title}\n\n{note}\n\n    ./dev bench sqlite {' '.join(words)}\n")
-        try:
-            rows = machine.run("memlith-sqlite-bench", [self.arguments.bench], words, self.arguments.dir)
-        except machine.Failed as failure:
-            self.failures += 1
-            self.line(f"FAILED: {failure}")
-            return
-        if titles is None:
-            self.rows += rows
-        else:
-            rows = [row for row in rows if row["system"] != "raw"]
-        tables = {}
-        for row in rows:
-            tables.setdefault(name_of(row), []).append(row)
-        for name, table in tables.items():
+        for name, table in self.measure(title, note, words, name_of).items():
+            if titles is None:
+                self.rows += table
+            else:
+                table = [row for row in table if row["system"] != "raw"]
             if name:
                 self.line(f"**{name}**\n")
             for text in machine.table(titles or TITLES, map(cells_of, table)):
                 self.line(text)
-            if titles is not None:
-                self.line()
-                continue
-            self.line(ratios_of(table))
+            if titles is None:
+                self.line(ratios_of(table))
             self.line()
 
 
 def draw(rows, path):
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as pyplot
-    except ImportError:
-        sys.exit("report.py: no plot without matplotlib; on Debian: apt install python3-matplotlib")
+    pyplot = machine.pyplot()
     figure, axes = pyplot.subplots(1, 3, figsize=(15, 4.6))
     for axis, (title, benchmark, pattern, key, label) in zip(axes, (
             ("dbbench, random", "dbbench", "random", "transaction_kib", "KiB a transaction"),
@@ -131,59 +107,46 @@ def draw(rows, path):
     figure.savefig(path, dpi=110)
 
 
+def head(report):
+    report.line("# SQLite: figures\n")
+    for text in machine.measured("./dev bench sqlite all", report.arguments.dir, "SQLite on memlith"):
+        report.line(text)
+    report.line("\nPercentiles are of the turn's latencies, \"timed a turn\" many in the turn that has the fewest: "
+                "without 100 of them there is no p99, without 1,000 no p99.9.")
+
+
+def sections(report):
+    few = report.arguments.quick
+    for indexes in ("0", "1"):
+        report.section(f"Single rows updated, "
+                       f"{'with an index on what changes' if indexes == '1' else 'no index'}",
+                       "Each update is a transaction.", "update", "--indexes", indexes,
+                       *(["--rows", "200", "--commits", "20"] if few else []))
+    report.section("dbbench", "Values of 128 bytes put to keys, many in a transaction; bytes and latencies are "
+                              "a transaction's.", "dbbench",
+                   *(["--keys", "2000", "--writes", "64"] if few else []))
+    report.section("Where a transaction's time goes", "As tables 7 and 8 of the MemSnap paper: what SQLite "
+                                                      "asks of its VFS in a transaction of dbbench, how often, "
+                                                      "and "
+                   "the time in all of it, counted by a VFS before the real one, the same for all; and the "
+                   "processor's time, of all "
+                   "threads. Means over all transactions. On memlith a write goes to memory, and a commit is "
+                   "one persist.", "dbbench",
+                   "--calls", "--transaction-kib", "4,64",
+                   *(["--keys", "2000", "--writes", "64"] if few else []),
+                   titles=CALL_TITLES, cells_of=call_cells)
+    report.section("TATP", "80 % reads, 20 % changes; latencies are those of transactions that changed "
+                           "something.", "tatp", "--seconds",
+                   "0.05" if few else report.arguments.seconds, *(["--subscribers", "1000"] if few else []))
+    report.section("A mix of everything", "Latencies are those of single statements that commit.", "speed",
+                   *(["--size", "1"] if few else []))
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True, help="memlith-sqlite-bench; ./dev gives it")
-    parser.add_argument("--dir", required=True, help="where the temporary databases go; ./dev gives build/bench")
-    parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/sqlite.md")
-    parser.add_argument("--plot", help="the picture")
+    parser = machine.report_arguments(__doc__, "sqlite")
     parser.add_argument("--repetitions", type=int, default=5, help="turns of each system (5)")
     parser.add_argument("--seconds", default="1", help="of a turn of TATP (1)")
-    parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
-    arguments = parser.parse_args()
-    few = arguments.quick
-    with open(arguments.out, "w", encoding="utf-8") as out:
-        report = Report(arguments, out)
-        report.line("# SQLite: figures\n")
-        for text in machine.measured("./dev bench sqlite all", arguments.dir, "SQLite on memlith"):
-            report.line(text)
-        report.line("\nPercentiles are of the turn's latencies, \"timed a turn\" many in the turn that has the fewest: "
-                    "without 100 of them there is no p99, "
-                    "without 1,000 no p99.9.")
-        if few:
-            report.line("**With `--quick`: the figures mean nothing.**")
-        try:
-            for indexes in ("0", "1"):
-                report.section(f"Single rows updated, "
-                               f"{'with an index on what changes' if indexes == '1' else 'no index'}",
-                               "Each update is a transaction.", "update", "--indexes", indexes,
-                               *(["--rows", "200", "--commits", "20"] if few else []))
-            report.section("dbbench", "Values of 128 bytes put to keys, many in a transaction; bytes and latencies are "
-                                      "a transaction's.", "dbbench",
-                           *(["--keys", "2000", "--writes", "64"] if few else []))
-            report.section("Where a transaction's time goes", "As tables 7 and 8 of the MemSnap paper: what SQLite "
-                                                              "asks of its VFS in a transaction of dbbench, how often, "
-                                                              "and "
-                           "the time in all of it, counted by a VFS before the real one, the same for all; and the "
-                           "processor's time, of all "
-                           "threads. Means over all transactions. On memlith a write goes to memory, and a commit is "
-                           "one persist.", "dbbench",
-                           "--calls", "--transaction-kib", "4,64",
-                           *(["--keys", "2000", "--writes", "64"] if few else []),
-                           titles=CALL_TITLES, cells_of=call_cells)
-            report.section("TATP", "80 % reads, 20 % changes; latencies are those of transactions that changed "
-                                   "something.", "tatp", "--seconds",
-                           "0.05" if few else arguments.seconds, *(["--subscribers", "1000"] if few else []))
-            report.section("A mix of everything", "Latencies are those of single statements that commit.", "speed",
-                           *(["--size", "1"] if few else []))
-        except KeyboardInterrupt:
-            print(f"report.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
-            return 130
-    if arguments.plot:
-        draw(report.rows, arguments.plot)
-    if report.failures:
-        print(f"report.py: {report.failures} benchmarks failed, see {arguments.out}", file=sys.stderr)
-    return 1 if report.failures else 0
+    return machine.write_report(Report, parser.parse_args(), head, sections, draw)
 
 
 if __name__ == "__main__":
