@@ -10,16 +10,32 @@ void set_slot(std::byte* page, std::uint32_t index, std::uint32_t at) {
   std::memcpy(page + sizeof(PageHeader) + kSlotBytes * index, &value, sizeof value);
 }
 void set_header(std::byte* page, const PageHeader& header) { std::memcpy(page, &header, sizeof header); }
+
+// The first eight bytes of a key as a number; zeros follow a shorter key. Keys whose numbers differ have the order of
+// the numbers.
+std::uint64_t head_of(std::string_view key) {
+  std::uint64_t head = 0;
+  if (key.size() >= sizeof head) {
+    std::memcpy(&head, key.data(), sizeof head);
+  } else {
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(key.data());
+    for (std::size_t i = 0; i < key.size(); ++i) head |= std::uint64_t{bytes[i]} << 8 * i;
+  }
+  return __builtin_bswap64(head);
+}
 }  // namespace
 
 Place find_place(const std::byte* page, std::string_view key) {
   std::uint32_t low = 0;
   std::uint32_t high = count_of(page);
+  const std::uint64_t head = head_of(key);
   Cell cell;
   while (low < high) {
     const std::uint32_t middle = (low + high) / 2;
     if (!read_cell(page, middle, cell)) return {0, false, true};
-    const int order = cell.key.compare(key);
+    const std::uint64_t cell_head = head_of(cell.key);
+    int order = cell_head < head ? -1 : 1;
+    if (cell_head == head) order = cell.key.compare(key);
     if (order == 0) return {middle, true, false};
     if (order < 0) {
       low = middle + 1;

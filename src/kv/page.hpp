@@ -135,6 +135,21 @@ inline std::uint32_t count_of(const std::byte* page) {
   return count <= kRoomBytes / kSlotBytes ? count : 0;
 }
 
+// A byte of a key's hash.
+inline std::uint8_t tag_of(std::string_view key) {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
+  std::uint64_t hash = key.size();
+  const char* at = key.data();
+  std::size_t left = key.size();
+  for (; left >= sizeof hash; at += sizeof hash, left -= sizeof hash) {
+    hash = (hash ^ load_as<std::uint64_t>(reinterpret_cast<const std::byte*>(at))) * kOdd;
+    hash ^= hash >> 32;
+  }
+  std::uint64_t rest = 0;
+  if (left > 0) std::memcpy(&rest, at, left);
+  return static_cast<std::uint8_t>((hash ^ rest) * kOdd >> 56);
+}
+
 // The first cell whose key is not less than `key`, and whether it is equal. `broken`: the bytes are no page.
 struct Place {
   std::uint32_t index = 0;

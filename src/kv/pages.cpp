@@ -1,6 +1,9 @@
 #include "kv/pages.hpp"
 
+#include <emmintrin.h>
+
 #include <algorithm>
+#include <bit>
 
 #include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
@@ -11,13 +14,13 @@ namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 }
 
-Pages::~Pages() { unmap_array(words_, words_count_); }
+Pages::~Pages() { unmap_array(states_, states_count_); }
 
 Status Pages::attach(Region& region) {
   region_ = &region;
   base_ = region.address();
-  words_count_ = region.reserve() / kPageBytes;
-  MEMLITH_TRY(map_array(words_, words_count_));
+  states_count_ = region.reserve() / kPageBytes;
+  MEMLITH_TRY(map_array(states_, states_count_));
   return kOk;
 }
 
@@ -74,19 +77,21 @@ void Pages::begin(Stamp stamp) {
   if (keeping_) newest_snapshot_ = snapshots_.back();
 }
 
-Status Pages::check(PageNumber page, bool by_writer) {
+// A page is changed only when it was checked, so nothing changes it here.
+Status Pages::check(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
-  std::uint64_t unchecked = 0;
+  const LockGuard lock(check_mutex_);
+  if (word_of(page).load(std::memory_order_acquire) != 0) return kOk;
   const std::string_view fault = fault_of_page(at(page), page, count());
-  // A writer may have begun to change the page meanwhile.
-  if (!fault.empty() && (by_writer || words_[page].load(std::memory_order_acquire) == 0)) return corrupt(page, fault);
-  if (fault.empty()) words_[page].compare_exchange_strong(unchecked, kCheckedStamp << 1);
+  if (!fault.empty()) return corrupt(page, fault);
+  tag_all(page);
+  word_of(page).store(kCheckedStamp << 1, std::memory_order_release);
   return kOk;
 }
 
 Result<const std::byte*> Pages::sound(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
-  if (words_[page].load(std::memory_order_relaxed) == 0) MEMLITH_TRY(check(page, true));
+  if (word_of(page).load(std::memory_order_relaxed) == 0) MEMLITH_TRY(check(page));
   return bytes_of(page);
 }
 
@@ -125,14 +130,14 @@ void Pages::keep(PageNumber page, Stamp stamp) {
 }
 
 std::byte* Pages::change(PageNumber page) {
-  const std::uint64_t word = words_[page].load(std::memory_order_relaxed);
+  const std::uint64_t word = word_of(page).load(std::memory_order_relaxed);
   if ((word & 1) != 0) return at(page);
   const Stamp stamp = std::max(word >> 1, kCheckedStamp);
   changing_.push_back(page);
   // ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy.
   // [test KvTest.SnapshotsSeeOneState]
   if (keeping_ && stamp <= newest_snapshot_) keep(page, stamp);
-  words_[page].store(stamp_ << 1 | 1, std::memory_order_relaxed);
+  word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in confirmed()
   return at(page);
 }
@@ -177,21 +182,80 @@ void Pages::give_up() {
 
 void Pages::end(std::uint64_t commit) {
   own_header().commits = commit;
-  for (const PageNumber page : changing_) words_[page].store(stamp_ << 1, std::memory_order_release);
+  for (const PageNumber page : changing_) word_of(page).store(stamp_ << 1, std::memory_order_release);
   changing_.clear();
   newest_.store(stamp_, std::memory_order_seq_cst);
 }
 
 void Pages::note_header() { batch_.add(region_->object(), 0, base_, sizeof(StoreHeader)); }
 
+// ---- tags ------------------------------------------------------------------------------------------------------
+
+namespace {
+// Of 16 bytes: bit i is set where byte i is `tag`.
+std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+  return static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)))));
+}
+}  // namespace
+
+void Pages::tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) {
+  const PageHeader header = header_of(at(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  std::uint8_t* const tags = states_[page].tags;
+  std::memmove(tags + index + 1, tags + index, header.count - 1 - index);
+  tags[index] = tag_of(key);
+}
+
+void Pages::tag_removed(PageNumber page, std::uint32_t index) {
+  const PageHeader header = header_of(at(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  if (header.count == PageState::kTagsMax) return tag_all(page);  // it had too many cells for tags
+  std::uint8_t* const tags = states_[page].tags;
+  std::memmove(tags + index, tags + index + 1, header.count - index);
+}
+
+void Pages::tag_all(PageNumber page) {
+  const PageHeader header = header_of(at(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  for (std::uint32_t i = 0; i < header.count; ++i) states_[page].tags[i] = tag_of(cell_of(at(page), i).key);
+}
+
+bool Pages::tags_match(PageNumber page) const {
+  const PageHeader header = header_of(bytes_of(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return true;
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    if (states_[page].tags[i] != tag_of(cell_of(bytes_of(page), i).key)) return false;
+  }
+  return true;
+}
+
+Place Pages::find_in(const PageView& leaf, std::string_view key) const {
+  const std::uint32_t count = count_of(leaf.bytes);
+  if (leaf.copy == nullptr && count <= PageState::kTagsMax) {
+    const std::uint8_t* const tags = states_[leaf.page].tags;
+    const std::uint8_t tag = tag_of(key);
+    std::uint64_t equal = equal_bytes(tags, tag) | equal_bytes(tags + 16, tag) << 16 |
+                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 40, tag) >> 8 << 48;
+    equal &= (std::uint64_t{1} << count) - 1;
+    for (; equal != 0; equal &= equal - 1) {
+      const auto index = static_cast<std::uint32_t>(std::countr_zero(equal));
+      Cell cell;
+      if (!read_cell(leaf.bytes, index, cell)) return {index, false, true};
+      if (cell.key == key) return {index, true, false};
+    }
+  }
+  return find_place(leaf.bytes, key);
+}
+
 // ---- readers ---------------------------------------------------------------------------------------------------
 
 Result<PageView> Pages::look(PageNumber page, Stamp view) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
   for (unsigned tries = 0;; ++tries) {
-    const std::uint64_t word = words_[page].load(std::memory_order_acquire);
+    const std::uint64_t word = word_of(page).load(std::memory_order_acquire);
     if (word == 0) {
-      MEMLITH_TRY(check(page, false));
+      MEMLITH_TRY(check(page));
       continue;
     }
     if (view == kNewest || word >> 1 <= view || MEMLITH_MUTANT(kv_snapshot_moves)) {
@@ -249,7 +313,7 @@ void Pages::forget_unneeded() {
     std::vector<Kept>& all = entry->second;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : words_[entry->first].load() >> 1;
+      const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : word_of(entry->first).load() >> 1;
       const auto user = std::lower_bound(snapshots_.begin(), snapshots_.end(), all[i].stamp);
       if (user == snapshots_.end() || *user >= next) continue;
       if (kept != i) all[kept] = std::move(all[i]);

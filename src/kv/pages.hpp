@@ -6,6 +6,10 @@
 // A reader looks at the word, reads the page, and looks again: if the word is the same and even, what it read was
 // whole.
 //
+// Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a
+// key reads the cells with its tag, instead of one cell after the other in a binary search, each of which would be
+// fetched from memory. Tags are made when the page is checked, and kept by TreeWriter.
+//
 // Snapshots: a commit that is about to change a page that an active snapshot may need keeps a copy of the page first.
 // Without snapshots a commit copies nothing.
 //
@@ -37,6 +41,15 @@ struct PageView {
   std::uint64_t word = 0;
   std::shared_ptr<const std::byte[]> copy;
 };
+
+// What is known of a page besides its bytes: one line of the cache.
+struct alignas(64) PageState {
+  static constexpr std::uint32_t kTagsMax = 56;
+  std::atomic<std::uint64_t> word;
+  // Of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
+  std::uint8_t tags[kTagsMax];
+};
+static_assert(sizeof(PageState) == 64);
 
 // ThreadSanitizer cannot know that what is read beside a writer is confirmed afterwards: under it, readers take turns
 // with the writer.
@@ -83,6 +96,12 @@ class Pages {
   PageNumber allocate();  // to be changed and formatted by the caller; there is room
   void free(PageNumber page);
   void count_records(std::int64_t more);
+  // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not
+  // there any more; the cells are others.
+  void tag_inserted(PageNumber page, std::uint32_t index, std::string_view key);
+  void tag_removed(PageNumber page, std::uint32_t index);
+  void tag_all(PageNumber page);
+  [[nodiscard]] bool tags_match(PageNumber page) const;
   // A commit could not be completed (memory ran out in its middle): nothing is read or changed any more.
   // What waits for the log is as the commit before left it.
   void give_up();
@@ -94,7 +113,7 @@ class Pages {
   // The page, if it is one, will be read soon.
   void fetch_early(PageNumber page) const {
     if (page >= count()) return;
-    __builtin_prefetch(words_ + page);
+    __builtin_prefetch(states_ + page);
     __builtin_prefetch(bytes_of(page));
     __builtin_prefetch(bytes_of(page) + 64);
   }
@@ -123,10 +142,12 @@ class Pages {
   // Whether what was read of it was whole. If not, begin anew from a page that is known.
   [[nodiscard]] bool confirmed(const PageView& view) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in change()
-    return view.copy != nullptr || words_[view.page].load(std::memory_order_relaxed) == view.word;
+    return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;
   }
+  // As find_place(), in a leaf.
+  [[nodiscard]] Place find_in(const PageView& leaf, std::string_view key) const;
   [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
-  [[nodiscard]] std::uint64_t word(PageNumber page) const { return words_[page].load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t word(PageNumber page) const { return word_of(page).load(std::memory_order_acquire); }
 
   // A snapshot is active until it is dropped.
   Stamp take_snapshot();
@@ -138,7 +159,8 @@ class Pages {
     Stamp stamp = 0;  // of the commit that had made the page so
     std::shared_ptr<const std::byte[]> bytes;
   };
-  Status check(PageNumber page, bool by_writer);
+  Status check(PageNumber page);
+  [[nodiscard]] std::atomic<std::uint64_t>& word_of(PageNumber page) const { return states_[page].word; }
   void keep(PageNumber page, Stamp stamp);
   void forget_unneeded() MEMLITH_REQUIRES(snapshots_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
@@ -146,8 +168,9 @@ class Pages {
 
   Region* region_ = nullptr;
   std::byte* base_ = nullptr;
-  std::atomic<std::uint64_t>* words_ = nullptr;
-  std::uint64_t words_count_ = 0;
+  PageState* states_ = nullptr;
+  std::uint64_t states_count_ = 0;
+  Mutex check_mutex_;  // held while a page is checked, and so while its first tags are made
   std::atomic<bool> given_up_{false};
   std::atomic<PageNumber> pages_{0};  // those of the header, for readers
 

@@ -73,6 +73,7 @@ class TreeWriter {
   void merge(Path& path, std::uint32_t level_index);
   void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell);
   void lower_root();
+  void take_out(PageNumber page, std::uint32_t index);
   void note_page(PageNumber page);
   void note_slots(PageNumber page, std::uint32_t from);
   PageNumber write_overflow(std::string_view value);
@@ -136,7 +137,7 @@ Result<bool> TreeReader::get(std::string_view key, Take&& take) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place place = find_place(leaf.bytes, key);
+    const Place place = pages_.find_in(leaf, key);
     Cell cell;
     const bool sound = !place.broken && (!place.found || read_cell(leaf.bytes, place.index, cell));
     if (sound && place.found) take(cell);

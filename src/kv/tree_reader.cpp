@@ -76,7 +76,7 @@ Status TreeReader::find(std::string_view key, LeafPlace& place) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place found = find_place(leaf.bytes, key);
+    const Place found = pages_.find_in(leaf, key);
     if (!pages_.confirmed(leaf)) continue;
     if (found.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
     place = {leaf.page, found.index, leaf.word, found.found};

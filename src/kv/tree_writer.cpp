@@ -132,9 +132,14 @@ void TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
   path.found = place.found;
   if (!write.removes) return put(path, write);
   if (!path.found) return;
-  remove_cell(pages_.change(place.page), place.index);
-  note_slots(place.page, place.index);
+  take_out(place.page, place.index);
   pages_.count_records(-1);
+}
+
+void TreeWriter::take_out(PageNumber page, std::uint32_t index) {
+  remove_cell(pages_.change(page), index);
+  note_slots(page, index);
+  pages_.tag_removed(page, index);
 }
 
 // ---- what is logged of a page
@@ -205,8 +210,7 @@ void TreeWriter::put(Path& path, const Write& write) {
       if (!write.value.empty()) std::memcpy(pages_.change(leaf) + at, write.value.data(), write.value.size());
       return pages_.note(leaf, at, write.value.size());
     }
-    remove_cell(pages_.change(leaf), path.leaf().index);
-    note_slots(leaf, path.leaf().index);
+    take_out(leaf, path.leaf().index);
   } else {
     pages_.count_records(1);
   }
@@ -226,6 +230,7 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
     insert_cell(bytes, index, cell);
     note_page(page);
   }
+  pages_.tag_inserted(page, index, cell.key);
 }
 
 void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
@@ -248,6 +253,7 @@ void TreeWriter::split_root(Path& path) {
   std::byte* const root = pages_.change(map_);
   copy_used(target, root, child);
   note_page(child);
+  pages_.tag_all(child);
   const std::uint8_t level = header_of(root).level;
   format_page(root, map_, PageKind::inner, static_cast<std::uint8_t>(level + 1), map_);
   insert_cell(root, 0, {{}, bytes_of_number(child), false});
@@ -296,12 +302,14 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
     insert_cell(target, i - at, moved);
   }
   note_page(right);
+  pages_.tag_all(right);
   const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
   std::byte* const shortened = pages_.change(left);
   if (kept < header.count) {
     cut_cells(shortened, kept);
     note_slots(left, kept);
+    pages_.tag_all(left);
   }
   if (index < at) place(left, index, cell);
   // In the parent, behind the page that was split.
@@ -315,8 +323,7 @@ void TreeWriter::remove(Path& path) {
   if (!path.found) return;
   const PageNumber leaf = path.leaf().page;
   free_overflow(cell_of(pages_.bytes_of(leaf), path.leaf().index));
-  remove_cell(pages_.change(leaf), path.leaf().index);
-  note_slots(leaf, path.leaf().index);
+  take_out(leaf, path.leaf().index);
   pages_.count_records(-1);
   merge(path, path.depth - 1);
 }
@@ -362,9 +369,9 @@ void TreeWriter::merge_pages(Path& path, std::uint32_t parent_index, std::uint32
     insert_cell(target, header_of(target).count, cell);
   }
   note_page(left);
+  pages_.tag_all(left);
   pages_.free(right);
-  remove_cell(pages_.change(parent), left_cell + 1);
-  note_slots(parent, left_cell + 1);
+  take_out(parent, left_cell + 1);
 }
 
 // A root with one child becomes that child.
@@ -378,6 +385,7 @@ void TreeWriter::lower_root() {
     std::byte* const target = pages_.change(map_);
     copy_used(target, *sound, map_);
     note_page(map_);
+    pages_.tag_all(map_);
     pages_.free(child);
   }
 }

@@ -60,6 +60,7 @@ class Verifier {
     const bool inner = header.kind == PageKind::inner;
     ++(inner ? report.inner_pages : report.leaf_pages);
     report.depth_max = std::max(report.depth_max, header.level + 1u);
+    MEMLITH_ASSERT(pages_.tags_match(page));
     if (!inner) report.used_bytes += used_bytes(bytes);
     for (std::uint32_t i = 0; i < header.count; ++i) {
       const Cell cell = cell_of(bytes, i);
