@@ -71,14 +71,16 @@ class KvMemory {
   }
   // One transaction: puts with values, removals without.
   using Writes = std::vector<std::pair<std::string, std::optional<std::string>>>;
-  void commit(PageNumber map, const Writes& writes, Durability durability) {
+  void commit(const std::vector<std::pair<PageNumber, Writes>>& all, Durability durability) {
     change(durability == Durability::sync, [&] {
       Transaction transaction(*kv_, false);
       ASSERT_TRUE(transaction.begin().ok());
-      for (const auto& [key, value] : writes) {
-        const Status done =
-            value.has_value() ? transaction.put(map, key, *value) : transaction.remove(map, key).status();
-        ASSERT_TRUE(done.ok()) << last_error_text();
+      for (const auto& [map, writes] : all) {
+        for (const auto& [key, value] : writes) {
+          const Status done =
+              value.has_value() ? transaction.put(map, key, *value) : transaction.remove(map, key).status();
+          ASSERT_TRUE(done.ok()) << last_error_text();
+        }
       }
       ASSERT_TRUE(transaction.commit(durability, nullptr).ok()) << last_error_text();
     });
@@ -139,7 +141,7 @@ TEST(KvCrash, LeavesAPrefixOfTheCommits) {
           writes.emplace_back(keys.back(), std::string(random.one_in(12) ? 5000 : random.below(700), 'v'));
         }
       }
-      memory.commit(map, writes, random.one_in(5) ? Durability::sync : Durability::weak);
+      memory.commit({{map, writes}}, random.one_in(5) ? Durability::sync : Durability::weak);
       if (random.one_in(14)) memory.checkpoint();
       if (random.one_in(20)) {
         memory.persist();
@@ -152,6 +154,38 @@ TEST(KvCrash, LeavesAPrefixOfTheCommits) {
     memory.persist();
   }
   const ExploreResult result = world.explore(sampled(), seed);
+  EXPECT_GT(result.distinct, 1000u);
+}
+
+// A store of few pages: short records of two maps change together and are written home every few commits, so that each
+// operation of a checkpoint is cut beside commits that it does not hold yet.
+TEST(KvCrash, OfShortRecordsAmongCheckpoints) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  Random random(seed);
+  {
+    KvMemory memory(world);
+    memory.open();
+    const PageNumber maps[] = {memory.map("a"), memory.map("b")};
+    for (int i = 0; i < 800 && !::testing::Test::HasFatalFailure(); ++i) {
+      KvMemory::Writes writes[2];
+      for (std::uint64_t n = 1 + random.below(4); n-- > 0;) {
+        const std::string key = "key" + std::to_string(random.below(24));
+        const bool removes = random.one_in(4);
+        writes[random.below(2)].emplace_back(key, removes
+                                                      ? std::nullopt
+                                                      : std::optional(std::string(random.below(60),
+                                                                                  static_cast<char>('a' + i % 26))));
+      }
+      memory.commit({{maps[0], writes[0]}, {maps[1], writes[1]}},
+                    random.one_in(3) ? Durability::sync : Durability::weak);
+      if (random.one_in(4)) memory.checkpoint();
+    }
+    memory.persist();
+  }
+  ExploreOptions options = sampled();
+  options.recovery_every = 8;
+  const ExploreResult result = world.explore(options, seed);
   EXPECT_GT(result.distinct, 1000u);
 }
 

@@ -81,8 +81,8 @@ class CrashWorld {
   };
 
   void compute_contents();
-  // The commit that the content shows, or -1.
-  [[nodiscard]] std::int64_t match(const Content& content, std::size_t first, std::size_t last) const;
+  // The commit that a content with this fingerprint shows, or -1.
+  [[nodiscard]] std::int64_t match(std::uint64_t print, std::size_t first, std::size_t last) const;
   std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last,
                            const ExploreOptions& options, core::Random& random, const std::string& where);
   // Kills the program there, recovers, and cuts the power at each operation of that recovery.
@@ -97,6 +97,7 @@ class CrashWorld {
   std::mutex mutex_;
   std::vector<Commit> commits_;
   std::vector<Content> contents_;                         // [0] before any commit, [n] after n
+  std::vector<std::uint64_t> prints_;                     // the fingerprint of each
   std::unordered_map<std::uint64_t, std::int64_t> seen_;  // content of a medium -> the commit it recovers to
   ExploreResult result_;
   std::uint64_t failures_ = 0;
