@@ -144,7 +144,12 @@
   X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
-  X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")
+  X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")                        \
+  X(applog_reused_early, applog, "the bytes of an entry are used again before its consumption is in the log")      \
+  X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of the kv commit")  \
+  X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
+  X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
+  X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")
 // Those that break the isolation of a kv store. The isolation checker of tests/isolation looks for them, not the
 // laboratory, whose oracle knows crashes.
 #define MEMLITH_ISOLATION_MUTANT_LIST(X)                                                                            \

@@ -6,6 +6,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/kv_handles.hpp"
 #include "kv/kv.hpp"
 
 using namespace memlith::core;
@@ -80,6 +81,11 @@ std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
 }
 
 }  // namespace
+
+Result<kv::Transaction*> memlith::core::kv_transaction_of(memlith_kv_txn* txn) {
+  MEMLITH_TRY(::need_ours(txn));
+  return ::handle_of(txn).transaction;
+}
 
 extern "C" {
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "applog/applog.hpp"
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "heap/heap.hpp"
@@ -15,7 +16,7 @@ using namespace memlith::core;
 namespace {
 
 // What the region holds, which is sound then.
-enum class Holds : std::uint8_t { bytes, heap, kv };
+enum class Holds : std::uint8_t { bytes, heap, kv, applog };
 
 // Looks at a region of a store that this opened for reading only, and at the heap in it, which is sound; null: none.
 using Look = std::function<Status(Region& region, Heap* heap, Holds holds)>;
@@ -28,6 +29,10 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<kv::Kv> found, kv::Kv::open(*region, {}));
     MEMLITH_TRY(found->verify().status());
     return look(*region, nullptr, Holds::kv);
+  }
+  if (applog::holds_applog(*region)) {
+    MEMLITH_TRY(applog::AppLog::open(*region, {}).status());
+    return look(*region, nullptr, Holds::applog);
   }
   const auto& header = *reinterpret_cast<const HeapHeader*>(region->address());
   if (region->size() < sizeof header || header.magic != kHeapMagic) return look(*region, nullptr, Holds::bytes);
@@ -83,7 +88,7 @@ int32_t memlith_verify_pointers(const char* path, void (*found)(void* context, c
     for (const ObjectInfo& object : session->store().objects()) {
       if (object.size_bytes < sizeof(std::uint64_t)) continue;
       MEMLITH_TRY(look_at(session->store(), object, [&](const Region& region, Heap*, Holds holds) {
-        if (holds == Holds::kv) return kOk;  // keys and values are no pointers
+        if (holds == Holds::kv || holds == Holds::applog) return kOk;  // keys, values and entries are no pointers
         for (const std::string& sentence : addresses_of_processes(region)) found(context, sentence.c_str());
         return kOk;
       }));

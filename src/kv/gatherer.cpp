@@ -63,6 +63,7 @@ Result<Lsn> Gatherer::hand_over(std::uint64_t commit, bool will_sync) {
     MEMLITH_TRY_ASSIGN(handed_.lsn, pages_.region().commit_bytes(carried_.extents(), carried_.sources(), will_sync));
     logged_bytes_.fetch_add(carried_.bytes(), std::memory_order_relaxed);
     unsynced_bytes_.fetch_add(carried_.bytes(), std::memory_order_relaxed);
+    carried_.tell_companions(handed_.lsn);
     carried_.clear();
   }
   handed_.commit = taken;

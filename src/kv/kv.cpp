@@ -199,7 +199,7 @@ void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   }
 }
 
-Result<std::uint64_t> Kv::apply(const LockSet& locks, std::uint64_t& waiting_bytes) {
+Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, std::uint64_t& waiting_bytes) {
   MEMLITH_TRY(gatherer_.keep_up(waiting_bytes_.load(std::memory_order_relaxed)));
   Leaves leaves;
   const bool found = find_leaves(locks, leaves);
@@ -212,12 +212,15 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, std::uint64_t& waiting_byt
       Estimate estimate{0, leaves.count * (kPageBytes + 256)};
       const bool in_leaves = found && leaves_take(locks, leaves);
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
+      if (ride != nullptr) estimate.log_bytes += ride->bytes.size() + 64;
       const bool alone = pages_.batch().empty();
       if (alone || pages_.batch().bytes() + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
         MEMLITH_TRY(make_ready(estimate));
         MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
                              write_all(locks, in_leaves ? &leaves : nullptr);
+                             if (ride != nullptr) pages_.batch().add(*ride);
                            }));
+        if (ride != nullptr) ride->taken = true;
         waiting_bytes = pages_.batch().bytes();
         waiting_bytes_.store(waiting_bytes, std::memory_order_relaxed);
         return number;

@@ -51,7 +51,8 @@ class Transaction {
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   Status for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
-  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
+  // With a ride, also a transaction without writes is a commit.
+  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket, Ride* ride = nullptr);
   void abort();
   Result<std::uint64_t> savepoint();
   Status undo_to(std::uint64_t savepoint);
@@ -184,6 +185,7 @@ class Kv final : public RegionClient {
   StoreHeader header();
   Result<std::uint64_t> map_count();
   [[nodiscard]] bool read_only() const { return pages_.region().store().read_only(); }
+  [[nodiscard]] bool is_volatile() const { return !pages_.logs(); }
   [[nodiscard]] Pages& pages() { return pages_; }
   [[nodiscard]] std::uint64_t conflicts() const { return conflicts_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t transactions();  // active ones
@@ -215,7 +217,7 @@ class Kv final : public RegionClient {
     std::uint64_t log_bytes = 0;
   };
   // Applies a transaction's writes. Returns the number of the commit, and how many bytes wait for the log then.
-  Result<std::uint64_t> apply(const LockSet& locks, std::uint64_t& waiting_bytes);
+  Result<std::uint64_t> apply(const LockSet& locks, Ride* ride, std::uint64_t& waiting_bytes);
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   bool find_leaves(const LockSet& locks, Leaves& leaves);

@@ -91,6 +91,7 @@ class Pages {
   std::byte* change(PageNumber page);
   // From now on no commit leaves anything for the log.
   void log_nothing() { logs_ = false; }
+  [[nodiscard]] bool logs() const { return logs_; }
   // These bytes of the page are part of the commit.
   void note(PageNumber page, std::uint64_t offset, std::uint64_t bytes);
   PageNumber allocate();  // to be changed and formatted by the caller; there is room

@@ -204,9 +204,9 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
   return kOk;
 }
 
-Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket) {
+Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket, Ride* ride) {
   MEMLITH_TRY(need_active());
-  bool writes = false;
+  bool writes = ride != nullptr;
   for (const auto& [record, pending] : locks_.writes) writes = writes || pending.kind != Pending::Kind::none;
   std::uint64_t number = 0;
   std::uint64_t waiting_bytes = 0;
@@ -217,7 +217,7 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
         if (transaction != nullptr) transaction->end();
       }
     } failed{this};
-    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, waiting_bytes));
+    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, ride, waiting_bytes));
     failed.transaction = nullptr;
   } else {
     number = kv_.newest();
@@ -229,6 +229,9 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
     MEMLITH_TRY(kv_.gatherer_.make_durable(number));
   } else if (writes && !kv_.manual_) {
     kv_.gatherer_.left(waiting_bytes);
+  }
+  if (ride != nullptr && durability == Durability::weak && ride->companion->is_urgent(ride->mark)) {
+    MEMLITH_TRY(kv_.gatherer_.hand_over(number, false).status());
   }
   return number;
 }

@@ -1,0 +1,123 @@
+/* memlith: an application log. The C interface; memlith/applog.hpp is the C++ one. Conventions: memlith.h.
+ * Guide: docs/applog.md.
+ *
+ * An application log lies in a region of a memlith store. It is a bounded, circular list of entries, which are strings
+ * of bytes. Entries have numbers, 1, 2, 3, ..., in the order of the log, which go on after a crash and a close.
+ *
+ * A server appends each operation and writes the log before it acknowledges the operation. A thread behind reads the
+ * entries, changes a kv store of the same memlith store, and commits the change together with the number of the newest
+ * entry that it has consumed (memlith_applog_commit): after any crash the kv store has the effects of exactly the
+ * consumed entries, and the log has all others.
+ *
+ * DURABILITY. After a crash the log holds a prefix of the entries that were appended. It has every entry whose write
+ * returned; entries of one append are all there or none.
+ *
+ * THREADS. Any number of threads append, write and wait. One thread at a time reads, rewinds, consumes and commits.
+ * Opening and closing: while no other thread uses the log.
+ */
+#ifndef MEMLITH_APPLOG_H
+#define MEMLITH_APPLOG_H
+
+#include "memlith/kv.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct memlith_applog memlith_applog;
+
+/* What an append does that finds no room, because entries are not consumed.
+ * BLOCK  It waits until another thread has consumed entries; what was appended is written meanwhile.
+ * FAIL   It fails with FULL.
+ * GROW   The log grows, up to max_size; at max_size it fails with FULL. A log never shrinks. */
+enum { MEMLITH_APPLOG_BLOCK = 0, MEMLITH_APPLOG_FAIL = 1, MEMLITH_APPLOG_GROW = 2 };
+
+typedef struct memlith_applog_options {
+  uint64_t struct_size;
+  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE */
+  uint32_t when_full; /* MEMLITH_APPLOG_* */
+  uint64_t size;      /* of a new log; each entry takes its bytes and 24, rounded up to 8. 0: 64 MiB */
+  uint64_t max_size;  /* of a new log that may grow, later too. 0: the size, or with GROW 1 TiB of addresses */
+} memlith_applog_options;
+
+/* Opens the log in region `name`; `options` may be null. Reads and checks every entry that is not consumed: the
+ * reader begins with the first of them. A new log is durable on return.
+ * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE), EXISTS, BUSY (open already), NO_SPACE; INCOMPATIBLE - the region holds
+ * something else, the log of another store, or the format of a later version; CORRUPT - the message names the place. */
+MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, const memlith_applog_options* options,
+                                        memlith_applog** log);
+
+/* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close.
+ * Errors: BUSY - a weak commit of a kv store carries the read position: call memlith_kv_persist, or close the kv store
+ * first. The log stays open then; after any other error it is closed. */
+MEMLITH_API int32_t memlith_applog_close(memlith_applog* log);
+
+/* ---- writers --------------------------------------------------------------------------------------------------- */
+
+/* Copies `count` entries into the log in memory. `number`, which may be null, gets the number of the last of them.
+ * Errors: FULL - there is no room (see above), or the entries are larger than the log, or than half of log_max_bytes
+ * of the store; nothing was appended. INVALID - no entries, or one of 4 GiB or more. */
+MEMLITH_API int32_t memlith_applog_append(memlith_applog* log, const memlith_bytes* entries, uint64_t count,
+                                          uint64_t* number);
+
+/* Makes everything durable that was appended before the call. Threads share flushes.
+ * Errors: IO, POISONED - the store acknowledges nothing any more; reopen it. */
+MEMLITH_API int32_t memlith_applog_write(memlith_applog* log);
+
+/* The same, but returns at once. `number`, which may be null, gets the number of the newest entry that is being
+ * written, for memlith_applog_wait. */
+MEMLITH_API int32_t memlith_applog_write_async(memlith_applog* log, uint64_t* number);
+
+/* Returns when that entry, and so every earlier one, is durable. Errors: as memlith_applog_write; INVALID - there is
+ * no such entry yet. */
+MEMLITH_API int32_t memlith_applog_wait(memlith_applog* log, uint64_t number);
+
+/* The number of the newest durable entry; 0: none. */
+MEMLITH_API uint64_t memlith_applog_durable(memlith_applog* log);
+
+/* ---- the reader ------------------------------------------------------------------------------------------------ */
+
+typedef struct memlith_applog_entry {
+  uint64_t number;
+  memlith_bytes content; /* valid until the next call of memlith_applog_read */
+} memlith_applog_entry;
+
+/* The next durable entry. If there is none, waits up to `wait_ms` milliseconds for one to be written.
+ * Errors: NOT_FOUND - there was none. CORRUPT - the entry was damaged in memory or on the disk. */
+MEMLITH_API int32_t memlith_applog_read(memlith_applog* log, uint64_t wait_ms, memlith_applog_entry* entry);
+
+/* The next entry to be read is the first that is not consumed, as after opening. */
+MEMLITH_API int32_t memlith_applog_rewind(memlith_applog* log);
+
+/* Everything up to entry `number`, which was read, is consumed; entries that were consumed before are ignored. Durable
+ * a moment later, and at the latest with the next write: without a kv store, a crash may bring consumed entries back.
+ * Errors: INVALID - the entry was not read. BUSY - a weak commit of a kv store carries the read position. */
+MEMLITH_API int32_t memlith_applog_consume(memlith_applog* log, uint64_t number);
+
+/* Commits the transaction, as memlith_kv_commit, and consumes everything up to entry `number`, in one: after a crash
+ * both have happened or neither. The kv store is in the same memlith store. A transaction that wrote nothing is a
+ * commit, too. The room of the entries is free when the commit is in the redo log: at once with MEMLITH_KV_SYNC, with
+ * MEMLITH_KV_WEAK at the latest when the window has passed.
+ * Errors: those of memlith_kv_commit; INVALID - the entry was not read, or the kv store is in another store;
+ * UNSUPPORTED - the kv store is volatile; BUSY - a weak commit of another kv store carries the read position. */
+MEMLITH_API int32_t memlith_applog_commit(memlith_applog* log, uint64_t number, memlith_kv_txn* txn,
+                                          uint32_t durability, uint64_t* ticket);
+
+/* ---- looking inside -------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_applog_info {
+  uint64_t struct_size; /* set by the caller */
+  uint64_t size;        /* bytes for entries that are not consumed, with 24 bytes and the rounding of each */
+  uint64_t room;        /* of these, free */
+  uint64_t newest;      /* numbers of entries, 0: none: the newest that was appended */
+  uint64_t durable;     /* the newest durable one */
+  uint64_t read;        /* the newest that was read */
+  uint64_t consumed;    /* the newest that was consumed */
+} memlith_applog_info;
+MEMLITH_API int32_t memlith_applog_get_info(memlith_applog* log, memlith_applog_info* info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,142 @@
+// memlith: an application log. The C++20 interface over memlith/applog.h, where each call's full contract stands.
+// Guide: docs/applog.md.
+//
+//   auto store = memlith::Store::open("shop", {.create = true});
+//   auto kv = memlith::Kv::open(*store, "kv", {.create = true});
+//   auto log = memlith::AppLog::open(*store, "log", {.create = true});
+//   log->append("sell marble");
+//   log->write();                             // durable: the sale can be acknowledged
+//   while (auto entry = *log->read()) {       // a thread behind
+//     auto txn = kv->begin();
+//     ...                                     // what the entry says
+//     log->commit(entry->number, *txn);       // the change and the read position, both or neither
+//   }
+//
+// Nothing here throws.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memlith/applog.h"
+#include "memlith/kv.hpp"
+
+namespace memlith {
+
+enum class WhenFull : std::uint32_t {
+  block = MEMLITH_APPLOG_BLOCK,
+  fail = MEMLITH_APPLOG_FAIL,
+  grow = MEMLITH_APPLOG_GROW
+};
+
+struct AppLogOptions {
+  bool create = false;
+  bool exclusive = false;
+  WhenFull when_full = WhenFull::block;
+  std::uint64_t size = 0;
+  std::uint64_t max_size = 0;
+};
+
+struct LogEntry {
+  std::uint64_t number = 0;
+  std::string_view content;  // valid until the next read
+};
+
+// An open application log. Move-only; closing writes what was appended. To be closed before its Store, and after the
+// Kv whose commits carry its read position.
+class AppLog {
+ public:
+  AppLog(AppLog&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  AppLog& operator=(AppLog&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~AppLog() { (void)close(); }
+
+  static Result<AppLog> open(const Store& store, const std::string& name = "log", const AppLogOptions& options = {}) {
+    memlith_applog_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+    plain.when_full = static_cast<std::uint32_t>(options.when_full);
+    plain.size = options.size;
+    plain.max_size = options.max_size;
+    memlith_applog* handle = nullptr;
+    const std::int32_t code = memlith_applog_open(store.handle(), name.c_str(), &plain, &handle);
+    if (code != MEMLITH_OK) return Error(code);
+    return AppLog(handle);
+  }
+  // Category BUSY: the log is still open.
+  Result<void> close() {
+    const std::int32_t code = memlith_applog_close(handle_);
+    if (code == MEMLITH_OK || memlith_category(code) != MEMLITH_BUSY) handle_ = nullptr;
+    return detail::result_of(code);
+  }
+
+  // The number of the entry.
+  Result<std::uint64_t> append(std::string_view entry) const {
+    const memlith_bytes one{entry.data(), entry.size()};
+    return append_all({&one, 1});
+  }
+  // A crash keeps all of them or none. The number of the last.
+  Result<std::uint64_t> append(std::initializer_list<std::string_view> entries) const {
+    std::vector<memlith_bytes> all;
+    for (const std::string_view each : entries) all.push_back({each.data(), each.size()});
+    return append_all(all);
+  }
+  Result<std::uint64_t> append_all(std::span<const memlith_bytes> entries) const {
+    std::uint64_t number = 0;
+    const std::int32_t code = memlith_applog_append(handle_, entries.data(), entries.size(), &number);
+    if (code != MEMLITH_OK) return Error(code);
+    return number;
+  }
+  Result<void> write() const { return detail::result_of(memlith_applog_write(handle_)); }
+  Result<std::uint64_t> write_async() const {
+    std::uint64_t number = 0;
+    if (const std::int32_t code = memlith_applog_write_async(handle_, &number); code != MEMLITH_OK) return Error(code);
+    return number;
+  }
+  Result<void> wait(std::uint64_t number) const { return detail::result_of(memlith_applog_wait(handle_, number)); }
+  [[nodiscard]] std::uint64_t durable() const { return memlith_applog_durable(handle_); }
+
+  // Nothing if there is none.
+  Result<std::optional<LogEntry>> read(std::uint64_t wait_ms = 0) const {
+    memlith_applog_entry entry{};
+    const std::int32_t code = memlith_applog_read(handle_, wait_ms, &entry);
+    if (code == MEMLITH_OK) return std::optional(LogEntry{entry.number, detail::view_of(entry.content)});
+    if (memlith_category(code) == MEMLITH_NOT_FOUND) return std::optional<LogEntry>();
+    return Error(code);
+  }
+  Result<void> rewind() const { return detail::result_of(memlith_applog_rewind(handle_)); }
+  Result<void> consume(std::uint64_t number) const {
+    return detail::result_of(memlith_applog_consume(handle_, number));
+  }
+  // Commits the transaction and consumes the entries, both or neither. The ticket of the kv store's commit.
+  Result<std::uint64_t> commit(std::uint64_t number, const KvTransaction& transaction,
+                               Durability durability = Durability::weak) const {
+    std::uint64_t ticket = 0;
+    const std::int32_t code =
+        memlith_applog_commit(handle_, number, transaction.handle(), static_cast<std::uint32_t>(durability), &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    return ticket;
+  }
+
+  [[nodiscard]] Result<memlith_applog_info> info() const {
+    memlith_applog_info info{};
+    info.struct_size = sizeof info;
+    if (const std::int32_t code = memlith_applog_get_info(handle_, &info); code != MEMLITH_OK) return Error(code);
+    return info;
+  }
+  [[nodiscard]] memlith_applog* handle() const { return handle_; }
+
+ private:
+  explicit AppLog(memlith_applog* handle) : handle_(handle) {}
+  memlith_applog* handle_;
+};
+
+}  // namespace memlith

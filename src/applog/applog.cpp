@@ -1,0 +1,357 @@
+#include "applog/applog.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/mutant.hpp"
+#include "base/random.hpp"
+
+namespace memlith::core::applog {
+
+namespace {
+constexpr std::uint64_t kFrameBytes = 1 * kMiB;  // so much of smaller entries goes to the log in one frame
+constexpr std::uint64_t kMarkBytes = sizeof(EntryHeader);
+// A writer that waits for room looks from time to time whether the store can still commit.
+constexpr std::chrono::milliseconds kLookAgainAfter{50};
+
+template <class Record>
+Record record_at(const Region& region, std::uint64_t offset) {
+  Record record;
+  std::memcpy(&record, region.address() + offset, sizeof record);
+  return record;
+}
+}  // namespace
+
+bool holds_applog(const Region& region) {
+  return region.size() >= sizeof(Identity) && record_at<Identity>(region, 0).magic == kMagic;
+}
+
+// ---- room ------------------------------------------------------------------------------------------------------
+
+void Released::captured(std::uint64_t mark, Lsn end) noexcept {
+  std::uint64_t newest = committed_lsn_->load();
+  while (newest < end.value && !committed_lsn_->compare_exchange_weak(newest, end.value)) {
+  }
+  const LockGuard lock(mutex_);
+  at_ = std::max(at_, mark);
+  if (waiting_ > 0) moved_.notify_all();
+}
+
+bool Released::is_urgent(std::uint64_t mark) {
+  const LockGuard lock(mutex_);
+  return waiting_ > 0 || mark - at_ >= urgent_bytes_;
+}
+
+std::uint64_t Released::at() {
+  const LockGuard lock(mutex_);
+  return at_;
+}
+
+void Released::wait_for_change(std::uint64_t from) {
+  const LockGuard lock(mutex_);
+  ++waiting_;
+  (void)moved_.wait_for(mutex_, kLookAgainAfter, [&]() MEMLITH_REQUIRES(mutex_) { return at_ != from; });
+  --waiting_;
+}
+
+// ---- open ------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions& options) {
+  auto log = std::unique_ptr<AppLog>(new AppLog(region, options));
+  log->stopped_ = true;  // until it is whole
+  if (region.size() < 2 * kPageBytes) {
+    return fail(Errc::incompatible, Detail::object, "region \"{}\" has {} bytes; an application log has at least {}",
+                region.name(), region.size(), 2 * kPageBytes);
+  }
+  const bool fresh = record_at<std::uint64_t>(region, 0) == 0 && options.create && !log->read_only();
+  if (fresh) MEMLITH_TRY(log->format());
+  MEMLITH_TRY(log->check_first_page());
+  MEMLITH_TRY(log->find_end());
+  log->stopped_ = options.manual;
+  return log;
+}
+
+Status AppLog::format() {
+  std::byte* const base = region_.address();
+  Identity identity{kMagic, kVersion, static_cast<std::uint32_t>(kRingOffset), random_identity(), 0, 0};
+  if (!region_.store().one_file()) identity.store = region_.store().log().log_id();
+  identity.checksum = sum_of(identity, kMagic);
+  Shape shape{round_down(region_.size() - kRingOffset, kUnit), 0, 0};
+  shape.checksum = sum_of(shape, identity.log);
+  Position position{0, 1, 0};
+  position.checksum = sum_of(position, identity.log);
+  const EntryHeader mark = end_mark(1, identity.log);
+  std::memcpy(base, &identity, sizeof identity);
+  std::memcpy(base + kShapeOffset, &shape, sizeof shape);
+  std::memcpy(base + kPositionOffset, &position, sizeof position);
+  std::memcpy(base + kRingOffset, &mark, sizeof mark);
+  Changes changes;
+  add(changes, 0, base, kPositionOffset + sizeof position);
+  add(changes, kRingOffset, base + kRingOffset, sizeof mark);
+  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, true));
+  return region_.store().sync(end);
+}
+
+Status AppLog::damaged(std::uint64_t offset, std::string_view what) const {
+  return fail(Errc::corrupt, Detail::object, "region \"{}\", offset {}: {}; restore a backup of the store",
+              region_.name(), offset, what);
+}
+
+Status AppLog::check_first_page() {
+  const auto identity = record_at<Identity>(region_, 0);
+  const std::string& name = region_.name();
+  if (identity.magic != kMagic) {
+    return fail(Errc::incompatible, Detail::object,
+                "region \"{}\" holds no application log; open it as what it is, or give the log another name", name);
+  }
+  if (identity.version != kVersion) {
+    return fail(Errc::incompatible, Detail::version,
+                "region \"{}\" holds an application log of format {}; this version of memlith reads format {}", name,
+                identity.version, kVersion);
+  }
+  if (identity.checksum != sum_of(identity, kMagic) || identity.ring_offset != kRingOffset) {
+    return damaged(0, "the first bytes of the application log are damaged");
+  }
+  const Store& store = region_.store();
+  if (!store.one_file() && identity.store != store.log().log_id()) {
+    return fail(Errc::incompatible, Detail::object,
+                "region \"{}\" of {} holds the application log of another store; restore a store as a whole", name,
+                store.path());
+  }
+  seed_ = identity.log;
+  const auto shape = record_at<Shape>(region_, kShapeOffset);
+  if (shape.checksum != sum_of(shape, seed_))
+    return damaged(kShapeOffset, "the size of the application log is damaged");
+  if (shape.capacity < kMarkBytes || kRingOffset + shape.capacity > region_.size()) {
+    return damaged(kShapeOffset, "the region was cut: the application log is larger");
+  }
+  const auto position = record_at<Position>(region_, kPositionOffset);
+  if (position.checksum != sum_of(position, seed_) || position.at < shape.base || position.number == 0) {
+    return damaged(kPositionOffset, "the read position of the application log is damaged");
+  }
+  const LockGuard lock(mutex_);
+  ring_ = Ring(region_.address(), shape);
+  consumed_ = read_ = position;
+  return kOk;
+}
+
+Status AppLog::find_end() {
+  const LockGuard lock(mutex_);
+  const std::uint64_t limit = consumed_.at + ring_.capacity() - kMarkBytes;
+  std::uint64_t at = consumed_.at;
+  std::uint64_t number = consumed_.number;
+  for (;; ++number) {
+    const Found found = read_entry(ring_, at, number, limit - at, seed_, content_);
+    if (found == Found::damage) {
+      return damaged(ring_.offset_of(at), "neither the next entry of the application log nor its end is found");
+    }
+    if (found == Found::end) break;
+    at += stored_bytes(content_.size());
+  }
+  appended_ = handed_ = at;
+  number_ = handed_number_ = durable_number_ = number - 1;
+  if (read_only()) return kOk;
+  released_ = std::make_shared<Released>(consumed_.at, std::max<std::uint64_t>(ring_.capacity() / 4, 1),
+                                         region_.store().committed_lsn(region_.object()));
+  return kOk;
+}
+
+Status AppLog::stop() {
+  if (stopped_ || read_only()) return kOk;
+  stopped_ = true;
+  return make_durable(newest());
+}
+
+Status AppLog::need_writable() const {
+  if (!read_only()) return kOk;
+  return fail(Errc::read_only, Detail::object, "{}: the store was opened read-only; its log can be read",
+              region_.store().path());
+}
+
+std::uint64_t AppLog::newest() {
+  const LockGuard lock(mutex_);
+  return number_;
+}
+
+AppLogReport AppLog::report() {
+  const std::uint64_t released = released_ != nullptr ? released_->at() : 0;
+  const LockGuard lock(mutex_);
+  note_durable();
+  const std::uint64_t used = appended_ - (released_ != nullptr ? released : consumed_.at);
+  return {ring_.capacity(),    ring_.capacity() - kMarkBytes - used, number_, durable_number_, read_.number - 1,
+          consumed_.number - 1};
+}
+
+// ---- writers ---------------------------------------------------------------------------------------------------
+
+bool AppLog::place(std::span<const Content> entries, std::span<const std::uint64_t> sums, std::uint64_t bytes,
+                   std::uint64_t released) {
+  // ORDER release-before-reuse: bytes are used again only when the frame that released them is in the redo log, so
+  // that it lies before the frame that overwrites them. [mutant applog_reused_early]
+  if (MEMLITH_MUTANT(applog_reused_early)) released = consumed_.at;
+  if (appended_ - released + bytes + kMarkBytes > ring_.capacity()) return false;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    EntryHeader header{number_ + 1, EntryKind::entry, static_cast<std::uint32_t>(entries[i].size()), 0};
+    header.checksum = entry_sum(header, sums[i], seed_);
+    ring_.put(appended_, &header, sizeof header);
+    ring_.put(appended_ + sizeof header, entries[i].data(), entries[i].size());
+    appended_ += stored_bytes(entries[i].size());
+    ++number_;
+  }
+  return true;
+}
+
+Result<std::uint64_t> AppLog::append(std::span<const Content> entries) {
+  MEMLITH_TRY(need_writable());
+  if (entries.empty()) return fail(Errc::invalid, Detail::argument, "there are no entries to append");
+  std::uint64_t bytes = 0;
+  std::vector<std::uint64_t> sums;
+  sums.reserve(entries.size());
+  for (const Content& each : entries) {
+    if (each.size() > kEntryBytesMax) {
+      return fail(Errc::invalid, Detail::argument, "an entry has up to {} bytes; this one has {}", kEntryBytesMax,
+                  each.size());
+    }
+    bytes += stored_bytes(each.size());
+    sums.push_back(content_sum(each, seed_));
+  }
+  const std::uint64_t frame_max = frame_bytes_max();
+  if (bytes + kPageBytes > frame_max) {
+    return fail(Errc::full, Detail::object,
+                "the entries need {} bytes, and half of log_max_bytes is {}; append fewer at once, or open the store "
+                "with a larger log_max_bytes",
+                bytes, frame_max);
+  }
+  for (;;) {
+    const std::uint64_t released = released_->at();
+    bool too_much_waits = false;
+    {
+      const LockGuard lock(mutex_);
+      const std::uint64_t waits = appended_ - handed_;
+      too_much_waits = waits > 0 && waits + bytes > std::min(kFrameBytes, frame_max / 2);
+      if (!too_much_waits && place(entries, sums, bytes, released)) return number_;
+    }
+    if (too_much_waits) {
+      MEMLITH_TRY(hand_over(newest(), false).status());
+    } else {
+      MEMLITH_TRY(make_room(bytes, released));
+    }
+  }
+}
+
+Status AppLog::make_room(std::uint64_t bytes, std::uint64_t released) {
+  MEMLITH_TRY(region_.store().failure());
+  if (options_.when_full == WhenFull::grow) return grow(bytes);
+  std::uint64_t capacity = 0;
+  {
+    const LockGuard lock(mutex_);
+    capacity = ring_.capacity();
+  }
+  if (options_.when_full == WhenFull::fail || bytes + kMarkBytes > capacity) {
+    return fail(Errc::full, Detail::object,
+                "the application log \"{}\" has {} bytes, and no room for {} more; consume entries, or make a larger "
+                "log",
+                region_.name(), capacity, bytes);
+  }
+  // The reader may wait for what was appended and not written.
+  MEMLITH_TRY(write_async().status());
+  released_->wait_for_change(released);
+  return kOk;
+}
+
+void AppLog::add(Changes& changes, std::uint64_t offset, const void* bytes, std::uint64_t count) const {
+  if (count == 0) return;
+  changes.extents.push_back({region_.object(), offset, count});
+  changes.sources.push_back(static_cast<const std::byte*>(bytes));
+}
+
+void AppLog::add_ring(Changes& changes, std::uint64_t from, std::uint64_t to) const {
+  bool first = true;
+  ring_.for_each_run(from, to - from, [&](std::uint64_t offset, std::uint64_t run) {
+    if (first || !MEMLITH_MUTANT(applog_wrap_cut)) add(changes, offset, region_.address() + offset, run);
+    first = false;
+  });
+}
+
+// From the caller's copy: writers may append over the mark in memory while the frame is being made.
+void AppLog::add_end_mark(Changes& changes, std::uint64_t position, const EntryHeader& mark) const {
+  if (MEMLITH_MUTANT(applog_end_not_marked)) return;
+  const auto* from = reinterpret_cast<const std::byte*>(&mark);
+  ring_.for_each_run(position, sizeof mark, [&](std::uint64_t offset, std::uint64_t run) {
+    add(changes, offset, from, run);
+    from += run;
+  });
+}
+
+Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) {
+  const auto known = [&]() MEMLITH_REQUIRES(mutex_) {
+    const auto covers = [number](const Handed& handed) { return handed.number >= number; };
+    const auto found = std::find_if(queue_.begin(), queue_.end(), covers);
+    return found != queue_.end() ? found->lsn : Lsn{0};
+  };
+  const LockGuard handing(hand_mutex_);
+  going_.extents.clear();
+  going_.sources.clear();
+  EntryHeader mark{};
+  std::uint64_t to = 0;
+  {
+    const LockGuard lock(mutex_);
+    note_durable();
+    if (handed_number_ >= number) return known();
+    to = appended_;
+    mark = end_mark(number_ + 1, seed_);
+    ring_.put(to, &mark, sizeof mark);
+    add_ring(going_, handed_, to);
+    add_end_mark(going_, to, mark);
+  }
+  // What lies before `to` does not change until it is released, and the ring's shape only under hand_mutex_.
+  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(going_.extents, going_.sources, will_sync));
+  const LockGuard lock(mutex_);
+  handed_ = to;
+  handed_number_ = mark.number - 1;
+  queue_.push_back({handed_number_, end});
+  if (reader_waits_) arrived_.notify_one();
+  return end;
+}
+
+void AppLog::note_durable() {
+  const Lsn durable = region_.store().log().durable_lsn();
+  while (!queue_.empty() && queue_.front().lsn <= durable) {
+    durable_number_ = queue_.front().number;
+    queue_.pop_front();
+  }
+}
+
+Status AppLog::make_durable(std::uint64_t number) {
+  MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(number, true));
+  if (end != Lsn{0}) return region_.store().sync(end);
+  return region_.store().failure();
+}
+
+Status AppLog::write() {
+  MEMLITH_TRY(need_writable());
+  return make_durable(newest());
+}
+
+Result<std::uint64_t> AppLog::write_async() {
+  MEMLITH_TRY(need_writable());
+  const std::uint64_t number = newest();
+  MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(number, false));
+  if (end != Lsn{0}) region_.store().flush_soon(end);
+  return number;
+}
+
+Status AppLog::wait(std::uint64_t number) {
+  if (const std::uint64_t known = newest(); number > known) {
+    return fail(Errc::invalid, Detail::argument, "there is no entry {} yet; the newest is {}", number, known);
+  }
+  return number <= durable() ? kOk : make_durable(number);
+}
+
+std::uint64_t AppLog::durable() {
+  const LockGuard lock(mutex_);
+  note_durable();
+  return durable_number_;
+}
+
+}  // namespace memlith::core::applog

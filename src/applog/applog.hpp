@@ -1,0 +1,191 @@
+// An application log in a region: a bounded, circular list of entries. Floor: applog. include/memlith/applog.h states
+// the contract of each call.
+//
+// Appending copies an entry into the ring in memory. What was appended goes to the redo log as the bytes of the ring
+// that changed, several entries a frame, in order; replay brings the bytes home like all others. So entries outlive
+// checkpoints, a crash leaves a prefix of the entries, and an overwritten entry is overwritten in that order, too.
+//
+// The position of the first entry that is not consumed moves with a commit of its own, or rides with a commit of
+// another structure of the store (Ride). The bytes before it are used again as soon as the frame that moved it is in
+// the redo log, because whatever overwrites them comes behind it.
+//
+// Threads: any number append and write; one reads and consumes.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "applog/ring.hpp"
+#include "base/sync.hpp"
+#include "region/companion.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core {
+struct OpenRegion;
+}
+
+namespace memlith::core::applog {
+
+enum class WhenFull : std::uint32_t { block = 0, fail = 1, grow = 2 };
+
+struct AppLogOptions {
+  bool create = false;
+  WhenFull when_full = WhenFull::block;
+  bool manual = false;  // closing writes nothing
+};
+
+// Up to where the ring's bytes may be used again. Outlives the log while a commit of another structure carries its
+// position.
+class Released final : public Companion {
+ public:
+  Released(std::uint64_t at, std::uint64_t urgent_bytes, std::shared_ptr<Atomic<std::uint64_t>> committed_lsn)
+      : at_(at), urgent_bytes_(urgent_bytes), committed_lsn_(std::move(committed_lsn)) {}
+  void captured(std::uint64_t mark, Lsn end) noexcept override;
+  bool is_urgent(std::uint64_t mark) override;
+  std::uint64_t at();
+  // Returns when the position is another one, or after a while.
+  void wait_for_change(std::uint64_t from);
+
+ private:
+  Mutex mutex_;
+  ConditionVariable moved_;
+  std::uint64_t at_ MEMLITH_GUARDED_BY(mutex_);
+  std::uint32_t waiting_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  const std::uint64_t urgent_bytes_;
+  const std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;
+};
+
+struct AppLogReport {
+  std::uint64_t capacity = 0;
+  std::uint64_t room = 0;      // for contents and headers of entries
+  std::uint64_t newest = 0;    // number of the newest entry that was appended; 0: none ever was
+  std::uint64_t durable = 0;   // likewise, of the newest durable one
+  std::uint64_t read = 0;      // likewise, of the newest that was read since the last rewind
+  std::uint64_t consumed = 0;  // likewise, of the newest consumed one
+};
+
+// What memlith_verify looks for in a region.
+bool holds_applog(const Region& region);
+
+class AppLog final : public RegionClient {
+ public:
+  using Content = std::span<const std::byte>;
+
+  // The region is open; it is new, or holds an application log.
+  static Result<std::unique_ptr<AppLog>> open(Region& region, const AppLogOptions& options);
+  ~AppLog() override { (void)stop(); }
+
+  // ---- writers
+  // The entries lie behind each other, and a crash keeps all of them or none. Returns the number of the last.
+  Result<std::uint64_t> append(std::span<const Content> entries);
+  // Makes durable what was appended.
+  Status write();
+  // The same without waiting; wait() waits for the number that it returns.
+  Result<std::uint64_t> write_async();
+  Status wait(std::uint64_t number);
+  std::uint64_t durable();
+
+  // ---- the reader
+  struct Entry {
+    std::uint64_t number = 0;
+    Content content;  // valid until the next read
+  };
+  // The next durable entry; waits so long for one. False: there is none.
+  Result<bool> read(std::uint64_t wait_ms, Entry& entry);
+  // The next entry to be read is the first that is not consumed.
+  void rewind();
+  // Everything up to that entry, which was read, is not needed any more.
+  Status consume(std::uint64_t number);
+  // The same as bytes that travel with a commit of `carrier`. When that commit has taken effect, rode() is called.
+  Result<Ride> ride(std::uint64_t number, const void* carrier);
+  void rode(const Ride& ride);
+
+  // Makes durable what was appended. Nothing else is done with the log then but to destroy it.
+  Status stop();
+  // Whether a commit that is not in the redo log yet carries the position.
+  bool carried();
+  AppLogReport report();
+  [[nodiscard]] Region& region() const { return region_; }
+  [[nodiscard]] bool read_only() const { return region_.store().read_only(); }
+  void set_open_region(OpenRegion* region) { open_region_ = region; }
+  [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
+
+  // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
+  void hold() override {}
+  void let_go() override {}
+  void rolled_back() override {}
+  // Entries are no pointers.
+  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
+    return std::vector<std::string>(offsets.size());
+  }
+
+ private:
+  AppLog(Region& region, const AppLogOptions& options) : region_(region), options_(options) {}
+  struct Handed {
+    std::uint64_t number = 0;  // of the last entry
+    Lsn lsn;
+  };
+  // Bytes of the region for one commit.
+  struct Changes {
+    std::vector<Extent> extents;
+    std::vector<const std::byte*> sources;
+  };
+
+  Status format();
+  Status check_first_page();
+  Status find_end();
+  void begin_at(const Position& position, std::uint64_t end, std::uint64_t number);
+  [[nodiscard]] Status damaged(std::uint64_t offset, std::string_view what) const;
+  [[nodiscard]] Status need_writable() const;
+  [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }
+
+  // False: there is no room, or so much waits that it has to go to the log first.
+  bool place(std::span<const Content> entries, std::span<const std::uint64_t> sums, std::uint64_t bytes,
+             std::uint64_t released) MEMLITH_REQUIRES(mutex_);
+  Status make_room(std::uint64_t bytes, std::uint64_t released);
+  Status grow(std::uint64_t bytes);
+  Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  // Brings entries to the redo log, up to that one at least. Returns what has to be durable for that one to be durable.
+  Result<Lsn> hand_over(std::uint64_t number, bool will_sync);
+  Status make_durable(std::uint64_t number);
+  std::uint64_t newest();
+  void note_durable() MEMLITH_REQUIRES(mutex_);
+  Result<bool> copy_next(Entry& entry) MEMLITH_REQUIRES(mutex_);
+  Result<Position> position_behind(std::uint64_t number) MEMLITH_REQUIRES(mutex_);
+  void add(Changes& changes, std::uint64_t offset, const void* bytes, std::uint64_t count) const;
+  void add_ring(Changes& changes, std::uint64_t from, std::uint64_t to) const MEMLITH_REQUIRES(mutex_);
+  void add_end_mark(Changes& changes, std::uint64_t position, const EntryHeader& mark) const MEMLITH_REQUIRES(mutex_);
+
+  Region& region_;
+  const AppLogOptions options_;
+  OpenRegion* open_region_ = nullptr;
+  std::uint64_t seed_ = 0;  // constant after open()
+  bool stopped_ = false;
+  std::shared_ptr<Released> released_;
+
+  Mutex hand_mutex_;  // taken before mutex_; held while entries go to the redo log, so that they do it in order
+  Changes going_ MEMLITH_GUARDED_BY(hand_mutex_);
+
+  Mutex mutex_;
+  ConditionVariable arrived_;
+  Ring ring_ MEMLITH_GUARDED_BY(mutex_);
+  std::uint64_t appended_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the position behind the newest entry
+  std::uint64_t number_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of the newest entry
+  std::uint64_t handed_ MEMLITH_GUARDED_BY(mutex_) = 0;    // the position behind what is in the redo log
+  std::uint64_t handed_number_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::uint64_t durable_number_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::deque<Handed> queue_ MEMLITH_GUARDED_BY(mutex_);  // in the redo log, not known to be durable
+  bool reader_waits_ MEMLITH_GUARDED_BY(mutex_) = false;
+  Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // in memory; released_ follows when it is in the redo log
+  Position read_ MEMLITH_GUARDED_BY(mutex_){};
+
+  // The reader's.
+  std::vector<std::byte> content_;
+  Position riding_{};
+  const void* carrier_ = nullptr;  // of the newest ride
+};
+
+}  // namespace memlith::core::applog

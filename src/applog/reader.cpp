@@ -1,0 +1,184 @@
+// Reading and consuming entries.
+#include <chrono>
+#include <cstring>
+
+#include "applog/applog.hpp"
+#include "base/mutant.hpp"
+
+namespace memlith::core::applog {
+
+Result<bool> AppLog::copy_next(Entry& entry) {
+  const std::uint64_t bytes_max = appended_ - read_.at;
+  if (read_entry(ring_, read_.at, read_.number, bytes_max, seed_, content_) != Found::entry) {
+    return damaged(ring_.offset_of(read_.at), "an entry of the application log is damaged");
+  }
+  entry = {read_.number, content_};
+  read_.at += stored_bytes(content_.size());
+  ++read_.number;
+  return true;
+}
+
+Result<bool> AppLog::read(std::uint64_t wait_ms, Entry& entry) {
+  const auto until = SteadyClock::now() + std::chrono::milliseconds(wait_ms);
+  for (;;) {
+    Lsn soon;
+    {
+      const LockGuard lock(mutex_);
+      note_durable();
+      if (read_.number <= durable_number_) return copy_next(entry);
+      if (wait_ms == 0) return false;
+      if (read_.number > handed_number_) {
+        const auto handed = [this]() MEMLITH_REQUIRES(mutex_) { return handed_number_ >= read_.number; };
+        const auto now = SteadyClock::now();
+        reader_waits_ = true;
+        const bool more = now < until && arrived_.wait_for(mutex_, until - now, handed);
+        reader_waits_ = false;
+        if (!more) return false;
+        note_durable();
+      }
+      if (!queue_.empty()) soon = queue_.front().lsn;
+    }
+    // Together with the writer's flush, if it has one under way.
+    if (soon != Lsn{0}) MEMLITH_TRY(region_.store().sync(soon));
+  }
+}
+
+void AppLog::rewind() {
+  const LockGuard lock(mutex_);
+  read_ = consumed_;
+}
+
+// ---- consume ---------------------------------------------------------------------------------------------------
+
+Result<Position> AppLog::position_behind(std::uint64_t number) {
+  if (number >= read_.number) {
+    return fail(Errc::invalid, Detail::argument, "entry {} was not read; the newest that was read is {}", number,
+                read_.number - 1);
+  }
+  Position position = consumed_;
+  while (position.number <= number) {
+    position.at += stored_bytes(ring_.header_at(position.at).bytes);
+    ++position.number;
+  }
+  position.checksum = sum_of(position, seed_);
+  return position;
+}
+
+bool AppLog::carried() {
+  if (released_ == nullptr) return false;
+  const std::uint64_t released = released_->at();
+  const LockGuard lock(mutex_);
+  return released != consumed_.at;
+}
+
+Status AppLog::consume(std::uint64_t number) {
+  MEMLITH_TRY(need_writable());
+  if (carried()) {
+    return fail(Errc::busy, Detail::object,
+                "a weak commit of a kv store carries the read position of log \"{}\"; call memlith_kv_persist first",
+                region_.name());
+  }
+  Position position{};
+  {
+    const LockGuard lock(mutex_);
+    MEMLITH_TRY_ASSIGN(position, position_behind(number));
+    if (position.at == consumed_.at) return kOk;
+  }
+  Changes changes;
+  add(changes, kPositionOffset, &position, sizeof position);
+  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
+  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
+  {
+    const LockGuard lock(mutex_);
+    consumed_ = position;
+  }
+  released_->captured(position.at, end);
+  region_.store().flush_soon(end);
+  return kOk;
+}
+
+Result<Ride> AppLog::ride(std::uint64_t number, const void* carrier) {
+  MEMLITH_TRY(need_writable());
+  if (carrier != carrier_ && carried()) {
+    return fail(Errc::busy, Detail::object,
+                "a weak commit of another kv store carries the read position of log \"{}\"; call memlith_kv_persist "
+                "of that one first",
+                region_.name());
+  }
+  carrier_ = carrier;
+  {
+    const LockGuard lock(mutex_);
+    MEMLITH_TRY_ASSIGN(riding_, position_behind(number));
+  }
+  const auto bytes = std::as_bytes(std::span(&riding_, 1));
+  Ride ride{released_, riding_.at, region_.object(), kPositionOffset, bytes, false};
+  if (MEMLITH_MUTANT(applog_position_apart)) {
+    const Extent extent{region_.object(), kPositionOffset, bytes.size()};
+    const std::byte* const source = bytes.data();
+    MEMLITH_TRY(region_.commit_bytes({&extent, 1}, {&source, 1}, false).status());
+  }
+  return ride;
+}
+
+void AppLog::rode(const Ride& ride) {
+  if (!ride.taken) return;
+  std::memcpy(region_.address() + kPositionOffset, &riding_, sizeof riding_);
+  const LockGuard lock(mutex_);
+  consumed_ = riding_;
+}
+
+// ---- growth ----------------------------------------------------------------------------------------------------
+
+// Called without room for `bytes`, which may have become free meanwhile.
+Status AppLog::grow(std::uint64_t bytes) {
+  const LockGuard handing(hand_mutex_);
+  const std::uint64_t released = released_->at();
+  std::uint64_t wanted = 0;
+  const std::uint64_t most = round_down(region_.reserve() - kRingOffset, kPageBytes);
+  {
+    const LockGuard lock(mutex_);
+    const std::uint64_t needed = appended_ - released + bytes + sizeof(EntryHeader);
+    if (needed <= ring_.capacity()) return kOk;
+    // Bytes before the wrap keep their places, so that there has to be room behind them for those after it.
+    const std::uint64_t lap = released - (ring_.offset_of(released) - kRingOffset);
+    const std::uint64_t least = std::max(appended_ - lap + sizeof(EntryHeader), needed);
+    wanted = std::min(round_up(std::max(least, 2 * ring_.capacity()), kPageBytes), most);
+    if (wanted < least) {
+      return fail(Errc::full, Detail::object,
+                  "the application log \"{}\" has {} bytes, no room for {} more, and may grow to {}; consume entries, "
+                  "or make a log with a larger max_size",
+                  region_.name(), ring_.capacity(), bytes, most);
+    }
+  }
+  MEMLITH_TRY(region_.grow(kRingOffset + wanted));
+  const LockGuard lock(mutex_);
+  return move_to_larger(wanted);
+}
+
+// The bytes after the wrap move behind those before it; one frame has them and the new shape.
+Status AppLog::move_to_larger(std::uint64_t capacity) {
+  const std::uint64_t released = released_->at();
+  const std::uint64_t lap = released - (ring_.offset_of(released) - kRingOffset);
+  const std::uint64_t wrap = lap + ring_.capacity();
+  if (appended_ - lap + sizeof(EntryHeader) > capacity) return kOk;  // others appended meanwhile: it is tried again
+  Shape shape{capacity, lap, 0};
+  shape.checksum = sum_of(shape, seed_);
+  const Ring larger(region_.address(), shape);
+  Changes changes;
+  const EntryHeader mark = end_mark(handed_number_ + 1, seed_);
+  if (appended_ > wrap) {
+    std::memmove(region_.address() + larger.offset_of(wrap), region_.address() + kRingOffset, appended_ - wrap);
+    if (handed_ > wrap && !MEMLITH_MUTANT(applog_growth_not_moved)) {
+      add(changes, larger.offset_of(wrap), region_.address() + larger.offset_of(wrap), handed_ - wrap);
+    }
+  }
+  if (handed_ == appended_) larger.put(handed_, &mark, sizeof mark);
+  add(changes, larger.offset_of(handed_), &mark, sizeof mark);
+  add(changes, kShapeOffset, &shape, sizeof shape);
+  MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
+  std::memcpy(region_.address() + kShapeOffset, &shape, sizeof shape);
+  ring_ = larger;
+  return kOk;
+}
+
+}  // namespace memlith::core::applog

@@ -1,0 +1,155 @@
+// docs/applog.md, "Log and store agree": threads append, a thread behind consumes with commits of a kv store, and the
+// process is killed again and again. Each time every acknowledged operation is in the kv store or in the log, exactly
+// once and in order, and the entries begin where the kv store ends.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "memlith/applog.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr int kWriters = 3;
+// Of each writer how many operations were acknowledged; seen by the parent after the kill.
+using Acknowledged = std::array<std::atomic<std::uint64_t>, kWriters>;
+
+template <class T>
+T or_leave(memlith::Result<T> result, int code) {
+  if (result) return std::move(*result);
+  std::fprintf(stderr, "%s\n", result.error().message().c_str());
+  ::_exit(code);
+}
+void or_leave(const memlith::Result<void>& result, int code) {
+  if (result) return;
+  std::fprintf(stderr, "%s\n", result.error().message().c_str());
+  ::_exit(code);
+}
+
+struct Opened {
+  Store store;
+  AppLog log;
+  Kv kv;
+  KvMap map;
+};
+
+Opened open(const std::string& path, WhenFull when_full) {
+  Store store = or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
+  AppLog log = or_leave(AppLog::open(store, "log",
+                                     {.create = true, .when_full = when_full, .size = 16 << 10, .max_size = 1 << 20}),
+                        4);
+  Kv kv = or_leave(Kv::open(store, "kv", {.create = true, .window_ms = 5}), 5);
+  const KvMap map = or_leave(kv.map("map", true), 6);
+  return {std::move(store), std::move(log), std::move(kv), map};
+}
+
+// Operation number `count` of a writer: it makes the writer's count one more, and is not idempotent.
+std::string entry_of(int writer, std::uint64_t count) {
+  return std::to_string(writer) + " " + std::to_string(count) + " " +
+         std::string((count * 61 + static_cast<std::uint64_t>(writer)) % 700, 'x');
+}
+
+struct Operation {
+  int writer = 0;
+  std::uint64_t count = 0;
+};
+Operation operation_of(std::string_view entry) {
+  const std::string text(entry);
+  std::size_t used = 0;
+  Operation operation;
+  operation.writer = std::stoi(text, &used);
+  operation.count = std::stoull(text.substr(used));
+  return entry == entry_of(operation.writer, operation.count) ? operation : Operation{-1, 0};
+}
+
+std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
+  const auto found = or_leave(txn.find(map, key), 7);
+  return found ? std::stoull(std::string(*found)) : 0;
+}
+
+[[noreturn]] void live(const std::string& path, WhenFull when_full, const std::vector<std::uint64_t>& done,
+                       Acknowledged* acknowledged) {
+  Opened opened = open(path, when_full);
+  std::vector<std::thread> threads;
+  for (int w = 0; w < kWriters; ++w) {
+    threads.emplace_back([&, w] {
+      for (std::uint64_t count = done[static_cast<std::size_t>(w)] + 1;; ++count) {
+        const std::uint64_t number = or_leave(opened.log.append(entry_of(w, count)), 8);
+        or_leave(count % 3 == 0 ? opened.log.wait(number) : opened.log.write(), 9);
+        (*acknowledged)[static_cast<std::size_t>(w)] = count;
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    std::mt19937_64 draw(done[0]);
+    for (;;) {
+      auto txn = or_leave(opened.kv.begin(), 10);
+      std::uint64_t newest = 0;
+      for (std::uint64_t left = 1 + draw() % 6; left > 0; --left) {
+        const auto entry = or_leave(opened.log.read(newest == 0 ? 1000 : 0), 11);
+        if (!entry) break;
+        newest = entry->number;
+        const int writer = operation_of(entry->content).writer;
+        const std::string key = "count" + std::to_string(writer);
+        or_leave(txn.put(opened.map, key, std::to_string(number_in(txn, opened.map, key) + 1)), 12);
+      }
+      if (newest == 0) continue;
+      or_leave(txn.put(opened.map, "consumed", std::to_string(newest)), 13);
+      (void)or_leave(opened.log.commit(newest, txn, draw() % 4 == 0 ? Durability::sync : Durability::weak), 14);
+    }
+  });
+  for (std::thread& each : threads) each.join();
+  ::_exit(15);
+}
+
+TEST(AppLogKill, EveryOperationIsThereExactlyOnce) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  void* const memory = ::mmap(nullptr, sizeof(Acknowledged), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const acknowledged = new (memory) Acknowledged{};
+  std::mt19937_64 random(std::random_device{}());
+  std::vector<std::uint64_t> counts(kWriters);
+  for (int kill = 0; kill < 20; ++kill) {
+    const WhenFull when_full = kill < 14 ? WhenFull::block : WhenFull::grow;
+    const pid_t child = ::fork();
+    if (child == 0) live(path, when_full, counts, acknowledged);
+    ::usleep(static_cast<useconds_t>(random() % 150'000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
+
+    Opened opened = open(path, when_full);
+    auto reader = opened.kv.begin(true);
+    for (int w = 0; w < kWriters; ++w) {
+      counts[static_cast<std::size_t>(w)] = number_in(*reader, opened.map, "count" + std::to_string(w));
+    }
+    const std::uint64_t consumed = number_in(*reader, opened.map, "consumed");
+    ASSERT_EQ(opened.log.info()->consumed, consumed) << "log and kv store disagree, after kill " << kill;
+    std::uint64_t number = consumed;
+    for (auto entry = opened.log.read(); *entry; entry = opened.log.read()) {
+      ASSERT_EQ((*entry)->number, ++number);
+      const Operation operation = operation_of((*entry)->content);
+      ASSERT_GE(operation.writer, 0) << "entry " << number << " has other bytes";
+      ASSERT_EQ(operation.count, ++counts[static_cast<std::size_t>(operation.writer)]) << "after kill " << kill;
+    }
+    for (std::size_t w = 0; w < kWriters; ++w) {
+      ASSERT_GE(counts[w], (*acknowledged)[w].load()) << "an acknowledged operation is gone, after kill " << kill;
+    }
+  }
+  EXPECT_GT(counts[0] + counts[1] + counts[2], 100u) << "the children did not get far";
+  ::munmap(memory, sizeof(Acknowledged));
+}
+
+}  // namespace
+}  // namespace memlith::test

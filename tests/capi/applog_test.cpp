@@ -1,0 +1,151 @@
+// docs/applog.md through the public interface: C, a kill, and what is refused by name.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "applog_c_test.h"
+#include "memlith/applog.hpp"
+#include "support/child.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+TEST(AppLogInterface, InC) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  EXPECT_IN_CHILD([&]() -> std::string {
+    const char* const wrong = applog_c_first(path.c_str());
+    return wrong == nullptr ? "" : wrong;  // and leaves without closing
+  });
+  const char* const wrong = applog_c_second(path.c_str());
+  EXPECT_EQ(wrong, nullptr) << wrong;
+}
+
+// A closed store with a log of three entries and a kv store.
+void make_store(const std::string& path) {
+  auto store = Store::open(path, {.create = true});
+  ASSERT_TRUE(store) << store.error().message();
+  auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
+  ASSERT_TRUE(log) << log.error().message();
+  auto kv = Kv::open(*store, "kv", {.create = true});
+  ASSERT_TRUE(kv) << kv.error().message();
+  ASSERT_TRUE(log->append({"one", "two", "three"}));
+  ASSERT_TRUE(kv->close());
+  ASSERT_TRUE(log->close());
+  ASSERT_TRUE(store->close());
+}
+
+// The file of the log: the only one of its size.
+std::filesystem::path log_file(const std::string& store) {
+  for (const auto& file : std::filesystem::directory_iterator(store + "/objects")) {
+    if (file.file_size() == (64 << 10) + 4096) return file.path();
+  }
+  ADD_FAILURE() << "no file of the log";
+  return {};
+}
+
+Error error_of_log(const std::string& path) {
+  auto store = Store::open(path);
+  if (!store) return store.error();
+  auto log = AppLog::open(*store, "log", {.create = true});
+  EXPECT_FALSE(log);
+  return log.error();
+}
+
+TEST(AppLogInterface, TheLogOfAnotherStoreIsRefused) {
+  const TempFolder folder;
+  make_store(folder / "a");
+  make_store(folder / "b");
+  std::filesystem::copy_file(log_file(folder / "a"), log_file(folder / "b"),
+                             std::filesystem::copy_options::overwrite_existing);
+  const Error refused = error_of_log(folder / "b");
+  EXPECT_EQ(refused.category(), MEMLITH_INCOMPATIBLE);
+  EXPECT_NE(refused.message().find("another store"), std::string::npos) << refused.message();
+  memlith_report report{};
+  report.struct_size = sizeof report;
+  EXPECT_EQ(memlith_verify((folder / "a").c_str(), &report), MEMLITH_OK);
+  EXPECT_EQ(memlith_category(memlith_verify((folder / "b").c_str(), &report)), MEMLITH_INCOMPATIBLE);
+}
+
+TEST(AppLogInterface, ALogThatWasCutOrRemovedIsRefused) {
+  const TempFolder folder;
+  make_store(folder / "store");
+  const std::filesystem::path file = log_file(folder / "store");
+  std::filesystem::resize_file(file, 32 << 10);
+  const Error cut = error_of_log(folder / "store");
+  EXPECT_EQ(cut.category(), MEMLITH_CORRUPT) << cut.message();
+  std::filesystem::remove(file);
+  const Error removed = error_of_log(folder / "store");
+  EXPECT_EQ(removed.category(), MEMLITH_CORRUPT) << removed.message();
+}
+
+TEST(AppLogInterface, VerifyFindsADamagedEntry) {
+  const TempFolder folder;
+  make_store(folder / "store");
+  {
+    std::fstream file(log_file(folder / "store"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 + 24 + 1);
+    file.put('x');
+  }
+  EXPECT_EQ(memlith_category(memlith_verify((folder / "store").c_str(), nullptr)), MEMLITH_CORRUPT);
+  const Error damaged = error_of_log(folder / "store");
+  EXPECT_EQ(damaged.category(), MEMLITH_CORRUPT);
+  EXPECT_NE(damaged.message().find("offset 4096"), std::string::npos) << damaged.message();
+}
+
+TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
+  const TempFolder folder;
+  auto store = Store::open(folder / "a", {.create = true});
+  auto other = Store::open(folder / "b", {.create = true});
+  auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
+  auto far = Kv::open(*other, "kv", {.create = true});
+  auto cache = Kv::open(*store, "cache", {.create = true, .is_volatile = true});
+  auto kv = Kv::open(*store, "kv", {.create = true});
+  auto second = Kv::open(*store, "second", {.create = true});
+  ASSERT_TRUE(log && far && cache && kv && second);
+  ASSERT_TRUE(log->append({"one", "two"}));
+  ASSERT_TRUE(log->write());
+  ASSERT_TRUE(*log->read());
+  ASSERT_TRUE(*log->read());
+  const auto category = [&](const Kv& of, bool read_only = false) {
+    auto txn = of.begin(read_only);
+    const auto done = log->commit(1, *txn);
+    return done ? MEMLITH_OK : done.error().category();
+  };
+  EXPECT_EQ(category(*far), MEMLITH_INVALID);
+  EXPECT_EQ(category(*cache), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(category(*kv, true), MEMLITH_READ_ONLY);
+  EXPECT_EQ(log->info()->consumed, 0u);
+  ASSERT_TRUE(kv->set_window(1000 * 1000));
+  EXPECT_EQ(category(*kv), MEMLITH_OK);
+  EXPECT_EQ(category(*second), MEMLITH_BUSY) << "a weak commit of kv carries the position";
+  EXPECT_EQ(category(*kv), MEMLITH_OK);
+  ASSERT_TRUE(kv->persist());
+  EXPECT_EQ(category(*second), MEMLITH_OK);
+}
+
+// A conflict leaves the position where it was.
+TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
+  const TempFolder folder;
+  auto store = Store::open(folder / "a", {.create = true});
+  auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
+  auto kv = Kv::open(*store, "kv", {.create = true});
+  auto map = kv->map("map", true);
+  ASSERT_TRUE(log->append("one"));
+  ASSERT_TRUE(log->write());
+  ASSERT_TRUE(*log->read());
+  auto holder = kv->begin();
+  ASSERT_TRUE(holder->put(*map, "key", "value"));
+  auto txn = kv->begin();
+  EXPECT_EQ(txn->put(*map, "key", "other").error().category(), MEMLITH_CONFLICT);
+  EXPECT_EQ(log->commit(1, *txn).error().category(), MEMLITH_INVALID);
+  EXPECT_EQ(log->info()->consumed, 0u);
+  ASSERT_TRUE(log->commit(1, *holder, Durability::sync));
+  EXPECT_EQ(log->info()->consumed, 1u);
+  EXPECT_EQ(log->info()->room, log->info()->size - 24);
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,253 @@
+// docs/applog.md: what is read after a crash, over the wrap, when the log is full, when it grows; the rides of the read
+// position with commits of a kv store; threads.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "applog_world.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using applog::AppLog;
+using applog::WhenFull;
+using Texts = std::vector<std::string>;
+
+TEST(AppLogTest, ACrashKeepsWhatWasWrittenAndNothingElse) {
+  AppLogWorld world(16 * kKiB);
+  EXPECT_EQ(must(append(world.log(), "one")), 1u);
+  EXPECT_EQ(must(append(world.log(), "two")), 2u);
+  EXPECT_EQ(world.read_all(), Texts{}) << "an entry that is not durable";
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(must(append(world.log(), "three")), 3u);
+  EXPECT_EQ(world.log().durable(), 2u);
+  world.crash();
+  EXPECT_EQ(world.read_all(), (Texts{"one", "two"}));
+  EXPECT_EQ(must(append(world.log(), "another three")), 3u);
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(world.read_all(), Texts{"another three"});
+  world.log().rewind();
+  EXPECT_EQ(world.read_all(), (Texts{"one", "two", "another three"}));
+  EXPECT_OK(world.log().consume(2));
+  world.log().rewind();
+  EXPECT_EQ(world.read_all(), Texts{"another three"});
+}
+
+TEST(AppLogTest, EntriesOfOneAppendAreTogether) {
+  AppLogWorld world(16 * kKiB);
+  const std::string a = "a";
+  const std::string none;
+  const AppLog::Content both[] = {content_of(a), content_of(none), content_of(a)};
+  EXPECT_EQ(must(world.log().append(both)), 3u);
+  const std::uint64_t before = world.regions().frames();
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(world.regions().frames(), before + 1);
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(world.regions().frames(), before + 1) << "nothing was appended, and a frame was written";
+  EXPECT_EQ(world.read_all(), (Texts{"a", "", "a"}));
+  EXPECT_ERROR(Errc::invalid, world.log().append({}));
+}
+
+// Every length of the remainder at the wrap, with crashes, and an entry as large as the log.
+TEST(AppLogTest, EntriesLieAcrossTheEndOfTheRing) {
+  AppLogWorld world(4 * kKiB);
+  std::uint64_t consumed = 0;
+  std::uint64_t number = 0;
+  for (int round = 0; round < 300; ++round) {
+    Texts expected;
+    for (int i = 0; i < 1 + round % 7; ++i) {
+      expected.push_back(entry_text(++number));
+      ASSERT_EQ(must(append(world.log(), expected.back())), number);
+    }
+    ASSERT_OK(world.log().write());
+    if (round % 19 == 0) world.crash();
+    ASSERT_EQ(world.read_all(), expected) << "round " << round;
+    ASSERT_OK(world.log().consume(consumed = number));
+    if (round % 13 == 0) {
+      ASSERT_OK(world.regions().store().checkpoint());
+    }
+  }
+  const applog::AppLogReport report = world.log().report();
+  EXPECT_EQ(report.consumed, number);
+  EXPECT_EQ(report.room, report.capacity - 24);
+  const std::string largest(report.room - 24, 'x');
+  EXPECT_ERROR(Errc::full, append(world.log(), largest + "12345678"));
+  ASSERT_OK(append(world.log(), largest));
+  ASSERT_OK(world.log().write());
+  EXPECT_EQ(world.log().report().room, 0u);
+  world.crash();
+  EXPECT_EQ(world.read_all(), Texts{largest});
+}
+
+TEST(AppLogTest, AFullLogFails) {
+  AppLogWorld world(4 * kKiB);
+  std::uint64_t number = 0;
+  while (append(world.log(), std::string(100, 'x')).ok()) ++number;
+  EXPECT_ERROR(Errc::full, append(world.log(), std::string(100, 'x')));
+  EXPECT_EQ(number, (4 * kKiB - 24) / 128);
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(world.read_all().size(), number);
+  EXPECT_OK(world.log().consume(3));
+  EXPECT_OK(append(world.log(), std::string(3 * 128 - 24, 'x')));
+  EXPECT_ERROR(Errc::full, append(world.log(), std::string(104, 'x')));
+  EXPECT_ERROR(Errc::invalid, world.log().consume(number + 1)) << "it was not read";
+  EXPECT_OK(world.log().consume(1)) << "what was consumed before is ignored";
+  EXPECT_EQ(world.log().report().consumed, 3u);
+}
+
+TEST(AppLogTest, AFullLogBlocksUntilRoomIsMade) {
+  AppLogWorld world(4 * kKiB, WhenFull::block);
+  constexpr std::uint64_t kEntries = 400;
+  std::thread writer([&] {
+    for (std::uint64_t i = 1; i <= kEntries; ++i) must(append(world.log(), entry_text(i)));
+    EXPECT_OK(world.log().write());
+  });
+  AppLog::Entry entry;
+  for (std::uint64_t i = 1; i <= kEntries; ++i) {
+    while (!must(world.log().read(1000, entry))) {
+    }
+    ASSERT_EQ(entry.number, i);
+    const std::string text = entry_text(i);
+    ASSERT_TRUE(std::ranges::equal(entry.content, content_of(text)));
+    if (i % 3 == 0) {
+      EXPECT_OK(world.log().consume(i));
+    }
+  }
+  writer.join();
+  EXPECT_ERROR(Errc::full, append(world.log(), std::string(4 * kKiB, 'x'))) << "it could never have room";
+}
+
+TEST(AppLogTest, AFullLogGrows) {
+  AppLogWorld world(4 * kKiB, WhenFull::grow, 64 * kKiB);
+  Texts expected;
+  std::uint64_t number = 0;
+  const auto add = [&] {
+    expected.push_back(entry_text(++number));
+    return append(world.log(), expected.back());
+  };
+  // So that the wrap is in the middle of what has to move, and some of it not in the redo log yet.
+  for (int i = 0; i < 15; ++i) ASSERT_OK(add());
+  ASSERT_OK(world.log().write());
+  ASSERT_EQ(world.read_all(), expected);
+  ASSERT_OK(world.log().consume(10));
+  expected.erase(expected.begin(), expected.begin() + 10);
+  while (world.log().report().capacity < 64 * kKiB) {
+    ASSERT_OK(add());
+    if (number % 4 == 0) {
+      ASSERT_OK(world.log().write());
+    }
+    if (number % 16 == 0) {
+      ASSERT_OK(world.log().write());
+      world.crash();
+      ASSERT_EQ(world.read_all(), expected) << "after entry " << number;
+    }
+  }
+  while (add().ok()) {
+  }
+  expected.pop_back();
+  ASSERT_OK(world.log().write());
+  world.crash();
+  EXPECT_EQ(world.read_all(), expected);
+  EXPECT_EQ(world.log().report().capacity, 64 * kKiB);
+}
+
+TEST(AppLogTest, AsynchronousWritesAreWaitedFor) {
+  AppLogWorld world(64 * kKiB);
+  std::uint64_t newest = 0;
+  for (int i = 0; i < 100; ++i) {
+    must(append(world.log(), "entry"));
+    newest = must(world.log().write_async());
+  }
+  EXPECT_EQ(newest, 100u);
+  EXPECT_OK(world.log().wait(50));
+  EXPECT_GE(world.log().durable(), 50u);
+  EXPECT_OK(world.log().wait(newest));
+  EXPECT_EQ(world.log().durable(), newest);
+  EXPECT_ERROR(Errc::invalid, world.log().wait(101));
+  world.crash();
+  EXPECT_EQ(world.read_all().size(), 100u);
+}
+
+TEST(AppLogTest, WritersShareTheLog) {
+  AppLogWorld world(1 * kMiB, WhenFull::block);
+  constexpr int kWriters = 4;
+  constexpr std::uint64_t kEach = 200;
+  std::vector<std::thread> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const std::uint64_t number = must(append(world.log(), std::to_string(w) + " " + std::to_string(i)));
+        EXPECT_OK(world.log().write());
+        EXPECT_GE(world.log().durable(), number);
+      }
+    });
+  }
+  std::uint64_t next[kWriters] = {};
+  AppLog::Entry entry;
+  for (std::uint64_t i = 1; i <= kWriters * kEach; ++i) {
+    while (!must(world.log().read(1000, entry))) {
+    }
+    ASSERT_EQ(entry.number, i);
+    const std::string text(reinterpret_cast<const char*>(entry.content.data()), entry.content.size());
+    const int w = text[0] - '0';
+    ASSERT_EQ(text, std::to_string(w) + " " + std::to_string(next[w]++)) << "one writer's entries are in their order";
+    if (i % 64 == 0) {
+      EXPECT_OK(world.log().consume(i));
+    }
+  }
+  for (std::thread& each : writers) each.join();
+}
+
+// A carrier that keeps what it carries, as a kv store does with a weak commit.
+TEST(AppLogTest, CarriedBytesAreNotUsedBeforeTheirCommitIsInTheRedoLog) {
+  AppLogWorld world(4 * kKiB);
+  const std::string text(1000, 'x');
+  for (int i = 0; i < 3; ++i) ASSERT_OK(append(world.log(), text));
+  ASSERT_OK(world.log().write());
+  ASSERT_EQ(world.read_all().size(), 3u);
+  int carrier = 0;
+  int other = 0;
+  Ride ride = must(world.log().ride(2, &carrier));
+  world.log().rode(ride);
+  EXPECT_EQ(world.log().report().consumed, 0u) << "the commit did not happen";
+  ride = must(world.log().ride(2, &carrier));
+  const Bytes carried(ride.bytes.begin(), ride.bytes.end());
+  ride.taken = true;
+  world.log().rode(ride);
+  EXPECT_EQ(world.log().report().consumed, 2u);
+  EXPECT_TRUE(world.log().carried());
+  EXPECT_ERROR(Errc::full, append(world.log(), text));
+  EXPECT_ERROR(Errc::busy, world.log().consume(3));
+  EXPECT_ERROR(Errc::busy, world.log().ride(3, &other));
+  EXPECT_OK(world.log().ride(3, &carrier));
+  EXPECT_TRUE(ride.companion->is_urgent(ride.mark)) << "it holds more than a quarter of the log";
+
+  const Extent extent{ride.object, ride.offset, carried.size()};
+  const std::byte* const source = carried.data();
+  const Lsn end = must(world.region().commit_bytes({&extent, 1}, {&source, 1}, true));
+  ride.companion->captured(ride.mark, end);
+  EXPECT_FALSE(world.log().carried());
+  EXPECT_OK(append(world.log(), text));
+  EXPECT_OK(world.log().write());
+  world.crash();
+  EXPECT_EQ(world.read_all().size(), 2u);
+  EXPECT_EQ(world.log().report().consumed, 2u);
+}
+
+TEST(AppLogTest, ManyEntriesOfAnUnwrittenLogGoToTheRedoLogInParts) {
+  StoreOptions store = tiny_options();
+  AppLogWorld world(1 * kMiB, WhenFull::fail, 0, store);
+  const std::uint64_t before = world.regions().frames();
+  std::uint64_t number = 0;
+  for (; number < 200; ++number) ASSERT_OK(append(world.log(), std::string(2000, 'x')));
+  EXPECT_GT(world.regions().frames(), before) << "it would not fit one frame";
+  ASSERT_OK(world.log().write());
+  EXPECT_ERROR(Errc::full, append(world.log(), std::string(200 * kKiB, 'x'))) << "more than half of the redo log";
+  world.crash();
+  EXPECT_EQ(world.read_all().size(), number);
+}
+
+}  // namespace
+}  // namespace memlith::test

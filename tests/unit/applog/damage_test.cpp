@@ -1,0 +1,90 @@
+// What is in the region is input: every damaged bit of what is not consumed is found, and what is not a log of this
+// store and format is refused by name.
+#include <gtest/gtest.h>
+
+#include "applog_world.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using applog::AppLog;
+
+// Opens what the memory of the region holds.
+Status open_status(AppLogWorld& world) { return world.try_open().status(); }
+
+class Damage : public ::testing::Test {
+ protected:
+  Damage() {
+    for (std::uint64_t i = 1; i <= 40; ++i) {
+      must(append(world.log(), entry_text(i)));
+      EXPECT_OK(world.log().write());
+      (void)world.read_all();
+      if (i == 12 || i == 30) {
+        EXPECT_OK(world.log().consume(i));
+      }
+    }
+    world.close();
+  }
+  AppLogWorld world{8 * kKiB};
+};
+
+TEST_F(Damage, EveryBitOfWhatIsNotConsumedIsChecked) {
+  ASSERT_OK(open_status(world));
+  std::byte* const base = world.region().address();
+  const std::uint64_t first = world.region().size() - 8 * kKiB;
+  std::uint64_t refused = 0;
+  for (std::uint64_t offset = 0; offset < world.region().size(); offset += 1) {
+    const bool is_head =
+        offset < sizeof(applog::Identity) || (offset >= 64 && offset < 88) || (offset >= 128 && offset < 152);
+    if (offset < first && !is_head) continue;
+    if (!is_head && offset % 3 != 0) continue;  // enough, and quick
+    base[offset] ^= std::byte{4};
+    const Status found = open_status(world);
+    base[offset] ^= std::byte{4};
+    if (is_head) {
+      EXPECT_FALSE(found.ok()) << offset;
+    }
+    if (found.ok()) continue;
+    ++refused;
+    EXPECT_TRUE(found.category == Errc::corrupt || found.category == Errc::incompatible) << told(found);
+  }
+  EXPECT_GT(refused, 400u);
+  EXPECT_OK(open_status(world));
+}
+
+TEST_F(Damage, IsRefusedByName) {
+  std::byte* const base = world.region().address();
+  const Bytes good(base, base + kPageBytes);
+  const auto refused = [&](Errc category, std::string_view word) {
+    const Status found = open_status(world);
+    EXPECT_EQ(found.category, category) << told(found);
+    EXPECT_NE(last_error_text().find(word), std::string_view::npos) << last_error_text();
+    std::memcpy(base, good.data(), good.size());
+  };
+  auto& identity = *reinterpret_cast<applog::Identity*>(base);
+  identity.version = 2;
+  refused(Errc::incompatible, "format 2");
+  identity.store ^= 1;
+  identity.checksum = applog::sum_of(identity, applog::kMagic);
+  refused(Errc::incompatible, "another store");
+  identity.magic ^= 1;
+  refused(Errc::incompatible, "no application log");
+  auto& shape = *reinterpret_cast<applog::Shape*>(base + applog::kShapeOffset);
+  shape.capacity = 1 * kMiB;
+  shape.checksum = applog::sum_of(shape, identity.log);
+  refused(Errc::corrupt, "cut");
+  EXPECT_OK(open_status(world));
+}
+
+TEST_F(Damage, AnEntryThatIsDamagedInMemoryIsNotRead) {
+  world.open();
+  std::byte* const base = world.region().address();
+  const std::uint64_t bytes = world.region().size();
+  for (std::uint64_t offset = kPageBytes; offset < bytes; offset += 8) base[offset] ^= std::byte{1};
+  AppLog::Entry entry;
+  EXPECT_ERROR(Errc::corrupt, world.log().read(0, entry));
+}
+
+}  // namespace
+}  // namespace memlith::test
