@@ -324,7 +324,8 @@ void AppLog::note_durable() {
 
 Status AppLog::make_durable(std::uint64_t number) {
   MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(number, true));
-  if (end != Lsn{0}) return region_.store().sync(end);
+  // What was consumed before is durable then, too, whether entries were appended since or not.
+  MEMLITH_TRY(region_.store().sync(end != Lsn{0} ? end : region_.newest_commit()));
   return region_.store().failure();
 }
 

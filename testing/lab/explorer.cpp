@@ -502,7 +502,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
 
 std::string Explorer::verdict(const Recovered& recovered, const Expected& expected) const {
   if (!recovered.ok) return "recovery failed: " + recovered.error;
-  if (!recovered.unsound.empty()) return "recovered a heap that is not sound: " + recovered.unsound;
+  if (!recovered.unsound.empty()) return "recovered a structure that is not sound: " + recovered.unsound;
   // Until the one who came after a kill has opened the store, nobody has seen more than was acknowledged before.
   if (also_allowed_ != nullptr && path_.back().at < also_until_ &&
       also_allowed_->allows(recovered.found, also_allowed_->first)) {

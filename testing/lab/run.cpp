@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "applog_life.hpp"
 #include "base/mutant.hpp"
 #include "heap_life.hpp"
 #include "log/format.hpp"
@@ -93,7 +94,9 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
     // A one-file store of an empty file that was not there before has nothing to show.
     result.content.objects[object.name] = std::move(*bytes);
   }
-  if (!add_inventories(**store, result.content).ok()) result.unsound = last_error_text();
+  if (!add_inventories(**store, result.content).ok() || !show_storeys(**store, result.content).ok()) {
+    result.unsound = last_error_text();
+  }
   result.ok = true;
   result.was_clean = (*store)->was_clean();
   result.replayed = (*store)->counters().replayed_commits;
@@ -140,6 +143,7 @@ void Run::drop_regions() {
   regions_.clear();
   image_ = nullptr;
   heap_ = nullptr;
+  close_applog();
   soon_.clear();
 }
 
@@ -265,6 +269,10 @@ void Run::open() {
     content.objects[object.name] = std::move(*bytes);
   }
   if (!passed(add_inventories(*store_, content), "looking at a heap", fired_by_open)) {
+    store_ = nullptr;
+    return;
+  }
+  if (!passed(show_storeys(*store_, content), "looking at a log and a kv store", fired_by_open)) {
     store_ = nullptr;
     return;
   }

@@ -38,6 +38,9 @@ struct HeapPlan {
   core::TrackerKind tracker = core::TrackerKind::touched;
 };
 struct HeapLife;
+struct AppLogLife;
+struct AppLogModel;
+struct AppLogPlan;
 class Run;
 
 // One step of a workload. Steps that make no sense (a commit to an object that is not there) do nothing, so that any of
@@ -157,6 +160,13 @@ class Run {
   void damage_heap();
   // Threads that allocate, free each other's blocks, and persist.
   void heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw);
+  // ---- an application log, alone or with a kv store, beside a model of them (run_applog.cpp)
+  void open_applog(const AppLogPlan& plan);
+  void append_entry(std::uint64_t bytes);  // if there is room
+  void write_applog();
+  void consume_applog(std::uint64_t entries);              // of a log alone
+  void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
+  void persist_kv();
 
  private:
   struct Image {
@@ -194,6 +204,12 @@ class Run {
   [[nodiscard]] std::string log_name() const;
   void drop_regions();
   void check_heap(std::string_view when);
+  bool applog_commit(std::string_view text, bool wait, const std::function<core::Status()>& act,
+                     const std::function<void(AppLogModel& framed)>& framed);
+  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most,
+                                              std::uint64_t address);
+  void close_applog();
+  void read_applog(std::uint64_t entries);
   void destroy_everything();
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
@@ -209,6 +225,7 @@ class Run {
   std::map<std::string, Memory> regions_;
   std::unique_ptr<Image> image_;
   std::unique_ptr<HeapLife> heap_;
+  std::unique_ptr<AppLogLife> applog_;
   std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once
   std::vector<std::pair<std::size_t, core::Lsn>> soon_;           // captured, not waited for
   std::optional<std::size_t> creation_;

@@ -40,6 +40,7 @@ core::StoreOptions small_store();
 
 std::span<const Workload> workloads();
 std::span<const Workload> heap_workloads();  // some of them
+std::span<const Workload> applog_workloads();
 const Workload* find_workload(std::string_view name);
 
 }  // namespace memlith::lab

@@ -782,6 +782,8 @@ std::span<const Workload> workloads() {
     std::vector<Workload> list(std::begin(kWorkloads), std::end(kWorkloads));
     const std::span<const Workload> heaps = heap_workloads();
     list.insert(list.end(), heaps.begin(), heaps.end());
+    const std::span<const Workload> logs = applog_workloads();
+    list.insert(list.end(), logs.begin(), logs.end());
     return list;
   }();
   return all;

@@ -1,0 +1,61 @@
+// An application log of a run, with a kv store that agrees with it or alone, beside a model of what they have to hold;
+// and what they hold, as text that the oracle can compare.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "applog/applog.hpp"
+#include "history.hpp"
+#include "kv/kv.hpp"
+#include "region/region.hpp"
+
+namespace memlith::lab {
+
+inline constexpr const char* kLogName = "log";
+inline constexpr const char* kKvName = "kv";
+
+struct AppLogPlan {
+  std::uint64_t size = 0;      // of the ring
+  std::uint64_t max_size = 0;  // larger: it may grow
+  bool with_kv = false;
+};
+
+// What a user sees of the two.
+struct AppLogModel {
+  std::uint64_t consumed = 0;
+  std::deque<std::string> entries;             // from consumed + 1 on
+  std::map<std::string, std::string> records;  // of the kv store
+
+  void consume_to(std::uint64_t number);
+  [[nodiscard]] std::uint64_t newest() const { return consumed + entries.size(); }
+  void put_into(Content& content, bool with_kv) const;
+};
+
+struct AppLogLife {
+  AppLogPlan plan;
+  std::unique_ptr<core::Region> log_region;
+  std::unique_ptr<core::Region> kv_region;
+  std::unique_ptr<core::kv::Kv> kv;
+  core::kv::PageNumber map = 0;
+  std::unique_ptr<core::applog::AppLog> log;
+  AppLogModel memory;
+  AppLogModel framed;             // what frames of the redo log have
+  std::uint64_t read = 0;         // the number of the newest entry that was read
+  std::vector<std::size_t> soon;  // commits whose frames were not waited for
+};
+
+// The model that the storeys of an open store show. Errors: what is not sound.
+core::Status learn(core::applog::AppLog& log, AppLogModel& model);
+core::Status learn(core::kv::Kv& kv, AppLogModel& model);
+// Of each application log and kv store among the store's objects, what it holds instead of its bytes.
+core::Status show_storeys(core::Store& store, Content& content);
+// Whether each line of such a text is one of the states'.
+bool is_mixture_of_lines(std::span<const std::byte> found, const std::vector<std::span<const std::byte>>& states);
+
+}  // namespace memlith::lab

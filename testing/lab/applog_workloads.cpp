@@ -1,0 +1,150 @@
+// Workloads of application logs, with a kv store that agrees and alone.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "applog_life.hpp"
+#include "steps.hpp"
+#include "workload.hpp"
+#include "workload_stores.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+
+constexpr std::uint64_t kRingBytes = kPageBytes;
+
+StoreOptions applog_store() {
+  StoreOptions options = stores::wide_slots();
+  options.log_max_bytes = 16 * options.slot_bytes;
+  options.flush_window = {3600'000, 1 * kGiB};  // what is not waited for stays so
+  return options;
+}
+
+// The steps of one log. What a program does again after a crash in the middle of a step begins with opening the log.
+class AppLogSteps {
+ public:
+  explicit AppLogSteps(AppLogPlan plan) : plan_(plan) {}
+
+  [[nodiscard]] Step open() const {
+    return {"open the log", [plan = plan_](Run& run) { run.open_applog(plan); }};
+  }
+  [[nodiscard]] Step append(std::uint64_t bytes) const {
+    return step(fmt::format("append {} bytes", bytes), [=](Run& run) { run.append_entry(bytes); });
+  }
+  [[nodiscard]] Step write() const {
+    return step("write the log", [](Run& run) { run.write_applog(); });
+  }
+  [[nodiscard]] Step consume(std::uint64_t entries) const {
+    return step(fmt::format("consume {} entries", entries), [=](Run& run) { run.consume_applog(entries); });
+  }
+  [[nodiscard]] Step commit(std::uint64_t entries, bool wait) const {
+    return step(fmt::format("commit {} entries and their effects{}", entries, wait ? "" : ", weakly"),
+                [=](Run& run) { run.consume_with_kv(entries, wait); });
+  }
+  [[nodiscard]] Step persist() const {
+    return step("persist the kv store", [](Run& run) { run.persist_kv(); });
+  }
+  void reopen(std::vector<Step>& steps, Step how) const {
+    steps.push_back(std::move(how));
+    steps.push_back(lab::open());
+    steps.push_back(open());
+  }
+
+ private:
+  [[nodiscard]] Step step(std::string text, std::function<void(Run&)> act) const {
+    Step step{std::move(text), act};
+    step.again = [plan = plan_, act = std::move(act)](Run& run) {
+      run.open_applog(plan);
+      act(run);
+    };
+    return step;
+  }
+  AppLogPlan plan_;
+};
+
+// Laps of the ring, until it is full; entries across its end; checkpoints, kills and closings.
+std::vector<Step> laps(Random& random, AppLogPlan plan, std::size_t rounds) {
+  const AppLogSteps log(plan);
+  std::vector<Step> steps{open(), log.open()};
+  const std::uint64_t least = 50 + random.below(40);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    for (std::uint64_t left = 1 + random.below(5); left > 0; --left) {
+      steps.push_back(log.append(random.one_in(9) ? 900 : least + random.below(500)));
+    }
+    steps.push_back(log.write());
+    if (plan.with_kv) {
+      if (!random.one_in(3)) steps.push_back(log.commit(1 + random.below(random.one_in(4) ? 9 : 2), random.one_in(4)));
+      if (random.one_in(4)) steps.push_back(log.persist());
+    } else if (!random.one_in(3)) {
+      steps.push_back(log.consume(1 + random.below(7)));
+    }
+    if (random.one_in(7)) steps.push_back(checkpoint());
+    if (random.one_in(11)) log.reopen(steps, abandon());
+    if (random.one_in(15)) log.reopen(steps, close());
+  }
+  steps.push_back(log.write());
+  return steps;
+}
+
+std::vector<Step> applog_alone(Random& random) { return laps(random, {kRingBytes, 0, false}, 26); }
+std::vector<Step> applog_growing(Random& random) { return laps(random, {kRingBytes, 6 * kRingBytes, false}, 26); }
+std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0, true}, 30); }
+
+// The ring is nearly full, and weak commits have released a part of it that is not in the redo log yet.
+std::vector<Step> applog_full(Random& random) {
+  const AppLogSteps log({kRingBytes, 0, true});
+  std::vector<Step> steps{open(), log.open()};
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 9; ++i) steps.push_back(log.append(350 + random.below(60)));
+    steps.push_back(log.write());
+    for (int i = 0; i < 2; ++i) {
+      steps.push_back(log.commit(1, false));
+      steps.push_back(log.append(300 + random.below(60)));
+      steps.push_back(log.write());
+    }
+    steps.push_back(log.persist());
+    steps.push_back(log.commit(6, round % 2 == 0));
+  }
+  steps.push_back(log.persist());
+  return steps;
+}
+
+const Workload kAppLogWorkloads[] = {
+    {.name = "applog",
+     .sentence = "laps of an application log, with checkpoints, kills and closings",
+     .options = applog_store,
+     .steps = applog_alone,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+    {.name = "applog-growth",
+     .sentence = "the same with a log that grows when it is full",
+     .options = applog_store,
+     .steps = applog_growing,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+    {.name = "applog-kv",
+     .sentence = "a kv store consumes the log: both agree, the read position included",
+     .options = applog_store,
+     .steps = applog_kv,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+    {.name = "applog-full",
+     .sentence = "the same with a log that is full, and weak commits that release parts of it",
+     .options = applog_store,
+     .steps = applog_full,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+};
+
+}  // namespace
+
+std::span<const Workload> applog_workloads() { return kAppLogWorkloads; }
+
+}  // namespace memlith::lab
