@@ -31,6 +31,7 @@ inline memlith_store_options options_of_run() {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
+  if (settings().guard) options.flags |= MEMLITH_IMAGE_GUARD;
   options.flush_interval_ms = settings().weak_ms;
   return options;
 }

@@ -26,7 +26,8 @@ bool Settings::matches(std::string_view path) const {
 
 std::string encode(const Settings& settings) {
   std::string text(1, static_cast<char>(settings.commit));
-  text += ',' + std::to_string(settings.weak_ms) + ',' + (settings.report ? '1' : '0');
+  text +=
+      ',' + std::to_string(settings.weak_ms) + ',' + (settings.report ? '1' : '0') + ',' + (settings.guard ? '1' : '0');
   for (const std::string& pattern : settings.patterns) text += '\n' + pattern;
   return text;
 }
@@ -35,9 +36,11 @@ bool decode(const char* text, Settings& settings) {
   if (text == nullptr) return false;
   char commit = 0;
   int report = 0;
-  if (std::sscanf(text, "%c,%" SCNu64 ",%d", &commit, &settings.weak_ms, &report) != 3) return false;
+  int guard = 0;
+  if (std::sscanf(text, "%c,%" SCNu64 ",%d,%d", &commit, &settings.weak_ms, &report, &guard) != 4) return false;
   settings.commit = static_cast<CommitAt>(commit);
   settings.report = report != 0;
+  settings.guard = guard != 0;
   for (const char* line = std::strchr(text, '\n'); line != nullptr;) {
     const char* const end = std::strchr(++line, '\n');
     settings.patterns.emplace_back(line, end == nullptr ? std::strlen(line) : static_cast<std::size_t>(end - line));

@@ -18,11 +18,12 @@ struct Settings {
   CommitAt commit = CommitAt::automatic;
   std::uint64_t weak_ms = 0;  // 0: a commit is durable when it returns
   bool report = false;
+  bool guard = false;  // files in use begin with a mark (MEMLITH_IMAGE_GUARD)
 
   [[nodiscard]] bool matches(std::string_view path) const;
 };
 
-// "COMMIT,WEAK,REPORT" and the patterns, a line each.
+// "COMMIT,WEAK,REPORT,GUARD" and the patterns, a line each.
 std::string encode(const Settings& settings);
 bool decode(const char* text, Settings& settings);
 

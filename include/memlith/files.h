@@ -26,13 +26,23 @@
 extern "C" {
 #endif
 
+/* ---- the guard -------------------------------------------------------------------------------------------------- */
+
+/* For the flags of memlith_image_open, memlith_image_attach and memlith_mmap. From the first commit to a clean close
+ * the file on the disk begins with 16 bytes that are memlith's, in the place of its own, which the log keeps. A copy of
+ * the file alone that lacks commits is refused by memlith, and by every program that looks at the first bytes of its
+ * files. A file and a log that are copies of two moments are refused as well. Such a file cannot be opened as a region.
+ * docs/failure-atomic-files.md, "Copies of a file", says more. */
+#define MEMLITH_IMAGE_GUARD 0x40000000
+
 /* ---- like mmap(2) ---------------------------------------------------------------------------------------------- */
 
 /* Maps `bytes` of the file `fd` from `offset` on. The first mapping of a file opens it: replays its log if the last
  * program did not end cleanly, locks the file, and reads it into memory. All mappings of a file show the same bytes. As
  * with mmap, a mapping may reach beyond the end of the file; its pages there may be used once the file is long enough
  * (memlith_ftruncate), and raise SIGBUS until then. `fd` may be closed afterwards.
- * `protection`: as for mmap. `flags`: MAP_SHARED, with MAP_FIXED or others of mmap's flags as wished.
+ * `protection`: as for mmap. `flags`: MAP_SHARED, with MAP_FIXED or others of mmap's flags as wished; with
+ * MEMLITH_IMAGE_GUARD, the file is guarded if this mapping is its first.
  * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: such a mapping changes no file; use mmap), EACCES (`fd` is not
  * open for reading and writing), EBUSY (open by another process, or under another name), ENOENT (the file has no name
  * any more), EOPNOTSUPP (kernel), ENOMEM, ENOSPC, EIO. */

@@ -43,7 +43,7 @@ class MappedFiles {
 
  private:
   using File = std::shared_ptr<MappedFile>;
-  Result<File> file_of(int fd) MEMLITH_REQUIRES(mutex_);
+  Result<File> file_of(int fd, std::uint32_t flags) MEMLITH_REQUIRES(mutex_);
   Status unmap_parts(std::byte* begin, std::byte* end, bool keep_addresses) MEMLITH_REQUIRES(mutex_);
   Status close_unused() MEMLITH_REQUIRES(mutex_);
 
@@ -93,7 +93,7 @@ Status check_arguments(std::size_t bytes, int flags, int fd, off_t offset) {
   return kOk;
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd) {
+Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd, std::uint32_t flags) {
   struct stat seen{};
   if (::fstat(fd, &seen) != 0) return fail_errno(errno, Detail::argument, "descriptor {}", fd);
   for (const File& file : files_) {
@@ -108,16 +108,18 @@ Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd) {
   file->inode = seen.st_ino;
   memlith_store_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_CREATE;
+  options.flags = MEMLITH_OPEN_CREATE | flags;
   MEMLITH_TRY_ASSIGN(file->image, open_image(path.c_str(), &options));
   files_.push_back(file);
   return file;
 }
 
 Result<void*> MappedFiles::map(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset) {
+  const auto guard = static_cast<std::uint32_t>(flags & MEMLITH_IMAGE_GUARD);
+  flags &= ~MEMLITH_IMAGE_GUARD;
   MEMLITH_TRY(check_arguments(bytes, flags, fd, offset));
   const LockGuard lock(mutex_);
-  MEMLITH_TRY_ASSIGN(const File file, file_of(fd));
+  MEMLITH_TRY_ASSIGN(const File file, file_of(fd, guard));
   auto* const wanted = static_cast<std::byte*>(address);
   if ((flags & MAP_FIXED) != 0) MEMLITH_TRY(unmap_parts(wanted, wanted + round_up(bytes, kPageBytes), true));
   void* const got = ::mmap(address, bytes, protection, flags, file->image->image->descriptor(), offset);

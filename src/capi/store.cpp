@@ -6,6 +6,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "memlith/files.h"
 
 using namespace memlith::core;
 
@@ -32,6 +33,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
   options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  options.guards_file = (given.flags & MEMLITH_IMAGE_GUARD) != 0;
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;
   options.log_bytes = given.log_bytes;
@@ -51,11 +53,12 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   return options;
 }
 
-Status check_store_options(const memlith_store_options& given) {
+Status check_store_options(const memlith_store_options& given, StoreKind kind) {
   constexpr std::uint32_t kKnown =
       MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE | MEMLITH_OPEN_BUFFERED;
-  if ((given.flags & ~kKnown) != 0)
-    return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~kKnown);
+  const std::uint32_t known = kKnown | (kind == StoreKind::one_file ? MEMLITH_IMAGE_GUARD : 0);
+  if ((given.flags & ~known) != 0)
+    return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
   if (given.io > MEMLITH_IO_URING)
     return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
   if (given.in_flight_max > 3) {
@@ -94,7 +97,7 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
     MEMLITH_TRY(need(result, "store"));
     memlith_store_options given;
     MEMLITH_TRY(read_options(options, given));
-    MEMLITH_TRY(check_store_options(given));
+    MEMLITH_TRY(check_store_options(given, kind));
     MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
     MEMLITH_TRY(need(path, "path"));
     MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));

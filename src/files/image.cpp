@@ -289,6 +289,7 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
   MEMLITH_TRY(map(size));
   MEMLITH_TRY(find_changes(size));
+  if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
   MEMLITH_TRY(reserve(size));
   choose(range, size);
   if (shortest_bytes_ < committed_bytes_) twins_->clear();            // of bytes that were cut off
@@ -308,7 +309,13 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   sources_.clear();
   twins_->reduce(base_, chosen_, pieces_);
   for (const SourceExtent& piece : pieces_) {
-    for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
+    std::uint64_t done = 0;
+    if (store_.is_guarded() && piece.range.offset < kFileMarkBytes) {  // the mark is there
+      done = std::min(piece.range.bytes, kFileMarkBytes - piece.range.offset);
+      extents_.push_back({kDirectory, kOwnBytesOffset + piece.range.offset, done});
+      sources_.push_back(piece.source);
+    }
+    for (; done < piece.range.bytes; done += kExtentBytesMax) {
       extents_.push_back({kFile, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
       sources_.push_back(piece.source + done);
     }

@@ -70,7 +70,7 @@ class Directory {
   virtual void undo_creation(bool log_was_made) = 0;
 
   // ---- recovery: alone, in this order
-  virtual void read_record(const ObjectRecord&) {}  // of the file, from the superblock
+  virtual void read_record(const FileRecord&) {}  // of the file, from the superblock
   virtual Status prepare_to_recover() { return kOk; }
   // Reads the directory, including the overlay's changes.
   virtual Status load(const Overlay& overlay) = 0;
@@ -99,6 +99,8 @@ class Directory {
   // Cuts the file, durably, to its length as of the last checkpoint. This undoes growth that no commit made part of the
   // object.
   virtual Status cut_home_to_size() { return kOk; }
+  // Of a one-file store, as of the last checkpoint; during recovery, as of what was read of the log.
+  [[nodiscard]] virtual FileRecord record_at_home() const { return {}; }
   // The store's part of the superblock, for the next tail.
   [[nodiscard]] ClientBytes client_bytes() const;
   // The size of a new log.
@@ -129,7 +131,6 @@ class Directory {
   [[nodiscard]] virtual std::uint64_t record_bytes() const = 0;
   [[nodiscard]] virtual std::uint64_t record_offset(const Entry& entry) const = 0;
   virtual void put_record(FrameWriter& writer, const Entry& entry) MEMLITH_REQUIRES(mutex_) = 0;
-  [[nodiscard]] virtual ObjectRecord record_at_home() const { return {}; }
 
   StoreFiles& files_;
   Mutex create_mutex_;   // one create or remove at a time, I/O included; taken before mutex_

@@ -19,17 +19,21 @@ constexpr std::chrono::milliseconds kLockWait{5};
 constexpr int kLockWaits = 400;  // 2 s in all
 }  // namespace
 
-ObjectRecord FileDirectory::record_at_home() const {
+FileRecord FileDirectory::record_at_home() const {
   const LockGuard lock(mutex_);
   return at_home_;
 }
 
-void FileDirectory::set_record_at_home(const ObjectRecord& record) {
+void FileDirectory::read_record(const FileRecord& record) {
   const LockGuard lock(mutex_);
   at_home_ = record;
 }
 
-void FileDirectory::read_record(const ObjectRecord& record) { set_record_at_home(record); }
+// A marked file is long enough for its mark.
+std::uint64_t FileDirectory::length_at_home() const {
+  const LockGuard lock(mutex_);
+  return std::max(at_home_.object.size_bytes, at_home_.own.marked == 0 ? std::uint64_t{0} : kFileMarkBytes);
+}
 
 // ---- changes ---------------------------------------------------------------------------------------------------
 
@@ -117,7 +121,7 @@ Status FileDirectory::make_first(std::uint64_t) {
   // [test AfterAKill.WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon]
   MEMLITH_TRY(file->flush());
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  set_record_at_home({kFile.value, 1, size, 0, 0});
+  read_record({{kFile.value, 1, size, 0, 0}, {}});
   return kOk;
 }
 
@@ -146,7 +150,7 @@ Status FileDirectory::prepare_to_recover() {
   if (!there) {
     if (!files_.options.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", files_.path());
     MEMLITH_TRY(check_before_create());
-    set_record_at_home({kFile.value, 1, 0, 0, 0});
+    read_record({{kFile.value, 1, 0, 0, 0}, {}});
   }
   return lock_file();
 }
@@ -171,7 +175,7 @@ Status FileDirectory::lock_file() {
 
 Status FileDirectory::load(const Overlay&) {
   const LockGuard lock(mutex_);
-  ObjectRecord& record = at_home_;
+  ObjectRecord& record = at_home_.object;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (record.id != kFile.value || record.live != 1 || record.address % kPageBytes != 0) {
@@ -194,7 +198,7 @@ Status FileDirectory::load(const Overlay&) {
 }
 
 Status FileDirectory::settle_lengths() {
-  const std::uint64_t wanted = record_at_home().size_bytes;
+  const std::uint64_t wanted = length_at_home();
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   // Undoes a growth that no persist made part of the file. A right length may also be in the page cache only.
@@ -211,7 +215,7 @@ Status FileDirectory::settle_lengths() {
 
 Status FileDirectory::take_record(const Overlay& overlay) {
   const LockGuard lock(mutex_);
-  ObjectRecord& record = at_home_;
+  FileRecord& record = at_home_;
   return overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset > sizeof record || bytes.size() > sizeof record - offset) {
       return fail(Errc::corrupt, Detail::directory,
@@ -227,18 +231,18 @@ Result<bool> FileDirectory::homes_are_as_said(const Overlay& overlay) {
   MEMLITH_TRY(take_record(overlay));
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  return size >= record_at_home().size_bytes;
+  return size >= record_at_home().object.size_bytes;
 }
 
 Result<std::uint64_t> FileDirectory::size_at_home(ObjectId id) {
-  if (!files_.read_only()) return record_at_home().size_bytes;
+  if (!files_.read_only()) return record_at_home().object.size_bytes;
   const std::optional<ObjectInfo> info = find(id);
   if (!info.has_value()) return no_such_object(id);
   return info->size_bytes;  // constant from here on
 }
 
 Status FileDirectory::cut_home_to_size() {
-  const std::uint64_t wanted = record_at_home().size_bytes;
+  const std::uint64_t wanted = length_at_home();
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size == wanted) return kOk;  // otherwise grown and never persisted
@@ -250,7 +254,7 @@ std::uint64_t FileDirectory::log_bytes_first() const { return kFileLogBytesFirst
 
 std::uint64_t FileDirectory::log_bytes_given() const {
   if (files_.options.log_busy_bytes != 0) return 0;
-  return std::clamp(round_up(record_at_home().size_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast,
+  return std::clamp(round_up(record_at_home().object.size_bytes / 2, kFileLogBytesLeast), kFileLogBytesLeast,
                     kFileLogBytesMost);
 }
 

@@ -21,7 +21,7 @@ class FileDirectory final : public Directory {
   Status make_first(std::uint64_t log_id) override;
   void undo_creation(bool log_was_made) override;
 
-  void read_record(const ObjectRecord& record) override;
+  void read_record(const FileRecord& record) override;
   Status prepare_to_recover() override;
   Status load(const Overlay& overlay) override;
   // The file has the length of its record, or load() would have failed; bytes of the log beyond it belong to a time
@@ -37,6 +37,7 @@ class FileDirectory final : public Directory {
   Result<bool> homes_are_as_said(const Overlay& overlay) override;
   Result<std::uint64_t> size_at_home(ObjectId id) override;
   Status cut_home_to_size() override;
+  [[nodiscard]] FileRecord record_at_home() const override;
   [[nodiscard]] std::uint64_t log_bytes_first() const override;
   [[nodiscard]] std::uint64_t log_bytes_given() const override;
 
@@ -47,14 +48,13 @@ class FileDirectory final : public Directory {
   [[nodiscard]] std::uint64_t record_bytes() const override { return sizeof(ObjectRecord); }
   [[nodiscard]] std::uint64_t record_offset(const Entry&) const override { return 0; }
   void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
-  [[nodiscard]] ObjectRecord record_at_home() const override;
-  void set_record_at_home(const ObjectRecord& record);
+  [[nodiscard]] std::uint64_t length_at_home() const;
   Status check_closed_before();
   // Another name of the file (a hard link) has a log of its own.
   Status lock_file();
 
   ObjectRecord committed_ MEMLITH_GUARDED_BY(mutex_){};  // the record including every commit that was begun
-  ObjectRecord at_home_ MEMLITH_GUARDED_BY(mutex_){};    // and as of the tail of the log
+  FileRecord at_home_ MEMLITH_GUARDED_BY(mutex_){};      // and as of the tail of the log
   bool made_file_ = false;                               // by opening; used by opening alone
 };
 

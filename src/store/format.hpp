@@ -75,6 +75,22 @@ struct BlocksHeader {  // docs/format.md#blocks-header
 };
 static_assert(sizeof(BlocksHeader) == 48 && std::has_unique_object_representations_v<BlocksHeader>);
 
+// What a guarded file has in the place of its mark. Part of the record of a one-file store, behind the object.
+struct OwnBytes {        // docs/format.md#own-bytes
+  std::uint32_t marked;  // 1: the file begins with the mark of the guard, and `bytes` are its own; else all is zero
+  std::uint32_t reserved;
+  std::uint8_t bytes[16];  // of a shorter file, as many as it has
+};
+static_assert(sizeof(OwnBytes) == 24 && std::has_unique_object_representations_v<OwnBytes>);
+
+// Object 0 of a one-file store.
+struct FileRecord {
+  ObjectRecord object;
+  OwnBytes own;
+};
+inline constexpr std::uint64_t kOwnBytesOffset = offsetof(FileRecord, own) + offsetof(OwnBytes, bytes);
+static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations_v<FileRecord>);
+
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
 // The first 8 bytes of a marked file; 8 that say its moment follow. docs/format.md, "The mark".
@@ -83,18 +99,25 @@ inline constexpr std::uint64_t kFileMarkBytes = 16;
 inline constexpr std::uint64_t kUnmarkedRest =
     0x00332074616d726fU;  // of SQLite's own bytes, in the place of the moment
 
+// The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
+inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;
+
 // Whether the 8 bytes are a moment, and not one that a crash tore.
 bool is_whole_moment(std::uint64_t moment);
+
+inline constexpr std::uint16_t kMarkedBySqlite = 1;
+inline constexpr std::uint16_t kMarkedByGuard = 2;
 
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
   // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
   std::uint16_t physical_block_bytes;
-  std::uint16_t marked;  // 1: the file may begin with a mark, which replay keeps; else 0
+  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
+  OwnBytes own;          // the same
 };
-static_assert(sizeof(StoreHeader) == 40 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 64 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

@@ -41,19 +41,32 @@ bool same_chain(std::uint64_t a, std::uint64_t b) {
   return low_bits(a >> kPlaceBits, kChainBits) == low_bits(b >> kPlaceBits, kChainBits);
 }
 
+Status guarded_without_log(StoreFiles& files) {
+  return fail(Errc::corrupt, Detail::open,
+              "{}: this guarded file is a copy that was taken while it was in use, or after a crash: its newest "
+              "commits "
+              "and its own first bytes are in the log that was {} then. Copy the file again when no program has it "
+              "open and `memlith recover` has run, or copy the log with it. Nothing was changed",
+              files.path(), files.volume.path_of(files.names.log));
+}
+
 }  // namespace
 
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
-Status FileMoment::read() {
-  if (!files_.keeps_mark) return kOk;
+Status FileMoment::read(bool must_be_marked) {
+  if (!files_.one_file()) return kOk;
+  lacks_mark_ = must_be_marked;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size < kFileMarkBytes) return kOk;
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
+  if (mark[0] == kGuardMark && !files_.guards) return guarded_without_log(files_);
+  if (!files_.may_be_marked() || mark[0] != files_.mark()) return kOk;
+  lacks_mark_ = false;
   // The mark may be half written over SQLite's own bytes; then a later commit of the log has it complete.
-  if (mark[0] != kFileMark || mark[1] == kUnmarkedRest) return kOk;
+  if (!files_.guards && mark[1] == kUnmarkedRest) return kOk;
   // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
   if (is_whole_moment(mark[1]) || MEMLITH_MUTANT(torn_moment_believed)) moment_ = mark[1];
   return kOk;
@@ -74,14 +87,24 @@ Status FileMoment::check() const {
   if (!moment_.has_value() || found_ || MEMLITH_MUTANT(moments_not_compared)) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the file "
-              "holds. One of the two is a copy of another time, or belongs to another database; put back the two as "
-              "they were together. Nothing was changed",
+              "holds. One of the two is a copy of another time, or belongs to another file; put back the two as they "
+              "were together. Nothing was changed",
               files_.path(), files_.log_device->path(), files_.log->tail().lsn.value,
               files_.log->recovered().lsn.value);
 }
 
+Status FileMoment::check_marked(bool stays_marked) const {
+  if (!lacks_mark_ || !stays_marked) return kOk;
+  return fail(Errc::corrupt, Detail::open,
+              "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
+              "has "
+              "not the mark that such a file begins with. One of the two is a copy of another time; put back the two "
+              "as they were together. To take the file as it is, remove the log. Nothing was changed",
+              files_.path(), files_.log_device->path());
+}
+
 Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
-  if (!files_.keeps_mark) return kOk;
+  if (!files_.may_be_marked()) return kOk;
   if (whole.lsn != reach.lsn && MEMLITH_MUTANT(moment_not_told_before_home)) return kOk;
   if (whole.lsn == reach.lsn && MEMLITH_MUTANT(moment_not_told_behind_home)) return kOk;
   const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
@@ -95,14 +118,14 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
     coming_bytes += count;
     return kOk;
   }));
-  if (coming_bytes == sizeof coming && coming == kFileMark) MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
+  if (coming_bytes == sizeof coming && coming == files_.mark()) MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
 
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size < kFileMarkBytes) return kOk;
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
-  if (mark[0] != kFileMark || mark[1] == moment) return kOk;
+  if (mark[0] != files_.mark() || mark[1] == moment) return kOk;
   MEMLITH_TRY(file->write(sizeof(std::uint64_t), bytes));
   return MEMLITH_MUTANT(moment_not_flushed) ? kOk : file->flush();
 }
@@ -116,6 +139,7 @@ Status check_no_mark(StoreFiles& files) {
   MEMLITH_TRY(file->read(0, std::span(first).first(std::min<std::uint64_t>(size, first.size()))));
   std::uint64_t mark = 0;
   std::memcpy(&mark, first.data(), sizeof mark);
+  if (mark == kGuardMark) return guarded_without_log(files);
   // These bytes are in the header of every SQLite database, and unlikely in another file that begins with the same 8
   // bytes.
   constexpr std::byte kFractions[3] = {std::byte{64}, std::byte{32}, std::byte{32}};

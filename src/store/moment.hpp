@@ -20,12 +20,14 @@ class FileMoment {
   explicit FileMoment(StoreFiles& files) : files_(files) {}
 
   // ---- recovery, in this order
-  Status read();  // the moment of the file as it is found
+  Status read(bool must_be_marked);  // the moment of the file as it is found
   // Adds a position of the log. A file is at the tail, at a later position after a checkpoint, or between the two.
   void look_for(LogPosition tail, LogPosition at);
   // Whether the file and the log may belong together, as far as known.
-  [[nodiscard]] bool may_belong() const { return !moment_.has_value() || found_; }
+  [[nodiscard]] bool may_belong() const { return (!moment_.has_value() || found_) && !lacks_mark_; }
   [[nodiscard]] Status check() const;
+  // A guarded file without its mark is another one, or the log has the end of the guard.
+  [[nodiscard]] Status check_marked(bool stays_marked) const;
 
   // Writes the file's new moment home, durably, and into a mark in the overlay that is about to go home.
   Status note(LogPosition whole, LogPosition reach, Overlay& overlay);
@@ -34,6 +36,7 @@ class FileMoment {
   StoreFiles& files_;
   std::optional<std::uint64_t> moment_;  // of the file as it was found
   bool found_ = false;                   // the log has it
+  bool lacks_mark_ = false;              // the superblock says that the file has the guard's mark, and it has not
 };
 
 // A marked SQLite database was in use during a crash; without its log it cannot be taken over.

@@ -70,14 +70,31 @@ Status Opening::read_header() {
                 "{}: this log belongs to {} (kind {}), not to {} (kind {})", files_.log_device->path(),
                 kind_in_words(header.kind), header.kind, kind_in_words(wanted), wanted);
   }
-  directory_.read_record(header.file);
+  directory_.read_record({header.file, header.own});
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;
   // Each gathered byte may need a whole block.
   if (files_.whole_blocks()) {
     files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
   }
-  files_.keeps_mark = files_.keeps_mark || header.marked == 1;
+  files_.keeps_mark = files_.keeps_mark || header.marked == kMarkedBySqlite;
+  return find_guard(header);
+}
+
+Status Opening::find_guard(const StoreHeader& header) {
+  files_.guards = files_.options.guards_file || (header.marked == kMarkedByGuard && !files_.was_clean);
+  if (!files_.guards) return kOk;
+  if (files_.keeps_mark) {
+    return fail(Errc::invalid, Detail::open,
+                "{}: the file cannot have the mark of a SQLite database and the mark of the guard; if it was used with "
+                "a guard before, run `memlith recover` on it",
+                files_.path());
+  }
+  if (files_.whole_blocks()) {
+    return fail(Errc::invalid, Detail::open,
+                "{}: a store for physical blocks of {} bytes cannot guard its file; open it without a guard",
+                files_.path(), files_.physical_block_bytes);
+  }
   return kOk;
 }
 

@@ -29,6 +29,7 @@ class Opening {
   Status lock_log(const std::string& name);
   Status tell_who_holds(Status busy);
   Status read_header();
+  Status find_guard(const StoreHeader& header);
   Status check_blocks(const StoreHeader& header);
   [[nodiscard]] LogFormat log_format(std::uint32_t block_bytes) const;
 

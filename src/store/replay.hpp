@@ -1,6 +1,7 @@
 // Replay: the only code that writes home files. Used by checkpoints and by recovery. Floor: store.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -59,6 +60,10 @@ class Replay {
 
   // Keeps the moment of a marked file current while the overlay is written to it.
   Status note_moment(LogPosition whole, LogPosition reach) { return moment_.note(whole, reach, overlay_); }
+  // Puts the first bytes of the file, as far as it has them, into the overlay of a read-only store.
+  Status lay_over(std::span<const std::byte> first, std::uint64_t size_bytes) {
+    return overlay_.apply(kFile, 0, first.first(std::min<std::uint64_t>(first.size(), size_bytes)));
+  }
   // Puts the kept blocks into the empty overlay.
   Status gather_blocks() { return blocks_.gather(overlay_); }
 

@@ -60,7 +60,8 @@ Status Store::start() {
     durable_event_.raise();
   });
   checkpointer_.start(*background_, *publisher_);
-  return kOk;
+  is_guarded_ = directory_->record_at_home().own.marked != 0;
+  return files_.options.guards_file ? kOk : end_guard();
 }
 
 void Store::undo_creation() {
@@ -126,7 +127,10 @@ Status Store::finish() {
   MEMLITH_TRY(check_process());
   MEMLITH_ASSERT(!closed_);
   closed_ = true;
+  KeptFailure guard;
+  guard.keep(end_guard());
   stop_jobs();
+  if (!guard.ok()) return guard.tell();
   if (read_only()) return kOk;
   Log& log = *files_.log;
   MEMLITH_TRY(log.sync(log.head()));
@@ -192,6 +196,13 @@ Result<bool> Store::file_has_its_name() {
 Status Store::remove_log() { return files_.volume.remove_own(files_.names.log, *files_.log_device); }
 
 Result<int> Store::home_descriptor(ObjectId id) {
+  if (files_.options.guards_file) {
+    return fail(Errc::unsupported, Detail::argument,
+                "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
+                "a "
+                "region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
+                path());
+  }
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   return device->mapping_descriptor();
 }
@@ -206,7 +217,12 @@ Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
 
 Status Store::read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
-  return device->read(offset, target);
+  MEMLITH_TRY(device->read(offset, target));
+  if (!files_.guards || id != kFile || offset >= kFileMarkBytes) return kOk;
+  const OwnBytes own = directory_->record_at_home().own;
+  const std::uint64_t count = std::min<std::uint64_t>(target.size(), kFileMarkBytes - offset);
+  if (own.marked != 0) std::memcpy(target.data(), own.bytes + offset, count);
+  return kOk;
 }
 
 // ---- checkpoint ------------------------------------------------------------------------------------------------

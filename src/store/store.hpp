@@ -164,6 +164,12 @@ class Store {
   // One-file stores: removes the log's name, unless the name leads to another store's log by now.
   Status remove_log();
 
+  // With StoreOptions::guards_file: the file begins with the mark of the guard before this returns ok. Whoever commits
+  // to the file calls it first, and puts what belongs to the first kFileMarkBytes of the file to kOwnBytesOffset of
+  // kDirectory.
+  Status put_guard();
+  [[nodiscard]] bool is_guarded() const { return is_guarded_; }
+
   // Whether this process is a forked child, which shares the store's files and must not use them.
   [[nodiscard]] bool in_forked_child() const;
   Status check_process() const;
@@ -174,6 +180,7 @@ class Store {
   Status open_it();
   Status start();
   Status finish();  // everything of close() except releasing the locks
+  Status end_guard();
   void stop_jobs();
   void drop_stats();
   void count_capture(std::span<const Extent> extents);
@@ -198,6 +205,7 @@ class Store {
   std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only
   int process_ = 0;                 // its number, for messages
   bool closed_ = false;
+  bool is_guarded_ = false;  // as of the newest commit; one thread at a time
 };
 
 }  // namespace memlith::core

@@ -27,6 +27,7 @@ struct StoreFiles {
   Homes homes{volume, names, options.read_only, options.file};
   bool was_clean = false;
   bool keeps_mark = options.keeps_mark;
+  bool guards = false;                     // the file may begin with the mark of the guard
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   StoreCounters counters;
 
@@ -36,6 +37,9 @@ struct StoreFiles {
 
   [[nodiscard]] bool read_only() const { return options.read_only; }
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
+  [[nodiscard]] bool one_file() const { return options.kind == StoreKind::one_file; }
+  [[nodiscard]] bool may_be_marked() const { return keeps_mark || guards; }
+  [[nodiscard]] std::uint64_t mark() const { return guards ? kGuardMark : kFileMark; }
   [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
   [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
   // Releases the locks. The log and the home files must not be in use any more.

@@ -199,7 +199,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
-      if (options_.keeps_mark) swap_moments(run, medium, choices, expected);
+      if (options_.keeps_mark || options_.guards_file) swap_moments(run, medium, choices, expected);
       continue;
     }
     if (fault == Fault::bit_rot) {
@@ -540,6 +540,10 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
     violated("the store was closed, but the file by itself is not complete: " +
                  describe_difference(recovered.content, read_file_alone(image)),
              hash);
+    return;
+  }
+  if (std::string wrong = copy_wrong(image, recovered); !wrong.empty()) {
+    violated(std::move(wrong), hash);
     return;
   }
   {

@@ -247,6 +247,40 @@ std::vector<Step> random_file_image(Random& random) {
   return steps;
 }
 
+// The first bytes of the file change, too; its length does not go below that of the mark.
+std::vector<Step> guarded_file(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          kMapImage,
+          close(),  // nothing was committed
+          open(),
+          kMapImage,
+          store_image(4, 50 + shift),
+          kSyncImage,
+          write_image(10, 3),
+          kSyncSoon,
+          write_image(4800, 300 + shift),  // beyond the end
+          kSyncImage,
+          checkpoint(),
+          write_image(0, 20),
+          kRollBack,
+          store_image(12, 9),
+          kSyncImage,
+          abandon(),
+          open(),
+          kMapImage,
+          cut_image(700 + shift),
+          kSyncImage,
+          store_image(0, 16),
+          kSyncImage,
+          close(),
+          open(),
+          kMapImage,
+          write_image(2, 5),
+          kSyncImage,
+          close()};
+}
+
 // A sparse file, which gets its room at each opening.
 std::vector<Step> holes(Random& random) {
   const std::uint64_t shift = random.below(200);
@@ -292,6 +326,21 @@ std::vector<Step> moments(Random& random) {
           open(),
           commit({{"file", 16, 2000 + shift}}),
           close()};
+}
+
+// Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its
+// log is clean, and until then the length is no part of the moment.
+std::vector<Step> random_moments(Random& random) {
+  std::vector<Step> steps{open()};
+  std::uint64_t size = 5003;
+  for (int i = 0; i < 14; ++i) {
+    const std::uint64_t offset = 16 + random.below(2500);
+    steps.push_back(commit({{"file", offset, 1 + random.below(500)}}));
+    if (random.one_in(3)) steps.push_back(checkpoint());
+    if (random.one_in(5)) steps.push_back(resize_file(size += random.below(900), {"file", 16 + random.below(64), 90}));
+    if (random.one_in(6)) steps.push_back(random.one_in(2) ? abandon() : close()), steps.push_back(open());
+  }
+  return steps;
 }
 
 }  // namespace memlith::lab

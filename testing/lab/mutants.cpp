@@ -44,6 +44,8 @@ constexpr ShownBy kShownBy[] = {
     {"unproven_pieces_written_home", "reopened-pieces"},
     {"cached_length_believed", "moments-random"},
     {"moment_not_told_before_home", "moments-random"},
+    {"guard_not_home", "guarded-file"},
+    {"guard_ends_too_early", "guarded-file"},
     {"poisoned_homes_written", "poisoned"},
     {"heap_captured_unlocked", "heap-page-threads"},
 };

@@ -284,6 +284,7 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
           fingerprint(read_file_alone(image)) != recovered.found) {
         wrong = "the store was closed, but the file by itself is not complete";
       }
+      if (wrong.empty()) wrong = copy_wrong(image, recovered);
       if (wrong.empty()) {
         SimVolume again(volume.image());
         const Recovered second = recover(again, options_);

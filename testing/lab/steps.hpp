@@ -54,9 +54,11 @@ std::vector<Step> page_regions(core::Random& random);
 std::vector<Step> touched_file(core::Random& random);
 std::vector<Step> scanned_file(core::Random& random);
 std::vector<Step> moments(core::Random& random);
+std::vector<Step> random_moments(core::Random& random);
 std::vector<Step> holes(core::Random& random);
 std::vector<Step> file_image_syncs(core::Random& random);
 std::vector<Step> file_image_lengths(core::Random& random);
 std::vector<Step> random_file_image(core::Random& random);
+std::vector<Step> guarded_file(core::Random& random);
 
 }  // namespace memlith::lab

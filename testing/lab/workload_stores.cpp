@@ -125,6 +125,12 @@ StoreOptions marked_file() {
   return options;
 }
 
+StoreOptions guarded_file() {
+  StoreOptions options = file_wide_slots();
+  options.guards_file = true;
+  return options;
+}
+
 // A file with the mark, and with SQLite's own bytes in the place of the moment.
 std::vector<std::byte> marked_bytes() {
   std::vector<std::byte> bytes = file_bytes();

@@ -21,6 +21,7 @@ core::StoreOptions torn_blocks_in_pieces();
 core::StoreOptions file_torn_blocks();
 core::StoreOptions file_wide_slots();
 core::StoreOptions marked_file();
+core::StoreOptions guarded_file();
 
 // An ordinary file that was there before, and what a user sees of it.
 core::SimImage file_image();

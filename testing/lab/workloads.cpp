@@ -196,21 +196,6 @@ std::vector<Step> unfinished(Random& random) {
           commit({{"a", 1200, 100}})};
 }
 
-// Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its
-// log is clean, and until then the length is no part of the moment.
-std::vector<Step> random_moments(Random& random) {
-  std::vector<Step> steps{open()};
-  std::uint64_t size = 5003;
-  for (int i = 0; i < 14; ++i) {
-    const std::uint64_t offset = 16 + random.below(2500);
-    steps.push_back(commit({{"file", offset, 1 + random.below(500)}}));
-    if (random.one_in(3)) steps.push_back(checkpoint());
-    if (random.one_in(5)) steps.push_back(resize_file(size += random.below(900), {"file", 16 + random.below(64), 90}));
-    if (random.one_in(6)) steps.push_back(random.one_in(2) ? abandon() : close()), steps.push_back(open());
-  }
-  return steps;
-}
-
 std::vector<Step> wraparound(Random& random) {
   std::vector<Step> steps{open(), create("a", 8192), create("b", 4096)};
   for (int i = 0; i < 40; ++i) {
@@ -720,6 +705,18 @@ constexpr Workload kWorkloads[] = {
     {.name = "random-file-image",
      .sentence = "histories of such a file drawn by seed",
      .options = file_wide_slots,
+     .steps = random_file_image,
+     .start = stores::file_image,
+     .before = file_content},
+    {.name = "guarded-file",
+     .sentence = "such a file, with the mark of the guard in the place of its first bytes",
+     .options = stores::guarded_file,
+     .steps = guarded_file,
+     .start = stores::file_image,
+     .before = file_content},
+    {.name = "guarded-file-random",
+     .sentence = "histories of a guarded file drawn by seed",
+     .options = stores::guarded_file,
      .steps = random_file_image,
      .start = stores::file_image,
      .before = file_content},

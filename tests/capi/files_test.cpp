@@ -176,6 +176,145 @@ TEST_F(Files, AnImageGoesOnUnderAnotherName) {
   EXPECT_EQ(content(), expected);
 }
 
+class Guarded : public Files {
+ protected:
+  [[nodiscard]] std::string log() const { return path() + ".memlith"; }
+  // A program that stores to the first page and dies behind its first or second commit.
+  void die_after_commits(int commits) {
+    EXPECT_IN_CHILD(([this, commits]() -> std::string {
+      const int fd = open_file();
+      void* const got =
+          memlith_mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MEMLITH_IMAGE_GUARD, fd, 0);
+      if (got == MAP_FAILED) return errno == EOPNOTSUPP ? std::string() : last_error();
+      auto* const data = static_cast<char*>(got);
+      for (int i = 0; i < commits; ++i) {
+        data[3] = static_cast<char>('1' + i);
+        data[kPage + 3] = static_cast<char>('1' + i);
+        if (memlith_msync(data, 4 * kPage, MS_SYNC) != 0) return last_error();
+      }
+      return {};
+    }));
+  }
+  [[nodiscard]] static std::string expected(char value) {
+    std::string bytes(4 * kPage, 'o');
+    bytes[3] = bytes[kPage + 3] = value;
+    return bytes;
+  }
+  [[nodiscard]] bool is_marked() const { return content().substr(1, 6) == "MEMLIT"; }
+  [[nodiscard]] std::int32_t open_store(std::uint32_t flags) const {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = flags;
+    memlith_store* store = nullptr;
+    const std::int32_t code = memlith_file_open(path().c_str(), &options, &store);
+    if (code == 0) memlith_store_close(store);
+    return memlith_category(code);
+  }
+};
+
+#define REQUIRE_MARKED()                                                                 \
+  if (!is_marked() && !std::filesystem::exists(log())) GTEST_SKIP() << "no userfaultfd"; \
+  ASSERT_TRUE(is_marked())
+
+TEST_F(Guarded, ARecoveredFileHasItsOwnBytes) {
+  die_after_commits(2);
+  REQUIRE_MARKED();
+  recover();
+  EXPECT_EQ(content(), expected('2'));
+}
+
+TEST_F(Guarded, ACopyWithoutItsLogIsRefused) {
+  die_after_commits(2);
+  REQUIRE_MARKED();
+  const std::string before = content();
+  std::filesystem::remove(log());
+  std::filesystem::remove(path() + ".memlith-stats");
+  EXPECT_EQ(open_store(MEMLITH_OPEN_CREATE), MEMLITH_CORRUPT);
+  EXPECT_NE(last_error().find("is a copy that was taken while it was in use"), std::string::npos) << last_error();
+  EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << last_error();
+  EXPECT_EQ(content(), before);
+}
+
+TEST_F(Guarded, ACopyOfTheFileOrTheLogOfAnotherMomentIsRefused) {
+  const std::string unused = content();
+  die_after_commits(1);
+  REQUIRE_MARKED();
+  std::filesystem::copy_file(path(), path() + ".1");
+  std::filesystem::copy_file(log(), log() + ".1");
+  recover();  // the log goes on, and so does the file
+  die_after_commits(2);
+  ASSERT_TRUE(is_marked());
+  const std::string file = content();
+  const auto put = [](const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  };
+  put(path() + ".1", path());
+  EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << "an older file";
+  EXPECT_NE(last_error().find("is not of the same moment as its log"), std::string::npos) << last_error();
+  write_file(unused);
+  EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << "a file of before";
+  EXPECT_NE(last_error().find("has not the mark"), std::string::npos) << last_error();
+  write_file(file);
+  put(log(), log() + ".2");
+  put(log() + ".1", log());
+  EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << "an older log";
+  put(log() + ".2", log());
+  recover();
+  EXPECT_EQ(content(), expected('2'));
+}
+
+TEST_F(Guarded, AReaderSeesItsOwnBytes) {
+  die_after_commits(1);
+  REQUIRE_MARKED();
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_READ_ONLY;
+  memlith_store* store = nullptr;
+  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
+  memlith_region_options region_options{};
+  region_options.struct_size = sizeof region_options;
+  memlith_region* region = nullptr;
+  ASSERT_EQ(memlith_region_open(store, "file", &region_options, &region), 0) << last_error();
+  EXPECT_EQ(std::string(static_cast<const char*>(memlith_region_address(region)), 4 * kPage), expected('1'));
+  EXPECT_EQ(memlith_region_close(region), 0);
+  EXPECT_EQ(memlith_store_close(store), 0);
+  EXPECT_TRUE(is_marked());
+}
+
+TEST_F(Guarded, ARegionIsRefused) {
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_CREATE | MEMLITH_IMAGE_GUARD;
+  memlith_store* store = nullptr;
+  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
+  memlith_region_options region_options{};
+  region_options.struct_size = sizeof region_options;
+  memlith_region* region = nullptr;
+  EXPECT_EQ(memlith_category(memlith_region_open(store, "file", &region_options, &region)), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(memlith_store_close(store), 0);
+  EXPECT_EQ(content(), std::string(4 * kPage, 'o'));
+}
+
+TEST_F(Guarded, ACleanCloseLeavesAFileOfAnyLength) {
+  for (const std::size_t bytes : {0, 5, 16, 5000}) {
+    write_file("");
+    const int fd = open_file();
+    void* const got = memlith_mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MEMLITH_IMAGE_GUARD, fd, 0);
+    if (got == MAP_FAILED && errno == EOPNOTSUPP) GTEST_SKIP() << last_error();
+    ASSERT_NE(got, MAP_FAILED) << last_error();
+    std::string expected(bytes, 'n');
+    ASSERT_EQ(memlith_ftruncate(fd, static_cast<off_t>(2 * kPage)), 0) << last_error();
+    std::memset(got, 'n', 2 * kPage);
+    ASSERT_EQ(memlith_msync(got, 2 * kPage, MS_SYNC), 0) << last_error();
+    EXPECT_TRUE(is_marked());
+    ASSERT_EQ(memlith_ftruncate(fd, static_cast<off_t>(bytes)), 0) << last_error();
+    ASSERT_EQ(memlith_msync(got, 2 * kPage, MS_SYNC), 0) << last_error();
+    ASSERT_EQ(memlith_munmap(got, 2 * kPage), 0) << last_error();
+    ::close(fd);
+    EXPECT_EQ(content(), expected);
+  }
+}
+
 TEST_F(Files, AFileGrowsAndShrinks) {
   char* const data = map(64 * kPage);  // beyond the end of the file
   REQUIRE_MAPPED(data);

@@ -48,10 +48,12 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(BlocksHeader),
         {FIELD(BlocksHeader, magic), FIELD(BlocksHeader, log_id), FIELD(BlocksHeader, tail_lsn),
          FIELD(BlocksHeader, content_bytes), FIELD(BlocksHeader, content_checksum), FIELD(BlocksHeader, checksum)}}},
+      {"own bytes",
+       {sizeof(OwnBytes), {FIELD(OwnBytes, marked), FIELD(OwnBytes, reserved), FIELD(OwnBytes, bytes)}}},
       {"store header",
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
-         FIELD(StoreHeader, file)}}},
+         FIELD(StoreHeader, file), FIELD(StoreHeader, own)}}},
   };
   EXPECT_EQ(tables().size(), structs.size() + 1) << "one is the SQLite plugin's: DiskJournal.MatchesTheDocument";
   for (const auto& [name, expected] : structs) expect_table(name, expected.first, expected.second);
@@ -63,6 +65,7 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   EXPECT_EQ(spelled(kSuperblockMagic), "MEMLITH\n");
   EXPECT_EQ(spelled(kDirectoryMagic), "MEMLDIR\n");
   EXPECT_EQ(spelled(kBlocksMagic), "MEMLBLK\n");
+  EXPECT_EQ(spelled(kGuardMark), "\x89MEMLIT\n");
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");
   EXPECT_EQ(kSlotsOffset, 16384u);

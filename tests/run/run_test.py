@@ -103,6 +103,14 @@ memory.flush()
                           ["--weak", "1"])
         self.assertEqual(found[:4], b"weak")
 
+    def test_a_guarded_file_is_marked_until_it_is_recovered(self):
+        done = self.python(OPEN + "os.pwrite(fd, b'left', 0)\nos.fsync(fd)\n" + KILL, options=["--guard"], check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        self.assertEqual((self.folder / "data.bin").read_bytes()[:7], b"\x89MEMLIT")
+        self.assertEqual(self.recovered()[:5], b"left\0")
+        self.python(OPEN + "os.pwrite(fd, b'd', 3)\n", options=["--guard"])
+        self.assertEqual((self.folder / "data.bin").read_bytes()[:5], b"lefd\0")
+
     def test_streams_are_committed_whole(self):
         found = self.died("""
 import ctypes

@@ -43,6 +43,7 @@ struct RunArguments {
   std::string commit = "auto";
   std::uint64_t weak_ms = 0;
   bool report = false;
+  bool guard = false;
   std::vector<std::string> command;  // the program and its arguments
   Format format = Format::text;
 };

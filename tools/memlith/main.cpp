@@ -85,6 +85,9 @@ void add_run(CLI::App& app, CommandLine& line) {
   add_number(command, "--weak", arguments->weak_ms, 0, 86400000,
              "Return from a commit when it is captured; it is durable at most this many milliseconds later. 0: durable "
              "on return");
+  command->add_flag("--guard", arguments->guard,
+                    "While a file is in use, its first 16 bytes are memlith's, so that no copy of it alone is taken "
+                    "for current");
   command->add_flag("--report", arguments->report, "Print what was committed, file by file, when files are closed");
   command->add_option("PROGRAM", arguments->command, "The program and its arguments, after --")->required();
   add_command(command, line, arguments, run_run);

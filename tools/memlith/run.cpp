@@ -97,6 +97,7 @@ MaybeFailure start(const RunArguments& arguments, const std::string& program, co
   settings.commit = static_cast<preload::CommitAt>(arguments.commit[0]);
   settings.weak_ms = arguments.weak_ms;
   settings.report = arguments.report;
+  settings.guard = arguments.guard;
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string preloaded = before == nullptr || *before == '\0' ? library : library + ":" + before;
   ::setenv("LD_PRELOAD", preloaded.c_str(), 1);

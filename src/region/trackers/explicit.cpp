@@ -54,7 +54,7 @@ class SpinLock {
 };
 
 // The ranges of the threads whose numbers are the same modulo kLists: as a rule, of one thread.
-struct alignas(64) List {
+struct alignas(64) TouchedList {
   SpinLock lock;
   std::vector<Touched> touched;           // under the lock
   std::size_t compact_at = kCompactFrom;  // under the lock
@@ -66,7 +66,7 @@ class ExplicitTracker final : public Tracker {
 
   void touch(Range range) override {
     const ThreadNumber thread = this_thread_number();
-    List& list = list_of(thread);
+    TouchedList& list = list_of(thread);
     const std::lock_guard hold(list.lock);
     // A loop that touches consecutive elements, or the same element again, makes one range.
     if (!list.touched.empty() && list.touched.back().thread == thread) {
@@ -93,10 +93,10 @@ class ExplicitTracker final : public Tracker {
       taken_.pop_back();
     }
     std::size_t count = 0;
-    held.for_each([&](const List& list) { count += list.touched.size(); });
+    held.for_each([&](const TouchedList& list) { count += list.touched.size(); });
     taken_.reserve(count);
     ranges.reserve(ranges.size() + count);
-    held.for_each([&](List& list) {
+    held.for_each([&](TouchedList& list) {
       const auto others = std::partition(list.touched.begin(), list.touched.end(), [thread](const Touched& each) {
         return thread != kAllThreads && each.thread != thread;
       });
@@ -127,7 +127,7 @@ class ExplicitTracker final : public Tracker {
       kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
     };
     for (const Touched& each : taken_) keep(each);
-    Held(*this, kAllThreads).for_each([&](const List& list) {
+    Held(*this, kAllThreads).for_each([&](const TouchedList& list) {
       for (const Touched& each : list.touched) keep(each);
     });
     normalize(kept);
@@ -151,7 +151,7 @@ class ExplicitTracker final : public Tracker {
   static constexpr std::uint32_t kLists = 64;
   static std::uint64_t bit_of(ThreadNumber thread) { return std::uint64_t{1} << thread % kLists; }
 
-  List& list_of(ThreadNumber thread) {
+  TouchedList& list_of(ThreadNumber thread) {
     const std::uint64_t bit = bit_of(thread);
     if ((used_.load(std::memory_order_relaxed) & bit) == 0) used_.fetch_or(bit);
     return lists_[thread % kLists];
@@ -176,7 +176,7 @@ class ExplicitTracker final : public Tracker {
       for (std::uint64_t missing = 0; (missing = tracker.used_.load() & ~lists_) != 0;) lock(missing);
     }
     ~Held() {
-      for_each([](List& list) { list.lock.unlock(); });
+      for_each([](TouchedList& list) { list.lock.unlock(); });
     }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
@@ -200,7 +200,7 @@ class ExplicitTracker final : public Tracker {
   std::byte* base_;
   std::uint64_t bytes_;
   std::atomic<std::uint64_t> used_{0};  // lists that a thread has used; bits are only ever set
-  std::array<List, kLists> lists_;
+  std::array<TouchedList, kLists> lists_;
   std::vector<Touched> taken_;  // under the region's capture lock
 };
 
