@@ -4,7 +4,7 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `instrumented`, `python`, or a command of `memlith bench`. Files go to
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `files`, `instrumented`, `python`, or a command of `memlith bench`. Files go to
 build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
 --json can be piped.
 
@@ -203,6 +203,14 @@ def run_instrumented(programs, words):
                            *words], check=False).returncode
 
 
+def run_files(programs, words):
+    """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
+    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
+    alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
+    return subprocess.run([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs, *place,
+                           *words], check=False).returncode
+
+
 def run_python(programs, words):
     """bench/python/bench.py in a virtual environment of its own, with this build's package and its peers."""
     options, rest = Options("plot", "dir", "record").split(words)
@@ -227,6 +235,8 @@ def run_python(programs, words):
 # Each subject: the build targets, and what runs it. A new one gets a line here.
 SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
+            "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
+                      "tycoon_example", run_files),
             "instrumented": ("memlith memlith_track_runtime", run_instrumented),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
@@ -234,7 +244,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
 
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",),
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "files": ("files_bench",),
               "instrumented": ("pass", "sqlite_suite")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Failure-atomic files beside plain ones: what `./dev bench files [SUITE]` runs.
+
+    kyoto     Kyoto Cabinet's HashDB and TreeDB: one record replaced and made durable. Light load (one thread that
+              thinks for 10 ms), and four threads flat out
+    msync     1 to 1,024 random pages of a mapped file of 64 MiB; also on ext4 with data=journal and on XFS with
+              reflinks, each on a loop device, as root
+    tycoon    examples/tycoon, a server over HTTP, at rising load
+    overhead  a program whose files do not match, under `memlith run`
+    all       all of these
+
+The sides of a line take turns; of each, the turn with the median of the mean times is shown. `write` is a program that
+writes 4 KiB of an ordinary file and flushes it. --json prints one object a line.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+FIELDS = ["ops_per_s", "mean_us", "p50_us", "p99_us", "p999_us"]
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.arguments, self.programs = arguments, pathlib.Path(arguments.bin).resolve()
+        self.parent = pathlib.Path(arguments.dir)
+
+    def say(self, text=""):
+        if not self.arguments.json:
+            print(text, flush=True)
+
+    def under_memlith(self, pattern, *options):
+        return [self.programs / "memlith", "run", "--match", pattern, *options, "--"]
+
+    def take(self, command, **more):
+        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False, **more)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}")
+        return json.loads(done.stdout)
+
+    @contextlib.contextmanager
+    def folder(self, parent=None):
+        with tempfile.TemporaryDirectory(prefix="memlith-bench-files.", dir=parent or self.parent) as made:
+            yield pathlib.Path(made)
+
+    def in_turns(self, suite, workload, threads, sides):
+        """`sides`: (name, durability, a function that measures once). One line for each."""
+        taken = {name: [] for name, _, _ in sides}
+        for _ in range(self.arguments.rounds):
+            for name, _, measure in sides:
+                taken[name].append(measure())
+        for name, durability, _ in sides:
+            middle = statistics.median_low([each["mean_us"] for each in taken[name]])
+            row = next(each for each in taken[name] if each["mean_us"] == middle)
+            if self.arguments.json:
+                print(json.dumps({"suite": suite, "side": name, "workload": workload, "durability": durability,
+                                  "threads": threads} | row), flush=True)
+            else:
+                print(f"{workload:<24}{name:<20}{threads:>3}" + "".join(f"{row[field]:>12.1f}" for field in FIELDS),
+                      flush=True)
+
+    def head(self, title):
+        self.say(f"\n{title}\n{'workload':<24}{'side':<20}{'thr':>3}" + "".join(f"{field:>12}" for field in FIELDS))
+
+    # ---- kyoto
+
+    def kyoto(self):
+        self.head("Kyoto Cabinet: one record of 1 KiB of 10,000 replaced, durable")
+        for kind, name in (("hash", "data.kch"), ("tree", "data.kct")):
+            for threads, think_ms, load in ((1, 10, "light"), (4, 0, "full")):
+                def side(how, prefix, kind=kind, name=name, threads=threads, think_ms=think_ms):
+                    def measure():
+                        with self.folder() as folder:
+                            return self.take([*prefix, self.programs / "memlith-files-kyoto", folder / name, kind, how,
+                                              threads, think_ms, self.arguments.seconds])
+                    return measure
+                memlith = self.under_memlith("data.kc*", "--commit", "fsync")
+                self.in_turns("kyoto", f"{kind}-{load}", threads, [
+                    ("write", "sync", side("write", [])), ("synchronize", "sync", side("synchronize", [])),
+                    ("transactions", "sync", side("transactions", [])),
+                    ("memlith", "sync", side("synchronize", memlith))])
+
+    # ---- msync
+
+    @contextlib.contextmanager
+    def loop(self, make, options):
+        """A file system on a loop device; None where that is not possible."""
+        if os.geteuid() != 0 or not shutil.which(make[0]):
+            self.say(f"({' '.join(make)} is left out: it takes root and {make[0]})")
+            yield None
+            return
+        with self.folder() as folder:
+            image, target = folder / "image", folder / "mounted"
+            target.mkdir()
+            # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
+            subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", "count=512", "conv=fsync", "status=none"],
+                           check=True)
+            subprocess.run([*make, image], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            mounted = subprocess.run(["mount", "-o", options, image, target], check=False).returncode == 0
+            if mounted:
+                device = subprocess.run(["findmnt", "-no", "SOURCE", target], stdout=subprocess.PIPE, text=True,
+                                        check=False).stdout.strip()
+                subprocess.run(["losetup", "--direct-io=on", device], check=False, stderr=subprocess.DEVNULL)
+            else:
+                self.say(f"({' '.join(make)} is left out: it cannot be mounted)")
+            try:
+                yield target if mounted else None
+            finally:
+                if mounted:
+                    subprocess.run(["umount", target], check=False)
+
+    def msync(self):
+        self.head("msync of random pages, every byte changed, of a file of 64 MiB")
+        with self.loop(["mkfs.ext4", "-q", "-F", "-J", "size=128"], "loop,data=journal") as journal, \
+             self.loop(["mkfs.xfs", "-q", "-f"], "loop") as xfs:
+            places = [("msync", None, "msync"), ("msync, data=journal", journal, "msync"),
+                      ("reflink", xfs, "reflink"), ("memlith", None, "memlith"),
+                      ("memlith, guarded", None, "memlith-guard")]
+            for pages in self.arguments.pages:
+                def side(parent, how, pages=pages):
+                    def measure():
+                        with self.folder(parent) as folder:
+                            return self.take([self.programs / "memlith-files-msync", folder, how, pages,
+                                              self.arguments.seconds])
+                    return measure
+                self.in_turns("msync", f"{pages}-pages", 1, [(name, "sync", side(parent, how))
+                                                             for name, parent, how in places
+                                                             if parent is not None or name.find("journal") < 0
+                                                             and name != "reflink"])
+
+    # ---- tycoon
+
+    def tycoon(self):
+        self.head("examples/tycoon: PUT of 1 KiB, durable, with so many connections")
+        for threads in self.arguments.connections:
+            def side(how, prefix, threads=threads):
+                def measure():
+                    with self.folder() as folder:
+                        words = [*prefix, self.programs / "tycoon", folder / "data.kch", "0", how]
+                        server = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True)
+                        try:
+                            port = server.stdout.readline().rsplit(":", 1)[1].strip()
+                            return self.take([self.programs / "memlith-files-http", port, threads,
+                                              self.arguments.seconds])
+                        finally:
+                            server.kill()
+                            server.wait()
+                            server.stdout.close()
+                return measure
+            self.in_turns("tycoon", f"put-{threads}", threads, [
+                ("synchronize", "sync", side("synchronize", [])),
+                ("transactions", "sync", side("transactions", [])),
+                ("memlith", "sync", side("synchronize", self.under_memlith("data.kc*", "--commit", "fsync")))])
+
+    # ---- overhead
+
+    def overhead(self):
+        self.head("Programs whose files do not match: 512 bytes read by pread; a program started")
+
+        def reads(prefix):
+            def measure():
+                with self.folder() as folder:
+                    return self.take([*prefix, self.programs / "memlith-files-msync", folder, "pread", 0, 0])
+            return measure
+
+        def starts(prefix, environment):
+            def measure():
+                samples = []
+                for _ in range(200):
+                    begin = time.perf_counter_ns()
+                    subprocess.run([*prefix, "/bin/true"], check=True, env=environment)
+                    samples.append((time.perf_counter_ns() - begin) / 1000)
+                samples.sort()
+                return {"ops_per_s": 1e6 / statistics.mean(samples), "mean_us": statistics.mean(samples),
+                        "p50_us": samples[100], "p99_us": samples[198], "p999_us": samples[199]}
+            return measure
+        memlith = self.under_memlith("*.nothing")
+        self.in_turns("overhead", "pread", 1, [("plain", "none", reads([])), ("memlith", "none", reads(memlith))])
+        shown = subprocess.run([*memlith, "env"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        library = {line.split("=", 1)[0]: line.split("=", 1)[1] for line in shown.splitlines()
+                   if line.startswith(("LD_PRELOAD=", "MEMLITH_RUN="))}
+        self.in_turns("overhead", "start", 1, [
+            ("plain", "none", starts([], dict(os.environ))),
+            ("memlith, a child", "none", starts([], os.environ | library)),
+            ("memlith run", "none", starts(list(map(str, memlith)), dict(os.environ)))])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    suites = {"kyoto": Bench.kyoto, "msync": Bench.msync, "tycoon": Bench.tycoon, "overhead": Bench.overhead}
+    parser.add_argument("suite", nargs="?", default="all", choices=[*suites, "all"])
+    parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--dir", required=True, help="folder for the files; default build/bench")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--seconds", type=float, default=2, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
+    numbers = {"type": lambda text: [int(word) for word in text.split(",")]}
+    parser.add_argument("--pages", **numbers, default=[1, 4, 16, 64, 256, 1024], help="of the suite msync")
+    parser.add_argument("--connections", **numbers, default=[1, 2, 4, 8, 16], help="of the suite tycoon")
+    arguments = parser.parse_args()
+    bench = Bench(arguments)
+    try:
+        for name, suite in suites.items():
+            if arguments.suite in (name, "all"):
+                suite(bench)
+    except RuntimeError as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
