@@ -85,6 +85,9 @@ Result<StoreHandle> open_store_read_only(const StorePath& path) {
   options.flags = MEMLITH_OPEN_READ_ONLY;
   options.progress = &ProgressBar::update;
   options.progress_context = &bar;
+  Result<StoreHandle> store = open_store(path, options);
+  if (store.ok() || memlith_category(store.failure().code) != MEMLITH_BUSY) return store;
+  options.flags = MEMLITH_OPEN_FOLLOW;  // a process has it open for writing
   return open_store(path, options);
 }
 

@@ -95,7 +95,11 @@ enum {
   MEMLITH_OPEN_EXCLUSIVE = 4, /* with CREATE: fail with MEMLITH_EXISTS if the store exists */
   /* Never use direct I/O (O_DIRECT), which the log uses where the file system accepts it. For file systems that accept
    * direct I/O and fail later. Slightly slower; as durable. */
-  MEMLITH_OPEN_BUFFERED = 8
+  MEMLITH_OPEN_BUFFERED = 8,
+  /* READ_ONLY, also while another process has the store open for writing: the regions are as one durable commit left
+   * them, and move on to a later one when memlith_store_refresh says so. The call takes no lock: no writer waits for
+   * it, or is kept from opening the store. A region that is opened is copied to this process's memory. */
+  MEMLITH_OPEN_FOLLOW = 16
 };
 
 /* How memlith reads and writes the disk. Each choice flushes with fdatasync(2).
@@ -132,7 +136,7 @@ typedef struct memlith_store_options {
    * limit, the persist that finds this runs a checkpoint and releases the memory of clean pages.
    * memlith_store_info.memory_error holds the result. Does not apply to explicit regions. With this option, threads
    * that store to scan regions must not block SIGSEGV; see memlith_region_release. */
-  uint64_t memory_max_bytes;
+  uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
   /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
    * where a power loss erases it (tmpfs). May be null. */
   void (*notice)(void* context, const char* sentence);
@@ -186,6 +190,21 @@ MEMLITH_API int32_t memlith_store_set_log_max(memlith_store* store, uint64_t byt
 /* The newest durable ticket: every ticket up to this number is durable. The number only rises. 0 for a null store. */
 MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
 
+/* Moves a store that was opened with MEMLITH_OPEN_FOLLOW on to the newest durable commit, and stores its ticket at
+ * `lsn`, which may be null. All open regions change together, in place, and none of them changes between two calls.
+ * Regions that were grown have their new size; a region that was removed stays as it was until it is closed. Regions,
+ * heaps and kv stores stay open.
+ * The call reads only what was committed since the last one, if the log still has that, and else copies the open
+ * regions anew. What was acknowledged before the call is in the view, unless the writer has no time to tell that it is
+ * durable: the call waits up to 0.2 s for that, and then shows what is known to be durable.
+ * No other thread may use the store or its regions during the call, nor while a further region is opened, which moves
+ * the view, too.
+ * Durability: what is shown survives a power loss.
+ * Errors, after which everything is as before: INVALID (the store was not opened with FOLLOW), BUSY (the writer
+ * filled its log several times while the regions were copied; or a kv transaction is active), NOT_FOUND (the store
+ * was removed, or another has taken its place), NO_MEMORY, CORRUPT, IO. */
+MEMLITH_API int32_t memlith_store_refresh(memlith_store* store, uint64_t* lsn);
+
 /* Adds 1 to the eventfd `fd` whenever more has become durable, and when the store is poisoned
  * (memlith_store_info.poisoned). -1 ends that. The caller must keep `fd` open until another call has replaced it or the
  * store is closed. */
@@ -222,6 +241,11 @@ typedef struct memlith_store_info {
   uint32_t io;          /* MEMLITH_IO_*; POSIX if AUTO was requested and the kernel has no io_uring */
   uint32_t forgets;     /* 1: the store lies on a file system in memory (tmpfs, ramfs). A power loss or a restart of the
                            machine erases the store; a crash of the program loses nothing acknowledged */
+  uint32_t follows;     /* 1: opened with MEMLITH_OPEN_FOLLOW; durable_lsn is the commit that is shown */
+  uint32_t writer;      /* with FOLLOW: number of the process that had the store open for writing at the last
+                           refresh; 0: none */
+  uint64_t view_bytes;  /* with FOLLOW: sizes of the regions that are copied to this process's memory. Nothing of the
+                           store is kept for a reader */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -178,6 +178,7 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;
   bool read_only = false;
+  bool follow = false;    // read-only, also beside a writer; Store::refresh() moves on
   bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool manual_checkpoint = false;
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
@@ -555,6 +556,12 @@ class Store {
     return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
   }
   Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
+  // Of a store that was opened with `follow`: moves on to the newest durable commit, and returns its ticket.
+  Result<std::uint64_t> refresh() const {
+    std::uint64_t lsn = 0;
+    if (const std::int32_t code = memlith_store_refresh(handle_, &lsn); code != MEMLITH_OK) return Error(code);
+    return lsn;
+  }
   [[nodiscard]] memlith_store_info info() const {
     memlith_store_info info{};
     info.struct_size = sizeof info;
@@ -592,6 +599,7 @@ class Store {
     plain.flags = detail::flag_if(options.create, MEMLITH_OPEN_CREATE) |
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
                   detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
+                  detail::flag_if(options.follow, MEMLITH_OPEN_FOLLOW) |
                   detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;

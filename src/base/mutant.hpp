@@ -160,6 +160,12 @@
   X(kv_dirty_read, kv, "a read finds what another transaction has not committed yet")                              \
   X(kv_lost_update, kv, "a write does not look at the records that others have read")                              \
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
+// Those of readers beside a writer, which tests/readers looks for.
+#define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
+  X(durable_not_shown, store, "a checkpoint writes home what its page does not show as durable")                    \
+  X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
+  X(view_copies_late, store, "a reader beside a writer reads the log first and copies the homes then")             \
+  X(view_of_unflushed_log, store, "a reader of a store whose writer was killed does not flush the log")
 // clang-format on
 
 #ifdef MEMLITH_MUTANTS
@@ -169,6 +175,7 @@ enum class Mutant : int {
   none,
 #define MEMLITH_MUTANT_NAME(name, floor, what) name,
   MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ISOLATION_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+      MEMLITH_READER_MUTANT_LIST(MEMLITH_MUTANT_NAME)
 #undef MEMLITH_MUTANT_NAME
 };
 extern Mutant active_mutant;          // defined by the laboratory

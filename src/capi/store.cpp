@@ -1,4 +1,5 @@
 // Stores: opening, closing, flush windows, checkpoints, information; include/memlith/memlith.h. Floor: capi.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -32,8 +33,10 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.flush_window = window;
   options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
-  options.read_only = (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
   options.guards_file = (given.flags & MEMLITH_IMAGE_GUARD) != 0;
+  options.follow = (given.flags & MEMLITH_OPEN_FOLLOW) != 0;
+  options.read_only = options.follow || (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  if (options.follow) options.view_bytes_max = given.memory_max_bytes;
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;
   options.log_bytes = given.log_bytes;
@@ -54,8 +57,8 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
 }
 
 Status check_store_options(const memlith_store_options& given, StoreKind kind) {
-  constexpr std::uint32_t kKnown =
-      MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE | MEMLITH_OPEN_BUFFERED;
+  constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE |
+                                   MEMLITH_OPEN_BUFFERED | MEMLITH_OPEN_FOLLOW;
   const std::uint32_t known = kKnown | (kind == StoreKind::one_file ? MEMLITH_IMAGE_GUARD : 0);
   if ((given.flags & ~known) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
@@ -143,7 +146,16 @@ int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_m
 }
 
 uint64_t memlith_store_durable(const memlith_store* store) {
-  return store == nullptr ? 0 : session_of(store).store().log().durable_lsn().value;
+  return store == nullptr ? 0 : session_of(store).store().durable_lsn().value;
+}
+
+int32_t memlith_store_refresh(memlith_store* store, uint64_t* lsn) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY_ASSIGN(const Lsn now, session_of(store).refresh());
+    if (lsn != nullptr) *lsn = now.value;
+    return kOk;
+  });
 }
 
 int32_t memlith_store_set_eventfd(memlith_store* store, int fd) {
@@ -171,7 +183,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.region_count = inner.objects().size();
     info.log_bytes = log.capacity_bytes();
     info.log_used_bytes = log.used_bytes();
-    info.durable_lsn = log.durable().lsn.value;
+    info.durable_lsn = inner.durable_lsn().value;
     info.frames = log.counters().frames.load(std::memory_order_relaxed);
     info.batches = log.counters().batches.load(std::memory_order_relaxed);
     info.logged_bytes = log.counters().bytes.load(std::memory_order_relaxed);
@@ -190,6 +202,12 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.log_id = log.log_id();
     info.forgets = log.device().caps().forgets ? 1 : 0;
     info.io = static_cast<std::uint32_t>(log.device().caps().io);
+    if (const View* const view = inner.view(); view != nullptr) {
+      info.follows = 1;
+      info.log_used_bytes = bytes_between(std::min(log.tail().lsn, view->lsn()), view->lsn());
+      info.writer = view->writer();
+      info.view_bytes = view->bytes_shown();
+    }
     return write_info(target, info);
   });
 }

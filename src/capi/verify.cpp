@@ -48,7 +48,12 @@ Result<std::unique_ptr<Session>> open_to_read(const char* path) {
   options.read_only = true;
   MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, options.kind));
   // A read-only opening reads and checks every structure, and keeps the result in memory.
-  return Session::open(std::move(place), std::move(options));
+  auto opened = Session::open(std::move(place), options);
+  if (opened.ok() || opened.error().category != Errc::busy) return opened;
+  // A process has the store open for writing: what it has made durable is checked.
+  options.follow = true;
+  MEMLITH_TRY_ASSIGN(Place again, place_of_store(path, options.kind));
+  return Session::open(std::move(again), std::move(options));
 }
 
 }  // namespace

@@ -59,6 +59,20 @@ Status Kv::stop() {
   return gatherer_.stop(!manual_);
 }
 
+void Kv::rolled_back() {
+  if (!read_only()) return;
+  pages_.forget_checks();
+  base_commit_ = pages_.header().commits;
+}
+
+Status Kv::check_idle() {
+  const std::size_t active = transactions();
+  if (active == 0) return kOk;
+  return fail(Errc::busy, Detail::kv,
+              "{} transactions read the kv store as it is; end them, then refresh the store or open a further region",
+              active);
+}
+
 std::uint64_t Kv::newest() { return pages_.newest() - kCheckedStamp + base_commit_; }
 
 Status Kv::wait(std::uint64_t ticket) {

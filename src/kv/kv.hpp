@@ -196,7 +196,9 @@ class Kv final : public RegionClient {
   // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
   void hold() override {}
   void let_go() override {}
-  void rolled_back() override {}
+  // A store that is followed shows another commit from now on: every page has to be looked at anew.
+  void rolled_back() override;
+  Status check_idle() override;
   // Keys and values are no pointers.
   std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
     return std::vector<std::string>(offsets.size());

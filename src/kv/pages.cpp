@@ -57,6 +57,15 @@ Status Pages::check_header() const {
   return kOk;
 }
 
+void Pages::forget_checks() {
+  const PageNumber before = pages_.load(std::memory_order_relaxed);
+  for (PageNumber page = 0; page < before; ++page) words_[page].store(0, std::memory_order_relaxed);
+  // A header that does not fit has no pages: whatever is read is reported to be damaged.
+  pages_.store(0, std::memory_order_release);
+  const KeptSentence sentence;
+  (void)check_header();
+}
+
 Status Pages::corrupt(PageNumber page, std::string_view fault) const {
   return fail(Errc::corrupt, Detail::kv,
               "region \"{}\": page {} of the kv store is damaged: {}; restore a backup, or copy what can be read",

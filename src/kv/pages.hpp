@@ -72,6 +72,8 @@ class Pages {
   Status attach(Region& region);
   Status format();
   Status check_header() const;
+  // The region has other bytes now, which are those of a kv store. Nobody reads.
+  void forget_checks();
 
   [[nodiscard]] StoreHeader header() const;
   [[nodiscard]] Region& region() const { return *region_; }

@@ -164,6 +164,19 @@ LogReader Log::reader(LogPosition from, Lsn limit) const {
   return {device_, geometry_, space_.slots, log_id_, from, limit, options_.window_bytes, begun_lsn_, incarnation_};
 }
 
+LogReader Log::follower(LogPosition from) const {
+  const Superblock& superblock = superblocks_.current();
+  return {device_,
+          geometry_,
+          space_.slots,
+          log_id_,
+          from,
+          Lsn{~std::uint64_t{0}},
+          options_.follow_window_bytes,
+          Lsn{superblock.begun_lsn},
+          superblock.incarnation};
+}
+
 LogPosition Log::tail() const {
   const Lock lock(mutex_);
   return tail_;

@@ -68,6 +68,9 @@ struct LogOptions {
   std::uint64_t stream_chunk_bytes = 256 * kKiB;
   std::uint64_t window_bytes = 4 * kMiB;            // read ahead by a checkpoint
   std::uint64_t recovery_window_bytes = 32 * kMiB;  // and by recovery
+  std::uint64_t follow_window_bytes = 512 * kKiB;   // and by a follower, mostly beyond the end
+  // For a follower: the segments from here on are looked for, even before the tail. They may be gone.
+  Lsn followed_to{~std::uint64_t{0}};
 };
 
 // Counters of a log since it was opened. All only rise.
@@ -191,6 +194,8 @@ class Log {
   void set_on_durable(std::function<void()> on_durable) { on_durable_ = std::move(on_durable); }
 
   [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
+  // The frames from `from` on, of a log that another process writes. What is not durable yet comes, too.
+  [[nodiscard]] LogReader follower(LogPosition from) const;
 
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;

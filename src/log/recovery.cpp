@@ -36,6 +36,7 @@ Status Log::read_slots() {
   };
   std::map<std::uint64_t, Claim> claims;
   const std::uint64_t tail_segment = geometry_.segment_of(tail_.lsn);
+  const std::uint64_t followed_segment = geometry_.segment_of(std::min(tail_.lsn, options_.followed_to));
   found_.claims.assign(count, kNoSegment);
   found_.headers.resize(count);
   std::vector<std::uint32_t> all(count);
@@ -49,14 +50,16 @@ Status Log::read_slots() {
     if (header.magic != kSlotMagic || header.checksum != header_checksum(header, log_id_)) continue;
     if (header.incarnation >= kIncarnationMax) continue;
     found_.incarnation_seen = std::max(found_.incarnation_seen, header.incarnation);
-    if (header.segment < tail_segment) continue;
+    if (header.segment < followed_segment) continue;
     found_.claims[slot] = header.segment;
     const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
     if (MEMLITH_MUTANT(first_claim_counts)) continue;
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
   }
-  space_.slots.reset(tail_segment, count);
-  for (std::uint64_t segment = tail_segment;
+  std::uint64_t first_segment = tail_segment;
+  while (first_segment > followed_segment && claims.contains(first_segment - 1)) --first_segment;
+  space_.slots.reset(first_segment, count);
+  for (std::uint64_t segment = first_segment;
        claims.contains(segment) && space_.slots.end() - space_.slots.first() < count; ++segment) {
     space_.slots.append(claims.at(segment).slot);
   }

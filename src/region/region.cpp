@@ -10,6 +10,7 @@
 #include "region/address.hpp"
 #include "region/per_thread.hpp"
 #include "region/pointer_check.hpp"
+#include "region/shown_region.hpp"
 
 namespace memlith::core {
 
@@ -137,6 +138,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
 }
 
 Region::~Region() {
+  shown_ = nullptr;
   tracker_ = nullptr;
   lies_->store(false);
   if (reserved_) forget_region_range(reinterpret_cast<std::uintptr_t>(base_));
@@ -144,6 +146,7 @@ Region::~Region() {
 }
 
 Status Region::map(const ObjectInfo& info) {
+  if (store_.view() != nullptr) return show();
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   if (!store_.read_only()) {

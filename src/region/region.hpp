@@ -29,6 +29,7 @@
 namespace memlith::core {
 
 struct AddressWord;
+class ShownRegion;  // region/shown_region.hpp
 
 // Whose stores a persist or a rollback covers.
 enum class Scope : std::uint32_t {
@@ -61,6 +62,8 @@ class RegionClient {
   // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out
   // of date.
   virtual void rolled_back() = 0;
+  // In a store that is followed: whether the memory may become that of another commit now. `busy` if not.
+  virtual Status check_idle() { return kOk; }
 };
 
 class Region {
@@ -146,7 +149,9 @@ class Region {
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
                                                  bool wait_for_room, Range part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
+  friend class ShownRegion;
   Status map(const ObjectInfo& info);
+  Status show();  // instead, in a store that is followed
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
@@ -196,6 +201,7 @@ class Region {
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
   Atomic<bool> size_changed_{false};  // since the last commit; changed under capture_mutex_
   OpenTransactions transactions_;
+  std::unique_ptr<ShownObject> shown_;  // only in a store that is followed
 };
 
 }  // namespace memlith::core

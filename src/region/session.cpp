@@ -50,12 +50,48 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
   if (const auto info = store_->find(name); info.has_value() && find_open(info->id) != nullptr) {
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
   }
-  MEMLITH_TRY_ASSIGN(std::unique_ptr<Region> region, Region::open(*store_, name, options));
+  std::unique_ptr<Region> region;
+  const auto open_it = [&]() -> Status {
+    MEMLITH_TRY_ASSIGN(region, Region::open(*store_, name, options));
+    return kOk;
+  };
+  MEMLITH_TRY(store_->view() != nullptr ? move_view(open_it) : open_it());
   auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr});
   regions_.reserve(regions_.size() + 1);
   add_place(open->region.get());
   regions_.push_back(std::move(open));
   return regions_.back().get();
+}
+
+// What stands on the regions is told that their memory is that of another commit.
+Status Session::move_view(const std::function<Status()>& move) {
+  for (const auto& each : regions_) {
+    if (each->client != nullptr) MEMLITH_TRY(each->client->check_idle());
+  }
+  for (const auto& each : regions_) {
+    if (each->client != nullptr) each->client->hold();
+  }
+  const Status status = move();
+  const KeptSentence sentence;
+  for (const auto& each : regions_) {
+    if (each->client == nullptr) continue;
+    each->client->rolled_back();
+    each->client->let_go();
+  }
+  incarnation_ = store_->log().superblock().incarnation;
+  return status;
+}
+
+Result<Lsn> Session::refresh() {
+  const LockGuard lock(regions_mutex_);
+  View* const view = store_->view();
+  if (view == nullptr) {
+    return fail(Errc::invalid, Detail::open,
+                "{}: only a store that was opened to be followed (MEMLITH_OPEN_FOLLOW) can be refreshed",
+                store_->path());
+  }
+  MEMLITH_TRY(move_view([view] { return view->refresh(); }));
+  return view->lsn();
 }
 
 Status Session::close_region(OpenRegion& region) {

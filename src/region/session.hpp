@@ -66,6 +66,11 @@ class Session {
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }  // as of opening
   [[nodiscard]] Status check_process() const { return store_->check_process(); }
 
+  // Of a store that is followed: moves the view, with the open regions, to the newest durable commit, and returns its
+  // LSN. No other thread uses the store or its regions meanwhile. Errors: those of View::refresh(); invalid (the store
+  // is not followed); busy (a transaction reads).
+  Result<Lsn> refresh();
+
   // ---- the regions that are open
 
   // `busy` if the region is open already. The session keeps it until close_region() or close().
@@ -113,6 +118,7 @@ class Session {
  private:
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
+  Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
   Result<Region*> region_at(const void* address);
   void add_place(Region* region) MEMLITH_REQUIRES(regions_mutex_);

@@ -13,6 +13,11 @@ namespace memlith::core {
 Result<std::unique_ptr<Snapshot>> Snapshot::make(std::span<Region* const> regions) {
   if (regions.empty()) return fail(Errc::invalid, Detail::argument, "a snapshot needs at least one region");
   Store& store = regions.front()->store();
+  if (store.view() != nullptr) {
+    return fail(Errc::unsupported, Detail::open,
+                "{}: the regions of a store that is followed are a snapshot already, until they are refreshed",
+                store.path());
+  }
   std::vector<ObjectId> objects;
   for (const Region* const region : regions) {
     if (&region->store() != &store) {

@@ -107,6 +107,9 @@ Status Checkpointer::run(Pacing& pacing) {
     progress.page->checkpoint_done_bytes.store(0, std::memory_order_relaxed);
     progress.page->checkpoint_total_bytes.store(bytes_between(from.lsn, to.lsn), std::memory_order_relaxed);
   }
+  // ORDER shown-before-home: a process that follows the store takes what it sees to be durable, and copies home files.
+  // It must not find bytes there of commits that it does not know to be durable. [mutant durable_not_shown]
+  if (publisher_ != nullptr && !MEMLITH_MUTANT(durable_not_shown)) publisher_->show_now();
   MEMLITH_TRY(gather(from, to, pacing));
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log.trim(to, directory_.client_bytes()));

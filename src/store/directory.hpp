@@ -72,7 +72,10 @@ class Directory {
   // ---- recovery: alone, in this order
   virtual void read_record(const FileRecord&) {}  // of the file, from the superblock
   virtual Status prepare_to_recover() { return kOk; }
-  // Reads the directory, including the overlay's changes.
+  // Keeps the directory as it is at home, for the next calls of load(). For a store that is followed, whose home files
+  // change.
+  virtual Status look_at_home() { return kOk; }
+  // Reads the directory, including the overlay's changes. After a failure everything is as before.
   virtual Status load(const Overlay& overlay) = 0;
   // Checks that every object, and every object of a frame that was not removed, has its home file. `unreachable` comes
   // from the overlay.

@@ -215,10 +215,18 @@ void FolderDirectory::undo_creation(bool log_was_made) {
 // ---- recovery --------------------------------------------------------------------------------------------------
 
 Status FolderDirectory::load(const Overlay& overlay) {
-  MEMLITH_TRY_ASSIGN(const std::vector<std::byte> bytes, read_file(overlay));
+  MEMLITH_TRY_ASSIGN(const std::vector<std::byte> bytes, bytes_with(overlay));
   DirectoryHeader header;
   MEMLITH_TRY(read_header(bytes, header));
   const LockGuard lock(mutex_);
+  std::vector<Entry> before;
+  before.swap(entries_);
+  const Status taken = take_entries(bytes, header);
+  if (!taken.ok()) entries_.swap(before);
+  return taken;
+}
+
+Status FolderDirectory::take_entries(std::span<const std::byte> bytes, const DirectoryHeader& header) {
   next_id_ = header.next_id;
   MEMLITH_TRY(read_entries(bytes));
   if (entries_.size() != header.live_count) {
@@ -229,7 +237,27 @@ Status FolderDirectory::load(const Overlay& overlay) {
   return kOk;
 }
 
-Result<std::vector<std::byte>> FolderDirectory::read_file(const Overlay& overlay) {
+Status FolderDirectory::look_at_home() {
+  MEMLITH_TRY_ASSIGN(followed_, read_file());
+  return kOk;
+}
+
+Result<std::vector<std::byte>> FolderDirectory::bytes_with(const Overlay& overlay) {
+  std::vector<std::byte> bytes = followed_;
+  if (bytes.empty()) {
+    MEMLITH_TRY_ASSIGN(bytes, read_file());
+  }
+  MEMLITH_TRY(overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
+    const std::uint64_t end = offset + piece.size();
+    // The file of a store that is followed may have been extended since.
+    if (files_.options.follow && end > bytes.size() && end <= kDirectoryBytesMax) bytes.resize(end);
+    if (end <= bytes.size()) std::memcpy(bytes.data() + offset, piece.data(), piece.size());
+    return kOk;
+  }));
+  return bytes;
+}
+
+Result<std::vector<std::byte>> FolderDirectory::read_file() {
   auto opened = files_.homes.get(kDirectory);
   if (!opened.ok() && opened.error().category == Errc::not_found) {
     return fail(Errc::corrupt, Detail::directory,
@@ -251,10 +279,6 @@ Result<std::vector<std::byte>> FolderDirectory::read_file(const Overlay& overlay
     file_bytes_ = bytes.size();
   }
   MEMLITH_TRY(device->read(0, bytes));
-  MEMLITH_TRY(overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> piece) -> Status {
-    if (offset + piece.size() <= bytes.size()) std::memcpy(bytes.data() + offset, piece.data(), piece.size());
-    return kOk;
-  }));
   return bytes;
 }
 

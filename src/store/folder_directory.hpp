@@ -20,6 +20,7 @@ class FolderDirectory final : public Directory {
   Status make_first(std::uint64_t log_id) override;
   void undo_creation(bool log_was_made) override;
 
+  Status look_at_home() override;
   Status load(const Overlay& overlay) override;
   Status check_homes(const Unreachable& unreachable) override;
   Status fill_holes() override;
@@ -44,10 +45,13 @@ class FolderDirectory final : public Directory {
   Status create_home(ObjectId id, std::uint64_t size_bytes);
   Result<std::uint64_t> make_room_for_entry() MEMLITH_REQUIRES(create_mutex_);
 
-  Result<std::vector<std::byte>> read_file(const Overlay& overlay);
+  Result<std::vector<std::byte>> read_file();
+  Result<std::vector<std::byte>> bytes_with(const Overlay& overlay);
+  Status take_entries(std::span<const std::byte> bytes, const DirectoryHeader& header) MEMLITH_REQUIRES(mutex_);
   Status read_header(std::span<const std::byte> bytes, DirectoryHeader& header);
   Status read_entries(std::span<const std::byte> bytes) MEMLITH_REQUIRES(mutex_);
 
+  std::vector<std::byte> followed_;  // see look_at_home()
   std::uint32_t next_id_ MEMLITH_GUARDED_BY(mutex_) = 1;
   std::uint64_t file_bytes_ MEMLITH_GUARDED_BY(create_mutex_) = 0;  // of the directory file
 };

@@ -37,6 +37,21 @@ bool is_known(std::uint32_t kind) {
 Status Opening::run() {
   MEMLITH_TRY(find_or_make_log());
   MEMLITH_TRY_ASSIGN(files_.log_device, files_.log_file->device(files_.names.log, files_.log_caching()));
+  return open_log();
+}
+
+Status Opening::look() {
+  if (files_.log_device == nullptr) {
+    auto file = files_.volume.open_file(files_.names.log, false);
+    if (!file.ok() && file.error().category == Errc::not_found) return directory_.tell_log_is_missing();
+    MEMLITH_TRY(file.status());
+    files_.log_file = std::move(*file);
+    MEMLITH_TRY_ASSIGN(files_.log_device, files_.log_file->device(files_.names.log, files_.log_caching()));
+  }
+  return open_log();
+}
+
+Status Opening::open_log() {
   LogOptions log_options = files_.options.log;
   log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
                                                             : std::max(kLogMaxBytesDefault, files_.options.log_bytes);

@@ -15,6 +15,8 @@ class Opening {
 
   // Fills `files`. Changes nothing of an existing store.
   Status run();
+  // Instead of run(), for a store that is followed: reads the log's superblock and slots anew, without a lock.
+  Status look();
   // Writes the holder note: which process has the store open for writing. The note is advisory, for people; the lock
   // itself is the kernel's.
   Status leave_holder_note();
@@ -23,6 +25,7 @@ class Opening {
   [[nodiscard]] bool made_log() const { return !made_log_.empty(); }
 
  private:
+  Status open_log();
   Status find_or_make_log();
   Status make_log_if_nobody_does();
   Status make_log();

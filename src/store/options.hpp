@@ -1,6 +1,7 @@
 // How a store is opened. Floor: store.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,10 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;
+  bool follow = false;               // with read_only: a view of the store, which takes no lock (store/view.hpp)
+  std::uint64_t view_bytes_max = 0;  // follow: of the objects that are shown; 0: no limit
+  // follow: how long a move waits for commits that are in the log and not known to be durable.
+  std::chrono::milliseconds follow_patience{200};
   // Bypass the page cache if the file system accepts it: for the log, and for home files during recovery.
   bool direct_io = true;
   bool manual_checkpoint = false;  // no checkpoints in the background

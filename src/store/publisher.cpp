@@ -7,11 +7,24 @@ constexpr std::chrono::milliseconds kShowEvery{50};
 }
 
 Result<std::unique_ptr<StatsPublisher>> StatsPublisher::make(StoreFiles& files, Device* file) {
-  MEMLITH_TRY_ASSIGN(LiveStats live, LiveStats::make(files.volume, files.names.stats, file));
+  MEMLITH_TRY_ASSIGN(LiveStats live,
+                     LiveStats::make(files.volume, files.names.stats, file, files.log->superblock().incarnation));
   return std::unique_ptr<StatsPublisher>(new StatsPublisher(files, std::move(live)));
 }
 
 void StatsPublisher::publish() {
+  copy_counters();
+  note_change();
+}
+
+void StatsPublisher::show_now() {
+  if (!live_.shown()) return;
+  copy_counters();
+  const LockGuard lock(show_mutex_);
+  live_.show();
+}
+
+void StatsPublisher::copy_counters() {
   const Log& log = *files_.log;
   const StoreCounters& counters = files_.counters;
   StatsPage& page = *live_;
@@ -28,7 +41,6 @@ void StatsPublisher::publish() {
   copy(page.log_used_bytes, log.used_bytes());
   copy(page.durable_lsn, log.durable_lsn().value);
   copy(page.poisoned, log.poisoned() ? 1 : 0);
-  note_change();
 }
 
 void StatsPublisher::note_change() {
@@ -41,7 +53,10 @@ void StatsPublisher::note_change() {
 // Publishes the counters while they change, and costs nothing while they do not.
 std::optional<Workers::Time> StatsPublisher::show() {
   const std::uint64_t seen = changes_.load();
-  live_.show();  // may take a while, and commits change counters meanwhile
+  {
+    const LockGuard lock(show_mutex_);
+    live_.show();  // may take a while, and commits change counters meanwhile
+  }
   if (std::exchange(shown_, seen) == seen) {
     // Counters that changed just after the last notification have been published by now.
     idle_.store(true);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/sync.hpp"
 #include "store/background.hpp"
 #include "store/stats.hpp"
 #include "store/store_files.hpp"
@@ -22,6 +23,8 @@ class StatsPublisher {
   // The caller fills the histograms; publish() copies the counters.
   [[nodiscard]] StatsPage& page() const { return *live_; }
   void publish();
+  // Shows the counters as they are now to other processes, before this returns.
+  void show_now() MEMLITH_EXCLUDES(show_mutex_);
   // The page has changed: a background thread publishes it soon.
   void note_change();
 
@@ -33,10 +36,12 @@ class StatsPublisher {
 
  private:
   StatsPublisher(StoreFiles& files, LiveStats live) : files_(files), live_(std::move(live)) {}
-  std::optional<Workers::Time> show();
+  std::optional<Workers::Time> show() MEMLITH_EXCLUDES(show_mutex_);
+  void copy_counters();
 
   StoreFiles& files_;
   LiveStats live_;
+  Mutex show_mutex_;                       // held while the page is written
   Background* background_ = nullptr;       // null: the page is not published any more, or not yet
   std::atomic<bool> idle_{true};           // the job neither waits nor runs
   std::atomic<std::uint64_t> changes_{0};  // raised before one looks whether the job is idle

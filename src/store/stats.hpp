@@ -2,13 +2,16 @@
 //
 // The file is "stats" in a folder store, FILE.memlith-stats beside a one-file store's file, and is removed when the
 // store is closed. It is advisory: nothing is recovered from it, it is never flushed, and a store that cannot create it
-// works without it. A reader checks only its magic number and version, and every number may be slightly old.
+// works without it. A reader checks only its magic number and version, and every number may be slightly old. One number
+// is more than advice: how far the log is durable, for processes that follow the store (store/view.hpp). It carries a
+// checksum, and is shown before a checkpoint writes home what lies before it.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/buffer.hpp"
@@ -23,12 +26,14 @@ using Counter = std::atomic<std::uint64_t>;
 
 struct StatsPage {
   static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t process;
-  std::uint64_t opened_ns;  // since 1970
-  FileIdentity file;        // of the file of a one-file store; zeros in a folder store
+  std::uint64_t opened_ns;         // since 1970
+  FileIdentity file;               // of the file of a one-file store; zeros in a folder store
+  std::uint64_t incarnation;       // of the log, which tells that the page is of this opening
+  std::uint64_t durable_checksum;  // of incarnation and durable_lsn, in what is shown
   Counter frames;
   Counter batches;
   Counter captured_bytes;
@@ -46,6 +51,9 @@ struct StatsPage {
   LatencyHistogram persists;  // from the call until it is durable
   LatencyHistogram captures;  // asynchronous persists, from the call until it returns
 };
+
+// Of a page that may have been read while it was written.
+std::uint64_t durable_checksum(std::uint64_t incarnation, std::uint64_t durable_lsn);
 
 // Times one call that persists, from when it was made.
 class PersistTimer {
@@ -68,7 +76,7 @@ class LiveStats {
   static std::string name_beside(const std::string& log_name);
   // Never fails for lack of a file. `file` of a one-file store: the page says which file it is of, and the page's own
   // file gets its permissions. The volume outlives the page.
-  static Result<LiveStats> make(Volume& volume, const std::string& name, Device* file);
+  static Result<LiveStats> make(Volume& volume, const std::string& name, Device* file, std::uint64_t incarnation);
   [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
   // Whether other processes can read it; if so, show() has to be called, from one thread at a time.
@@ -93,6 +101,8 @@ class SeenStats {
   [[nodiscard]] const StatsPage& operator*() const { return *reinterpret_cast<const StatsPage*>(page_.data()); }
   [[nodiscard]] const StatsPage* operator->() const { return &**this; }
   [[nodiscard]] bool held() const { return held_; }  // the process that wrote them is alive
+  // How far the log is durable; empty if the page was read while it was written.
+  [[nodiscard]] std::optional<std::uint64_t> durable_lsn() const;
 
  private:
   AlignedBuffer page_;

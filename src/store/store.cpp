@@ -39,6 +39,10 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
 }
 
 Status Store::open_it() {
+  if (files_.options.follow) {
+    view_ = std::make_unique<View>(files_, opening_, *directory_, replay_);
+    return view_->begin();
+  }
   MEMLITH_TRY(opening_.run());
   MEMLITH_TRY(Recovery(files_, *directory_, replay_).run());
   return read_only() ? kOk : start();

@@ -36,6 +36,7 @@
 #include "store/publisher.hpp"
 #include "store/replay.hpp"
 #include "store/store_files.hpp"
+#include "store/view.hpp"
 
 namespace memlith::core {
 
@@ -140,6 +141,11 @@ class Store {
   Status bring_home(Lsn end);
   [[nodiscard]] const Overlay& overlay() const { return replay_.overlay(); }
 
+  // Not null exactly in a store that is followed: it shows the objects, instead of their home files and the overlay.
+  [[nodiscard]] View* view() const { return view_.get(); }
+  // In a store that is read only, what it shows.
+  [[nodiscard]] Lsn durable_lsn() const { return view_ != nullptr ? view_->lsn() : files_.log->durable_lsn(); }
+
   [[nodiscard]] bool read_only() const { return files_.read_only(); }
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
@@ -195,6 +201,7 @@ class Store {
   Replay replay_{
       files_, *directory_};  // used by opening, then by the checkpointer; its overlay by readers of a read-only store
   Checkpointer checkpointer_{files_, *directory_, replay_};
+  std::unique_ptr<View> view_;
   DurableEvent durable_event_;
 
   // The process owns the threads. These are null in a store that was not opened for writing, or was closed.

@@ -611,6 +611,8 @@ void World::checkpoint() {
   if (store == nullptr) return;
   expect(MEMLITH_CALL(memlith_store_checkpoint, store->handle), store->read_only ? MEMLITH_READ_ONLY : MEMLITH_OK,
          "checkpoint");
+  // No store of the model is followed; readers beside a writer have tests of their own.
+  expect(MEMLITH_CALL(memlith_store_refresh, store->handle, nullptr), MEMLITH_INVALID, "refresh");
 }
 
 void World::look_at_region() {

@@ -69,6 +69,7 @@ void print_json(const StoreFacts& facts) {
   write_json({{"path", facts.path.path},
               {"kind", name_of(facts.path.kind)},
               {"clean", facts.info.was_clean != 0},
+              {"writer", facts.info.writer},
               {"incarnation", facts.info.incarnation},
               {"regions", regions},
               {"log",
@@ -87,8 +88,13 @@ void print_text(const StoreFacts& facts) {
   const bool clean = facts.info.was_clean != 0;
   write_line(fmt::format("store     {} ({})", printable(facts.path.path),
                          facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it"));
-  write_line(fmt::format("state     {}", clean ? "clean: the last program that used it closed it"
-                                               : "not closed: the next opening for writing recovers it"));
+  if (facts.info.writer != 0) {
+    write_line(fmt::format("state     open for writing by process {}; this is its last durable commit",
+                           facts.info.writer));
+  } else {
+    write_line(fmt::format("state     {}", clean ? "clean: the last program that used it closed it"
+                                                 : "not closed: the next opening for writing recovers it"));
+  }
   write_line(fmt::format("openings  {} for writing so far", facts.info.incarnation));
   write_line(fmt::format("log       {}, {} in use, {} frames waiting ({})", human_bytes(facts.info.log_bytes),
                          human_bytes(facts.info.log_used_bytes), facts.info.replayed_frames,

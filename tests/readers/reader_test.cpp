@@ -1,0 +1,435 @@
+// docs/guarantees.md, "Readers beside a writer": a reader of another process, at every device operation of the writer
+// and at every point of its own reading, sees the state after exactly one commit, which a power cut at that moment
+// keeps, and never an older one than before. And the tests notice each mistake that is planted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutant.hpp"
+#include "base/random.hpp"
+#include "base/sync.hpp"
+#include "readers/page_volume.hpp"
+#include "store/store.hpp"
+
+namespace memlith::core {
+Mutant active_mutant = Mutant::none;
+std::uint64_t given_identity = 0;
+thread_local Controller* controller = nullptr;
+}  // namespace memlith::core
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+constexpr std::uint64_t kAddress = 0x550000000000;
+constexpr std::uint64_t kReserve = 1 * kMiB;
+
+using Content = std::map<std::string, std::vector<std::byte>>;
+
+StoreOptions options_of(StoreKind kind) {
+  StoreOptions options;
+  options.kind = kind;
+  if (kind == StoreKind::one_file) options.file_name = "file";
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.manual_flush = true;
+  options.log_bytes = 128 * kKiB;
+  options.log_max_bytes = 128 * kKiB;
+  options.slot_bytes = 16 * kKiB;
+  return options;
+}
+
+StoreOptions reading(StoreOptions options) {
+  options.create = false;
+  options.read_only = options.follow = true;
+  options.follow_patience = std::chrono::milliseconds(0);
+  return options;
+}
+
+// The memory of an object that a reader has open.
+class Shown final : public ShownObject {
+ public:
+  explicit Shown(ObjectId id) : id_(id) {}
+  [[nodiscard]] ObjectId object() const override { return id_; }
+  Result<std::span<std::byte>> begin_copy(std::uint64_t bytes) override {
+    copy_.emplace(bytes);
+    return std::span(*copy_);
+  }
+  Result<std::span<std::byte>> begin_change(std::uint64_t bytes) override {
+    if (!copy_.has_value()) copy_ = bytes_;
+    copy_->resize(bytes);
+    return std::span(*copy_);
+  }
+  Status end_change() override {
+    bytes_ = std::move(*copy_);
+    copy_.reset();
+    return kOk;
+  }
+  void drop_copy() override { copy_.reset(); }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  ObjectId id_;
+  std::vector<std::byte> bytes_;
+  std::optional<std::vector<std::byte>> copy_;
+};
+
+class Reader {
+ public:
+  Reader(Volume& volume, const StoreOptions& options) : volume_(volume), options_(reading(options)) {}
+
+  // Opens or refreshes; empty if there is no store yet.
+  std::optional<Content> look() {
+    Status status = kOk;
+    if (store_ == nullptr) {
+      auto opened = Store::open(volume_, options_);
+      if (!opened.ok()) {
+        EXPECT_EQ(opened.error().category, Errc::not_found) << last_error_text();
+        return std::nullopt;
+      }
+      store_ = std::move(*opened);
+    } else {
+      status = store_->view()->refresh();
+    }
+    for (const ObjectInfo& info : store_->objects()) {
+      auto& shown = shown_[info.id.value];
+      if (shown != nullptr || !status.ok()) continue;
+      shown = std::make_unique<Shown>(info.id);
+      status = store_->view()->show(*shown);
+    }
+    EXPECT_TRUE(status.ok()) << last_error_text();
+    if (!status.ok()) return std::nullopt;
+    Content content;
+    for (const ObjectInfo& info : store_->objects()) {
+      const auto& shown = shown_[info.id.value];
+      if (shown != nullptr) content[info.name] = shown->bytes();
+    }
+    EXPECT_GE(store_->view()->lsn(), lsn_) << "the view went back";
+    lsn_ = store_->view()->lsn();
+    return content;
+  }
+
+ private:
+  Volume& volume_;
+  StoreOptions options_;
+  std::map<std::uint32_t, std::unique_ptr<Shown>> shown_;  // outlives the store's view
+  std::unique_ptr<Store> store_;
+  Lsn lsn_;
+};
+
+// What a recovery finds.
+Content recovered(SimImage image, const StoreOptions& options) {
+  SimVolume volume(std::move(image));
+  auto store = Store::open(volume, options);
+  EXPECT_TRUE(store.ok()) << last_error_text();
+  Content content;
+  if (!store.ok()) return content;
+  for (const ObjectInfo& info : (*store)->objects()) content[info.name] = *(*store)->read_home(info.id);
+  return content;
+}
+
+// A writer whose every commit leaves a content of its own.
+class World {
+ public:
+  World(StoreKind kind, std::uint64_t seed) : options(options_of(kind)), volume({}, true), random(seed) {
+    pages.writer = std::this_thread::get_id();
+    states.emplace_back();
+    if (kind == StoreKind::one_file) states.back()["file"];
+  }
+
+  void open() {
+    auto opened = Store::open(pages_volume, options);
+    ASSERT_TRUE(opened.ok()) << last_error_text();
+    store = std::move(*opened);
+  }
+  void show() { show_page(pages, *store, Store::stats_name(options.kind, options.file_name)); }
+  void create(const std::string& name, std::uint64_t bytes) {
+    Content next = states.back();
+    next[name].resize(bytes);
+    states.push_back(next);
+    ASSERT_TRUE(store->create(name, bytes, kAddress, kReserve).ok()) << last_error_text();
+  }
+  void remove(const std::string& name) {
+    Content next = states.back();
+    next.erase(name);
+    states.push_back(next);
+    ASSERT_TRUE(store->remove(store->find(name)->id).ok()) << last_error_text();
+  }
+  // Changes a part of every object, in one commit; the first may grow.
+  void commit(bool grow = false) {
+    Content next = states.back();
+    std::vector<Extent> extents;
+    std::vector<SizeChange> sizes;
+    for (auto& [name, bytes] : next) {
+      const ObjectInfo info = *store->find(name);
+      if (grow && sizes.empty()) {
+        bytes.resize(bytes.size() + kPageBytes);
+        ASSERT_TRUE(store->reserve_home(info.id, bytes.size()).ok());
+        sizes.push_back({info.id, bytes.size()});
+      }
+      for (int part = 0; part < 3; ++part) {
+        const std::uint64_t count = 1 + random.below(1200);
+        const std::uint64_t offset = random.below(bytes.size() - count);
+        for (std::uint64_t i = 0; i < count; ++i) bytes[offset + i] = static_cast<std::byte>(random.next());
+        extents.push_back({info.id, offset, count});
+      }
+    }
+    std::vector<const std::byte*> sources;
+    for (const Extent& extent : extents) {
+      for (const auto& [name, bytes] : next) {
+        if (store->find(name)->id == extent.object) sources.push_back(bytes.data() + extent.offset);
+      }
+    }
+    states.push_back(next);
+    ASSERT_TRUE(store->commit({extents, sources, sizes}).ok()) << last_error_text();
+  }
+  void checkpoint() { ASSERT_TRUE(store->checkpoint().ok()) << last_error_text(); }
+  void close() {
+    ASSERT_TRUE(store->close().ok()) << last_error_text();
+    store = nullptr;
+  }
+
+  // The newest state that looks so, or -1.
+  [[nodiscard]] std::int64_t state_of(const Content& content) const {
+    for (std::size_t i = states.size(); i-- > 0;) {
+      if (states[i] == content) return static_cast<std::int64_t>(i);
+    }
+    return -1;
+  }
+
+  const StoreOptions options;
+  SimVolume volume;
+  Pages pages;
+  PageVolume pages_volume{volume, pages};
+  std::unique_ptr<Store> store;
+  std::vector<Content> states;
+  Random random;
+};
+
+struct Seen {
+  std::size_t at = 0;  // operations done
+  std::int64_t state = 0;
+};
+
+// What was wrong; counted instead of reported where a fault is planted.
+struct Faults {
+  bool planted = active_mutant != Mutant::none;
+  std::uint64_t found = 0;
+  std::string first;
+  void add(const std::string& what) {
+    ++found;
+    if (first.empty()) first = what;
+  }
+  void settle() const {
+    if (planted) {
+      EXPECT_GT(found, 0u) << "the planted fault was not noticed";
+    } else {
+      EXPECT_EQ(found, 0u) << first;
+    }
+  }
+};
+
+// Every state that a reader saw must be what a power cut at that moment keeps, or an older one.
+void check_durable(const World& world, const std::vector<Seen>& seen, Faults& faults) {
+  SimMedium medium(world.volume.trace());
+  for (const Seen& each : seen) {
+    while (medium.position() < each.at) medium.step();
+    const Content kept = recovered(medium.cut([](std::size_t) { return false; }), world.options);
+    const std::int64_t state = world.state_of(kept);
+    if (state < each.state) {
+      faults.add("after operation " + std::to_string(each.at) + " a reader saw state " + std::to_string(each.state) +
+                 ", and a power cut keeps " + std::to_string(state));
+    }
+  }
+}
+
+void run_writer(World& world) {
+  world.open();
+  const bool folder = world.options.kind == StoreKind::folder;
+  if (folder) {
+    world.create("a", 3 * kPageBytes);
+    world.create("b", 2 * kPageBytes);
+  } else {
+    world.create("file", 3 * kPageBytes);
+  }
+  for (int round = 0; round < 14; ++round) {
+    world.commit(round % 5 == 3);
+    if (world.random.one_in(2)) world.show();
+    if (round == 4 && folder) world.create("c", kPageBytes);
+    if (round == 9 && folder) world.remove("b");
+    if (world.random.one_in(3)) world.checkpoint();
+    if (round == 6) {
+      world.close();
+      world.open();
+    }
+    if (round == 11) {
+      world.store = nullptr;  // killed
+      world.open();
+    }
+  }
+  world.show();
+  world.close();
+}
+
+// Three readers: one moves on at every operation of the writer, one now and then, and one is opened anew each time.
+void read_at_every_operation(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  PageVolume readers_volume(world.volume, world.pages);
+  Reader steady(readers_volume, world.options);
+  Reader seldom(readers_volume, world.options);
+  std::vector<Seen> seen;
+  std::int64_t newest = 0;
+  std::uint64_t operations = 0;
+  bool inside = false;
+  const auto note = [&](std::optional<Content> content, const char* who) {
+    if (!content.has_value() || content->empty()) return;
+    const std::int64_t state = world.state_of(*content);
+    if (state < 0) {
+      std::string sizes;
+      for (const auto& [name, bytes] : *content) sizes += " " + name + " of " + std::to_string(bytes.size()) + " bytes";
+      faults.add(std::string(who) + " saw a content that no commit left, after operation " +
+                 std::to_string(world.volume.operations()) + ", of state " + std::to_string(world.states.size()) + ":" +
+                 sizes);
+    }
+    seen.push_back({world.volume.operations(), state});
+    newest = std::max(newest, state);
+  };
+  const auto read = [&] {
+    if (inside) return;
+    inside = true;
+    note(steady.look(), "the steady reader");
+    if (++operations % 23 == 0) note(seldom.look(), "the reader that looks seldom");
+    if (operations % 7 == 0) note(Reader(readers_volume, world.options).look(), "a new reader");
+    inside = false;
+  };
+  world.volume.before_transfer = read;
+  world.volume.after_write = read;
+  run_writer(world);
+  world.volume.before_transfer = world.volume.after_write = nullptr;
+  if (::testing::Test::HasFatalFailure()) return;
+  note(steady.look(), "the steady reader");
+  EXPECT_GT(seen.size(), 200u);
+  if (!faults.planted) {
+    EXPECT_EQ(newest, static_cast<std::int64_t>(world.states.size()) - 1);
+  }
+  check_durable(world, seen, faults);
+}
+
+// The writer commits and writes home while the reader copies a home file, at each of the reader's reads in turn.
+void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  for (std::uint64_t strike = 0;; ++strike) {
+    World world(kind, seed);
+    world.open();
+    world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+    world.commit();
+    world.checkpoint();
+    world.commit();
+    if (strike % 2 == 0) world.show();
+    PageVolume readers_volume(world.volume, world.pages);
+    std::uint64_t reads = 0;
+    bool inside = false;
+    readers_volume.before_read = [&] {
+      if (inside || reads++ != strike) return;
+      inside = true;
+      world.commit();
+      if (strike % 3 == 0) world.show();
+      world.checkpoint();
+      // Enough to overwrite the slots that the reader has yet to read, now and then.
+      for (int i = 0; strike % 4 == 3 && i < 40; ++i) {
+        world.commit();
+        if (i % 8 == 7) world.checkpoint();
+      }
+      inside = false;
+    };
+    Reader reader(readers_volume, world.options);
+    const auto first = reader.look();
+    std::vector<Seen> seen;
+    if (first.has_value()) seen.push_back({world.volume.operations(), world.state_of(*first)});
+    const auto second = reader.look();
+    if (second.has_value()) seen.push_back({world.volume.operations(), world.state_of(*second)});
+    for (const Seen& each : seen) {
+      if (each.state < 0) faults.add("the reader saw a content that no commit left, strike " + std::to_string(strike));
+    }
+    check_durable(world, seen, faults);
+    if (reads <= strike) break;
+    if (::testing::Test::HasFatalFailure() || faults.found > 0) break;
+  }
+}
+
+// The writer is killed after each operation; a reader that comes then sees only what a power cut keeps afterwards.
+void read_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 2 * kPageBytes);
+  for (int i = 0; i < 4; ++i) {
+    world.commit();
+    if (i == 2) world.checkpoint();
+  }
+  const SimTrace& trace = world.volume.trace();
+  for (std::size_t count = trace.records.size() / 3; count <= trace.records.size(); ++count) {
+    SimVolume found(trace, count);
+    Reader reader(found, world.options);
+    const auto content = reader.look();
+    if (!content.has_value()) continue;
+    const std::int64_t state = world.state_of(*content);
+    if (state < 0) faults.add("the reader saw a content that no commit left");
+    SimMedium medium(found.trace());
+    while (medium.position() < found.trace().records.size()) medium.step();
+    const Content kept = recovered(medium.cut([](std::size_t) { return false; }), world.options);
+    if (world.state_of(kept) < state) faults.add("after a kill a reader saw what a power cut loses");
+  }
+}
+
+class Follow : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  ~Follow() override { active_mutant = Mutant::none; }
+};
+INSTANTIATE_TEST_SUITE_P(Of, Follow, ::testing::Values(StoreKind::folder, StoreKind::one_file),
+                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
+
+using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
+
+void expect_sound(Trial trial, StoreKind kind) {
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) trial(kind, seed, faults);
+  faults.settle();
+}
+
+void expect_noticed(Mutant mutant, Trial trial, StoreKind kind) {
+  active_mutant = mutant;
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= 20 && faults.found == 0; ++seed) trial(kind, seed, faults);
+  faults.settle();
+}
+
+TEST_P(Follow, AtEveryOperationOfTheWriter) { expect_sound(read_at_every_operation, GetParam()); }
+
+TEST_P(Follow, WhileTheWriterActsAtEveryRead) { expect_sound(write_at_every_read, GetParam()); }
+
+TEST_P(Follow, ShowsOnlyWhatAPowerCutKeeps) { expect_sound(read_after_a_kill, GetParam()); }
+
+TEST_P(Follow, NoticesUndurableFramesThatAreBelieved) {
+  expect_noticed(Mutant::view_believes_all, read_at_every_operation, GetParam());
+}
+
+TEST_P(Follow, NoticesHomesThatAreCopiedAfterTheLog) {
+  expect_noticed(Mutant::view_copies_late, write_at_every_read, GetParam());
+}
+
+TEST_P(Follow, NoticesACheckpointThatDoesNotShowWhatIsDurable) {
+  expect_noticed(Mutant::durable_not_shown, read_at_every_operation, GetParam());
+}
+
+TEST_P(Follow, NoticesAReaderThatDoesNotFlush) {
+  expect_noticed(Mutant::view_of_unflushed_log, read_after_a_kill, GetParam());
+}
+
+}  // namespace
+}  // namespace memlith::test
