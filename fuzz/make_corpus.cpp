@@ -56,6 +56,27 @@ void write_heap_patches() {
   write_with_options("heap_open", "free_pages_with_a_length", 1, kFreePagesWithALength);
 }
 
+// Patches of a kv store, in the format of kv_open.cpp: the store's header, the catalogue's page, and the header, the
+// places and the first cells of other pages.
+void write_kv_patches() {
+  constexpr unsigned kPlaces[][2] = {{0, 16}, {0, 24}, {1, 4},  {1, 16}, {2, 4},  {2, 8},
+                                     {3, 6},  {3, 16}, {5, 12}, {9, 0},  {20, 8}, {30, 2}};
+  std::vector<std::byte> all;
+  for (const auto& [page, offset] : kPlaces) {
+    std::vector<std::byte> patch;
+    for (const unsigned each : {page, 0u, offset & 255, offset >> 8, 4u, 1u, 0u, 2u, offset & 7}) {
+      patch.push_back(static_cast<std::byte>(each));
+    }
+    write("kv_open", std::to_string(page) + "_" + std::to_string(offset), patch);
+    all.insert(all.end(), patch.begin(), patch.end());
+  }
+  write("kv_open", "all", all);
+  // A byte that changes nothing: free room of a page.
+  constexpr std::byte kNothing[] = {std::byte{50}, std::byte{0}, std::byte{255}, std::byte{15}, std::byte{0},
+                                    std::byte{1},  std::byte{2}, std::byte{3},   std::byte{4}};
+  write("kv_open", "nothing", kNothing);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,6 +86,7 @@ int main(int argc, char** argv) {
   }
   g_folder = argv[1];
   write_heap_patches();
+  write_kv_patches();
   for (const bool clean : {false, true}) {
     const std::string word = clean ? "clean" : "crashed";
     for (unsigned options = 0; options < 8; ++options) {
