@@ -9,23 +9,22 @@
 
 namespace memlith::core {
 
+std::atomic<ProcessMark*> g_process_mark{nullptr};
+
 namespace {
 
-using Mark = std::atomic<std::uint64_t>;
-
-std::atomic<Mark*> g_mark{nullptr};  // on a page that is empty in a forked child; never unmapped
 std::atomic<bool> g_refused{false};  // the kernel has no such pages
 // A child inherits it, so the child's number differs from its ancestors' numbers.
 std::atomic<std::uint64_t> g_last_number{0};
 
 // Without a lock, because a child might inherit the lock while it is held.
-Mark* make_mark() {
+ProcessMark* make_mark() {
   void* const page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
-  Mark* expected = nullptr;
+  ProcessMark* expected = nullptr;
   if (::madvise(page, kPageBytes, MADV_WIPEONFORK) == 0 &&
-      g_mark.compare_exchange_strong(expected, static_cast<Mark*>(page))) {
-    return static_cast<Mark*>(page);  // which is all zeros, as a Mark is
+      g_process_mark.compare_exchange_strong(expected, static_cast<ProcessMark*>(page))) {
+    return static_cast<ProcessMark*>(page);  // which is all zeros, as a mark is
   }
   ::munmap(page, kPageBytes);
   return expected;  // another thread's mark, or none
@@ -33,8 +32,8 @@ Mark* make_mark() {
 
 }  // namespace
 
-std::uint64_t process_mark() {
-  Mark* mark = g_mark.load(std::memory_order_acquire);
+std::uint64_t make_process_mark() {
+  ProcessMark* mark = g_process_mark.load(std::memory_order_acquire);
   if (mark == nullptr && !g_refused.load(std::memory_order_relaxed)) {
     mark = make_mark();
     if (mark == nullptr) g_refused.store(true, std::memory_order_relaxed);

@@ -32,6 +32,10 @@ int32_t memlith_begin(memlith_store* store, memlith_tx** tx) {
 }
 
 int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes) {
+  if (tx != nullptr && !transaction_of(tx).session.store().in_forked_child() &&
+      transaction_of(tx).transaction.touch_few_before(address, bytes)) {
+    return 0;
+  }
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
     OpenTransaction& open = transaction_of(tx);

@@ -22,7 +22,7 @@ FrameWriter::FrameWriter(FrameWriter&& other) noexcept
 
 FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinished frame would stop the log
 
-void FrameWriter::put(const void* bytes, std::uint64_t count, std::span<const std::byte> next) {
+void FrameWriter::put_many(const void* bytes, std::uint64_t count, std::span<const std::byte> next) {
   MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
   const auto* const source = static_cast<const std::byte*>(bytes);
   if (way_ == Way::streamed) {

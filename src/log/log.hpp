@@ -39,6 +39,7 @@
 #include "base/sync.hpp"
 #include "base/units.hpp"
 #include "device/device.hpp"
+#include "log/copy.hpp"
 #include "log/format.hpp"
 #include "log/geometry.hpp"
 #include "log/reader.hpp"
@@ -94,7 +95,13 @@ class FrameWriter {
 
   // Adds bytes to the payload; exactly payload_bytes in all. `next` is the source of the next call; its beginning is
   // fetched into the cache meanwhile.
-  void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {});
+  void put(const void* bytes, std::uint64_t count, std::span<const std::byte> next = {}) {
+    if (count > kFewBytes || way_ == Way::streamed) return put_many(bytes, count, next);
+    MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
+    copy_few(payload_ + put_bytes_, static_cast<const std::byte*>(bytes), count);
+    put_bytes_ += count;
+    if (!next.empty()) __builtin_prefetch(next.data());
+  }
   // Returns the end of the frame, or of the payload in a packed frame, for sync().
   Result<Lsn> finish();
 #ifdef MEMLITH_MUTANTS
@@ -113,6 +120,8 @@ class FrameWriter {
         begin_(begin),
         payload_bytes_(payload_bytes),
         payload_(payload) {}
+
+  void put_many(const void* bytes, std::uint64_t count, std::span<const std::byte> next);
 
   Log* log_;
   std::uint32_t sequence_;  // of the batch

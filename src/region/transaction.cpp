@@ -42,8 +42,12 @@ Status Transaction::join(Region& region) {
 
 void Transaction::add(Region& region, Range range) {
   const std::byte* const from = region.address() + range.offset;
-  const std::uint64_t image = images_.size();
-  images_.insert(images_.end(), from, from + range.bytes);
+  std::uint64_t image = images_.size();
+  if (range.bytes <= kFewBytes) {
+    copy_few(reinterpret_cast<std::byte*>(&image), from, range.bytes);
+  } else {
+    images_.insert(images_.end(), from, from + range.bytes);
+  }
   touched_.push_back({&region, range, image});
 }
 
@@ -143,7 +147,9 @@ void Transaction::abort() {
   // ORDER newest-image-first: a range that was announced twice gets the bytes of its first image.
   // [mutant abort_oldest_image_last]
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
-    std::memcpy(each->region->address() + each->range.offset, images_.data() + each->image, each->range.bytes);
+    const bool few = each->range.bytes <= kFewBytes;
+    const auto* const image = few ? reinterpret_cast<const std::byte*>(&each->image) : images_.data() + each->image;
+    std::memcpy(each->region->address() + each->range.offset, image, each->range.bytes);
   }
   forget();
 }

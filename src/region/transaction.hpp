@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "log/copy.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -39,6 +40,24 @@ class Transaction {
   // Keeps an image of the bytes, which the caller is about to change. On failure nothing has changed.
   Status touch_before(Region& region, const void* address, std::uint64_t bytes);
 
+  // The same without a call, for a few bytes of the region of the range before. False, and nothing is done, if it is
+  // another case. The memory that programs change is seldom in the processor's caches. If little is done between two
+  // calls, the processor fetches the memory of several at a time.
+  bool touch_few_before(const void* address, std::uint64_t bytes) {
+    if (bytes - 1 >= kFewBytes || touched_.empty() || touched_.size() == touched_.capacity()) return false;
+    Region& region = *touched_.back().region;
+    const auto* const from = static_cast<const std::byte*>(address);
+    const auto offset = static_cast<std::uint64_t>(from - region.address());
+    const std::uint64_t size_bytes = region.size();
+    if (offset >= size_bytes || bytes > size_bytes - offset) return false;
+    const Range last = touched_.back().range;
+    if (offset >= last.offset && offset + bytes <= last.offset + last.bytes) return true;
+    std::uint64_t image = 0;
+    copy_few(reinterpret_cast<std::byte*>(&image), from, bytes);
+    touched_.push_back({&region, {offset, bytes}, image});
+    return true;
+  }
+
   // Puts the ranges into one frame and returns its end, for Store::sync(). The transaction keeps its ranges: forget()
   // follows, or abort() if anything failed. Without ranges: Lsn 0, or the failure of a poisoned store.
   Result<Lsn> capture(bool will_sync);
@@ -53,10 +72,11 @@ class Transaction {
   void forget();
 
  private:
+  static constexpr std::uint64_t kFewBytes = sizeof(std::uint64_t);
   struct Touched {
     Region* region = nullptr;
     Range range;
-    std::uint64_t image = 0;  // its place in images_
+    std::uint64_t image = 0;  // of a few bytes, these; else the place of the bytes in images_
   };
 
   struct Joined {
