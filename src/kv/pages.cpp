@@ -59,7 +59,7 @@ Status Pages::check_header() const {
 
 void Pages::forget_checks() {
   const PageNumber before = pages_.load(std::memory_order_relaxed);
-  for (PageNumber page = 0; page < before; ++page) words_[page].store(0, std::memory_order_relaxed);
+  for (PageNumber page = 0; page < before; ++page) word_of(page).store(0, std::memory_order_relaxed);
   // A header that does not fit has no pages: whatever is read is reported to be damaged.
   pages_.store(0, std::memory_order_release);
   const KeptSentence sentence;

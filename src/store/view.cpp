@@ -126,7 +126,7 @@ Status View::copy_homes(ShownObject* added, bool anew) {
     MEMLITH_TRY(directory_.look_at_home());
     StoreHeader header;
     std::memcpy(&header, files_.log->superblock().client, sizeof header);
-    record_ = header.file;
+    record_ = {header.file, header.own};
     directory_changes_.clear();
     for (ShownObject* const each : shown_) MEMLITH_TRY(copy_home(*each, writes_));
   }
@@ -241,6 +241,11 @@ Status View::show_all(ShownObject* added, bool anew) {
   MEMLITH_TRY(replay_.overlay().for_each(kDirectory, keep));
   directory_.read_record(record_);
   MEMLITH_TRY(directory_.take_record(directory_changes_));
+  if (directory_.record_at_home().own.marked != 0) {
+    return fail(Errc::unsupported, Detail::open,
+                "{}: a guarded file cannot be followed; open it when the program that writes to it has closed it",
+                files_.path());
+  }
   MEMLITH_TRY(directory_.load(directory_changes_));
 
   std::vector<ShownObject*> all = shown_;

@@ -102,7 +102,7 @@ class View {
 
   std::vector<ShownObject*> shown_;
   std::optional<LogPosition> position_;  // what is shown
-  ObjectRecord record_{};                // of the file, as the superblock had it when the copies were made
+  FileRecord record_{};                  // of the file, as the superblock had it when the copies were made
   Overlay directory_changes_;            // since then
   std::uint64_t bytes_shown_ = 0;
   std::uint64_t sequence_ = 0;  // of the superblock, as of the last look

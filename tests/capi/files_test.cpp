@@ -295,6 +295,23 @@ TEST_F(Guarded, ARegionIsRefused) {
   EXPECT_EQ(content(), std::string(4 * kPage, 'o'));
 }
 
+TEST_F(Guarded, AReaderCannotFollowIt) {
+  die_after_commits(1);
+  REQUIRE_MARKED();
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_FOLLOW;
+  memlith_store* store = nullptr;
+  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
+  memlith_region_options region_options{};
+  region_options.struct_size = sizeof region_options;
+  memlith_region* region = nullptr;
+  EXPECT_EQ(memlith_category(memlith_region_open(store, "file", &region_options, &region)), MEMLITH_UNSUPPORTED);
+  EXPECT_NE(last_error().find("a guarded file cannot be followed"), std::string::npos) << last_error();
+  EXPECT_EQ(memlith_store_close(store), 0);
+  EXPECT_TRUE(is_marked());
+}
+
 TEST_F(Guarded, ACleanCloseLeavesAFileOfAnyLength) {
   for (const std::size_t bytes : {0, 5, 16, 5000}) {
     write_file("");
