@@ -115,6 +115,7 @@ int sync_descriptor(int fd, int (*call)(int)) {
   const ImagePtr image = images().of_descriptor(fd);
   if (image == nullptr) return call(fd);
   image->was_fsynced = true;
+  image->msyncs_left_out = 0;
   return images().commit(*image, true);
 }
 

@@ -109,6 +109,7 @@ ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   image->memory = id_of(memory);
   image->owner = ::getpid();
   image->home_fd = engine_descriptor(real().open(link_of(fd).c_str(), O_PATH | O_CLOEXEC));
+  image->witness.watch(image->home_fd);
   image->attached = true;
   images_.push_back(image);
   count_.store(images_.size(), std::memory_order_release);
@@ -163,6 +164,7 @@ int Images::commit(Image& image, bool wait) {
     return -1;
   }
   if (!image.attached) return 0;  // the file has no name, and ends with its descriptors
+  tell_of_another(image);
   if (image.has_unseen) memlith_image_suspect(image.handle);
   const bool async = !wait || settings().weak_ms > 0;
   const std::int32_t code = memlith_image_commit(image.handle, async ? MEMLITH_IMAGE_ASYNC : 0);
@@ -223,6 +225,7 @@ int Images::detach(Image& image) {
     result = fail_with(code, path + " was not committed when it was closed");
   }
   report(image);
+  tell_of_another(image);
   const int error = errno;
   if (const std::int32_t code = memlith_image_detach(image.handle); code != 0) {
     result = fail_with(code, path + " was not closed cleanly, and its log was left beside it");
@@ -254,6 +257,7 @@ int Images::close(const ImagePtr& image) {
   count_.store(images_.size(), std::memory_order_release);
   memlith_image_close(image->handle);
   image->handle = nullptr;
+  image->witness.stop();
   close_engine_descriptor(image->home_fd);
   errno = error;
   return result;
@@ -289,6 +293,12 @@ void Images::finish() {
     const std::unique_lock dead(image->life);
     if (image->owner == ::getpid() && image->attached) detach(*image);
   }
+}
+
+void Images::tell_of_another(Image& image) {
+  if (!image.witness.another_wrote() || image.told_of_another.exchange(true)) return;
+  say(image.path() + ": another process wrote to this file, or had it open for writing, and not by memlith; what it " +
+      "wrote may be lost, and the file may be damaged");
 }
 
 void Images::report(Image& image) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "settings.hpp"
+#include "witness.hpp"
 
 namespace memlith::preload {
 
@@ -47,6 +48,9 @@ struct Image {
 
   std::mutex order;
   std::atomic<bool> was_fsynced = false;
+  std::atomic<int> msyncs_left_out = 0;  // since the last fsync
+  Witness witness;
+  std::atomic<bool> told_of_another = false;
   std::atomic<bool> has_unseen = false;  // something writes to it that these functions do not see: commits compare
 
   [[nodiscard]] std::string path() const;  // where the file is now
@@ -141,6 +145,8 @@ class Images {
   int detach(Image& image);
   int attach(const ImagePtr& image, const std::string& path);
   void report(Image& image);
+  // Another process writes to the file: says so, once.
+  static void tell_of_another(Image& image);
   // Takes the range out of all mappings, and adds to `touched` the images that they were of.
   void leave(std::byte* begin, std::byte* end, std::vector<ImagePtr>& touched);
   int watch(const Mapping& mapping);

@@ -1,5 +1,6 @@
 // Mappings of images: which file each is of, and which of them commits have to look at.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,33 @@ namespace {
 std::size_t whole_pages(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
+}
+
+// In a forked child: what it may only read, and what is said when it stores there.
+struct Forbidden {
+  const std::byte* begin;
+  const std::byte* end;
+  std::string sentence;
+};
+std::vector<Forbidden>& forbidden() {
+  static std::vector<Forbidden>& all = *new std::vector<Forbidden>;
+  return all;
+}
+struct sigaction fault_action_before;
+
+// Says why the child dies, and leaves the signal to whom it belonged before.
+void on_fault(int number, siginfo_t* info, void*) {
+  const int error = errno;
+  const auto* const address = static_cast<const std::byte*>(info->si_addr);
+  for (const Forbidden& each : forbidden()) {
+    if (info->si_code <= 0 || address < each.begin || each.end <= address) continue;
+    if (real().write(STDERR_FILENO, each.sentence.data(), each.sentence.size()) < 0) {
+    }  // there is nowhere else to say it
+    break;
+  }
+  ::sigaction(number, &fault_action_before, nullptr);
+  if (info->si_code <= 0) ::raise(number);  // sent; otherwise the store is tried again
+  errno = error;
 }
 
 }  // namespace
@@ -175,7 +203,16 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
   if ((flags & (MS_SYNC | MS_ASYNC)) == 0) return 0;
   for (const ImagePtr& image : covered) {
     if (settings().commit == CommitAt::fsync) continue;
-    if (settings().commit == CommitAt::automatic && image->was_fsynced) continue;
+    if (settings().commit == CommitAt::automatic && image->was_fsynced) {
+      // One msync before each fsync is usual; a program that goes on with msync alone relies on it.
+      constexpr int kUnusual = 2;
+      if ((flags & MS_SYNC) != 0 && ++image->msyncs_left_out == kUnusual) {
+        say(image->path() +
+            ": the program called fsync for this file before, and relies on msync now, which does not " +
+            "commit any more; --commit msync makes it durable");
+      }
+      continue;
+    }
     if (commit(*image, (flags & MS_SYNC) != 0) != 0) return -1;
   }
   return 0;
@@ -183,9 +220,22 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
 
 // A forked child has the parent's mappings; what it stored through them would reach no commit.
 void Images::in_child() {
+  forbidden().clear();
   for (const Mapping& mapping : mappings_) {
-    if (mapping.writable) ::mprotect(mapping.begin, mapping.bytes, PROT_READ);
+    if (!mapping.writable) continue;
+    ::mprotect(mapping.begin, mapping.bytes, PROT_READ);
+    forbidden().push_back({mapping.begin, mapping.begin + mapping.bytes,
+                           "memlith: " + mapping.image->path() +
+                               ": a forked child cannot store to the mapping of its parent's file, which no commit "
+                               "would see; it gets SIGSEGV\n"});
   }
+  if (forbidden().empty()) return;
+  struct sigaction ours{};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  struct sigaction before{};
+  ::sigaction(SIGSEGV, &ours, &before);
+  if (before.sa_sigaction != on_fault) fault_action_before = before;
 }
 
 }  // namespace memlith::preload

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 MEMLITH = os.path.abspath(sys.argv.pop(1))
@@ -295,6 +296,44 @@ os.fsync(fd)
         self.assertIn("forked child", done.stderr)
         self.assertEqual(self.recovered()[:6], b"Parent")
 
+    def test_a_forked_child_that_stores_dies_with_a_sentence(self):
+        done = self.python(OPEN + """
+memory = mmap.mmap(fd, 8192)
+if os.fork() == 0:
+    memory[5] = 1
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGSEGV)
+memory[6] = 1
+os.fsync(fd)
+""")
+        self.assertEqual(done.stdout, "True\n")
+        self.assertIn("data.bin: a forked child cannot store to the mapping", done.stderr)
+        self.assertEqual(self.recovered()[5:7], b"\0\1")
+
+    def test_a_process_without_memlith_that_writes_is_told_of(self):
+        if subprocess.run([PYTHON, "-c", "import ctypes\nexit(ctypes.CDLL(None).fanotify_init(0x200, 0) < 0)"],
+                          check=False).returncode != 0:
+            self.skipTest("there is no fanotify for this user")
+        for change in ("os.write(fd, b'x')", "mmap.mmap(fd, 8192)[9] = 1"):
+            with self.subTest(change):
+                (self.folder / "data.bin").write_bytes(bytes(8192))
+                program = subprocess.Popen([MEMLITH, "run", "--match", "*.bin", "--", PYTHON, "-c", """
+import os, sys
+fd = os.open('data.bin', os.O_RDWR)
+os.pwrite(fd, b'1', 100)
+os.fsync(fd)
+print('open', flush=True)
+sys.stdin.read()
+os.fsync(fd)
+"""], cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(program.stdout.readline(), "open\n")
+                subprocess.run([PYTHON, "-c", "import mmap, os\nfd = os.open('data.bin', os.O_RDWR)\n" + change],
+                               cwd=self.folder, check=True)
+                _, said = program.communicate()
+                self.assertEqual(program.returncode, 0, said)
+                if "another process wrote to this file" not in said:
+                    self.skipTest("this file system has no events for fanotify")
+
     def test_a_descriptor_for_another_program(self):
         done = self.run_with("*.bin", "sh", "-c", "cat /etc/hostname > data.bin", check=False)
         self.assertNotEqual(done.returncode, 0)
@@ -387,6 +426,32 @@ assert n >= 151 and found == {b'%d' % i: i * 7 % 3000 for i in range(n)}, n
         self.assertIn("300", done.stdout)
         self.assertIn("value299", done.stdout)
         self.assertEqual([each.name for each in self.folder.iterdir()], ["data.gdbm"])
+        # It calls fsync when it makes the database, and from then on only msync.
+        done = self.run_with("*.gdbm", "gdbmtool", "-n", "data.gdbm", input=stores + "sync\nstore a b\nsync\n")
+        self.assertIn("--commit msync makes it durable", done.stderr)
+
+    @unittest.skipUnless(shutil.which("gdbmtool"), "gdbmtool is missing")
+    def test_gdbm_that_is_killed(self):
+        def stores(start, end):
+            return "".join(f"store key{i} value{i}\n" for i in range(start, end))
+        master, terminal = os.openpty()  # or what it prints would stay in its buffer
+        program = subprocess.Popen([MEMLITH, "run", "--match", "*.gdbm", "--commit", "msync", "--", "gdbmtool", "-n",
+                                    "data.gdbm"], cwd=self.folder, stdin=subprocess.PIPE, stdout=terminal, text=True)
+        program.stdin.write(stores(0, 300) + "sync\n" + stores(300, 400) + "count\n")
+        program.stdin.flush()
+        said = b""
+        while b"400" not in said:
+            said += os.read(master, 1000)
+        program.kill()
+        program.wait()
+        program.stdin.close()
+        os.close(terminal)
+        os.close(master)
+        self.recovered("data.gdbm")
+        done = subprocess.run(["gdbmtool", "data.gdbm"], cwd=self.folder, input="count\nfetch key299\n", check=True,
+                              capture_output=True, text=True)
+        self.assertIn("300", done.stdout)
+        self.assertIn("value299", done.stdout)
 
     @unittest.skipUnless(have_module("tdb"), "python3-tdb is missing")
     def test_tdb(self):
