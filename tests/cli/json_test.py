@@ -54,6 +54,7 @@ class Fields(unittest.TestCase):
             del cls.fields["memlith-sqlite-bench"]
         if YCSB_BENCH is None:
             del cls.fields["memlith-ycsb-bench"]
+        del cls.fields["bench files"]  # tests/run/bench_files_test.py
         cls.seen = set()
 
     @classmethod
