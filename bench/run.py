@@ -4,9 +4,9 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `files`, `instrumented`, `python`, or a command of `memlith bench`. Files go to
-build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
---json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `files`, `applog`, `instrumented`, `python`, or a command of `memlith bench`.
+Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output,
+so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out
@@ -26,6 +26,7 @@ PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = ["python3-dev", "python3-venv"]  # pip installs the peers
 HEAP_TARGET = "bin/memlith-heap-bench"
 YCSB_TARGET = "bin/memlith-ycsb-bench"
+APPLOG_TARGET = "bin/memlith-applog-bench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -174,6 +175,12 @@ def run_heap(programs, words):
     return status
 
 
+def run_applog(programs, words):
+    """`memlith-applog-bench`: the application log beside the raw disk, and with a consumer."""
+    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
+    return subprocess.run([programs / "memlith-applog-bench", *words, *place], check=False).returncode
+
+
 def run_ycsb(programs, words):
     """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
     place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
@@ -237,6 +244,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
+            "applog": (APPLOG_TARGET, run_applog),
             "instrumented": ("memlith memlith_track_runtime", run_instrumented),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the commands print with --json has the fields of docs/json.md, and no others.
 
-Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH]
+Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH] [MEMLITH_APPLOG_BENCH]
 """
 import json
 import os
@@ -17,6 +17,7 @@ MEMLITH, HELLO, DOCUMENT = sys.argv[1:4]
 BENCHES = {pathlib.Path(word).name: word for word in sys.argv[4:]}
 SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
 YCSB_BENCH = BENCHES.get("memlith-ycsb-bench")
+APPLOG_BENCH = BENCHES.get("memlith-applog-bench")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -55,6 +56,8 @@ class Fields(unittest.TestCase):
         if YCSB_BENCH is None:
             del cls.fields["memlith-ycsb-bench"]
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
+        if APPLOG_BENCH is None:
+            del cls.fields["memlith-applog-bench"]
         cls.seen = set()
 
     @classmethod
@@ -109,6 +112,12 @@ class Fields(unittest.TestCase):
     def test_ycsb_bench(self):
         self.check_fields("memlith-ycsb-bench", self.rows(YCSB_BENCH, "--records", "50", "--seconds", "0.01",
                                                           "--workloads", "a", "--dir", self.folder))
+
+    @unittest.skipIf(APPLOG_BENCH is None, "built without it")
+    def test_applog_bench(self):
+        self.check_fields("memlith-applog-bench", self.rows(APPLOG_BENCH, "--seconds", "0.01", "--rounds", "1",
+                                                            "--bytes", "100", "--threads", "1", "--log-mib", "1",
+                                                            "--dir", self.folder))
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

@@ -35,6 +35,16 @@ TEST(AppLogTest, ACrashKeepsWhatWasWrittenAndNothingElse) {
   EXPECT_EQ(world.read_all(), Texts{"another three"});
 }
 
+TEST(AppLogTest, AWriteMakesDurableWhatWasConsumedBefore) {
+  AppLogWorld world(16 * kKiB);
+  must(append(world.log(), "one"));
+  EXPECT_OK(world.log().write());
+  EXPECT_EQ(world.read_all(), Texts{"one"});
+  EXPECT_OK(world.log().consume(1));
+  EXPECT_OK(world.log().write()) << "nothing was appended since";
+  EXPECT_GE(world.regions().store().log().durable_lsn(), world.region().newest_commit());
+}
+
 TEST(AppLogTest, EntriesOfOneAppendAreTogether) {
   AppLogWorld world(16 * kKiB);
   const std::string a = "a";
