@@ -5,7 +5,6 @@
 
 #include "applog_bench.hpp"
 #include "kit/cli_words.hpp"
-#include "kit/interrupt.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {
@@ -30,16 +29,7 @@ int run(int count, char** words) {
       ->check(seconds_between(0.001, 86400.0))
       ->capture_default_str();
   add_command(&app, line, arguments, run_applog);
-  try {
-    app.parse(count, words);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return show(app, error);
-    return report_failure(tool_failure(MEMLITH_INVALID, parse_problem(app, error),
-                                       "Run it with --help for the options."),
-                          Format::text);
-  }
-  catch_interrupts();
-  return exit_code_of(line.run(), line.format);
+  return parse_and_run(app, count, words, line.run, line.format);
 }
 
 }  // namespace
