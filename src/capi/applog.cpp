@@ -9,6 +9,7 @@
 #include "applog/applog.hpp"
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/in_region.hpp"
 #include "capi/kv_handles.hpp"
 
 using namespace memlith::core;
@@ -62,17 +63,11 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a log
-    MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, inner));
-    auto made = AppLog::open(*region->region, {inner.create, static_cast<applog::WhenFull>(given.when_full)});
-    if (!made.ok()) {
-      const KeptSentence sentence;
-      const Status closed = session.close_region(*region);
-      MEMLITH_ASSERT(closed.ok());  // nobody else has the region yet
-      return made.error();
-    }
-    (*made)->set_open_region(region);
-    *result = reinterpret_cast<memlith_applog*>(made->get());
-    region->client = std::move(*made);
+    const applog::AppLogOptions wanted{inner.create, static_cast<applog::WhenFull>(given.when_full)};
+    MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, [&wanted](Region& region) {
+                         return AppLog::open(region, wanted);
+                       }));
+    *result = reinterpret_cast<memlith_applog*>(log);
     return kOk;
   });
 }
@@ -89,10 +84,7 @@ int32_t memlith_applog_close(memlith_applog* handle) {
                   log.region().name());
     }
     OpenRegion& region = *log.open_region();
-    const Status done = log.stop();
-    const KeptSentence sentence;
-    const Status closed = region.session.close_region(region);
-    return done.ok() ? closed : done;
+    return close_with_region(region, log.stop());
   });
 }
 

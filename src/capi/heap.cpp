@@ -7,6 +7,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/in_region.hpp"
 #include "heap/heap.hpp"
 #include "heap/open_heaps.hpp"
 
@@ -79,16 +80,9 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
-    MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, inner));
-    auto heap = Heap::open(*region->region);
-    if (!heap.ok()) {
-      const KeptSentence sentence;
-      (void)session.close_region(*region);  // no transaction is open in a region that was just opened
-      return heap.error();
-    }
-    (*heap)->set_open_region(region);
-    *result = handle_of(heap->get());
-    region->client = std::move(*heap);
+    MEMLITH_TRY_ASSIGN(Heap* const heap,
+                       open_in_region(session, name, inner, [](Region& region) { return Heap::open(region); }));
+    *result = handle_of(heap);
     return kOk;
   });
 }

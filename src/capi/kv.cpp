@@ -6,6 +6,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/in_region.hpp"
 #include "capi/kv_handles.hpp"
 #include "kv/kv.hpp"
 
@@ -112,17 +113,9 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a kv store
-    MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, inner));
-    auto made = Kv::open(*region->region, wanted);
-    if (!made.ok()) {
-      const KeptSentence sentence;
-      const Status closed = session.close_region(*region);
-      MEMLITH_ASSERT(closed.ok());  // nobody else has the region yet
-      return made.error();
-    }
-    (*made)->set_open_region(region);
-    *result = reinterpret_cast<memlith_kv*>(made->get());
-    region->client = std::move(*made);
+    MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
+                                                    [&wanted](Region& region) { return Kv::open(region, wanted); }));
+    *result = reinterpret_cast<memlith_kv*>(kv);
     return kOk;
   });
 }
@@ -135,10 +128,7 @@ int32_t memlith_kv_close(memlith_kv* handle) {
       return fail(Errc::busy, Detail::kv, "{} transactions were not freed; free them, then close the kv store", left);
     }
     OpenRegion& region = *kv_of(handle).open_region();
-    const Status done = kv_of(handle).stop();
-    const KeptSentence sentence;
-    const Status closed = region.session.close_region(region);
-    return done.ok() ? closed : done;
+    return close_with_region(region, kv_of(handle).stop());
   });
 }
 

@@ -201,6 +201,17 @@ class Guarded : public Files {
     return bytes;
   }
   [[nodiscard]] bool is_marked() const { return content().substr(1, 6) == "MEMLIT"; }
+  // Opens the file's region in a store, which is left open; the category of the error.
+  [[nodiscard]] std::int32_t open_region(std::uint32_t flags, memlith_store** store, memlith_region** region) const {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = flags;
+    if (const std::int32_t code = memlith_file_open(path().c_str(), &options, store); code != 0)
+      return memlith_category(code);
+    memlith_region_options region_options{};
+    region_options.struct_size = sizeof region_options;
+    return memlith_category(memlith_region_open(*store, "file", &region_options, region));
+  }
   [[nodiscard]] std::int32_t open_store(std::uint32_t flags) const {
     memlith_store_options options{};
     options.struct_size = sizeof options;
@@ -266,15 +277,9 @@ TEST_F(Guarded, ACopyOfTheFileOrTheLogOfAnotherMomentIsRefused) {
 TEST_F(Guarded, AReaderSeesItsOwnBytes) {
   die_after_commits(1);
   REQUIRE_MARKED();
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_READ_ONLY;
   memlith_store* store = nullptr;
-  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
-  memlith_region_options region_options{};
-  region_options.struct_size = sizeof region_options;
   memlith_region* region = nullptr;
-  ASSERT_EQ(memlith_region_open(store, "file", &region_options, &region), 0) << last_error();
+  ASSERT_EQ(open_region(MEMLITH_OPEN_READ_ONLY, &store, &region), MEMLITH_OK) << last_error();
   EXPECT_EQ(std::string(static_cast<const char*>(memlith_region_address(region)), 4 * kPage), expected('1'));
   EXPECT_EQ(memlith_region_close(region), 0);
   EXPECT_EQ(memlith_store_close(store), 0);
@@ -282,15 +287,9 @@ TEST_F(Guarded, AReaderSeesItsOwnBytes) {
 }
 
 TEST_F(Guarded, ARegionIsRefused) {
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_CREATE | MEMLITH_IMAGE_GUARD;
   memlith_store* store = nullptr;
-  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
-  memlith_region_options region_options{};
-  region_options.struct_size = sizeof region_options;
   memlith_region* region = nullptr;
-  EXPECT_EQ(memlith_category(memlith_region_open(store, "file", &region_options, &region)), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(open_region(MEMLITH_OPEN_CREATE | MEMLITH_IMAGE_GUARD, &store, &region), MEMLITH_UNSUPPORTED);
   EXPECT_EQ(memlith_store_close(store), 0);
   EXPECT_EQ(content(), std::string(4 * kPage, 'o'));
 }
@@ -298,15 +297,9 @@ TEST_F(Guarded, ARegionIsRefused) {
 TEST_F(Guarded, AReaderCannotFollowIt) {
   die_after_commits(1);
   REQUIRE_MARKED();
-  memlith_store_options options{};
-  options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_FOLLOW;
   memlith_store* store = nullptr;
-  ASSERT_EQ(memlith_file_open(path().c_str(), &options, &store), 0) << last_error();
-  memlith_region_options region_options{};
-  region_options.struct_size = sizeof region_options;
   memlith_region* region = nullptr;
-  EXPECT_EQ(memlith_category(memlith_region_open(store, "file", &region_options, &region)), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(open_region(MEMLITH_OPEN_FOLLOW, &store, &region), MEMLITH_UNSUPPORTED);
   EXPECT_NE(last_error().find("a guarded file cannot be followed"), std::string::npos) << last_error();
   EXPECT_EQ(memlith_store_close(store), 0);
   EXPECT_TRUE(is_marked());

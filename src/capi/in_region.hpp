@@ -1,0 +1,41 @@
+// Opening and closing what lives in a region of its own: heaps, kv stores, application logs. Floor: capi.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "base/status.hpp"
+#include "region/session.hpp"
+
+namespace memlith::core {
+
+// Opens the region and, with `open`, what lives in it, which the OpenRegion owns then. If that fails, the region is
+// closed again.
+template <class Open>
+auto open_in_region(Session& session, std::string_view name, const RegionOptions& options, const Open& open)
+    -> Result<decltype(open(std::declval<Region&>())->get())> {
+  MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, options));
+  auto made = open(*region->region);
+  if (!made.ok()) {
+    const KeptSentence sentence;
+    const Status closed = session.close_region(*region);
+    MEMLITH_ASSERT(closed.ok());  // nobody else has the region yet
+    return made.error();
+  }
+  auto* const inside = made->get();
+  inside->set_open_region(region);
+  region->client = std::move(*made);
+  return inside;
+}
+
+// Closes the region of what was stopped with the status `stopped`, which counts before that of closing.
+inline Status close_with_region(OpenRegion& region, Status stopped) {
+  if (stopped.ok()) return region.session.close_region(region);
+  const KeptSentence sentence;
+  (void)region.session.close_region(region);
+  return stopped;
+}
+
+}  // namespace memlith::core
