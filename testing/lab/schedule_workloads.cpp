@@ -250,6 +250,13 @@ StoreOptions with_room() {
   return options;
 }
 
+// A kv store takes only transactions whose largest frame is half a log.
+StoreOptions with_room_for_pages() {
+  StoreOptions options = small_store();
+  options.log_bytes = options.log_max_bytes = 64 * options.slot_bytes;
+  return options;
+}
+
 void two_commits(Session& s) {
   s.open();
   s.side_by_side({[&] { s.commit("a", 0, 700); }, [&] { s.commit("b", 0, 700); }});
@@ -514,6 +521,12 @@ constexpr ScheduleWorkload kCases[] = {
     {"checkpoint-lacks", "two commits wait for room, and the checkpoint lacks memory", with_checkpointer,
      memory_lacks_in_a_checkpoint},
     {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small_store, flusher_fails},
+    {"kv-commits", "two threads commit to a kv store", with_room_for_pages, kv_two_commits, 1},
+    {"kv-conflicts", "two transactions of a kv store want the same record", with_room_for_pages, kv_conflicts, 1},
+    {"kv-weak", "weak commits of a kv store beside two that are waited for", with_room_for_pages, kv_weak_beside_sync,
+     1},
+    {"kv-window", "weak commits that the kv store's thread makes durable", with_room_for_pages, kv_window, 1},
+    {"kv-checkpoint", "commits of a kv store beside a checkpoint", with_room_for_pages, kv_beside_checkpoint, 1},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

@@ -76,12 +76,14 @@ class Session {
   // Opens the store, commits, closes it; BUSY because another has it open is no error.
   void use_alone(const std::string& object, core::Volume& through);
 
+  // What was promised does not hold.
+  void broken(std::string what);
+
   // Threads beside each other, from here on at the scheduler's will; returns when all have ended.
   void side_by_side(std::vector<std::function<void()>> acts);
 
  private:
   [[nodiscard]] std::size_t now() const { return volume.operations(); }
-  void broken(std::string what);
   Captured append(core::Store& store, const std::string& object, std::uint64_t offset, std::uint64_t bytes, bool sync);
   void acknowledge(core::Store& store, const Captured& captured, core::Status status);
 
@@ -100,6 +102,13 @@ struct ScheduleWorkload {
   std::size_t preemptions = 2;  // what the tests try
   bool fresh = false;           // begins on an empty disk, without a store
 };
+
+// Of schedule_kv.cpp.
+void kv_two_commits(Session& session);
+void kv_conflicts(Session& session);
+void kv_weak_beside_sync(Session& session);
+void kv_window(Session& session);
+void kv_beside_checkpoint(Session& session);
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);
