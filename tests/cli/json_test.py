@@ -105,7 +105,7 @@ class Fields(unittest.TestCase):
 
     def dump(self):
         dump = self.folder / "dump"
-        dump.write_text("memlith-kv-dump 1\nmap map\n key\n value\nend\n", encoding="utf-8")
+        dump.write_text("memlith-kv-dump 1\nmap map\n key\n value\nend\nmaps 1\n", encoding="utf-8")
         return dump
 
     @unittest.skipIf(YCSB_BENCH is None, "built without it")

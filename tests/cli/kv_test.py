@@ -57,6 +57,7 @@ class Kv(unittest.TestCase):
         self.fill()
         text = self.kv("dump")
         self.assertEqual(text.splitlines()[:4], ["memlith-kv-dump 1", "map first", " a", " one"])
+        self.assertEqual(text.splitlines()[-2:], ["end", "maps 2"])
         copy = self.folder / "copy"
         self.assertIn("loaded 5 records", self.kv("load", store=copy, given=text))
         self.assertEqual(self.kv("dump", store=copy), text)
@@ -72,7 +73,7 @@ class Kv(unittest.TestCase):
         lines = ["memlith-kv-dump 1", "map m"]
         for i in range(30000):
             lines += [f" key{i:06}", " " + "x" * (i % 150)]
-        text = "\n".join(lines + ["end", ""])
+        text = "\n".join(lines + ["end", "maps 1", ""])
         self.kv("load", given=text)
         self.assertEqual(self.kv("dump"), text)
 
@@ -88,7 +89,10 @@ class Kv(unittest.TestCase):
         (self.folder / "file").write_text("text", encoding="utf-8")
         self.assertIn("not a store's folder", self.kv("put", "m", "k", "v", store=self.folder / "file", status=1))
         before = self.kv("dump")
-        for given, told in ("", "line 0"), ("memlith-kv-dump 1\n", "before the first map"), \
+        for given, told in ("", "line 0"), ("memlith-kv-dump 1\n", "it was cut"), \
+                ("memlith-kv-dump 1\nmap m\nend\n", "it was cut"), \
+                ("memlith-kv-dump 1\nmap m\nend\nmaps 2\n", "\"maps 1\" was expected"), \
+                ("memlith-kv-dump 1\nmap m\nend\nmaps 1\nmap n\n", "the last line"), \
                 ("memlith-kv-dump 1\nmap m\n k\n v\n", "it was cut"), \
                 ("memlith-kv-dump 1\nmap m\n k\n v", "and its value in the next line"), \
                 ("memlith-kv-dump 1\nmap m\nk\n", "a key was expected"), ("memlith-kv-dump 1\nmap \\y\n", "backslash"):

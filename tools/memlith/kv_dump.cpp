@@ -19,6 +19,8 @@ namespace {
 constexpr const char* kFirstLine = "memlith-kv-dump 1";
 constexpr std::uint64_t kBatchBytes = 1 << 20;  // of records in one transaction of a load
 
+std::string last_line(std::uint64_t maps) { return fmt::format("maps {}", maps); }
+
 struct FileCloser {
   void operator()(std::FILE* file) const { (void)std::fclose(file); }
 };
@@ -48,6 +50,7 @@ MaybeFailure dump_maps(const OpenKv& kv, const std::vector<std::string>& names, 
     if (interrupted()) return interrupted_failure();
     written = written && put_line(file, "end");
   }
+  written = written && put_line(file, last_line(names.size()));
   if (!written || std::fflush(file) != 0) return errno_failure(errno, "writing the dump");
   return {};
 }
@@ -86,13 +89,16 @@ class Loader {
   [[nodiscard]] MaybeFailure run() {
     if (!lines_.next() || lines_.text != kFirstLine)
       return wrong(fmt::format("it does not begin with \"{}\"", kFirstLine));
-    while (lines_.next()) {
-      if (!lines_.text.starts_with("map ")) return wrong("a map was expected: \"map NAME\"");
+    for (;;) {
+      if (!lines_.next()) return wrong("it was cut: there is neither another map nor the count of maps");
+      if (lines_.text == last_line(maps_)) break;
+      if (!lines_.text.starts_with("map "))
+        return wrong(fmt::format("\"map NAME\" or \"{}\" was expected", last_line(maps_)));
       const auto name = unescaped(lines_.text.substr(4));
       if (!name) return wrong("a backslash does not begin \\xNN");
       if (MaybeFailure failure = load_map(*name)) return failure;
     }
-    if (maps_ == 0) return wrong("it ends before the first map");
+    if (lines_.next()) return wrong("the count of maps was expected to be the last line");
     if (const std::int32_t code = memlith_kv_persist(kv_.get()); code != MEMLITH_OK) {
       return library_failure(code, "persisting what was loaded");
     }
