@@ -45,9 +45,8 @@ class LogSide {
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);
   // Ends the consumer; its failure, if it had one.
   [[nodiscard]] MaybeFailure stop();
-  // Bytes appended over the log's size; entries that were consumed by now.
+  // Bytes appended over the log's size.
   [[nodiscard]] double laps() const;
-  [[nodiscard]] std::uint64_t consumed() const { return log_->info()->consumed; }
 
  private:
   explicit LogSide(const Options& options) : options_(options) {}

@@ -65,7 +65,6 @@ struct Line {
   std::uint64_t entry_bytes = 0;
   std::optional<std::uint64_t> log_mib = std::nullopt;
   std::optional<double> laps = std::nullopt;
-  std::optional<std::uint64_t> behind = std::nullopt;  // entries that were not consumed at the end
 };
 
 class Suites {
@@ -108,11 +107,8 @@ class Suites {
         sides[0].round = [&log](std::size_t, std::uint64_t& elapsed_ns) { return log.round(elapsed_ns); };
         const auto ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9);
         if (auto failure = measure_in_phases(sides, {1, 1, ns})) return failure;
-        const std::uint64_t appended = sides[0].samples_ns.size();
-        const std::uint64_t consumed = log.consumed();
         if (auto failure = log.stop()) return failure;
-        print({"memlith", fmt::format("consumed-{}MiB", mib), wait ? "sync" : "weak", 1, kSmallBytes, mib, log.laps(),
-               appended - std::min(appended, consumed)},
+        print({"memlith", fmt::format("consumed-{}MiB", mib), wait ? "sync" : "weak", 1, kSmallBytes, mib, log.laps()},
               sides[0]);
         opened->reset();
         scratch_.remove("store");
@@ -144,8 +140,8 @@ class Suites {
   void heading(std::string_view what) const {
     if (arguments_.format != Format::text) return;
     write_line(fmt::format("\n{}", what));
-    write_line(fmt::format("{:<14}{:<16}{:<6}{:>8}{:>11}{:>10}{:>10}{:>10}{:>10}{:>8}{:>9}", "side", "workload", "",
-                           "threads", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us", "laps", "behind"));
+    write_line(fmt::format("{:<14}{:<16}{:<6}{:>8}{:>11}{:>10}{:>10}{:>10}{:>10}{:>8}", "side", "workload", "",
+                           "threads", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us", "laps"));
   }
   void print(const Line& line, const Side& side) const {
     const Percentiles latency = percentiles_of(side.samples_ns);
@@ -153,10 +149,9 @@ class Suites {
     const double max_us = static_cast<double>(max_ns) / 1000;
     const double ops = side.rounds_per_second();
     if (arguments_.format == Format::text) {
-      write_line(fmt::format("{:<14}{:<16}{:<6}{:>8}{:>11.0f}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.0f}{:>8}{:>9}", line.side,
+      write_line(fmt::format("{:<14}{:<16}{:<6}{:>8}{:>11.0f}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.0f}{:>8}", line.side,
                              line.workload, line.durability, line.threads, ops, latency.p50_us, latency.p99_us,
-                             latency.p999_us, max_us, line.laps ? fmt::format("{:.1f}", *line.laps) : "",
-                             line.behind ? fmt::to_string(*line.behind) : ""));
+                             latency.p999_us, max_us, line.laps ? fmt::format("{:.1f}", *line.laps) : ""));
       return;
     }
     Json object{{"suite", "applog"},
@@ -173,7 +168,6 @@ class Suites {
                 {"entry_bytes", line.entry_bytes}};
     if (line.log_mib) object["log_mib"] = *line.log_mib;
     if (line.laps) object["laps"] = rounded(*line.laps);
-    if (line.behind) object["behind"] = *line.behind;
     object["kernel"] = kernel_release();
     object["version"] = memlith_version();
     write_json(object);
