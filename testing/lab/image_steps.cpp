@@ -128,6 +128,49 @@ void Run::roll_image_back() {
   if (found != image_->expected) broken("after MS_INVALIDATE an image has other bytes than were captured last");
 }
 
+void Run::detach_image() {
+  if (image_ == nullptr) return;
+  image_->detached = image_->image->take_memory();
+  image_->image = nullptr;
+  detached_ = std::move(image_);
+  drop_regions();
+  // A power cut may bring the name of the log back, so the removal is never acknowledged by itself.
+  (void)history.started("close and remove the log", [](Content& content) { content.exists = false; }, now());
+  const std::uint64_t before = fired();
+  const bool ok = passed(store_->close_and_remove_log(), "close", before);
+  if (ok && poisoned_) broken("a poisoned store was closed in good order");
+  store_ = nullptr;
+  poisoned_ = false;
+  creation_.reset();
+  created_ = false;
+}
+
+void Run::attach_image() {
+  if (store_ == nullptr || image_ != nullptr || detached_ == nullptr || !find("file").has_value()) return;
+  const std::unique_ptr<Image> left = std::move(detached_);
+  const std::uint64_t before = fired();
+  auto image = FileImage::open(*store_, kAheadBytes, std::move(left->detached));
+  const bool ok = passed(image.status(), "attaching an image", before);
+  if (store_->log().poisoned()) now_poisoned();
+  if (!ok) return;
+  auto made = std::make_unique<Image>();
+  made->image = std::move(*image);
+  made->mapping = std::exchange(left->mapping, nullptr);
+  if (!made->image->watch(made->mapping, kMappedBytes, 0).ok()) broken("an image cannot be watched");
+  made->expected = std::move(left->expected);
+  made->captured = region_content_["file"];
+  made->longest_bytes = made->captured.size();
+  image_ = std::move(made);
+}
+
+void Run::store_detached(std::uint64_t offset, std::uint64_t bytes) {
+  if (detached_ == nullptr || offset + bytes > std::min<std::uint64_t>(detached_->expected.size(), kMappedBytes))
+    return;
+  const auto content = bytes_of(fill_of(part_++), {"file", offset, bytes});
+  std::memcpy(detached_->mapping + offset, content.data(), bytes);
+  std::memcpy(detached_->expected.data() + offset, content.data(), bytes);
+}
+
 // ---- workloads -------------------------------------------------------------------------------------------------
 
 namespace {
@@ -245,6 +288,35 @@ std::vector<Step> random_file_image(Random& random) {
   }
   steps.push_back(kSyncImage);
   return steps;
+}
+
+// What `memlith run` does around a rename: a commit, the store is closed, its log goes, and a new one comes.
+std::vector<Step> file_image_detached(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  const Step detach{"close the store and remove its log", [](Run& run) { run.detach_image(); }};
+  const Step attach{"attach the image", [](Run& run) { run.attach_image(); }};
+  const Step store_between{"store to the mapping", [=](Run& run) { run.store_detached(4000, 200 + shift); }};
+  return {open(),
+          kMapImage,
+          store_image(100, 50 + shift),
+          write_image(4900, 300),
+          kSyncImage,
+          detach,
+          store_between,
+          open(),
+          attach,
+          kSyncImage,
+          store_image(10, 30),
+          kSyncSoon,
+          cut_image(3000 + shift),
+          kSyncImage,
+          detach,
+          open(),
+          attach,
+          kSyncImage,
+          store_image(7, 7),
+          kSyncImage,
+          close()};
 }
 
 // The first bytes of the file change, too; its length does not go below that of the mark.

@@ -146,6 +146,11 @@ class Run {
   void cut_image(std::uint64_t size);                           // to any length
   void sync_image(core::Range range = {0, core::kWholeFile}, bool wait = true);
   void roll_image_back();
+  // Closes the store and removes its log, as `memlith run` does before a file is renamed or removed; the image goes on.
+  void detach_image();
+  // The image is that of the file again, which gets what it lacks with the next commit.
+  void attach_image();
+  void store_detached(std::uint64_t offset, std::uint64_t bytes);  // through the mapping, in between
   // ---- a heap, beside a model of it (run_heap.cpp)
   void open_heap(const HeapPlan& plan);
   void close_heap();
@@ -172,6 +177,7 @@ class Run {
   struct Image {
     ~Image();
     std::unique_ptr<core::FileImage> image;
+    core::Descriptor detached;  // the image while it has no store
     std::byte* mapping = nullptr;
     std::vector<std::byte> expected;                  // the content that it must have
     std::vector<std::byte> captured;                  // what a commit took last
@@ -224,6 +230,7 @@ class Run {
   std::unique_ptr<core::Store> store_;
   std::map<std::string, Memory> regions_;
   std::unique_ptr<Image> image_;
+  std::unique_ptr<Image> detached_;
   std::unique_ptr<HeapLife> heap_;
   std::unique_ptr<AppLogLife> applog_;
   std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once

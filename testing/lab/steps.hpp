@@ -60,5 +60,6 @@ std::vector<Step> file_image_syncs(core::Random& random);
 std::vector<Step> file_image_lengths(core::Random& random);
 std::vector<Step> random_file_image(core::Random& random);
 std::vector<Step> guarded_file(core::Random& random);
+std::vector<Step> file_image_detached(core::Random& random);
 
 }  // namespace memlith::lab
