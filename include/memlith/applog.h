@@ -79,7 +79,7 @@ MEMLITH_API uint64_t memlith_applog_durable(memlith_applog* log);
 
 typedef struct memlith_applog_entry {
   uint64_t number;
-  memlith_bytes content; /* valid until the next call of memlith_applog_read */
+  memlith_bytes content; /* valid until the next call of memlith_applog_read, or memlith_store_refresh */
 } memlith_applog_entry;
 
 /* The next durable entry. If there is none, waits up to `wait_ms` milliseconds for one to be written.

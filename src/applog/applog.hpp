@@ -116,7 +116,9 @@ class AppLog final : public RegionClient {
   // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
   void hold() override {}
   void let_go() override {}
-  void rolled_back() override {}
+  // Only in a store that is followed: the log is that of another commit. The next entry to be read stays, unless it was
+  // consumed meanwhile.
+  void rolled_back() override;
   // Entries are no pointers.
   std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
     return std::vector<std::string>(offsets.size());
@@ -186,6 +188,7 @@ class AppLog final : public RegionClient {
   std::vector<std::byte> content_;
   Position riding_{};
   const void* carrier_ = nullptr;  // of the newest ride
+  KeptFailure not_followed_;       // what the log is now cannot be read
 };
 
 }  // namespace memlith::core::applog

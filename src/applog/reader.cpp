@@ -4,6 +4,7 @@
 
 #include "applog/applog.hpp"
 #include "base/mutant.hpp"
+#include "base/no_throw.hpp"
 
 namespace memlith::core::applog {
 
@@ -18,7 +19,28 @@ Result<bool> AppLog::copy_next(Entry& entry) {
   return true;
 }
 
+void AppLog::rolled_back() {
+  if (!read_only()) return;
+  std::uint64_t next = 0;
+  {
+    const LockGuard lock(mutex_);
+    next = read_.number;
+  }
+  const Status followed = no_throw([this]() -> Status {
+    MEMLITH_TRY(check_first_page());
+    return find_end();
+  });
+  if (!followed.ok()) return not_followed_.keep(followed);
+  not_followed_.forget();
+  const LockGuard lock(mutex_);
+  while (read_.number < next && read_.number <= number_) {
+    read_.at += stored_bytes(ring_.header_at(read_.at).bytes);
+    ++read_.number;
+  }
+}
+
 Result<bool> AppLog::read(std::uint64_t wait_ms, Entry& entry) {
+  if (!not_followed_.ok()) return not_followed_.tell();
   const auto until = SteadyClock::now() + std::chrono::milliseconds(wait_ms);
   for (;;) {
     Lsn soon;

@@ -126,6 +126,43 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   EXPECT_EQ(category(*second), MEMLITH_OK);
 }
 
+TEST(AppLogInterface, AFollowerReadsNewEntriesAfterARefresh) {
+  const TempFolder folder;
+  auto store = Store::open(folder / "a", {.create = true});
+  auto log = AppLog::open(*store, "log", {.create = true, .size = 4096});
+  ASSERT_TRUE(log->append("entry 1"));
+  ASSERT_TRUE(log->write());
+  auto view = Store::open(folder / "a", {.follow = true});
+  ASSERT_TRUE(view) << view.error().message();
+  auto followed = AppLog::open(*view, "log");
+  ASSERT_TRUE(followed) << followed.error().message();
+  std::uint64_t number = 1;
+  const auto next = [&]() -> std::string {
+    auto entry = followed->read();
+    if (!entry) return entry.error().message();
+    return *entry ? std::string((*entry)->content) : "none";
+  };
+  EXPECT_EQ(next(), "entry 1");
+  EXPECT_EQ(next(), "none");
+  for (int round = 0; round < 45; ++round) {  // more than a lap
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(log->append("entry " + std::to_string(++number)));
+    ASSERT_TRUE(log->write());
+    EXPECT_EQ(next(), "none") << "it was not refreshed";
+    ASSERT_TRUE(view->refresh());
+    for (int i = 2; i >= 0; --i) EXPECT_EQ(next(), "entry " + std::to_string(number - i));
+    for (auto entry = log->read(); *entry; entry = log->read()) ASSERT_TRUE(log->consume((*entry)->number));
+  }
+  // What was consumed before the follower looked is not there for it.
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(log->append("entry " + std::to_string(++number)));
+  ASSERT_TRUE(log->write());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(*log->read());
+  ASSERT_TRUE(log->consume(number - 1));
+  ASSERT_TRUE(log->write());
+  ASSERT_TRUE(view->refresh());
+  EXPECT_EQ(next(), "entry " + std::to_string(number));
+  EXPECT_EQ(next(), "none");
+}
+
 // A conflict leaves the position where it was.
 TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
   const TempFolder folder;
