@@ -85,10 +85,18 @@ Result<StoreHandle> open_store_read_only(const StorePath& path) {
   options.flags = MEMLITH_OPEN_READ_ONLY;
   options.progress = &ProgressBar::update;
   options.progress_context = &bar;
-  Result<StoreHandle> store = open_store(path, options);
-  if (store.ok() || memlith_category(store.failure().code) != MEMLITH_BUSY) return store;
-  options.flags = MEMLITH_OPEN_FOLLOW;  // a process has it open for writing
   return open_store(path, options);
+}
+
+Result<StoreHandle> open_store_to_look(const StorePath& path) {
+  Result<StoreHandle> store = open_store_read_only(path);
+  if (store.ok() || memlith_category(store.failure().code) != MEMLITH_BUSY) return store;
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_FOLLOW;
+  Result<StoreHandle> followed = open_store(path, options);
+  const bool cannot = !followed.ok() && memlith_category(followed.failure().code) == MEMLITH_UNSUPPORTED;
+  return cannot ? std::move(store) : std::move(followed);
 }
 
 MaybeFailure close_store(StoreHandle store) {

@@ -30,9 +30,10 @@ struct StoreCloser {
 using StoreHandle = std::unique_ptr<memlith_store, StoreCloser>;
 
 Result<StoreHandle> open_store(const StorePath& path, const memlith_store_options& options);
-// Changes nothing; shows a bar while a long log is read. A store that a process has open for writing is shown as its
-// last durable commit.
+// Changes nothing; shows a bar while a long log is read.
 Result<StoreHandle> open_store_read_only(const StorePath& path);
+// The same; a store that a process has open for writing is shown as its last durable commit.
+Result<StoreHandle> open_store_to_look(const StorePath& path);
 
 // Closes and reports how that went.
 [[nodiscard]] MaybeFailure close_store(StoreHandle store);

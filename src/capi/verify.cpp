@@ -52,6 +52,10 @@ Result<std::unique_ptr<Session>> open_to_read(const char* path) {
   if (opened.ok() || opened.error().category != Errc::busy) return opened;
   // A process has the store open for writing: what it has made durable is checked.
   options.follow = true;
+  MEMLITH_TRY_ASSIGN(Place beside, place_of_store(path, options.kind));
+  auto followed = Session::open(std::move(beside), options);
+  if (followed.ok() || followed.error().category != Errc::unsupported) return followed;
+  options.follow = false;
   MEMLITH_TRY_ASSIGN(Place again, place_of_store(path, options.kind));
   return Session::open(std::move(again), std::move(options));
 }

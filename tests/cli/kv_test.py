@@ -77,6 +77,28 @@ class Kv(unittest.TestCase):
         self.kv("load", given=text)
         self.assertEqual(self.kv("dump"), text)
 
+    def test_beside_a_writer(self):
+        self.fill()
+        before = self.kv("dump")
+        with subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) \
+                as writer:
+            def memlith(*words):
+                done = subprocess.run([MEMLITH, *words, "--json"], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                return json.loads(done.stdout)
+            while memlith("info", self.store)["writer"] != writer.pid:
+                self.assertIsNone(writer.poll())
+            self.assertEqual(self.kv("dump"), before)
+            self.assertEqual(self.kv("get", "first", "a"), "one\n")
+            self.assertIn("b\ttwo\n", self.kv("scan", "first"))
+            self.assertEqual(memlith("verify", self.store)["kvs"], 1)
+            self.assertIn("in use", self.kv("put", "first", "a", "three", status=1))
+            writer.stdin.write(b"memlith-kv-dump 1\nmap first\n later\n now\nend\nmaps 1\n")
+            writer.stdin.close()
+            self.assertEqual(writer.wait(), 0)
+        self.assertEqual(self.kv("get", "first", "later"), "now\n")
+        self.assertEqual(memlith("info", self.store)["writer"], 0)
+
     def test_mistakes(self):
         self.assertIn(str(self.store), self.kv("get", "first", "a", status=1))
         self.assertFalse(self.store.exists())

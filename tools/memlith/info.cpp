@@ -43,7 +43,7 @@ Result<StoreFacts> gather(const std::string& path) {
   if (!resolved.ok()) return std::move(resolved.failure());
   StoreFacts facts;
   facts.path = *resolved;
-  Result<StoreHandle> store = open_store_read_only(facts.path);
+  Result<StoreHandle> store = open_store_to_look(facts.path);
   if (!store.ok()) return std::move(store.failure());
   Result<memlith_store_info> info = info_of(store->get());
   if (!info.ok()) return std::move(info.failure());

@@ -66,7 +66,7 @@ Result<OpenKv> OpenKv::open(const KvArguments& arguments, For what) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = what == For::creating ? MEMLITH_OPEN_CREATE : 0;
-  Result<StoreHandle> store = what == For::reading ? open_store_read_only(path) : open_store(path, options);
+  Result<StoreHandle> store = what == For::reading ? open_store_to_look(path) : open_store(path, options);
   if (!store.ok()) return std::move(store.failure());
   opened.store_ = std::move(*store);
   memlith_kv_options kv_options{};
