@@ -68,7 +68,17 @@ Dictionary Store::open_dictionary(const std::string& name, const std::string& ki
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
   if (records_ == nullptr) {
     const auto notes = regions_.find(kNotesRegion);
-    records_ = std::make_unique<Records>(handle_, notes == regions_.end() ? nullptr : notes->second.region, read_only_);
+    for (int looks = 0; records_ == nullptr; ++looks) {
+      try {
+        records_ =
+            std::make_unique<Records>(handle_, notes == regions_.end() ? nullptr : notes->second.region, read_only_);
+      } catch (const Failure& failure) {
+        // The process that writes may be about to complete it.
+        const bool passes = follows_ && memlith_category(failure.code) == MEMLITH_READ_ONLY && looks < kLooks;
+        if (!passes || !move_on()) throw;
+        std::this_thread::sleep_for(kLookEvery);
+      }
+    }
   }
   return records_->dictionary(name, kind);
 }

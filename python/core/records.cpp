@@ -261,6 +261,19 @@ void Records::forget_note() {
   noted_commit_ = 0;
 }
 
+bool Records::is_complete() {
+  if (notes_ == nullptr) return true;
+  sequence_ = number_in(find(begin_reading(), meta_, kAppliedKey));
+  end_reading();
+  try {
+    repeat_notes();
+  } catch (const Failure& failure) {
+    if (memlith_category(failure.code) != MEMLITH_READ_ONLY) throw;
+    return false;
+  }
+  return true;
+}
+
 void Records::repeat_notes() {
   std::string_view text(static_cast<const char*>(memlith_region_address(notes_)), memlith_region_size(notes_));
   const auto magic = take_number<std::uint64_t>(text);
@@ -277,9 +290,7 @@ void Records::repeat_notes() {
     text.remove_prefix(bytes);
     if (sequence <= sequence_) continue;
     if (read_only_) {
-      fail(MEMLITH_READ_ONLY,
-           "the process that wrote to this store was killed; open the store for writing once, which "
-           "completes its last transaction");
+      fail(MEMLITH_READ_ONLY, kIncomplete);
     }
     sequence_ = sequence;
     repeat(operations);

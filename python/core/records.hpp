@@ -13,6 +13,7 @@
 
 #include <memlith/kv.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,12 @@ namespace memlith::python {
 
 inline constexpr char kRecordsRegion[] = ".records";
 inline constexpr char kNotesRegion[] = ".transactions";
+inline constexpr char kIncomplete[] =
+    "the process that wrote to this store was killed; open the store for writing once, which completes its last "
+    "transaction";
+// A process that writes completes a transaction within moments, and its dictionaries' window.
+inline constexpr int kLooks = 500;
+inline constexpr std::chrono::milliseconds kLookEvery{2};
 
 struct Dictionary {
   memlith_kv_map map = 0;
@@ -33,6 +40,8 @@ class Records {
  public:
   // Opens the kv store, and repeats the notes that it lacks. `notes` is null in a read-only store without any.
   Records(memlith_store* store, memlith_region* notes, bool read_only);
+  // In a store that is only read: whether every transaction over arrays and dictionaries is in the dictionaries.
+  bool is_complete();
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
   ~Records() = default;  // touches nothing: of a store that was closed, or of a forked child

@@ -62,12 +62,20 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   std::vector<std::string> notices;
   wanted.notice = keep_notice;
   wanted.notice_context = &notices;
-  read_only_ = (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
+  follows_ = (wanted.flags & MEMLITH_OPEN_FOLLOW) != 0;
+  read_only_ = follows_ || (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
   const std::string name(path.c_str(), path.size());
   if (name.find('\0') != std::string::npos) fail(MEMLITH_INVALID, "a path has no zero bytes");
   {
     const Unlocked unlocked;
-    check(memlith_store_open(name.c_str(), &wanted, &handle_));
+    std::int32_t code = memlith_store_open(name.c_str(), &wanted, &handle_);
+    if (read_only_ && !follows_ && memlith_category(code) == MEMLITH_BUSY) {
+      // A process writes.
+      follows_ = true;
+      wanted.flags = (wanted.flags & ~std::uint32_t{MEMLITH_OPEN_READ_ONLY}) | MEMLITH_OPEN_FOLLOW;
+      code = memlith_store_open(name.c_str(), &wanted, &handle_);
+    }
+    check(code);
     auto now = sized<memlith_store_info>();
     struct stat folder{};
     if (memlith_store_get_info(handle_, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
@@ -215,6 +223,34 @@ void Store::rollback() {
 
 void Store::checkpoint() {
   with_handle([this] { check(memlith_store_checkpoint(handle_)); });
+}
+
+// Of a store that is open to be read only; whether there is a process that may write more.
+bool Store::move_on() {
+  check(memlith_store_refresh(handle_, nullptr));
+  // Arrays of an earlier opening may be stored to; those stores belong to nobody.
+  for (const auto& [name, open] : regions_) open.mapping->allow_stores(memlith_region_size(open.region));
+  auto now = sized<memlith_store_info>();
+  check(memlith_store_get_info(handle_, &now));
+  return now.writer != 0;
+}
+
+std::uint64_t Store::refresh() {
+  check_usable();
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  if (!read_only_) fail(MEMLITH_INVALID, "the store is open for writing: it shows what this process does");
+  if (!follows_) return memlith_store_durable(handle_);  // nobody can write while it is open
+  bool more = move_on();
+  // A transaction over arrays and dictionaries is in the arrays a moment before it is in the dictionaries.
+  for (int looks = 0; records_ != nullptr && !records_->is_complete(); ++looks) {
+    if (!more) fail(MEMLITH_READ_ONLY, kIncomplete);
+    if (looks == kLooks) fail(MEMLITH_BUSY, "the process that writes does not complete its transaction; try again");
+    std::this_thread::sleep_for(kLookEvery);
+    more = move_on();
+  }
+  return memlith_store_durable(handle_);
 }
 
 void Store::set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
@@ -481,7 +517,7 @@ nb::dict Store::info() {
   MEMLITH_FIELD(checkpoints), MEMLITH_FIELD(home_bytes), MEMLITH_FIELD(replayed_frames), MEMLITH_FIELD(replayed_bytes);
   MEMLITH_FIELD(read_only), MEMLITH_FIELD(poisoned), MEMLITH_FIELD(direct_io), MEMLITH_FIELD(was_clean);
   MEMLITH_FIELD(memory_error), MEMLITH_FIELD(incarnation), MEMLITH_FIELD(log_id), MEMLITH_FIELD(io);
-  MEMLITH_FIELD(forgets);
+  MEMLITH_FIELD(forgets), MEMLITH_FIELD(follows), MEMLITH_FIELD(writer), MEMLITH_FIELD(view_bytes);
   return made;
 }
 
@@ -514,6 +550,8 @@ void define_store(nb::module_& module) {
       .def("durable", &Store::durable)
       .def("rollback", &Store::rollback)
       .def("checkpoint", &Store::checkpoint)
+      .def("refresh", &Store::refresh)
+      .def_prop_ro("follows", &Store::follows)
       .def("set_flush_window", &Store::set_flush_window, nb::arg("interval_ms"), nb::arg("bytes"))
       .def("begin", &Store::begin)
       .def("commit", &Store::commit)

@@ -60,6 +60,9 @@ class Store {
   std::uint64_t durable();
   void rollback();
   void checkpoint();
+  // Of a store that is followed: moves on to the newest durable commit, and returns its ticket.
+  std::uint64_t refresh();
+  bool follows() const { return follows_; }
   void set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes);
 
   void begin();
@@ -117,10 +120,12 @@ class Store {
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
   void close_regions();
   void close_one(Open& open);
+  bool move_on();
 
   memlith_store* handle_ = nullptr;
   std::uint64_t durable_at_close_ = 0;
   bool read_only_ = false;
+  bool follows_ = false;  // read-only, beside a process that writes
   Identity identity_;
   pid_t process_ = ::getpid();
   // Shared by every call that uses the handle; exclusive for opening, growing and closing.

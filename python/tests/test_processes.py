@@ -1,6 +1,7 @@
 """Processes: kill -9 at any moment, fork, spawn, and readers."""
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import random
@@ -163,6 +164,96 @@ def test_processes_of_multiprocessing(folder: pathlib.Path, method: str) -> None
         assert array[0] == 1
     with multiprocessing.get_context(method).Pool(2) as pool:  # any number of readers side by side
         assert pool.map(total, [str(folder / "s")] * 4) == [5000] * 4
+
+
+def followed(path: str, told: "multiprocessing.connection.Connection") -> None:
+    """A reader beside the writer: tells what it sees, and moves on when it is told to."""
+    with memlith.open(path, read_only=True) as store:
+        array = store["a"]
+        words = memlith.Dict(store, "words")
+        lengths = memlith.Dict(store, "lengths")
+        while True:
+            same = bool((array == array[0]).all())
+            told.send((same, int(array[0]), words["step"], len(lengths), array.flags.writeable))
+            if not told.recv():
+                break
+            store.refresh()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_readers_beside_the_writer(folder: pathlib.Path, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    path = str(folder / "s")
+    with memlith.open(path) as store:
+        array = store.array("a", 5000, "i8")
+        words, lengths = memlith.Dict(store, "words"), memlith.Dict(store, "lengths")
+        with store.transaction():
+            array[:] = 0
+            words["step"] = 0
+    readers = []
+    for _ in range(2):
+        ours, theirs = context.Pipe()
+        # Before the store is open: a forked child would have its addresses.
+        process = context.Process(target=followed_later, args=(path, theirs))
+        process.start()
+        readers.append((process, ours))
+    with memlith.open(path) as store:
+        array = store["a"]
+        words, lengths = memlith.Dict(store, "words"), memlith.Dict(store, "lengths")
+        for _, pipe in readers:
+            pipe.send(True)
+        for step in range(1, 12):
+            for _, pipe in readers:
+                assert pipe.recv() == (True, step - 1, step - 1, step - 1, False)
+            with store.transaction():
+                array[:] = step
+                words["step"] = step
+                lengths[step] = b"x" * step * 100
+            array[:] = -1  # not persisted
+            for _, pipe in readers:
+                pipe.send(step < 11)
+            array[:] = step
+        assert store.info()["writer"] == 0 and store.info()["follows"] == 0
+        with pytest.raises(memlith.Invalid, match="open for writing"):
+            store.refresh()
+    for process, _ in readers:
+        process.join()
+        assert process.exitcode == 0
+    with memlith.open(path, read_only=True) as one, memlith.open(path, follow=True) as two:
+        assert one.refresh() <= two.refresh()
+        assert one.info()["follows"] == 0 and two.info()["follows"] == 1
+        with pytest.raises(memlith.ReadOnly):
+            two.persist()
+            memlith.Dict(two, "words")["step"] = 3
+
+
+def followed_later(path: str, told: "multiprocessing.connection.Connection") -> None:
+    assert told.recv()
+    followed(path, told)
+
+
+def test_a_reader_that_follows_a_writer_that_is_killed(program: Program) -> None:
+    """One number in all arrays, which never falls, whatever happens to the writer; and writers are never kept out."""
+    with memlith.open(program.folder / "s") as store:
+        store.array("a", (ROWS, COLUMNS), "i8")
+        store.array("b", 50, "i8", tracker="fault")
+        store.persist()
+    with memlith.open(program.folder / "s", follow=True) as reader:
+        a, b = reader["a"], reader["b"]
+        newest = 0
+        for way in ("persist", "persist_async", "transaction"):
+            process = program.start(WRITER, way)
+            assert process.stdout is not None
+            for _ in range(25):
+                told = int(process.stdout.readline())
+                reader.refresh()
+                assert (a == b[0]).all() and (b == b[0]).all()
+                assert int(b[0]) >= max(told, newest), "what was acknowledged is not shown"
+                newest = int(b[0])
+            kill(process)
+            reader.refresh()
+            assert (a == b[0]).all() and int(b[0]) >= newest
+            newest = int(b[0])
 
 
 class AgainstAPlainArray(RuleBasedStateMachine):

@@ -18,7 +18,7 @@ from ._ticket import Ticket, Waiter
 Tracker = Literal["scan", "fault", "explicit", "auto"]
 Array = npt.NDArray[Any]
 
-_OPEN_CREATE, _OPEN_READ_ONLY, _OPEN_EXCLUSIVE, _OPEN_BUFFERED = 1, 2, 4, 8
+_OPEN_CREATE, _OPEN_READ_ONLY, _OPEN_EXCLUSIVE, _OPEN_BUFFERED, _OPEN_FOLLOW = 1, 2, 4, 8, 16
 _REGION_CREATE = 1
 _TRACKERS: dict[Tracker, int] = {"auto": 0, "scan": 1, "explicit": 2, "fault": 3}
 _TRACKER_NAMES = {number: name for name, number in _TRACKERS.items()}
@@ -29,17 +29,23 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     *,
     create: bool = True,
     read_only: bool = False,
+    follow: bool = False,
     exclusive: bool = False,
     buffered: bool = False,
     **options: int,
 ) -> Store:
     """Opens the store in folder `path`, and creates it if it does not exist. Recovers it after a crash.
 
-    One process has a store open for writing, or any number of processes have it open read-only; otherwise Busy.
+    One process has a store open for writing; any number of processes read it. With read_only=True the store is
+    followed if a process has it open for writing at this moment: arrays and dictionaries show one durable commit, and
+    move on to a later one in refresh(). Otherwise nobody can open it for writing until it is closed here.
+    follow=True follows it in any case, and keeps nobody out.
     `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
     flush_bytes, physical_block_bytes, in_flight_max, manual_checkpoint, io.
     """
-    return Store(path, create=create, read_only=read_only, exclusive=exclusive, buffered=buffered, **options)
+    return Store(
+        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, buffered=buffered, **options
+    )
 
 
 class Store:
@@ -53,6 +59,7 @@ class Store:
         *,
         create: bool = True,
         read_only: bool = False,
+        follow: bool = False,
         exclusive: bool = False,
         buffered: bool = False,
         **options: int,
@@ -60,10 +67,10 @@ class Store:
         unknown = options.keys() - _OPTIONS
         if unknown:
             raise TypeError(f"memlith.open has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
-        flags = _OPEN_READ_ONLY if read_only else _OPEN_CREATE if create or exclusive else 0
+        flags = _OPEN_FOLLOW if follow else _OPEN_READ_ONLY if read_only else _OPEN_CREATE if create or exclusive else 0
         flags |= (_OPEN_EXCLUSIVE if exclusive else 0) | (_OPEN_BUFFERED if buffered else 0)
         self.path = os.fspath(path)
-        self.read_only = read_only
+        self.read_only = read_only or follow
         self._core = _core.Store(os.fsencode(path), flags=flags, **options)
         self._threads = _Threads(self._core)
         # Also when the interpreter ends, while its threads still can.
@@ -104,6 +111,15 @@ class Store:
     def checkpoint(self) -> None:
         """Writes everything durable to the home files, so that the next opening has nothing to replay."""
         self._core.checkpoint()
+
+    def refresh(self) -> int:
+        """Moves a store that is followed on to the newest durable commit, and returns the commit's number.
+
+        All arrays change in place, together, and dictionaries with them. An array that was resized has its new shape
+        when it is asked for again. No other thread may use them meanwhile. In a store that is open read-only while
+        nobody can write it, nothing changes.
+        """
+        return self._core.refresh()
 
     # ---- durability ----
 
