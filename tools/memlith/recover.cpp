@@ -1,8 +1,11 @@
 // memlith recover STORE: opens it for writing, which replays its log, and closes it, which marks it clean.
 //
 // Every program that opens a store does this by itself; the command is for doing it beforehand, and for seeing it. A
-// SQLite database stays marked, because only SQLite's VFS knows when its file is complete by itself.
+// SQLite database is an ordinary one afterwards, unless a transaction over several databases is undecided.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
 
 #include "commands.hpp"
 #include "kit/clock.hpp"
@@ -19,7 +22,7 @@ struct Recovery {
   std::uint64_t bytes = 0;
   std::uint64_t open_ns = 0;
   std::uint64_t close_ns = 0;
-  bool is_marked = false;     // a SQLite database that plain SQLite does not open yet
+  bool is_marked = false;     // a SQLite database that plain SQLite still does not open
   bool is_undecided = false;  // and it was in a transaction over several databases
 };
 
@@ -48,6 +51,41 @@ Result<Recovery> recover(const StorePath& path) {
   return recovery;
 }
 
+MaybeFailure put_magic(memlith_store* store) {
+  memlith_region_options options{};
+  options.struct_size = sizeof options;
+  options.tracker = MEMLITH_TRACKER_EXPLICIT;
+  memlith_region* region = nullptr;
+  if (const std::int32_t code = memlith_region_open(store, "file", &options, &region); code != MEMLITH_OK) {
+    return library_failure(code, "mapping the database");
+  }
+  // An empty database under the mark has no other bytes, and no length of its own in the C interface.
+  const std::uint64_t bytes = memlith_region_size(region);
+  if (bytes <= MEMLITH_SQLITE_MARK_BYTES) return {};
+  auto* const first = static_cast<std::byte*>(memlith_region_address(region));  // closed with the store
+  const std::uint64_t changed = std::min<std::uint64_t>(bytes, MEMLITH_SQLITE_CHANGED_BYTES);
+  memlith_sqlite_unmark(first, changed);
+  if (const std::int32_t code = memlith_touch(region, first, changed); code != MEMLITH_OK) {
+    return library_failure(code, "restoring SQLite's first bytes");
+  }
+  if (const std::int32_t code = memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS); code != MEMLITH_OK) {
+    return library_failure(code, "restoring SQLite's first bytes");
+  }
+  return {};
+}
+
+// SQLite's own bytes replace the mark as the last commit. The database was recovered and closed before, so that
+// everything else is home, and the file has its length, when the file says that it is complete.
+MaybeFailure make_ordinary(const StorePath& path) {
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.manual_checkpoint = 1;
+  Result<StoreHandle> store = open_store(path, options);
+  if (!store.ok()) return std::move(store.failure());
+  if (MaybeFailure failure = put_magic(store->get())) return failure;
+  return close_store(std::move(*store));
+}
+
 // Afterwards: the log may have held SQLite's own first bytes, the last commit of a close that a crash cut short.
 MaybeFailure look_again(const StorePath& path, Recovery& recovery) {
   if (path.kind != StoreKind::one_file) return {};
@@ -58,6 +96,11 @@ MaybeFailure look_again(const StorePath& path, Recovery& recovery) {
   Result<bool> undecided = file_is_there(undecided_journal_of(path.path));
   if (!undecided.ok()) return std::move(undecided.failure());
   recovery.is_undecided = *undecided;
+  if (recovery.is_undecided) return {};
+  if (MaybeFailure failure = make_ordinary(path)) return failure;
+  look = look_at_sqlite(path.path);
+  if (!look.ok()) return std::move(look.failure());
+  recovery.is_marked = look->is(MEMLITH_SQLITE_MARKED);
   return {};
 }
 
@@ -65,7 +108,7 @@ void print_mark(const StorePath& path, const Recovery& recovery) {
   if (!recovery.is_marked) return;
   write_line(
       "  a SQLite database; it still has memlith's mark, and plain SQLite does not open it. To make it an ordinary "
-      "file, use `memlith sqlite export`, or open and close it once with memlith's VFS. Keep the log until then");
+      "file, open and close it once with memlith's VFS. Keep the log until then");
   if (recovery.is_undecided) {
     write_line(fmt::
                    format("  {}: a transaction over several databases is undecided; open it with memlith's VFS while "
