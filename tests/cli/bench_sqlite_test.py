@@ -101,6 +101,21 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(parts, each["us_per_operation"], system)
         self.assertNotIn("calls", rows[-1])
 
+    def test_writers(self):
+        rows = self.rows("writers", "--rows", "64", "--seconds", "0.05", "--threads", "1,3", "--readers", "0,1",
+                         "--flush-delay-us", "100")
+        self.assertEqual([row["side"] for row in rows[:4]], ["memlith/wal", "memlith-weak/wal", "wal-full",
+                                                             "wal-normal"])
+        # Two repetitions of two workloads with two numbers of readers and of writers.
+        self.assertEqual(len(rows), 2 * 2 * 2 * 2 * 4)
+        for row in rows:
+            self.assertTrue(row["verified"])
+            self.assertEqual(row["flush_delay_us"], 100)
+            self.assertLessEqual(row["fairness"], 1)
+            if row["threads"] == 1:
+                self.assertEqual(row["fairness"], 1)
+                self.assertGreater(row["ops_per_s"], 0)
+
     def test_speed(self):
         self.check(self.rows("speed", "--size", "1"), 5 + 500 + 250 + 1)
 

@@ -52,7 +52,7 @@ class Fields(unittest.TestCase):
     def setUpClass(cls):
         cls.fields, cls.optional = documented()
         if SQLITE_BENCH is None:
-            del cls.fields["memlith-sqlite-bench"]
+            del cls.fields["memlith-sqlite-bench"], cls.fields["memlith-sqlite-bench writers"]
         if YCSB_BENCH is None:
             del cls.fields["memlith-ycsb-bench"]
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
@@ -150,6 +150,9 @@ class Fields(unittest.TestCase):
                                       "4", "--pattern", "random", "--calls", *small)
                           + self.rows(SQLITE_BENCH, "tatp", "--subscribers", "100", "--seconds", "0.02", *small)
                           + self.rows(SQLITE_BENCH, "speed", "--size", "1", *small))
+        self.check_fields("memlith-sqlite-bench writers",
+                          self.rows(SQLITE_BENCH, "writers", "--rows", "100", "--seconds", "0.02", "--threads", "2",
+                                    *small))
 
     def test_benchmarks(self):
         where = ["--dir", self.folder]

@@ -25,6 +25,7 @@ struct CommandLine {
   DbbenchSizes dbbench;
   TatpSizes tatp;
   SpeedSizes speed;
+  WritersSizes writers;
   std::function<MaybeFailure()> run;
 };
 
@@ -115,6 +116,26 @@ void add_commands(CLI::App& app, CommandLine& line) {
   command->add_flag_callback("--paper", [&line] { line.speed.size = 200; }, "Size 200");
 }
 
+void add_writers(CLI::App& app, CommandLine& line) {
+  CLI::App* const command = add(app, line, "writers", "Threads that commit at once, each with its own connection",
+                                &CommandLine::writers, run_writers);
+  add_number(command, "--threads", line.writers.threads, 1, 256, "Writing threads; several: 1,2,4,8,16")
+      ->delimiter(',');
+  add_number(command, "--readers", line.writers.readers, 0, 256, "Reading threads beside them; several: 0,4")
+      ->delimiter(',');
+  command->add_option("--workload", line.writers.workloads, "one-row, 4-kib, or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"one-row", "4-kib"}))
+      ->capture_default_str();
+  command->add_option("--seconds", line.writers.seconds, "Of a run")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+  add_number(command, "--rows", line.writers.rows, 32, 100'000'000, "Rows of the table");
+  add_number(command, "--busy-timeout-ms", line.writers.busy_timeout_ms, 0, 86'400'000, "Of all connections");
+  add_number(command, "--flush-delay-us", line.writers.flush_delay_us, 0, 10'000'000,
+             "Added to each flush of all systems, as a slower disk would");
+}
+
 int run(int count, char** words) {
   CLI::App app(
       "Measures SQLite on memlith against plain SQLite, in turns; states what each promises; reads everything back");
@@ -123,6 +144,7 @@ int run(int count, char** words) {
   CommandLine line;
   line.settings.plugin = usual_plugin();
   add_commands(app, line);
+  add_writers(app, line);
   return tool::parse_and_run(app, count, words, line.run, line.settings.format);
 }
 

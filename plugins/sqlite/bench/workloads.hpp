@@ -32,6 +32,17 @@ struct TatpSizes {
 };
 [[nodiscard]] MaybeFailure run_tatp(const Settings& settings, const TatpSizes& sizes);
 
+struct WritersSizes {
+  std::vector<std::uint64_t> threads{1, 2, 4, 8, 16};  // that write
+  std::vector<std::uint64_t> readers{0};               // beside them
+  std::vector<std::string> workloads{"one-row", "4-kib"};
+  double seconds = 2;  // a run
+  std::uint64_t rows = 100'000;
+  std::uint64_t busy_timeout_ms = 10'000;
+  std::uint64_t flush_delay_us = 0;  // added to each fdatasync of both sides
+};
+[[nodiscard]] MaybeFailure run_writers(const Settings& settings, const WritersSizes& sizes);
+
 struct SpeedSizes {
   std::uint64_t size = 20;
 };

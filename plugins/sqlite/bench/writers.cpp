@@ -1,0 +1,300 @@
+// Several threads that commit at once, each with a connection of its own, and readers beside them.
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "contest.hpp"
+#include "kit/clock.hpp"
+#include "kit/random.hpp"
+#include "kit/stats.hpp"
+#include "memlith/memlith.h"
+#include "workloads.hpp"
+
+namespace {
+std::atomic<std::uint64_t> g_flush_delay_us{0};
+}  // namespace
+
+// Both sides flush by fdatasync, which finds this one in place of the C library's: a slower disk for both.
+extern "C" int fdatasync(int descriptor) {
+  const std::uint64_t us = g_flush_delay_us.load(std::memory_order_relaxed);
+  if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+  return static_cast<int>(::syscall(SYS_fdatasync, descriptor));
+}
+
+namespace memlith::sqlite_bench {
+
+namespace {
+
+constexpr std::uint64_t kRowsOfABlock = 32;  // 32 rows of 128 bytes are a transaction of 4 KiB
+
+// What one run is about.
+struct Case {
+  std::string workload;
+  std::uint64_t threads = 1;
+  std::uint64_t readers = 0;
+};
+
+struct Thread {
+  std::vector<std::uint64_t> samples_ns;
+  std::uint64_t done = 0;
+  MaybeFailure failure;
+};
+
+// What a run gave.
+struct Run {
+  std::vector<Thread> writers;
+  std::vector<Thread> readers;
+  double seconds = 0;
+};
+
+class Writers {
+ public:
+  Writers(const Settings& settings, const WritersSizes& sizes, tool::ScratchFolder scratch)
+      : settings_(settings), sizes_(sizes), scratch_(std::move(scratch)) {}
+
+  MaybeFailure make_template() {
+    auto connection = Connection::open_plain(template_path());
+    if (!connection.ok()) return connection.failure();
+    for (const std::string& sql :
+         {std::string("BEGIN"),
+          std::string("CREATE TABLE item(id INTEGER PRIMARY KEY, changes INTEGER NOT NULL, value BLOB NOT NULL)"),
+          fmt::format("WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < {}) INSERT INTO item "
+                      "SELECT i, 0, randomblob(128) FROM n",
+                      sizes_.rows),
+          std::string("COMMIT")}) {
+      if (MaybeFailure failure = connection->execute(sql)) return failure;
+    }
+    return connection->close();
+  }
+
+  MaybeFailure run(const Case& what, const System& system) {
+    path_ = scratch_.path_of("writers.db");
+    for (const char* ending : {"", "-wal", "-shm", "-journal", ".memlith"})
+      scratch_.remove(std::string("writers.db") + ending);
+    std::error_code error;
+    std::filesystem::copy_file(template_path(), path_, error);
+    if (error) return tool::errno_failure(error.value(), fmt::format("cannot copy {}", template_path()));
+    Run run;
+    {
+      // As a program has it: the first connection chooses the journal mode.
+      auto first = Connection::open(path_, system, settings_);
+      if (!first.ok()) return first.failure();
+      g_flush_delay_us = sizes_.flush_delay_us;
+      MaybeFailure failure = measure(what, system, run);
+      g_flush_delay_us = 0;
+      if (failure) return failure;
+      if (MaybeFailure closed = first->close()) return closed;
+    }
+    if (MaybeFailure failure = verify(what, run)) return failure;
+    return print(what, system, run);
+  }
+
+ private:
+  [[nodiscard]] std::string template_path() const { return scratch_.path_of("template.db"); }
+
+  MaybeFailure measure(const Case& what, const System& system, Run& run) {
+    run.writers.resize(what.threads);
+    run.readers.resize(what.readers);
+    stop_ = false;
+    std::barrier start(static_cast<std::ptrdiff_t>(what.threads + what.readers + 1));
+    std::vector<std::thread> threads;
+    for (std::uint64_t i = 0; i < what.threads; ++i) {
+      threads.emplace_back([&, i] { run.writers[i].failure = write(what, system, i, start, run.writers[i]); });
+    }
+    for (std::uint64_t i = 0; i < what.readers; ++i) {
+      threads.emplace_back([&, i] { run.readers[i].failure = read(system, i, start, run.readers[i]); });
+    }
+    start.arrive_and_wait();
+    const std::uint64_t begin_ns = tool::now_ns();
+    const auto end_ns = begin_ns + static_cast<std::uint64_t>(sizes_.seconds * static_cast<double>(tool::kNsPerSecond));
+    while (tool::now_ns() < end_ns && !reason_to_stop()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop_ = true;
+    run.seconds = tool::seconds_of(tool::now_ns() - begin_ns);
+    for (std::thread& thread : threads) thread.join();
+    for (const auto* side : {&run.writers, &run.readers}) {
+      for (const Thread& each : *side) {
+        if (each.failure) return each.failure;
+      }
+    }
+    return reason_to_stop();
+  }
+
+  // Opens the connection, which waits as long as any of them for the lock.
+  Result<Connection> open(const System& system) {
+    auto connection = Connection::open(path_, system, settings_);
+    if (!connection.ok()) return connection.failure();
+    const std::string timeout = fmt::format("PRAGMA busy_timeout={}", sizes_.busy_timeout_ms);
+    if (MaybeFailure failure = connection->execute(timeout)) return *failure;
+    return connection;
+  }
+
+  MaybeFailure write(const Case& what, const System& system, std::uint64_t number, std::barrier<>& start,
+                     Thread& result) {
+    tool::Random random(number + 1);
+    Statement statement;
+    auto connection = open(system);
+    MaybeFailure failure = connection.ok() ? MaybeFailure{} : MaybeFailure(connection.failure());
+    const bool one_row = what.workload == "one-row";
+    if (!failure) {
+      failure =
+          connection->prepare(statement, one_row ? "UPDATE item SET changes = changes + 1 WHERE id = ?1"
+                                                 : "UPDATE item SET changes = changes + 1, value = randomblob(128) "
+                                                   "WHERE id BETWEEN ?1 AND ?1 + 31");
+    }
+    start.arrive_and_wait();
+    while (!failure && !stop_.load(std::memory_order_relaxed)) {
+      const std::uint64_t row =
+          one_row ? random.below(sizes_.rows) : random.below(sizes_.rows / kRowsOfABlock) * kRowsOfABlock;
+      statement.bind(1, static_cast<std::int64_t>(row + 1));
+      const std::uint64_t begin_ns = tool::now_ns();
+      failure = statement.run();
+      if (failure) break;
+      result.samples_ns.push_back(tool::now_ns() - begin_ns);
+      ++result.done;
+    }
+    statement = Statement();
+    if (connection.ok() && !failure) failure = connection->close();
+    return failure;
+  }
+
+  MaybeFailure read(const System& system, std::uint64_t number, std::barrier<>& start, Thread& result) {
+    tool::Random random(number + 1001);
+    Statement statement;
+    auto connection = open(system);
+    MaybeFailure failure = connection.ok() ? MaybeFailure{} : MaybeFailure(connection.failure());
+    if (!failure) failure = connection->prepare(statement, "SELECT changes, value FROM item WHERE id = ?1");
+    start.arrive_and_wait();
+    while (!failure && !stop_.load(std::memory_order_relaxed)) {
+      statement.bind(1, static_cast<std::int64_t>(random.below(sizes_.rows) + 1));
+      failure = statement.run();
+      ++result.done;
+    }
+    statement = Statement();
+    if (connection.ok() && !failure) failure = connection->close();
+    return failure;
+  }
+
+  // Every commit that was reported is there, and no other: plain SQLite counts them.
+  MaybeFailure verify(const Case& what, const Run& run) {
+    auto connection = Connection::open_plain(path_);
+    if (!connection.ok()) return connection.failure();
+    if (MaybeFailure failure = check_integrity(*connection)) return failure;
+    auto found = connection->text_of("SELECT sum(changes) FROM item");
+    if (!found.ok()) return found.failure();
+    std::uint64_t expected = 0;
+    for (const Thread& each : run.writers) expected += each.done * (what.workload == "one-row" ? 1 : kRowsOfABlock);
+    if (*found == std::to_string(expected)) return connection->close();
+    return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("found {} changes; expected {}", *found, expected));
+  }
+
+  MaybeFailure print(const Case& what, const System& system, const Run& run) {
+    std::vector<std::uint64_t> samples;
+    std::uint64_t reads = 0;
+    std::uint64_t slowest = ~std::uint64_t{0};
+    std::uint64_t fastest = 0;
+    for (const Thread& each : run.writers) {
+      samples.insert(samples.end(), each.samples_ns.begin(), each.samples_ns.end());
+      slowest = std::min(slowest, each.done);
+      fastest = std::max(fastest, each.done);
+    }
+    for (const Thread& each : run.readers) reads += each.done;
+    const auto count = samples.size();
+    const std::uint64_t longest = samples.empty() ? 0 : *std::max_element(samples.begin(), samples.end());
+    const tool::Percentiles at = tool::percentiles_of(std::move(samples));
+    const auto per_s = [&run](std::uint64_t number) {
+      return tool::rounded(static_cast<double>(number) / run.seconds);
+    };
+    const double fairness =
+        fastest == 0 ? 0 : tool::rounded(static_cast<double>(slowest) / static_cast<double>(fastest));
+    Json row{{"suite", "sqlite-writers"},
+             {"side", system.name},
+             {"workload", what.workload},
+             {"durability", system.durability},
+             {"durable_at_return", system.durable_at_return},
+             {"threads", what.threads},
+             {"readers", what.readers},
+             {"flush_delay_us", sizes_.flush_delay_us},
+             {"ops_per_s", per_s(count)},
+             {"reads_per_s", per_s(reads)},
+             {"p50_us", at.p50_us},
+             {"p99_us", at.p99_us},
+             {"p999_us", at.p999_us},
+             {"max_us", static_cast<double>(longest) / 1000},
+             {"fairness", fairness},
+             {"busy_timeout_ms", sizes_.busy_timeout_ms},
+             {"seconds", tool::rounded(run.seconds)},
+             {"verified", true},  // else the run had failed
+             {"sqlite", sqlite3_libversion()},
+             {"kernel", tool::kernel_release()},
+             {"time", tool::utc_now()}};
+    if (!settings_.record.empty()) {
+      std::ofstream record(settings_.record, std::ios::app);
+      record << row.dump() << '\n';
+      record.flush();
+      if (!record) return tool::errno_failure(EIO, fmt::format("cannot write {}", settings_.record));
+    }
+    if (settings_.format == Format::json) {
+      tool::write_json(row);
+      return {};
+    }
+    tool::write_line(fmt::format(
+        "{:<8} {:>7} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f}", what.workload,
+        what.threads, what.readers, system.name, row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(),
+        at.p50_us, at.p99_us, at.p999_us, row["max_us"].get<double>(), fairness));
+    return {};
+  }
+
+  Settings settings_;
+  WritersSizes sizes_;
+  tool::ScratchFolder scratch_;
+  std::string path_;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace
+
+MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
+  Settings settings = given;
+  // Only in WAL mode do readers run beside a writer, and writers share flushes.
+  if (given.systems == Settings{}.systems)
+    settings.systems = {"memlith/wal", "memlith-weak/wal", "wal-full", "wal-normal"};
+  if (settings.calls) return tool::tool_failure(MEMLITH_INVALID, "--calls counts for one thread only");
+  auto systems = systems_of(settings);
+  if (!systems.ok()) return systems.failure();
+  if (MaybeFailure failure = load_plugin(settings.plugin)) return failure;
+  auto scratch = tool::ScratchFolder::make(settings.folder);
+  if (!scratch.ok()) return scratch.failure();
+  Writers writers(settings, sizes, std::move(*scratch));
+  if (MaybeFailure failure = writers.make_template()) return failure;
+  if (settings.format == Format::text) {
+    tool::write_line(fmt::format("flush delayed by {} us, busy timeout {} ms, {} s a run", sizes.flush_delay_us,
+                                 sizes.busy_timeout_ms, sizes.seconds));
+    tool::write_line(fmt::format("{:<8} {:>7} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8}", "work",
+                                 "writers", "readers", "system", "commits/s", "reads/s", "p50 us", "p99 us", "p99.9 us",
+                                 "max us", "fairness"));
+  }
+  for (std::uint64_t repetition = 0; repetition < settings.repetitions; ++repetition) {
+    for (const std::string& workload : sizes.workloads) {
+      for (const std::uint64_t readers : sizes.readers) {
+        for (const std::uint64_t threads : sizes.threads) {
+          for (const System& system : *systems) {
+            if (MaybeFailure stop = reason_to_stop()) return stop;
+            MaybeFailure failure = writers.run({workload, threads, readers}, system);
+            if (failure) failure->message = fmt::format("{}: {}", system.name, failure->message);
+            if (failure) return failure;
+          }
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace memlith::sqlite_bench
