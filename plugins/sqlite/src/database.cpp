@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/memory_budget.hpp"
 #include "difference.hpp"
@@ -28,6 +29,10 @@ using core::Status;
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
+// Of the wal-index (walformat.html): a number, and bits.
+constexpr int kWriteLock = 0;
+constexpr std::uint8_t kCheckpointLock = 0x02;
+constexpr std::uint8_t kReadLocks = 0xf8;
 
 // One word of a line: blanks, control characters and backslashes of a path as \xNN.
 std::string one_word(std::string_view path) {
@@ -328,19 +333,47 @@ void Database::unlock(Holder& holder, int level) {
   locks_.unlock(holder, level);
 }
 
+Status Database::lock_for_writing(Holder& holder, int count) {
+  const auto lock = [&] { return index_.lock(holder.index_locks, kWriteLock, count, true); };
+  const bool got = writers_->try_lock(*holder.waiter, lock);
+  const bool transaction = (holder.index_locks.shared & kReadLocks) != 0;
+  if (!got) {
+    // A connection that rebuilds the index, with neither of these locks, finds it rebuilt and does not ask again.
+    const bool comes_again = transaction || (holder.index_locks.exclusive & kCheckpointLock) != 0;
+    if (comes_again) note_refused(writers_, holder.waiter);
+    return kBusyHere;
+  }
+  if (read_only_) return kOk;
+  if (const Status status = begin_writing(); !status.ok()) {
+    writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
+    return status;
+  }
+  holder.writes = transaction;
+  holder.begun_at_lsn = last_lsn_.load(std::memory_order_relaxed);
+  return kOk;
+}
+
+void Database::unlock_for_writing(Holder& holder, int count) {
+  note_publication(false);
+  const bool wrote = holder.begun_at_lsn != last_lsn_.load(std::memory_order_relaxed);
+  const bool tries_again = std::exchange(holder.writes, false) && !wrote;
+  writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
+  // If SQLite found its snapshot out of date, it releases the lock at once, and its busy handler is next.
+  if (tries_again) note_refused(writers_, holder.waiter);
+}
+
 Status Database::lock_index(Holder& holder, int first, int count, int flags) {
-  constexpr int kWriteLock = 0;
+  const bool exclusive = (flags & SQLITE_SHM_EXCLUSIVE) != 0;
   if ((flags & SQLITE_SHM_UNLOCK) != 0) {
-    if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && first == kWriteLock) note_publication(false);
-    index_.unlock(holder.index_locks, first, count);
+    if (first == kWriteLock && (holder.index_locks.exclusive & 1) != 0) {
+      unlock_for_writing(holder, count);
+    } else {
+      index_.unlock(holder.index_locks, first, count);
+    }
     return kOk;
   }
-  const bool exclusive = (flags & SQLITE_SHM_EXCLUSIVE) != 0;
-  if (!index_.lock(holder.index_locks, first, count, exclusive)) return kBusyHere;
-  if (!exclusive || first != kWriteLock || read_only_) return kOk;
-  const Status status = begin_writing();
-  if (!status.ok()) index_.unlock(holder.index_locks, first, count);
-  return status;
+  if (exclusive && first == kWriteLock) return lock_for_writing(holder, count);
+  return index_.lock(holder.index_locks, first, count, exclusive) ? kOk : kBusyHere;
 }
 
 // ---- state ---------------------------------------------------------------------------------------------------------

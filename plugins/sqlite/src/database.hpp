@@ -43,6 +43,7 @@
 #include "store/store.hpp"
 #include "undo_log.hpp"
 #include "world.hpp"
+#include "writer_queue.hpp"
 
 namespace memlith::sqlite {
 
@@ -120,7 +121,10 @@ class Database {
   core::Status lock(Holder& holder, int level);
   void unlock(Holder& holder, int level);
   [[nodiscard]] bool reserved() const { return locks_.reserved(); }
+  // A writer that hears `busy` waits in the queue while its busy handler sleeps (writer_queue.hpp).
   core::Status lock_index(Holder& holder, int first, int count, int flags);
+  // The connection is closed.
+  void leave(Holder& holder) { writers_->leave(*holder.waiter); }
 
   // ---- durability
   core::Status persist();  // everything committed is durable on return
@@ -161,6 +165,8 @@ class Database {
 
   // database.cpp
   core::Status begin_writing();
+  core::Status lock_for_writing(Holder& holder, int count);
+  void unlock_for_writing(Holder& holder, int count);
   core::Status reserve(std::uint64_t bytes);
   void zero_between(std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t kept_bytes(std::uint64_t offset, std::uint64_t bytes) const;
@@ -236,6 +242,7 @@ class Database {
   };
   Wal wal_;
   SharedIndex index_;
+  std::shared_ptr<WriterQueue> writers_ = std::make_shared<WriterQueue>();
 
   FileLocks locks_;
 

@@ -6,6 +6,7 @@
 // as the database is open, and an exclusive one from the first write on.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -13,6 +14,7 @@
 #include "base/sync.hpp"
 #include "shared_index.hpp"
 #include "world.hpp"
+#include "writer_queue.hpp"
 
 namespace memlith::sqlite {
 
@@ -21,6 +23,9 @@ struct Holder {
   int level = 0;  // SQLITE_LOCK_*
   SharedIndex::Locks index_locks;
   bool maps_index = false;
+  bool writes = false;             // has WAL's write lock for a transaction
+  std::uint64_t begun_at_lsn = 0;  // the last commit when it got that lock
+  std::shared_ptr<WriterQueue::Waiter> waiter = std::make_shared<WriterQueue::Waiter>();
 };
 
 // `busy` without a message: another connection of this process holds the lock.

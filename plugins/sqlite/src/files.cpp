@@ -83,6 +83,7 @@ int main_close(sqlite3_file* file) {
     file->pMethods = nullptr;
     state->database.unlock(state->holder, SQLITE_LOCK_NONE);
     if (state->holder.maps_index) state->database.index().leave();
+    state->database.leave(state->holder);
     return state->report(state->vfs.databases().close(state->path, state->shared));
   });
 }
@@ -199,6 +200,7 @@ int map_limit(Main& state, sqlite3_int64* limit) {
 
 // COMMIT_PHASETWO comes when the commit has taken effect. VACUUM cuts the file shortly before; the cut can be deferred.
 int phase_two(Main& state) {
+  forget_refused();
   state.database.note_publication(true);
   (void)state.report(state.database.commit());
   return SQLITE_OK;

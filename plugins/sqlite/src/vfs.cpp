@@ -1,8 +1,10 @@
 #include "vfs.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "errors.hpp"
 #include "files.hpp"
@@ -108,7 +110,15 @@ void (*vfs_dl_sym(sqlite3_vfs* vfs, void* library, const char* symbol))(void) {
 }
 void vfs_dl_close(sqlite3_vfs* vfs, void* library) { base(vfs)->xDlClose(base(vfs), library); }
 int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->xRandomness(base(vfs), bytes, out); }
-int vfs_sleep(sqlite3_vfs* vfs, int microseconds) { return base(vfs)->xSleep(base(vfs), microseconds); }
+// The busy handler of a connection that waits for the write lock sleeps in the queue.
+int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
+  const Refused refused = take_refused();
+  if (refused.waiter == nullptr) return base(vfs)->xSleep(base(vfs), microseconds);
+  return guarded([&] {
+    refused.queue->wait(*refused.waiter, std::chrono::microseconds(microseconds));
+    return microseconds;
+  });
+}
 int vfs_current_time(sqlite3_vfs* vfs, double* out) { return base(vfs)->xCurrentTime(base(vfs), out); }
 int vfs_current_time_int64(sqlite3_vfs* vfs, sqlite3_int64* out) {
   return base(vfs)->xCurrentTimeInt64(base(vfs), out);
@@ -235,6 +245,19 @@ void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& s
   if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
 }
 
+// SQLite's busy handler is not asked while a database is being opened: waits for another process here.
+core::Result<std::unique_ptr<Database>> Databases::open_when_free(const std::string& path, const Options& options,
+                                                                  bool read_only) {
+  constexpr std::chrono::milliseconds kLookEvery{5};
+  const auto end = core::SteadyClock::now() + std::chrono::milliseconds(options.open_wait_ms);
+  for (;;) {
+    auto opened = Database::open(world_, path, options, read_only);
+    const bool held = opened.status().category == Errc::busy && opened.status().detail == Detail::lock;
+    if (!held || core::SteadyClock::now() >= end) return opened;
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                        std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
@@ -246,7 +269,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
     const std::lock_guard opening(shared->mutex);
     if (shared->database == nullptr) {
       const bool read_only = !wanted_write || !world_.may_write(path);
-      auto opened = Database::open(world_, path, options, read_only);
+      auto opened = open_when_free(path, options, read_only);
       if (opened.ok()) {
         shared->database = std::move(*opened);
         if (auto left = shared->database->take_left_journal()) memory_.put(path + "-journal", std::move(left));

@@ -139,7 +139,7 @@ class RealWorld final : public World {
       struct stat found{};
       if (::stat(entry.path().c_str(), &found) != 0) continue;
       if (core::FileIdentity{found.st_dev, found.st_ino} != wanted) continue;
-      return fail(Errc::busy, Detail::lock,
+      return fail(Errc::busy, Detail::open,
                   "{}: this process has the file open already, by plain SQLite or otherwise (descriptor {}); close it "
                   "first",
                   path, entry.path().filename().string());

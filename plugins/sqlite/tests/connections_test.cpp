@@ -142,6 +142,25 @@ TEST_F(Files, ASecondProcessIsToldWhoHasIt) {
   EXPECT_EQ(open().all("select * from t"), "1\n5");
 }
 
+// SQLite's busy handler is not asked while a database is being opened.
+TEST_F(Files, OpeningWaitsForAnotherProcess) {
+  make_plain();
+  for (const char* const parameters : {"open_wait_ms=60000", "open_wait_ms=60000&mode=ro"}) {
+    Child child([&](int ready) {
+      Db db = open();
+      (void)db.run("insert into t values(5)");
+      tell(ready);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      (void)db.close();
+    });
+    ASSERT_EQ(child.wait(), 1);
+    EXPECT_EQ(open("open_wait_ms=1").open_code(), SQLITE_BUSY);
+    Db db = open(parameters);
+    ASSERT_OPEN(db);
+    EXPECT_EQ(db.all("select min(a), max(a) from t"), "1|5");
+  }
+}
+
 // The last committed state, without a byte changed, even if there is a log to be replayed.
 TEST_F(Files, ReadOnlyShowsTheLastCommit) {
   Child child([&](int ready) {

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -77,6 +78,7 @@ inline SqliteLog& sqlite_log = SqliteLog::get();  // SQLite has to be told befor
 // Registers "memlith" over real files, once, not as the default.
 inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
+    ::setenv("MEMLITH_SQLITE_OPEN_WAIT_MS", "0", 0);  // a test that expects BUSY does not wait for it
     auto made = sqlite::Vfs::make(linked_api(), sqlite::real_databases(), "memlith");
     EXPECT_EQ(made->register_it(false), SQLITE_OK);
     return made.release();
