@@ -169,8 +169,10 @@ Result<Lsn> Session::persist_async(std::span<Region* const> regions, Scope scope
 Status Session::persist_all(Scope scope) {
   std::vector<Region*>& all = empty_region_list();
   {
-    const LockGuard lock(regions_mutex_);
-    for (const auto& each : regions_) all.push_back(each->region.get());
+    // Not regions_mutex_, which is held while a region is opened or releases memory.
+    SessionPart& part = parts_.mine();
+    const LockGuard lock(part.mutex);
+    all.assign(part.places.begin(), part.places.end());
   }
   if (!all.empty()) return persist(all, scope);
   // There is nothing to capture; a poisoned store is reported nevertheless.
