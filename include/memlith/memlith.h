@@ -399,6 +399,17 @@ MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint6
  * Errors: IO, POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_region_release(memlith_region* region);
 
+/* Makes whole pages of the region zeros and gives their memory and disk space back. The zeros are not logged: the call
+ * takes one small commit, a flush and a checkpoint, whatever the size of the range. `address` and `bytes` are multiples
+ * of 4096. Works with every tracker. Stores to these pages that were not persisted are dropped; memlith_rollback does
+ * not undo the call. No other thread may use these pages, and no persist of them may be under way. A commit that stores
+ * to the pages later reserves their disk space again; so does the next opening of the store for writing.
+ * Durability: durable on return, and ordered with all persists. All or nothing for each GiB of the range.
+ * Errors: INVALID (not whole pages; outside of the region), BUSY (a transaction is open in the region), UNSUPPORTED
+ * (the region holds a heap), READ_ONLY, FULL, NO_SPACE, NO_MEMORY, IO, POISONED. After BUSY, FULL and NO_SPACE the
+ * pages are as they were; after NO_MEMORY they are zeros or as they were, in memory and on disk alike. */
+MEMLITH_API int32_t memlith_region_discard(memlith_region* region, void* address, uint64_t bytes);
+
 /* Writes one line into `buffer` that says how a tracker would work on this kernel, cut to `bytes` and terminated by a
  * zero. */
 MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes);

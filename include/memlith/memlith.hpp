@@ -327,6 +327,10 @@ class Region {
   }
   // Gives the memory of clean pages back to the system. See memlith_region_release.
   Result<void> release_memory() const { return detail::result_of(memlith_region_release(handle_)); }
+  // Makes whole pages zeros and gives their memory and disk space back; durable on ok. See memlith_region_discard.
+  Result<void> discard(void* address, std::uint64_t bytes) const {
+    return detail::result_of(memlith_region_discard(handle_, address, bytes));
+  }
   // Enlarges the region. The new size is durable with the next persist. See memlith_region_grow.
   Result<void> grow(std::uint64_t size) const { return detail::result_of(memlith_region_grow(handle_, size)); }
   Result<void> touch(const void* address, std::uint64_t bytes) const {

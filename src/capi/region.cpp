@@ -139,6 +139,13 @@ int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes) {
   });
 }
 
+int32_t memlith_region_discard(memlith_region* region, void* address, uint64_t bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    return region_of(region).discard(address, bytes);
+  });
+}
+
 int32_t memlith_region_release(memlith_region* region) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(region));

@@ -31,6 +31,16 @@ Status Device::latch(Status status) {
   return status;
 }
 
+Status Device::do_discard(std::uint64_t offset, std::uint64_t bytes) {
+  MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(std::min(bytes, kMiB)));
+  std::memset(zeros.data(), 0, zeros.size());
+  for (std::uint64_t done = 0; done < bytes; done += zeros.size()) {
+    const iovec piece{zeros.data(), std::min<std::uint64_t>(zeros.size(), bytes - done)};
+    MEMLITH_TRY(do_write(offset + done, {&piece, 1}));
+  }
+  return kOk;
+}
+
 Status Device::check_latch() const {
   if (!latched() || MEMLITH_MUTANT(failed_flush_retried) || MEMLITH_MUTANT(poisoned_log_goes_on)) return kOk;
   const LockGuard lock(latch_mutex_);

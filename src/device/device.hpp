@@ -129,6 +129,18 @@ class Device {
     return do_fill_holes();
   }
 
+  // Pages [offset, offset + bytes) read as zeros from now on and need no disk space, if the file system can give the
+  // space back. Fails and latches like a write, and is as durable as one.
+  Status discard(std::uint64_t offset, std::uint64_t bytes) {
+    MEMLITH_TRY(check_latch());
+    return latch(do_discard(offset, bytes));
+  }
+  // Reserves disk space for these pages again; as fill_holes().
+  Status undiscard(std::uint64_t offset, std::uint64_t bytes) {
+    MEMLITH_TRY(check_latch());
+    return do_undiscard(offset, bytes);
+  }
+
   // Sets the exact length. Durable after the next flush.
   Status truncate(std::uint64_t bytes) {
     MEMLITH_TRY(check_latch());
@@ -175,6 +187,9 @@ class Device {
   virtual Status do_reserve(std::uint64_t bytes) = 0;
   virtual Status do_fill_holes() = 0;
   virtual Status do_truncate(std::uint64_t bytes) = 0;
+  // Writes zeros, which keeps the space.
+  virtual Status do_discard(std::uint64_t offset, std::uint64_t bytes);
+  virtual Status do_undiscard(std::uint64_t, std::uint64_t) { return kOk; }
 
   DeviceCaps caps_;
   std::string path_;

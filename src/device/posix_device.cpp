@@ -226,6 +226,27 @@ class PosixDevice : public Device {
     return fill_by_writing(static_cast<std::uint64_t>(hole), size, full);
   }
 
+  Status do_discard(std::uint64_t offset, std::uint64_t bytes) override {
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                           static_cast<off_t>(bytes));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return kOk;
+    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM) return Device::do_discard(offset, bytes);
+    return fail_errno(errno, Detail::resize, "{}: cannot give {} bytes of disk space back", path_, bytes);
+  }
+
+  Status do_undiscard(std::uint64_t offset, std::uint64_t bytes) override {
+    int result = 0;
+    do {
+      result = ::fallocate(fd(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    } while (result != 0 && errno == EINTR);
+    if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return kOk;
+    return fail_errno(errno, Detail::resize, "{}: {} bytes were discarded, and the disk has no space for new content",
+                      path_, bytes);
+  }
+
   Status do_truncate(std::uint64_t bytes) override {
     if (::ftruncate(fd(), static_cast<off_t>(bytes)) != 0) {
       return fail_errno(errno, Detail::resize, "{}: cannot set its size to {} bytes", path_, bytes);

@@ -3,9 +3,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+
+#include "region/tracker.hpp"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24  // Linux 5.18
@@ -17,6 +20,20 @@ namespace memlith::core {
 inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
   if (::madvise(at, bytes, MADV_DONTNEED) == 0) return true;
   return errno == EINVAL && ::madvise(at, bytes, MADV_DONTNEED_LOCKED) == 0;
+}
+
+// Makes the range as it is at home: drops whole pages, and reads the rest.
+inline Status restore_or_drop(std::byte* base, Range range, const Tracker::ReadHome& read) {
+  const std::uint64_t end = range.offset + range.bytes;
+  const std::uint64_t first = std::min(round_up(range.offset, kPageBytes), end);
+  const std::uint64_t last = std::max(round_down(end, kPageBytes), first);
+  const bool dropped = first < last && drop_pages(base + first, last - first);
+  const auto read_part = [&](std::uint64_t from, std::uint64_t to) {
+    return from < to ? read(from, {base + from, to - from}) : kOk;
+  };
+  if (!dropped) return read_part(range.offset, end);
+  MEMLITH_TRY(read_part(range.offset, first));
+  return read_part(last, end);
 }
 
 }  // namespace memlith::core

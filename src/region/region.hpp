@@ -108,6 +108,12 @@ class Region {
   // The caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
   Result<Lsn> commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources, bool will_sync);
 
+  // Whole pages read as zeros from now on, durably on ok, and take neither memory nor disk space. What was stored to
+  // them and not persisted is dropped. No other thread uses these pages meanwhile. A range of more than 1 GiB is
+  // discarded in several commits. Errors: invalid; busy (a transaction is open in the region); full, no_space: nothing
+  // happened.
+  Status discard(const void* address, std::uint64_t bytes);
+
   // From now on the client is asked before each capture, rollback and release. Null: there is no client. Not while
   // other threads use the region. A region with a client refuses thread scope: all threads share its structures.
   void set_client(RegionClient* client) { client_ = client; }
@@ -155,6 +161,8 @@ class Region {
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status discard_part(Range part);
+  Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status restore_from_home() MEMLITH_REQUIRES(capture_mutex_);
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);

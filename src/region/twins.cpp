@@ -129,6 +129,11 @@ void Twins::clear() {
   next_copy_ = 0;
 }
 
+void Twins::forget(Range range) {
+  const std::uint64_t end = round_up(range.offset + range.bytes, kPageBytes) / kPageBytes;
+  for (std::uint64_t page = range.offset / kPageBytes; page < end; ++page) forget(page);
+}
+
 void Twins::forget(std::uint64_t page) {
   Place& place = place_of(page);
   if (place.page == page) vacate(place);

@@ -41,6 +41,8 @@ class Twins {
   // The capture failed: the twins before it count again.
   void give_back();
 
+  // Forgets the pages of the range.
+  void forget(Range range);
   // Forgets every page and releases the memory.
   void clear();
 

@@ -48,6 +48,7 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
                                         bool will_sync) {
   MEMLITH_TRY(check_process());
   if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
+  MEMLITH_TRY(files_.vacant.fill(extents, files_.homes));
   MEMLITH_TRY_ASSIGN(FrameWriter writer,
                      files_.log->begin(directory_->commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
   put_commit_header(writer, extents, sizes);
@@ -73,6 +74,7 @@ Result<Lsn> Store::commit_async(const Changes& changes, bool will_sync) {
 Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, bool will_sync) {
   MEMLITH_TRY(check_process());
   const auto sizes = MEMLITH_MUTANT(size_not_logged) ? std::span<const SizeChange>{} : changes.sizes;
+  MEMLITH_TRY(files_.vacant.fill(changes.extents, files_.homes));
   MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
                      files_.log->begin_at_once(directory_->commit_bytes(changes.extents, sizes), kFrameKindCommit,
                                                will_sync));
@@ -85,6 +87,21 @@ Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, b
 Status Store::commit(const Changes& changes) {
   MEMLITH_TRY_ASSIGN(const Lsn end, commit_async(changes, true));
   return sync(end);
+}
+
+// ORDER vacant-before-frame: a commit behind the discard must find the pages vacant and reserve their space. Otherwise
+// the checkpoint between the two gives the space away. [test Discard.SpaceIsReservedBeforeACommitIntoIt]
+Result<Lsn> Store::discard(const Extent& pages) {
+  MEMLITH_TRY(check_process());
+  files_.vacant.add(pages);
+  const CommitHeader header{1, 0};
+  const ExtentRecord record{pages.object.value, static_cast<std::uint32_t>(pages.bytes), pages.offset | kDiscardBit};
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, files_.log->begin(sizeof header + sizeof record, kFrameKindCommit));
+  writer.put(&header, sizeof header);
+  writer.put(&record, sizeof record);
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  wake_checkpointer(end);
+  return end;
 }
 
 Status Store::make_room(const Changes& changes, bool will_sync) {

@@ -20,6 +20,9 @@ struct CommitHeader {  // docs/format.md#commit
 };
 static_assert(sizeof(CommitHeader) == 8 && std::has_unique_object_representations_v<CommitHeader>);
 
+// A record whose offset has this bit is of a discard: pages that read as zeros, of which no bytes follow.
+inline constexpr std::uint64_t kDiscardBit = 1ull << 63;
+
 struct ExtentRecord {  // docs/format.md#extent
   std::uint32_t object;
   std::uint32_t bytes;

@@ -10,7 +10,10 @@ namespace memlith::core {
 namespace {
 // The first arena is small, because most recoveries have little to replay; later ones lie in huge pages.
 constexpr std::uint64_t kArenaBytes[] = {16 * kKiB, 2 * kMiB, 16 * kMiB};
-constexpr std::uint64_t kNodeBytes = 64;  // the memory of a piece besides its bytes
+alignas(kPageBytes) constexpr std::byte kZeros[kPageBytes] = {};
+constexpr std::size_t kPiecesFirst = 2;  // room of a page that gets its first piece
+bool is_zeros(const std::byte* data) { return data >= kZeros && data < kZeros + kPageBytes; }
+
 }  // namespace
 
 Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
@@ -24,69 +27,140 @@ Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
   std::byte* const result = arena_next_;
   arena_next_ += bytes;
   arena_left_ -= bytes;
-  bytes_held_ += bytes + kNodeBytes;
+  bytes_held_ += bytes;
   return result;
 }
 
-// Removes everything inside [begin, end); extents that cross a border keep the part outside.
-void Overlay::cut_out(Extents& extents, std::uint64_t begin, std::uint64_t end) {
-  auto at = extents.lower_bound(begin);
-  if (at != extents.begin()) {
-    const auto before = std::prev(at);
-    const std::uint64_t before_end = before->first + before->second.bytes;
-    if (before_end > end) {
-      extents.emplace_hint(at, end, Extent{before_end - end, before->second.data + (end - before->first)});
-    }
-    if (before_end > begin) before->second.bytes = begin - before->first;
+Overlay::Page& Overlay::page_of(Leaves& leaves, std::uint64_t page) {
+  const std::size_t before = leaves.size();
+  Leaf& leaf = leaves[page / kLeafPages];
+  if (leaves.size() > before) bytes_held_ += sizeof(Leaf);
+  return leaf[page % kLeafPages];
+}
+
+// For two more pieces: cutting may make one, and one is inserted.
+void Overlay::make_room(Page& page) {
+  if (page.capacity() - page.size() >= 2) return;
+  const std::size_t before = page.capacity();
+  page.reserve(std::max(kPiecesFirst, 2 * before));
+  bytes_held_ += (page.capacity() - before) * sizeof(Piece);
+}
+
+// Removes everything inside [begin, end); pieces that cross a border keep the part outside. There is room for one more.
+void Overlay::cut_out(Page& page, std::uint32_t begin, std::uint32_t end) {
+  auto first = std::partition_point(page.begin(), page.end(), [begin](const Piece& p) { return p.end() <= begin; });
+  if (first == page.end() || first->begin >= end) return;
+  if (first->begin < begin && first->end() > end) {
+    const Piece rest{first->data + (end - first->begin), static_cast<std::uint16_t>(end),
+                     static_cast<std::uint16_t>(first->end() - end)};
+    first->bytes = static_cast<std::uint16_t>(begin - first->begin);
+    page.insert(first + 1, rest);
+    return;
   }
-  while (at != extents.end() && at->first < end) {
-    const std::uint64_t at_end = at->first + at->second.bytes;
-    if (at_end > end) {
-      const Extent rest{at_end - end, at->second.data + (end - at->first)};
-      at = extents.erase(at);
-      extents.emplace_hint(at, end, rest);
-      break;
-    }
-    at = extents.erase(at);
+  if (first->begin < begin) {
+    first->bytes = static_cast<std::uint16_t>(begin - first->begin);
+    ++first;
   }
+  auto last = first;
+  while (last != page.end() && last->end() <= end) ++last;
+  if (last != page.end() && last->begin < end) {
+    last->data += end - last->begin;
+    last->bytes = static_cast<std::uint16_t>(last->end() - end);
+    last->begin = static_cast<std::uint16_t>(end);
+  }
+  page.erase(first, last);
+}
+
+Status Overlay::apply_to_page(Page& page, std::uint32_t begin, std::span<const std::byte> bytes) {
+  const auto at_or_after = [begin](const Page& pieces) {
+    return std::partition_point(pieces.begin(), pieces.end(), [begin](const Piece& p) { return p.begin < begin; });
+  };
+  // The common case: the same bytes again.
+  const auto same = at_or_after(page);
+  if (same != page.end() && same->begin == begin && same->bytes == bytes.size() && !is_zeros(same->data)) {
+    if (!MEMLITH_MUTANT(first_version_wins)) std::memcpy(same->data, bytes.data(), bytes.size());
+    return kOk;
+  }
+  make_room(page);
+  MEMLITH_TRY_ASSIGN(std::byte* const data, allocate(bytes.size()));
+  cut_out(page, begin, begin + static_cast<std::uint32_t>(bytes.size()));
+  std::memcpy(data, bytes.data(), bytes.size());
+  page.insert(at_or_after(page), {data, static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(bytes.size())});
+  return kOk;
 }
 
 Status Overlay::apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty()) return kOk;
-  Extents& extents = extents_[object];
-  // The common case: the same pages again.
-  if (const auto same = extents.find(offset); same != extents.end() && same->second.bytes == bytes.size()) {
-    if (!MEMLITH_MUTANT(first_version_wins)) std::memcpy(same->second.data, bytes.data(), bytes.size());
-    return kOk;
+  Leaves& leaves = objects_[object];
+  while (!bytes.empty()) {
+    const std::uint64_t begin = offset % kPageBytes;
+    const std::uint64_t count = std::min<std::uint64_t>(bytes.size(), kPageBytes - begin);
+    MEMLITH_TRY(apply_to_page(page_of(leaves, offset / kPageBytes), static_cast<std::uint32_t>(begin),
+                              bytes.first(count)));
+    offset += count;
+    bytes = bytes.subspan(count);
   }
-  MEMLITH_TRY_ASSIGN(std::byte* const data, allocate(bytes.size()));
-  cut_out(extents, offset, offset + bytes.size());
-  std::memcpy(data, bytes.data(), bytes.size());
-  extents.emplace(offset, Extent{bytes.size(), data});
   return kOk;
 }
 
+void Overlay::apply_zeros(ObjectId object, std::uint64_t offset, std::uint64_t bytes) {
+  MEMLITH_ASSERT(offset % kPageBytes == 0 && bytes % kPageBytes == 0);
+  Leaves& leaves = objects_[object];
+  for (std::uint64_t page = offset / kPageBytes; page < (offset + bytes) / kPageBytes; ++page) {
+    Page& pieces = page_of(leaves, page);
+    make_room(pieces);
+    pieces.assign(1, {const_cast<std::byte*>(kZeros), 0, kPageBytes});  // which nothing writes to: see is_zeros()
+  }
+}
+
+std::span<const std::byte> Overlay::page_of_zeros() { return kZeros; }
+
+bool Overlay::is_page_of_zeros(std::span<const std::byte> bytes) {
+  return bytes.data() == kZeros && bytes.size() == kPageBytes;
+}
+
+// Pieces that lie behind each other in the object and in memory are one for the visitor.
 Status Overlay::for_each(ObjectId object, const Visit& visit) const {
-  const auto found = extents_.find(object);
-  if (found == extents_.end()) return kOk;
-  for (const auto& [offset, piece] : found->second) MEMLITH_TRY(visit(offset, {piece.data, piece.bytes}));
-  return kOk;
+  const auto found = objects_.find(object);
+  if (found == objects_.end()) return kOk;
+  std::uint64_t offset = 0;
+  std::span<const std::byte> bytes;
+  for (const auto& [number, leaf] : found->second) {
+    for (std::uint64_t i = 0; i < kLeafPages; ++i) {
+      for (const Piece& piece : leaf[i]) {
+        const std::uint64_t begin = (number * kLeafPages + i) * kPageBytes + piece.begin;
+        if (!bytes.empty() && begin == offset + bytes.size() && piece.data == bytes.data() + bytes.size()) {
+          bytes = {bytes.data(), bytes.size() + piece.bytes};
+          continue;
+        }
+        if (!bytes.empty()) MEMLITH_TRY(visit(offset, bytes));
+        offset = begin;
+        bytes = {piece.data, piece.bytes};
+      }
+    }
+  }
+  return bytes.empty() ? kOk : visit(offset, bytes);
 }
 
 std::vector<ObjectId> Overlay::objects() const {
   std::vector<ObjectId> result;
-  for (const auto& [object, extents] : extents_) result.push_back(object);
+  for (const auto& [object, leaves] : objects_) result.push_back(object);
   return result;
 }
 
-std::uint64_t Overlay::extent_count() const {
+std::uint64_t Overlay::piece_count() const {
   std::uint64_t result = 0;
-  for (const auto& [object, extents] : extents_) result += extents.size();
+  for (const auto& [object, leaves] : objects_) {
+    (void)for_each(object, [&result](std::uint64_t, std::span<const std::byte>) {
+      ++result;
+      return kOk;
+    });
+  }
   return result;
 }
 
 void Overlay::clear() {
-  extents_.clear();
+  objects_.clear();
   arenas_.clear();
   arena_next_ = nullptr;
   arena_left_ = 0;

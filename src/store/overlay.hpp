@@ -4,6 +4,7 @@
 // times are written once. A read-only opening keeps its overlay and lays it over the mapped home files in memory.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,26 +23,40 @@ class Overlay {
   // Copies the bytes, which replace earlier ones at the same place. Error: no_memory.
   Status apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
 
-  // The extents of an object in order of their offset, none overlapping.
+  // The same for whole pages of zeros, which take no memory for their bytes.
+  void apply_zeros(ObjectId object, std::uint64_t offset, std::uint64_t bytes);
+  // Whether a visitor's bytes are a whole page that apply_zeros() put there.
+  static bool is_page_of_zeros(std::span<const std::byte> bytes);
+  static std::span<const std::byte> page_of_zeros();
+
+  // The bytes of an object in order of their offset, none twice.
   using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
   Status for_each(ObjectId object, const Visit& visit) const;
   [[nodiscard]] std::vector<ObjectId> objects() const;
-  [[nodiscard]] std::uint64_t extent_count() const;  // of all objects
+  [[nodiscard]] std::uint64_t piece_count() const;  // of all objects: how often for_each() would call
 
   [[nodiscard]] std::uint64_t bytes_held() const { return bytes_held_; }  // memory in use, roughly
   void clear();
 
  private:
-  struct Extent {
-    std::uint64_t bytes;
-    std::byte* data;  // in an arena
+  struct Piece {
+    std::byte* data;      // in an arena
+    std::uint16_t begin;  // in its page
+    std::uint16_t bytes;  // up to a page
+    [[nodiscard]] std::uint32_t end() const { return std::uint32_t{begin} + bytes; }
   };
-  using Extents = std::map<std::uint64_t, Extent>;
+  using Page = std::vector<Piece>;  // in order of their begin, none overlapping
+  static constexpr std::uint64_t kLeafPages = 64;
+  using Leaf = std::array<Page, kLeafPages>;
+  using Leaves = std::map<std::uint64_t, Leaf>;  // by the number of the first page, divided by kLeafPages
 
+  Page& page_of(Leaves& leaves, std::uint64_t page);
   Result<std::byte*> allocate(std::uint64_t bytes);
-  static void cut_out(Extents& extents, std::uint64_t begin, std::uint64_t end);
+  Status apply_to_page(Page& page, std::uint32_t begin, std::span<const std::byte> bytes);
+  void make_room(Page& page);
+  static void cut_out(Page& page, std::uint32_t begin, std::uint32_t end);
 
-  std::map<ObjectId, Extents> extents_;
+  std::map<ObjectId, Leaves> objects_;
   std::vector<AlignedBuffer> arenas_;
   std::byte* arena_next_ = nullptr;
   std::uint64_t arena_left_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/mutant.hpp"
 #include "store/home_writer.hpp"
@@ -57,12 +58,26 @@ Status Replay::gather_commit(const Frame& frame, std::span<const std::byte>& res
 #endif
   for (std::uint32_t i = 0; i < header.extent_count; ++i) {
     const ExtentRecord extent = record(i);
+    if ((extent.offset & kDiscardBit) != 0) {
+      MEMLITH_TRY(gather_discard(frame, extent));
+      continue;
+    }
     if (extent.bytes > rest.size()) return bad_commit(*files_.log, frame, "its extents hold more bytes than it has");
     if (extent.offset > (1ull << 62)) return bad_commit(*files_.log, frame, "an extent lies beyond all files");
     const bool dropped = MEMLITH_MUTANT(last_extent_dropped) && i > 0 && i + 1 == header.extent_count;
     if (!dropped) MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, rest.first(extent.bytes)));
     rest = rest.subspan(extent.bytes);
   }
+  return kOk;
+}
+
+Status Replay::gather_discard(const Frame& frame, const ExtentRecord& record) {
+  const std::uint64_t offset = record.offset & ~kDiscardBit;
+  if (offset > (1ull << 62)) return bad_commit(*files_.log, frame, "a discard lies beyond all files");
+  if (offset % kPageBytes != 0 || record.bytes % kPageBytes != 0 || ObjectId{record.object} == kDirectory) {
+    return bad_commit(*files_.log, frame, "a discard is not of whole pages of a region");
+  }
+  if (!MEMLITH_MUTANT(discard_not_replayed)) overlay_.apply_zeros(ObjectId{record.object}, offset, record.bytes);
   return kOk;
 }
 
@@ -86,7 +101,7 @@ Status Replay::check() {
 }
 
 Status Replay::write_home(ReplayPace* pace) {
-  const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.extent_count());
+  const std::uint64_t pieces = std::max<std::uint64_t>(1, overlay_.piece_count());
   work_.piece = (work_.gathered - work_.home) / static_cast<double>(pieces);
   if (blocks_.in_use()) {
     // ORDER homes-before-blocks: home files that were written under the older blocks need them until they are flushed.
@@ -124,7 +139,25 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   BufferedHome buffered(*device, pace != nullptr ? pace->write_bytes_max() : ReplayPace::kWriteBytesMax,
                         files_.counters.home_bytes,
                         [&](std::uint64_t page_bytes) { return written(object, page_bytes, pace); });
+  const auto overwrite = [&buffered](std::uint64_t offset, std::uint64_t bytes) -> Status {
+    const std::span<const std::byte> zeros = Overlay::page_of_zeros();
+    for (std::uint64_t done = 0; done < bytes; done += zeros.size()) MEMLITH_TRY(buffered.put(offset + done, zeros));
+    return kOk;
+  };
+  Extent discarded{object, 0, 0};  // pages behind each other
+  const auto discard = [&]() -> Status {
+    const Extent pages = std::exchange(discarded, {object, 0, 0});
+    return pages.bytes == 0 ? kOk : files_.vacant.discard(object, *device, pages.offset, pages.bytes, overwrite);
+  };
   MEMLITH_TRY(overlay_.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (Overlay::is_page_of_zeros(bytes) && offset + bytes.size() <= size) {
+      if (offset != discarded.offset + discarded.bytes) MEMLITH_TRY(discard());
+      if (discarded.bytes == 0) discarded.offset = offset;
+      discarded.bytes += bytes.size();
+      work_.home += work_.piece;
+      return kOk;
+    }
+    MEMLITH_TRY(discard());
     if (offset + bytes.size() > size) {
       unreachable_.emplace(object, offset + bytes.size());  // the directory decides whether it matters
       // A user's file may shrink later in the log, and an earlier recovery may have cut it; the remaining bytes count.
@@ -136,6 +169,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
     files_.counters.home_bytes.fetch_add(bytes.size(), std::memory_order_relaxed);
     return direct->put(offset, bytes);
   }));
+  MEMLITH_TRY(discard());
   if (direct != nullptr) MEMLITH_TRY(direct->finish());
   return buffered.finish();
 }
@@ -170,7 +204,7 @@ Status Replay::flush_homes() {
 }
 
 void Replay::assert_at_rest() const {
-  MEMLITH_ASSERT(overlay_.extent_count() == 0);
+  MEMLITH_ASSERT(overlay_.piece_count() == 0);
   MEMLITH_ASSERT(unreachable_.empty());
   const bool flush_left_out =
       MEMLITH_MUTANT(home_not_flushed_by_checkpoint) || MEMLITH_MUTANT(home_not_flushed_by_recovery);

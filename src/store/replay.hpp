@@ -83,6 +83,7 @@ class Replay {
   };
 
   Status gather_commit(const Frame& frame, std::span<const std::byte>& rest);
+  Status gather_discard(const Frame& frame, const ExtentRecord& record);
   Status write_object(ObjectId object, ReplayPace* pace);
   Result<std::unique_ptr<DirectHome>> direct_home(ObjectId object, Device& device, const ReplayPace* pace);
   Status written(ObjectId object, std::uint64_t page_bytes, ReplayPace* pace);

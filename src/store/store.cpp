@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/mutant.hpp"
-#include "base/process.hpp"
 #include "store/recovery.hpp"
 
 namespace memlith::core {
@@ -98,8 +97,6 @@ void Store::stop_jobs() {
   publisher_->stop();
   background_ = nullptr;  // the threads end with the last store of the process
 }
-
-bool Store::in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
 
 Status Store::check_process() const {
   if (!in_forked_child()) return kOk;

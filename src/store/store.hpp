@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/mutant.hpp"
+#include "base/process.hpp"
 #include "store/background.hpp"
 #include "store/checkpointer.hpp"
 #include "store/directory.hpp"
@@ -79,6 +80,10 @@ class Store {
   // case.
   Result<std::optional<Lsn>> commit_async_at_once(const Changes& changes, bool will_sync);
   Status make_room(const Changes& changes, bool will_sync);
+  // A commit by which whole pages of a region, within its durable size, read as zeros. A checkpoint gives their disk
+  // space back. The pages are less than 4 GiB. Returns the LSN for sync(). No other commit of these pages may run
+  // beside it.
+  Result<Lsn> discard(const Extent& pages);
   // For callers who make the bytes while they write them, or have to know the place of the frame: reserves one frame,
   // and writes all but the extents' bytes. The caller puts those, in order, finishes the writer, and calls
   // wake_checkpointer() with the end of the frame.
@@ -177,7 +182,7 @@ class Store {
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }
 
   // Whether this process is a forked child, which shares the store's files and must not use them.
-  [[nodiscard]] bool in_forked_child() const;
+  [[nodiscard]] bool in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
   Status check_process() const;
 
  private:

@@ -11,6 +11,7 @@
 #include "store/names.hpp"
 #include "store/objects.hpp"
 #include "store/options.hpp"
+#include "store/vacant.hpp"
 
 namespace memlith::core {
 
@@ -30,6 +31,7 @@ struct StoreFiles {
   bool guards = false;                     // the file may begin with the mark of the guard
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   StoreCounters counters;
+  Vacant vacant;
 
   StoreFiles(Volume& where, StoreOptions given) : volume(where), options(std::move(given)) {}
   StoreFiles(const StoreFiles&) = delete;

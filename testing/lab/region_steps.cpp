@@ -351,6 +351,64 @@ std::vector<Step> ranges(Random& random) {
           close()};
 }
 
+namespace {
+
+std::vector<Step> discards_of(Random& random, TrackerKind tracker) {
+  const std::uint64_t shift = random.below(500);
+  const auto discard = [](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+    return Step{"discard pages of " + name, [=](Run& run) { run.discard({name, offset, bytes}); }};
+  };
+  return {open(),
+          map("a", 12288, tracker),
+          map("b", 8192, tracker),
+          store("a", 4000, 5000 + shift),
+          store("b", 100, 600),
+          persist({"a", "b"}),
+          store("a", 5000, 64),
+          store("a", 100, 30 + shift),
+          discard("a", 4096, 8192),  // what was stored there and not persisted is dropped
+          store("a", 6000, 300 + shift),
+          persist({"a"}),
+          checkpoint(),
+          store("b", 100, 700),
+          persist({"b"}),
+          discard("b", 0, 4096),
+          discard("a", 0, 4096),
+          store("a", 4090, 20),
+          persist({"a", "b"}),
+          unmap("b"),
+          map("b", 8192, tracker),
+          store("b", 50, 8),
+          persist({"b"}),
+          abandon(),
+          open(),
+          map("a", 0, tracker),
+          store("a", 9000, 900),
+          persist({"a"}),
+          discard("a", 8192, 4096),
+          close()};
+}
+
+}  // namespace
+
+std::vector<Step> discards(Random& random) { return discards_of(random, TrackerKind::touched); }
+
+// A page that is compared with its copy holds, behind its discard, the same bytes as before.
+std::vector<Step> discarded_pages(Random& random) {
+  std::vector<Step> steps = discards_of(random, TrackerKind::scan);
+  const auto same = [](Run& run) { run.store_same("a", 20, 50); };
+  const std::vector<Step> again{open(),
+                                map("a", 0, TrackerKind::scan),
+                                {"store to a[20..70)", same},
+                                persist({"a"}),
+                                {"discard pages of a", [](Run& run) { run.discard({"a", 0, 4096}); }},
+                                {"store the same to a[20..70)", same},
+                                persist({"a"}),
+                                close()};
+  steps.insert(steps.end(), again.begin(), again.end());
+  return steps;
+}
+
 // Commits that no thread waits for share frames of several blocks, between frames of commits that are waited for.
 std::vector<Step> packed(Random& random) {
   const std::uint64_t shift = random.below(200);

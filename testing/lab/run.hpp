@@ -124,7 +124,9 @@ class Run {
   void persist_soon(const std::vector<std::string>& names, core::Scope scope);
   // Of a region that is tracked by touches, only the stores to these bytes.
   void persist_range(const Write& range);
-  void wait();  // for all of those
+  void discard(const Write& pages);
+  void store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // as often as it is called
+  void wait();                                                                          // for all of those
   void rollback(const std::vector<std::string>& names);
   // A view of the regions: what was persisted last, whatever was stored since.
   void snapshot(const std::vector<std::string>& names);

@@ -175,6 +175,10 @@ void Run::store(const std::string& name, std::uint64_t offset, std::uint64_t byt
   store_bytes(name, offset, bytes_of(fill_of(part_++), {name, offset, bytes}));
 }
 
+void Run::store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  store_bytes(name, offset, std::vector<std::byte>(bytes, std::byte{0x5a}));
+}
+
 void Run::clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
   store_bytes(name, offset, std::vector<std::byte>(bytes));
 }
@@ -362,6 +366,31 @@ void Run::persist_range(const Write& range) {
   const bool ok = status.category == Errc::full ? false : passed(status, "persist of a range", before);
   settle(commit, ok);
   if (ok) region_content_[range.object] = memory.captured = content;
+}
+
+void Run::discard(const Write& pages) {
+  const auto found = regions_.find(pages.object);
+  if (found == regions_.end() || pages.offset + pages.bytes > found->second.region->size()) return;
+  Memory& memory = found->second;
+  std::vector<std::byte> content = memory.captured;
+  content.resize(memory.expected.size());
+  std::fill_n(content.begin() + static_cast<std::ptrdiff_t>(pages.offset), pages.bytes, std::byte{0});
+  const std::size_t commit = history.started(
+      fmt::format("discard {}[{}..{})", pages.object, pages.offset, pages.offset + pages.bytes),
+      [name = pages.object, content](Content& all) { all.objects[name] = content; }, now());
+  const std::uint64_t before = fired();
+  const Lsn head = store_->log().head();
+  std::byte* const place = memory.region->address() + pages.offset;
+  const Status status = memory.region->discard(place, pages.bytes);
+  if (store_->log().head() == head) history.wrote_nothing(commit);
+  const bool ok = status.category == Errc::full ? false : passed(status, "a discard", before);
+  settle(commit, ok);
+  if (!ok) return;
+  region_content_[pages.object] = memory.captured = content;
+  std::fill_n(memory.expected.begin() + static_cast<std::ptrdiff_t>(pages.offset), pages.bytes, std::byte{0});
+  if (!std::equal(place, place + pages.bytes, memory.expected.begin() + static_cast<std::ptrdiff_t>(pages.offset))) {
+    broken("a discarded page is not zeros in memory");
+  }
 }
 
 void Run::persist_joined_by_another(const std::string& name) {

@@ -70,6 +70,21 @@ Step checkpoint_inside(Write write) {
 
 // ---- histories drawn by seed -----------------------------------------------------------------------------------
 
+std::vector<Step> group_commit(Random&) {
+  return {open(),
+          create("t0", 4096),
+          create("t1", 4096),
+          create("t2", 4096),
+          {"three threads commit six times each", [](Run& run) { run.threads({"t0", "t1", "t2"}, 6); }}};
+}
+
+std::vector<Step> background_checkpoints(Random& random) {
+  std::vector<Step> steps{open(), create("a", 8192)};
+  for (int i = 0; i < 25; ++i) steps.push_back(commit({{"a", random.below(5000), 1 + random.below(3000)}}));
+  steps.push_back(close());
+  return steps;
+}
+
 std::vector<Step> random_history(Random& random) {
   std::vector<Step> steps{open()};
   std::map<std::string, std::uint64_t> sizes;

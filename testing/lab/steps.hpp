@@ -29,6 +29,8 @@ Step grow(std::string name, std::uint64_t size);
 Step persist(std::vector<std::string> names);
 Step checkpoint_inside(Write write);
 
+std::vector<Step> group_commit(core::Random& random);
+std::vector<Step> background_checkpoints(core::Random& random);
 std::vector<Step> random_history(core::Random& random);
 std::vector<Step> random_file_history(core::Random& random);
 // The file becomes shorter as often as longer.
@@ -48,6 +50,8 @@ std::vector<Step> recorded_too_large(core::Random& random);
 std::vector<Step> transactions(core::Random& random);
 std::vector<Step> transactions_too_large(core::Random& random);
 std::vector<Step> ranges(core::Random& random);
+std::vector<Step> discards(core::Random& random);
+std::vector<Step> discarded_pages(core::Random& random);
 std::vector<Step> packed(core::Random& random);
 std::vector<Step> region_joined(core::Random& random);
 std::vector<Step> page_regions(core::Random& random);

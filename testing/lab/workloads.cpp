@@ -468,21 +468,6 @@ std::vector<Step> interleaved(Random& random) {
           close()};
 }
 
-std::vector<Step> group_commit(Random&) {
-  return {open(),
-          create("t0", 4096),
-          create("t1", 4096),
-          create("t2", 4096),
-          {"three threads commit six times each", [](Run& run) { run.threads({"t0", "t1", "t2"}, 6); }}};
-}
-
-std::vector<Step> background_checkpoints(Random& random) {
-  std::vector<Step> steps{open(), create("a", 8192)};
-  for (int i = 0; i < 25; ++i) steps.push_back(commit({{"a", random.below(5000), 1 + random.below(3000)}}));
-  steps.push_back(close());
-  return steps;
-}
-
 constexpr Workload kWorkloads[] = {
     {.name = "commits",
      .sentence = "commits to two objects, overlapping, within a sector and across",
@@ -670,6 +655,15 @@ constexpr Workload kWorkloads[] = {
      .options = full_log,
      .steps = transactions_too_large},
     {.name = "ranges", .sentence = "persists of ranges of regions", .options = full_log, .steps = ranges},
+    {.name = "discards",
+     .sentence = "pages of regions that become zeros, and are stored to again",
+     .options = wide_slots,
+     .steps = discards},
+    {.name = "discarded-pages",
+     .sentence = "such pages that are compared with their copies",
+     .options = wide_slots,
+     .steps = discarded_pages,
+     .with_call_faults = false},
     {.name = "packed", .sentence = "commits that share frames", .options = wide_slots, .steps = packed},
     {.name = "packed-narrow", .sentence = "such commits in small batches", .options = full_log, .steps = packed},
     {.name = "region-joined",

@@ -629,6 +629,11 @@ int capi_c_asynchronous(const char* folder) {
   EXPECT_CODE(MEMLITH_INVALID, memlith_persist_range(NULL, bytes, 1, MEMLITH_SCOPE_PROCESS));
   EXPECT_CODE(MEMLITH_INVALID, memlith_persist_range(region, bytes + 65536, 1, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_persist_range(region, bytes, 65536, MEMLITH_SCOPE_PROCESS));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_region_discard(NULL, bytes, 4096));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_region_discard(region, bytes + 1, 4096));
+  bytes[40000] = 3;
+  EXPECT_OK(memlith_region_discard(region, bytes + 36864, 4096));
+  EXPECT(bytes[40000] == 0);
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_flush_window(store, ~(uint64_t)0, 0));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_eventfd(NULL, -1));
   EXPECT_OK(memlith_store_set_eventfd(store, -1));

@@ -41,18 +41,21 @@ Region open_region(const Store& store, const std::string& name, Tracker tracker)
 }
 std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(region.address()); }
 
-// Both regions hold one number all over; persists the next, and the next, and says so, until it is killed.
+// All regions hold one number all over; persists the next, and the next, and says so, until it is killed. Every fourth
+// time, discards the first half of the last region.
 [[noreturn]] void persist_for_ever(const std::string& path, Tracker tracker, int acknowledge) {
   Store store = open_store(path);
   Region a = open_region(store, "a", tracker);
   Region b = open_region(store, "b", tracker);
+  Region c = open_region(store, "c", tracker);
   for (std::uint64_t number = words(a)[0] + 1;; ++number) {
-    for (const Region* region : {&a, &b}) {
+    for (const Region* region : {&a, &b, &c}) {
       for (std::uint64_t at = 0; at < kSize / 8; at += kWordsApart) words(*region)[at] = number;
       (void)region->touch(words(*region), kSize);
     }
-    if (!Store::persist({&a, &b}).ok()) ::_exit(5);
+    if (!Store::persist({&a, &b, &c}).ok()) ::_exit(5);
     if (::write(acknowledge, &number, sizeof number) != sizeof number) ::_exit(6);
+    if (number % 4 == 0 && !c.discard(c.address(), kSize / 2).ok()) ::_exit(7);
   }
 }
 
@@ -100,6 +103,12 @@ TEST_P(Kill, TwentyTimes) {
     for (std::uint64_t at = 0; at < kSize / 8; at += kWordsApart) {
       ASSERT_EQ(words(a)[at], found) << "life " << life << ", word " << at;
       ASSERT_EQ(words(b)[at], found) << "life " << life << ", word " << at;
+    }
+    Region c = open_region(store, "c", GetParam());
+    const bool discarded = found % 4 == 0 && words(c)[0] == 0;
+    for (std::uint64_t at = 0; at < kSize / 8; at += kWordsApart) {
+      const bool first_half = at < kSize / 16;
+      ASSERT_EQ(words(c)[at], discarded && first_half ? 0 : found) << "life " << life << ", word " << at;
     }
     acknowledged = found;
     if (life % 2 == 0) {

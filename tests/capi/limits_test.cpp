@@ -117,6 +117,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
                                               memlith_touch(region_, memory(), 1),
                                               memlith_prepare(region_, memory(), 1),
                                               memlith_region_release(region_),
+                                              memlith_region_discard(region_, memory(), 4096),
                                               memlith_region_grow(region_, 16 << 20),
                                               memlith_region_open(store_, "b", &options, &opened),
                                               memlith_region_remove(store_, "b"),

@@ -62,6 +62,7 @@ const std::vector<World::Step>& World::steps() {
       {"persist asynchronously", 80, &World::persist_soon},
       {"persist this thread's stores", 40, &World::persist_thread},
       {"persist a range", 40, &World::persist_range},
+      {"discard pages", 12, &World::discard_pages},
       {"roll back", 12, &World::roll_back},
       {"a transaction", 40, &World::transact},
       {"commit buffers", 20, &World::commit_buffers},
@@ -512,6 +513,25 @@ void World::persist_range() {
     range.offset -= range.offset % kPage;
     range.bytes = end - range.offset;
   }
+  captured_range(*region, range);
+  std::erase_if(region->by_others, [&range](const Range& other) {
+    return other.offset >= range.offset && other.offset < range.offset + range.bytes;
+  });
+}
+
+void World::discard_pages() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t pages = region->now.size() / kPage;
+  if (pages == 0) return;
+  const std::uint64_t first = random_.below(pages);
+  const Range range{first * kPage, (1 + random_.below(std::min<std::uint64_t>(pages - first, 20))) * kPage};
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  expect(MEMLITH_CALL(memlith_region_discard, region->handle, memory + range.offset, range.bytes), MEMLITH_OK,
+         "discard");
+  std::fill_n(region->now.begin() + static_cast<std::ptrdiff_t>(range.offset), range.bytes, 0);
   captured_range(*region, range);
   std::erase_if(region->by_others, [&range](const Range& other) {
     return other.offset >= range.offset && other.offset < range.offset + range.bytes;

@@ -123,6 +123,7 @@ class World {
   void persist_soon();
   void persist_thread();
   void persist_range();
+  void discard_pages();
   void roll_back();
   void transact();
   void commit_buffers();

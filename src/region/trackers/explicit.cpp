@@ -112,9 +112,7 @@ class ExplicitTracker final : public Tracker {
         [](Touched& each, Range range) { each.range = range; });
   }
   void give_back() override {}  // the ranges are still in taken_
-  Status restore(Range range, const ReadHome& read) override {
-    return read(range.offset, {base_ + range.offset, range.bytes});
-  }
+  Status restore(Range range, const ReadHome& read) override { return restore_or_drop(base_, range, read); }
 
   Status grow(std::uint64_t bytes) override {
     bytes_ = bytes;

@@ -56,7 +56,7 @@ class InstrumentedTracker final : public Tracker {
   }
   void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read) override {
-    MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));
+    MEMLITH_TRY(restore_or_drop(base_, range, read));
     if (check_ != nullptr) check_->forgive(range);
     return kOk;
   }

@@ -24,6 +24,10 @@ class Model {
     ASSERT_TRUE(overlay_.apply(ObjectId{1}, offset, piece).ok());
     for (std::uint64_t i = 0; i < count; ++i) bytes_.at(offset + i) = fill;
   }
+  void apply_zeros(std::uint64_t offset, std::uint64_t count) {
+    overlay_.apply_zeros(ObjectId{1}, offset, count);
+    for (std::uint64_t i = 0; i < count; ++i) bytes_.at(offset + i) = 0;
+  }
   void expect_equal() {
     std::vector<std::optional<std::uint8_t>> seen(bytes_.size());
     std::uint64_t last_end = 0;
@@ -71,6 +75,26 @@ TEST(Overlay, AgreesWithAnArray) {
       model.apply(offset, std::min(random.below(most), 2000 - offset), static_cast<std::uint8_t>(random.next()));
       if (step % 40 == 0) {
         ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed << ", step " << step;
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
+  }
+}
+
+// Pages of zeros, before, between and over pieces.
+TEST(Overlay, ZerosAgreeWithAnArray) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    Model model(4 * kPageBytes);
+    for (int step = 0; step < 200; ++step) {
+      const std::uint64_t page = random.below(4);
+      if (random.one_in(10)) {
+        model.apply_zeros(page * kPageBytes, (1 + random.below(4 - page)) * kPageBytes);
+      } else {
+        const std::uint64_t offset = page * kPageBytes + random.below(kPageBytes);
+        const std::uint64_t most = random.one_in(10) ? 2 * kPageBytes : 60;
+        model.apply(offset, std::min(random.below(most), 4 * kPageBytes - offset),
+                    static_cast<std::uint8_t>(random.next()));
       }
     }
     ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
