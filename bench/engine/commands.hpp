@@ -71,7 +71,7 @@ struct BenchEngineArguments {
   std::string folder = ".";
   std::uint64_t commits = 500'000;  // of a thread, if no checkpoint is to run meanwhile
   std::uint64_t log_mib = 1024;
-  std::uint64_t small_log_mib = 64;  // of the line that runs over checkpoints
+  std::uint64_t small_log_mib = 32;  // of the line that runs over checkpoints
   std::uint64_t checkpoints = 3;
   std::uint64_t pending = 300'000;  // ranges that another thread has touched
   std::uint64_t rounds = 20'000;    // of the timed calls
