@@ -128,7 +128,6 @@
   X(buffers_not_applied, region, "a commit from buffers does not change the memory")                               \
   X(discard_not_replayed, store, "replay leaves discards out")                                                       \
   X(discard_keeps_memory, region, "after a discard the memory is as it was")                                         \
-  X(discarded_page_keeps_twin, region, "a discarded page is compared with what it held before")                      \
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
   X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")     \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")          \

@@ -55,7 +55,7 @@ Status Region::discard_held(Range part) {
     return end.error();
   }
   note_commit(*end);
-  if (twins_ != nullptr && !MEMLITH_MUTANT(discarded_page_keeps_twin)) twins_->forget(part);
+  if (twins_ != nullptr) twins_->forget(part);
   Status status = store_.bring_home(*end);
   if (status.ok() && !MEMLITH_MUTANT(discard_keeps_memory)) {
     status = tracker_->restore(part, [this](std::uint64_t offset, std::span<std::byte> target) {
