@@ -192,6 +192,7 @@ Result<bool> View::gather() {
 
 Result<bool> View::follow_writer() {
   const auto give_up = std::chrono::steady_clock::now() + files_.options.follow_patience;
+  Lsn wanted;  // what was readable at first; the writer goes on meanwhile
   for (;;) {
     const LogPosition before = at_;
     MEMLITH_TRY_ASSIGN(const bool writes, gather());
@@ -207,7 +208,8 @@ Result<bool> View::follow_writer() {
       if (at_.lsn < durable_) continue;
     }
     // What was acknowledged before this call is readable; the writer tells within moments that it is durable.
-    if (readable_ <= at_.lsn || stalled_ || std::chrono::steady_clock::now() >= give_up) return true;
+    if (wanted == Lsn{}) wanted = readable_;
+    if (wanted <= at_.lsn || stalled_ || std::chrono::steady_clock::now() >= give_up) return true;
     std::this_thread::sleep_for(kLookEvery);
   }
 }
