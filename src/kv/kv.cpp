@@ -8,10 +8,6 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr std::uint64_t kNameBytesMax = 255;
-
-std::string_view bytes_of_number(const PageNumber& number) {
-  return {reinterpret_cast<const char*>(&number), sizeof number};
-}
 }  // namespace
 
 bool holds_kv(const Region& region) {

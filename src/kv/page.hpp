@@ -22,6 +22,11 @@ namespace memlith::core::kv {
 
 using PageNumber = std::uint32_t;
 
+// As a value in a tree.
+inline std::string_view bytes_of_number(const PageNumber& number) {
+  return {reinterpret_cast<const char*>(&number), sizeof number};
+}
+
 inline constexpr std::uint64_t kMagic = 0x766b68746c6d656d;  // "memlthkv"
 inline constexpr std::uint32_t kVersion = 1;
 inline constexpr PageNumber kHeaderPage = 0;

@@ -11,10 +11,6 @@ namespace {
 constexpr std::uint64_t kMergeBelowBytes = kRoomBytes / 4;
 constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
 
-std::string_view bytes_of_number(const PageNumber& number) {
-  return {reinterpret_cast<const char*>(&number), sizeof number};
-}
-
 // The shortest key that is above `left` and not above `right`.
 std::string_view separator(std::string_view left, std::string_view right) {
   std::size_t same = 0;
