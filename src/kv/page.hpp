@@ -2,9 +2,9 @@
 //
 // A leaf or an inner page has a header, places of its cells in the order of the keys, free room, and cells, which are
 // added from the end downwards. A change of a record changes the bytes of one cell, or adds one; only when the free
-// room
-// is used up is the page laid out anew. An inner page's cells hold the number of a child; the first one has an empty
-// key, which stands for everything before the second.
+// room is used up is the page laid out anew.
+// An inner page's cells hold the number of a child; the first one has an empty key, which stands for everything before
+// the second.
 //
 // Every function here works on any bytes that passed check_page(), and the ones for readers on any bytes at all.
 #pragma once
