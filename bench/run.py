@@ -9,9 +9,10 @@ Files go to build/bench unless --dir names another folder. What a benchmark prin
 so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers. `all` runs every benchmark of the engine once and writes Markdown (--out
-FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and
-`heap all`, all of them as Markdown.
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `files`, `applog` and `python` take it, too, and write their lines
+to FILE.jsonl. `all` runs every benchmark of the engine once and writes Markdown (--out FILE.md), and then those of the
+heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and `heap all`, all of them as
+Markdown.
 """
 import argparse
 import os
@@ -175,16 +176,34 @@ def run_heap(programs, words):
     return status
 
 
+def bars(field, record, picture):
+    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/kit/bars.py", field, record, picture],
+                            check=False).returncode
+    if status == 0:
+        say(f"drawn: {picture}; the figures: {record}")
+    return status
+
+
+def run_in_folder(command, words):
+    """A program that takes --dir and --json; with --plot, its lines go to a file beside the picture."""
+    options, rest = Options("plot", "dir").split(words)
+    command = [*command, *rest, *([] if "--help" in words else ["--dir", folder_of(options.dir)])]
+    if not options.plot:
+        return subprocess.run(command, check=False).returncode
+    record = pathlib.Path(options.plot).with_suffix(".jsonl")
+    with open(record, "w", encoding="utf-8") as out:
+        status = subprocess.run([*command, "--json"], stdout=out, check=False).returncode
+    return status or bars("ops_per_s", record, options.plot)
+
+
 def run_applog(programs, words):
     """`memlith-applog-bench`: the application log beside the raw disk, and with a consumer."""
-    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
-    return subprocess.run([programs / "memlith-applog-bench", *words, *place], check=False).returncode
+    return run_in_folder([programs / "memlith-applog-bench"], words)
 
 
 def run_ycsb(programs, words):
     """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
-    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
-    return subprocess.run([programs / "memlith-ycsb-bench", *words, *place], check=False).returncode
+    return run_in_folder([programs / "memlith-ycsb-bench"], words)
 
 
 def run_sqlite(programs, words):
@@ -212,10 +231,8 @@ def run_instrumented(programs, words):
 
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
-    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
     alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
-    return subprocess.run([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs, *place,
-                           *words], check=False).returncode
+    return run_in_folder([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words)
 
 
 def run_python(programs, words):
@@ -235,8 +252,7 @@ def run_python(programs, words):
                              *rest], check=False).returncode
     if status != 0 or not options.plot:
         return status
-    return subprocess.run([plotting_python(), "-B", ROOT / "bench/python/plot.py", record, options.plot],
-                          check=False).returncode
+    return bars("p50_us", record, options.plot)
 
 
 # Each subject: the build targets, and what runs it. A new one gets a line here.
