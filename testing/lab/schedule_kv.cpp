@@ -14,7 +14,7 @@ using namespace core;
 
 namespace {
 
-constexpr const char* kName = "kv";
+constexpr const char* kName = "tree";                    // not kKvName: its bytes are compared, not only its records
 constexpr std::uint64_t kRegionBytes = 40 * kPageBytes;  // room for what a commit may need, so that it never grows
 constexpr std::uint64_t kValueBytes = 24;
 constexpr std::uint64_t kTickets = 1;  // commits side by side: their order is that of their tickets
