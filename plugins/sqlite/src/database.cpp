@@ -10,6 +10,7 @@
 
 #include "base/memory_budget.hpp"
 #include "difference.hpp"
+#include "wal_format.hpp"
 
 namespace memlith::sqlite {
 
@@ -29,10 +30,6 @@ using core::Status;
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-// Of the wal-index (walformat.html): a number, and bits.
-constexpr int kWriteLock = 0;
-constexpr std::uint8_t kCheckpointLock = 0x02;
-constexpr std::uint8_t kReadLocks = 0xf8;
 
 // One word of a line: blanks, control characters and backslashes of a path as \xNN.
 std::string one_word(std::string_view path) {
@@ -180,7 +177,7 @@ Status Database::commit_stored() {
     captured_bytes_ += now - before;
   }
   // If SQLite rolled back by storing the old pages again, there is nothing to do, even if the database has failed.
-  if (!changes_.empty() || now != before) MEMLITH_TRY(commit_changes(now));
+  if (!changes_.empty() || now != before) MEMLITH_TRY(commit_changes(now, nullptr));
   undo_.clear();
   return kOk;
 }
@@ -195,27 +192,31 @@ Status Database::check_commits() {
               path_);
 }
 
-Status Database::commit_changes(std::uint64_t new_size) {
+Status Database::commit_changes(std::uint64_t new_size, Holder* later) {
   const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not accept the file as a database while it lacks commits that are in
   // the log. [sabotage skip_mark]
   MEMLITH_TRY(mark());
-  const bool wait = durability() == Durability::full;
+  const bool full = durability() == Durability::full;
+  const Wait wait = !full ? Wait::never : later != nullptr ? Wait::later : Wait::now;
   MEMLITH_TRY(commit_frame(changes_.extents(), changes_.sources(), stored_size(new_size), wait));
   committed_.store(new_size, std::memory_order_relaxed);
-  if (core::StatsPage* const page = store_->stats(); page != nullptr) {
-    wait ? timer.note_persist(*page) : timer.note_capture(*page);
+  if (wait == Wait::later) {
+    later->unwaited_lsn = last_lsn_.load(std::memory_order_relaxed);
+    later->timer.emplace(timer);
+  } else if (core::StatsPage* const page = store_->stats(); page != nullptr) {
+    full ? timer.note_persist(*page) : timer.note_capture(*page);
   }
   return kOk;
 }
 
 // Commits one frame; to undo a part, as many frames as necessary.
 Status Database::commit_frame(std::span<const Extent> extents, std::span<const std::byte* const> sources,
-                              std::uint64_t new_stored_size, bool wait) {
+                              std::uint64_t new_stored_size, Wait wait) {
   const SizeChange change{kFile, new_stored_size};
   const bool resized = change.size_bytes != stored_;
-  const auto committed = store_->commit_async({extents, sources, {&change, resized ? 1u : 0u}}, wait);
+  const auto committed = store_->commit_async({extents, sources, {&change, resized ? 1u : 0u}}, wait != Wait::never);
   const bool no_room = committed.status().category == Errc::full || committed.status().category == Errc::no_space;
   if (no_room && part_.is_undone && extents.size() > 1) {
     // An undo works even if the log cannot grow. A crash in between leaves the journal, which undoes all of it.
@@ -228,9 +229,9 @@ Status Database::commit_frame(std::span<const Extent> extents, std::span<const s
   last_lsn_.store(end.value, std::memory_order_relaxed);
   if (MEMLITH_SABOTAGED(skip_persist)) {
     // The planted fault: neither a wait nor a flush.
-  } else if (wait) {
+  } else if (wait == Wait::now) {
     MEMLITH_TRY(store_->sync(end));
-  } else {
+  } else if (wait == Wait::never) {
     store_->flush_soon(end);
   }
   stored_ = change.size_bytes;
@@ -333,35 +334,6 @@ void Database::unlock(Holder& holder, int level) {
   locks_.unlock(holder, level);
 }
 
-Status Database::lock_for_writing(Holder& holder, int count) {
-  const auto lock = [&] { return index_.lock(holder.index_locks, kWriteLock, count, true); };
-  const bool got = writers_->try_lock(*holder.waiter, lock);
-  const bool transaction = (holder.index_locks.shared & kReadLocks) != 0;
-  if (!got) {
-    // A connection that rebuilds the index, with neither of these locks, finds it rebuilt and does not ask again.
-    const bool comes_again = transaction || (holder.index_locks.exclusive & kCheckpointLock) != 0;
-    if (comes_again) note_refused(writers_, holder.waiter);
-    return kBusyHere;
-  }
-  if (read_only_) return kOk;
-  if (const Status status = begin_writing(); !status.ok()) {
-    writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
-    return status;
-  }
-  holder.writes = transaction;
-  holder.begun_at_lsn = last_lsn_.load(std::memory_order_relaxed);
-  return kOk;
-}
-
-void Database::unlock_for_writing(Holder& holder, int count) {
-  note_publication(false);
-  const bool wrote = holder.begun_at_lsn != last_lsn_.load(std::memory_order_relaxed);
-  const bool tries_again = std::exchange(holder.writes, false) && !wrote;
-  writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
-  // If SQLite found its snapshot out of date, it releases the lock at once, and its busy handler is next.
-  if (tries_again) note_refused(writers_, holder.waiter);
-}
-
 Status Database::lock_index(Holder& holder, int first, int count, int flags) {
   const bool exclusive = (flags & SQLITE_SHM_EXCLUSIVE) != 0;
   if ((flags & SQLITE_SHM_UNLOCK) != 0) {
@@ -373,7 +345,12 @@ Status Database::lock_index(Holder& holder, int first, int count, int flags) {
     return kOk;
   }
   if (exclusive && first == kWriteLock) return lock_for_writing(holder, count);
-  return index_.lock(holder.index_locks, first, count, exclusive) ? kOk : kBusyHere;
+  if (!index_.lock(holder.index_locks, first, count, exclusive)) return kBusyHere;
+  if (exclusive && first == kCheckpointLock) holder.checkpoint_waits = true;
+  if (exclusive || first < kFirstReadLock) return kOk;
+  const Status status = begin_reading(holder);
+  if (!status.ok()) index_.unlock(holder.index_locks, first, count);
+  return status;
 }
 
 // ---- state ---------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@
 //   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. The bytes that change are kept as they
 //     were (undo log) until the commit, which logs what they have become, or the rollback, which puts them back.
 //   - WAL: SQLite appends pages to a log in memory; the commit logs how they differ from the last committed version,
-//          and leaves
-//     this memory alone, because readers of older snapshots read it. SQLite's checkpoint stores the pages here later;
-//     they are durable already.
+//     and leaves this memory alone, because readers of older snapshots read it. The connection waits for the flush
+//     when it has released the write lock (in_doubt.cpp). SQLite's checkpoint stores the pages here later; they are
+//     durable by then.
 //
 // Threads: ordered by SQLite's locks, which this class implements; other state has mutexes of its own.
 #pragma once
@@ -24,6 +24,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -107,8 +108,9 @@ class Database {
   // ---- the write-ahead log, in memory
   [[nodiscard]] std::uint64_t wal_size() const { return wal_.file->size(); }
   std::uint64_t wal_read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
-  // The write that completes a commit makes it durable, and fails if that fails.
-  core::Status wal_write(std::uint64_t offset, const void* source, std::uint64_t bytes);
+  // The write that completes a commit logs it. If `holder` has the write lock, end_commit() waits for the flush;
+  // otherwise (null, or SQLite takes no locks) this call makes the commit durable.
+  core::Status wal_write(Holder* holder, std::uint64_t offset, const void* source, std::uint64_t bytes);
   void wal_truncate(std::uint64_t bytes);
   [[nodiscard]] bool wal_exists() const { return wal_.exists.load(std::memory_order_acquire); }
   void wal_create() { wal_.exists.store(true, std::memory_order_release); }
@@ -117,18 +119,36 @@ class Database {
   void note_publication(bool told);
   SharedIndex& index() { return index_; }
 
+  // ---- WAL: commits that other connections see before they are durable (in_doubt.cpp)
+  // The commit that the connection made, and all that it saw, are durable on ok. On an error it is unknown until
+  // reopening whether the commit took.
+  core::Status end_commit(Holder& holder);
+  // Before the connection gets a page that is not page 1, or page 1: on ok, everything in it is durable.
+  core::Status await_page(Holder& holder, bool page_one) {
+    return holder.unwaited_lsn == 0 || holder.writes ? core::kOk : await_seen(holder, page_one);
+  }
+  [[nodiscard]] bool wal_holds_page_one(std::uint64_t offset) const;
+  // Before SQLite's checkpoint stores a page.
+  core::Status await_checkpoint(Holder& holder);
+  [[nodiscard]] const std::shared_ptr<WriterQueue>& writers() const { return writers_; }
+  // The connection is closed.
+  void leave(Holder& holder, std::uint64_t number);
+  // The connections by number, so that a file of the write-ahead log finds its own.
+  std::uint64_t join(Holder& holder);
+  Holder* find(std::uint64_t number);
+
   // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
   core::Status lock(Holder& holder, int level);
   void unlock(Holder& holder, int level);
   [[nodiscard]] bool reserved() const { return locks_.reserved(); }
   // A writer that hears `busy` waits in the queue while its busy handler sleeps (writer_queue.hpp).
   core::Status lock_index(Holder& holder, int first, int count, int flags);
-  // The connection is closed.
-  void leave(Holder& holder) { writers_->leave(*holder.waiter); }
 
   // ---- durability
   core::Status persist();  // everything committed is durable on return
   void set_durability(Durability durability) { weak_.store(durability == Durability::weak, std::memory_order_relaxed); }
+  // Of connections that choose nothing else.
+  [[nodiscard]] bool reads_latest() const { return options_.reads_latest; }
   [[nodiscard]] Durability durability() const {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
   }
@@ -165,29 +185,38 @@ class Database {
 
   // database.cpp
   core::Status begin_writing();
-  core::Status lock_for_writing(Holder& holder, int count);
-  void unlock_for_writing(Holder& holder, int count);
   core::Status reserve(std::uint64_t bytes);
   void zero_between(std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] std::uint64_t kept_bytes(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] bool unchanged() const;
   core::Status check_commits();
   core::Status commit_stored();
-  core::Status commit_changes(std::uint64_t new_size);
+  // `later`: null, or the connection that waits for the flush later.
+  core::Status commit_changes(std::uint64_t new_size, Holder* later);
+  enum class Wait : std::uint8_t { now, later, never };
   core::Status commit_frame(std::span<const core::Extent> extents, std::span<const std::byte* const> sources,
-                            std::uint64_t new_stored_size, bool wait);
+                            std::uint64_t new_stored_size, Wait wait);
   core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
   [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
   // wal.cpp
   using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
-  core::Status commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed);
+  core::Status commit_wal(Holder* later, std::uint64_t last_slot, const std::byte* last_page,
+                          const NewestSlots& changed);
+  const std::byte* committed_page(std::uint32_t page, std::vector<std::vector<std::byte>>& copies) const;
   [[nodiscard]] bool wal_is_stored() const;
   void forget_slots();
   core::Status memory_lags();
   [[nodiscard]] std::uint64_t page_at(std::uint64_t slot) const;
   const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
   void forget_wal();
+
+  // in_doubt.cpp
+  core::Status lock_for_writing(Holder& holder, int count);
+  void unlock_for_writing(Holder& holder, int count);
+  core::Status begin_reading(Holder& holder);
+  core::Status await_seen(Holder& holder, bool page_one);
+  [[nodiscard]] bool is_durable(std::uint64_t lsn) const { return store_->log().durable_lsn().value >= lsn; }
 
   World& world_;
   std::string path_;
@@ -243,6 +272,11 @@ class Database {
   Wal wal_;
   SharedIndex index_;
   std::shared_ptr<WriterQueue> writers_ = std::make_shared<WriterQueue>();
+
+  std::atomic<std::uint64_t> visible_lsn_{0};   // the end of the newest commit that connections may see; raised before
+  std::atomic<std::uint64_t> page_one_lsn_{0};  // of the newest one that changed what page 1 says, but for its counters
+  core::Mutex holders_mutex_;
+  std::map<std::uint64_t, Holder*> holders_ MEMLITH_GUARDED_BY(holders_mutex_);
 
   FileLocks locks_;
 

@@ -9,22 +9,33 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/status.hpp"
 #include "base/sync.hpp"
 #include "shared_index.hpp"
+#include "store/stats.hpp"
 #include "world.hpp"
 #include "writer_queue.hpp"
 
 namespace memlith::sqlite {
 
-// The locks of one connection.
+// The locks of one connection, and what its next answer depends on.
 struct Holder {
   int level = 0;  // SQLITE_LOCK_*
   SharedIndex::Locks index_locks;
   bool maps_index = false;
-  bool writes = false;             // has WAL's write lock for a transaction
-  std::uint64_t begun_at_lsn = 0;  // the last commit when it got that lock
+
+  // WAL mode. 0, or the end of the newest commit that the connection saw or made and has not waited for: before it
+  // returns rows or acknowledges a commit, that has to be durable.
+  std::uint64_t unwaited_lsn = 0;
+  std::uint64_t cached_lsn = 0;             // of the newest commit of which its cache may have pages without a wait
+  bool writes = false;                      // has the write lock for a transaction, whose rows are provisional
+  std::uint64_t begun_at_lsn = 0;           // the last commit when it got that lock
+  bool has_wal = false;                     // its file of the write-ahead log leads to this object
+  bool reads_latest = false;                // its rows need not be durable
+  bool checkpoint_waits = false;            // begins a checkpoint, which has to wait for what it stores
+  std::optional<core::PersistTimer> timer;  // of the commit under way
   std::shared_ptr<WriterQueue::Waiter> waiter = std::make_shared<WriterQueue::Waiter>();
 };
 

@@ -66,7 +66,8 @@ struct Main {
   std::string path;
   std::shared_ptr<Databases::Shared> shared;
   Database& database;
-  Holder holder;
+  Holder holder = {};
+  std::uint64_t number = 0;  // of the connection
   sqlite3_int64 mmap_limit = 0;
   int fetched = 0;             // pages that SQLite holds pointers to; the limit stays until they are given back
   bool in_batch = false;       // between BEGIN_ATOMIC_WRITE and its end
@@ -77,20 +78,38 @@ struct Main {
 
 Main& main_of(sqlite3_file* file) { return state_of<Main>(file); }
 
+// The connection whose database this thread used last. SQLite opens a connection's file of the write-ahead log right
+// after it has used its database, and does not say which connection it is.
+std::uint64_t& number_at_hand() {
+  thread_local std::uint64_t number = 0;
+  return number;
+}
+Main& use(sqlite3_file* file) {
+  Main& state = main_of(file);
+  number_at_hand() = state.number;
+  return state;
+}
+// The smallest page size: no other page begins below it.
+constexpr sqlite3_int64 kPageOneEnd = 512;
+
 int main_close(sqlite3_file* file) {
   return guarded([&] {
     const std::unique_ptr<Main> state(&main_of(file));
     file->pMethods = nullptr;
     state->database.unlock(state->holder, SQLITE_LOCK_NONE);
     if (state->holder.maps_index) state->database.index().leave();
-    state->database.leave(state->holder);
+    state->database.leave(state->holder, state->number);
     return state->report(state->vfs.databases().close(state->path, state->shared));
   });
 }
 
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+  Main& state = use(file);
+  if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
+    return state.report(status);
+  }
   const auto count = static_cast<std::uint64_t>(bytes);
-  return read_result(target, main_of(file).database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
+  return read_result(target, state.database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
 }
 
 // SQLite writes under a lock. A write without a lock comes from a VFS that splits a database into several files
@@ -108,6 +127,7 @@ int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 
   return guarded([&] {
     Main& state = main_of(file);
     if (const Status status = check_locked(state); !status.ok()) return state.report(status);
+    if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
     const auto count = static_cast<std::uint64_t>(bytes);
     return state.report(state.database.write(static_cast<std::uint64_t>(offset), source, count));
   });
@@ -125,7 +145,7 @@ int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
 int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
-  *bytes = static_cast<sqlite3_int64>(main_of(file).database.size());
+  *bytes = static_cast<sqlite3_int64>(use(file).database.size());
   return SQLITE_OK;
 }
 
@@ -137,7 +157,7 @@ int lock_result(const Main& state, Status status) {
 
 int main_lock(sqlite3_file* file, int level) {
   return guarded([&] {
-    Main& state = main_of(file);
+    Main& state = use(file);
     return lock_result(state, state.database.lock(state.holder, level));
   });
 }
@@ -169,6 +189,17 @@ int pragma(Main& state, char** arguments) {
   };
   if (name == "memlith_stats") return answer(state.database.describe());
   if (name == "memlith_error") return answer(std::string(last_report()));
+  if (name == "memlith_read") {
+    if (arguments[2] != nullptr) {
+      const auto latest = parse_read(arguments[2]);
+      if (!latest.ok()) {
+        (void)failed(latest.error());
+        return SQLITE_ERROR;
+      }
+      state.holder.reads_latest = *latest;
+    }
+    return answer(state.holder.reads_latest ? "latest" : "durable");
+  }
   if (name == "memlith_persist") {
     const Status status = state.database.persist();
     return status.ok() ? answer("ok") : failed(status);
@@ -199,11 +230,12 @@ int map_limit(Main& state, sqlite3_int64* limit) {
 }
 
 // COMMIT_PHASETWO comes when the commit has taken effect. VACUUM cuts the file shortly before; the cut can be deferred.
+// In WAL mode the write lock is released by now, and the commit may not be durable yet.
 int phase_two(Main& state) {
   forget_refused();
   state.database.note_publication(true);
-  (void)state.report(state.database.commit());
-  return SQLITE_OK;
+  if (!state.database.in_wal()) (void)state.report(state.database.commit());
+  return state.report(state.database.end_commit(state.holder));
 }
 
 // SQLite names the super-journal of the commit, if there is one.
@@ -249,7 +281,7 @@ int control(Main& state, int op, void* argument) {
 }
 
 int main_control(sqlite3_file* file, int op, void* argument) {
-  return guarded([&] { return control(main_of(file), op, argument); });
+  return guarded([&] { return control(use(file), op, argument); });
 }
 
 int main_sector_size(sqlite3_file*) { return 512; }
@@ -289,7 +321,11 @@ int main_shm_unmap(sqlite3_file* file, int) {
 }
 
 int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** result) {
-  Main& state = main_of(file);
+  Main& state = use(file);
+  *result = nullptr;
+  if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
+    return state.report(status);
+  }
   const bool wanted = offset + bytes <= state.mmap_limit;
   const std::byte* const found =
       wanted ? state.database.fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)) : nullptr;
@@ -470,18 +506,29 @@ struct Wal {
   Vfs& vfs;
   std::shared_ptr<Databases::Shared> shared;
   Database& database;
+  Holder* holder;  // of the connection, which SQLite closes later; null if it was not found
 };
 Wal& wal_of(sqlite3_file* file) { return state_of<Wal>(file); }
 
+int wal_close(sqlite3_file* file) {
+  if (Holder* const holder = wal_of(file).holder; holder != nullptr) holder->has_wal = false;
+  return close_file<Wal>(file);
+}
 int wal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
-  const auto count = static_cast<std::uint64_t>(bytes);
-  return read_result(target, wal_of(file).database.wal_read(static_cast<std::uint64_t>(offset), target, count), bytes);
+  const Wal& state = wal_of(file);
+  const auto begin = static_cast<std::uint64_t>(offset);
+  if (state.holder != nullptr && state.holder->unwaited_lsn != 0) {
+    const bool page_one = state.database.wal_holds_page_one(begin);
+    const Status status = state.database.await_page(*state.holder, page_one);
+    if (!status.ok()) return report(state.vfs.api(), status);
+  }
+  return read_result(target, state.database.wal_read(begin, target, static_cast<std::uint64_t>(bytes)), bytes);
 }
 int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
     Wal& state = wal_of(file);
     const auto count = static_cast<std::uint64_t>(bytes);
-    const Status status = state.database.wal_write(static_cast<std::uint64_t>(offset), source, count);
+    const Status status = state.database.wal_write(state.holder, static_cast<std::uint64_t>(offset), source, count);
     // The log restarts when everything in it was stored in the database.
     if (status.ok() && offset == 0) (void)report(state.vfs.api(), state.database.keep_to_memory());
     return report(state.vfs.api(), status);
@@ -499,9 +546,9 @@ int wal_size(sqlite3_file* file, sqlite3_int64* bytes) {
 }
 
 constexpr sqlite3_io_methods kWalMethods = {
-    1,       close_file<Wal>, wal_read,   wal_write,        wal_truncate,         no_sync, wal_size, no_lock,
-    no_lock, no_reserved,     no_control, main_sector_size, main_characteristics, nullptr, nullptr,  nullptr,
-    nullptr, nullptr,         nullptr,
+    1,       wal_close,   wal_read,   wal_write,        wal_truncate,         no_sync, wal_size, no_lock,
+    no_lock, no_reserved, no_control, main_sector_size, main_characteristics, nullptr, nullptr,  nullptr,
+    nullptr, nullptr,     nullptr,
 };
 
 }  // namespace
@@ -529,8 +576,11 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
            database.durability() == Durability::full ? "full" : "weak", version_of(vfs.api()));
   const char* const nolock = vfs.api().uri_parameter(parameters, "nolock");
   const bool without_locks = nolock != nullptr && *nolock != 0 && std::string_view(nolock) != "0";
-  set_state(file, kMainMethods,
-            std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database, {}, 0, 0, false, without_locks}));
+  auto state = std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database});
+  state->without_locks = without_locks;
+  state->holder.reads_latest = database.reads_latest();
+  state->number = database.join(state->holder);
+  set_state(file, kMainMethods, std::move(state));
   return SQLITE_OK;
 }
 
@@ -543,7 +593,9 @@ int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out
     database.wal_create();
   }
   if (out_flags != nullptr) *out_flags = flags;
-  set_state(file, kWalMethods, std::unique_ptr<Wal>(new Wal{vfs, std::move(shared), database}));
+  Holder* const holder = database.find(number_at_hand());
+  if (holder != nullptr) holder->has_wal = true;
+  set_state(file, kWalMethods, std::unique_ptr<Wal>(new Wal{vfs, std::move(shared), database, holder}));
   return SQLITE_OK;
 }
 

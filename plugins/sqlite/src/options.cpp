@@ -48,9 +48,17 @@ Result<Durability> parse_durability(const std::string& text) {
   return fail(Errc::invalid, Detail::argument, "durability={}: it must be full or weak", text);
 }
 
+Result<bool> parse_read(const std::string& text) {
+  if (text == "durable" || text == "latest") return text == "latest";
+  return fail(Errc::invalid, Detail::argument, "read={}: it must be durable or latest", text);
+}
+
 Status read_options(const Api& api, const char* name, Options& options) {
   if (const auto text = find(api, name, "durability"); text.has_value()) {
     MEMLITH_TRY_ASSIGN(options.durability, parse_durability(*text));
+  }
+  if (const auto text = find(api, name, "read"); text.has_value()) {
+    MEMLITH_TRY_ASSIGN(options.reads_latest, parse_read(*text));
   }
   constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
   MEMLITH_TRY(read_number(api, name, "open_wait_ms", 0, kDayMs, 1, options.open_wait_ms));

@@ -14,6 +14,7 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
+  bool reads_latest = false;                        // WAL: readers do not wait for what they see to be durable
   std::uint64_t open_wait_ms = 5000;                // opening waits so long for a database that another process holds
   core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most this much later
   std::uint64_t log_bytes = 0;                      // 0: by the size of the database
@@ -23,12 +24,14 @@ struct Options {
   core::StoreOptions store;                         // other options of the engine; for tests
 };
 
-// Reads durability, open_wait_ms, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib, direct_io from
+// Reads durability, read, open_wait_ms, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib, direct_io from
 // the URI, and missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the argument of xOpen. Errors: invalid,
 // naming the parameter and its allowed values.
 core::Status read_options(const Api& api, const char* name, Options& options);
 
 // durability=full or weak.
 core::Result<Durability> parse_durability(const std::string& text);
+// read=durable or latest: whether it is latest.
+core::Result<bool> parse_read(const std::string& text);
 
 }  // namespace memlith::sqlite

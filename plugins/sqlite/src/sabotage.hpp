@@ -12,6 +12,9 @@ struct Sabotage {
   bool unmark_too_early = false;     // a clean close says so before everything is home
   bool believe_cached_head = false;  // a file says that it is complete in the page cache only, and its log is removed
   bool wal_after_ack = false;        // WAL: a commit is durable with the next one
+  bool skip_commit_wait = false;     // WAL: a commit returns before its flush
+  bool skip_seen_wait = false;       // WAL: a COMMIT that changed nothing returns before what it saw is durable
+  bool skip_reader_wait = false;     // WAL: a reader gets pages of commits in doubt
   bool share_pages = false;          // WAL: pages are not made private before a commit can change them at home
   bool skip_disk_journal = false;    // several databases: journals stay in memory
   bool skip_journal_flush = false;   // several databases: journals are not on the medium before the commits they undo

@@ -1,12 +1,14 @@
 // WAL mode: SQLite's write-ahead log in memory, and commits out of it.
 //
 // SQLite appends to the log a header of 24 bytes and a page for each page changed; the last one of a commit says so in
-// its header, and its page is the last that is written. The commit is made durable right there, before SQLite publishes
-// it to other connections, and whatever `synchronous` is: a write that fails fails the commit.
+// its header, and its page is the last that is written. The commit is logged right there, before SQLite publishes it to
+// other connections, and whatever `synchronous` is: a write that fails fails the commit. It is durable before SQLite
+// returns (in_doubt.cpp).
 #include <algorithm>
 #include <cstring>
 
 #include "database.hpp"
+#include "wal_format.hpp"
 
 namespace memlith::sqlite {
 
@@ -18,14 +20,6 @@ using core::Status;
 
 namespace {
 
-constexpr std::uint64_t kWalHeaderBytes = 32;
-constexpr std::uint64_t kFrameHeaderBytes = 24;
-// SQLite's wal-index (walformat.html): regions of 32 KiB with places for 4096 frames, the first for 34 less; where it
-// says how many frames are published.
-constexpr int kIndexRegionBytes = 32768;
-constexpr std::uint64_t kIndexFrames = 4096;
-constexpr std::uint64_t kIndexFramesLess = 34;
-constexpr std::size_t kIndexPublishedAt = 16;
 constexpr std::uint64_t kPieceBytes = 4096;
 // How much memory a restarted log keeps: SQLite checkpoints at 4 MB by default, and writes as much again.
 constexpr std::uint64_t kKeptBytes = 8 * core::kMiB;
@@ -36,13 +30,22 @@ std::uint32_t big_endian(const std::byte* at) {
          std::to_integer<std::uint32_t>(at[2]) << 8 | std::to_integer<std::uint32_t>(at[3]);
 }
 
+// Whether two versions of page 1 differ in more than the counters that SQLite keeps there: of changes, pages and free
+// pages (24 to 39), and the version that wrote them (92 to 99).
+bool says_something_else(const std::byte* was, const std::byte* is, std::uint64_t page_bytes) {
+  const auto differ = [&](std::uint64_t begin, std::uint64_t end) {
+    return std::memcmp(was + begin, is + begin, end - begin) != 0;
+  };
+  return differ(0, 24) || differ(40, 92) || differ(100, page_bytes);
+}
+
 }  // namespace
 
 std::uint64_t Database::wal_read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
   return wal_.file->read(offset, target, bytes);
 }
 
-Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
+Status Database::wal_write(Holder* holder, std::uint64_t offset, const void* source, std::uint64_t bytes) {
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
   const auto* from = static_cast<const std::byte*>(source);
   if (offset == 0 && bytes >= kWalHeaderBytes) {
@@ -62,8 +65,8 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
   const std::uint64_t slot = (offset - kWalHeaderBytes) / frame_bytes;
   const std::uint64_t inside = (offset - kWalHeaderBytes) % frame_bytes;
   if (inside == 0 && bytes == frame_bytes) {
-    MEMLITH_TRY(wal_write(offset, source, kFrameHeaderBytes));
-    return wal_write(offset + kFrameHeaderBytes, from + kFrameHeaderBytes, wal_.page_bytes);
+    MEMLITH_TRY(wal_write(holder, offset, source, kFrameHeaderBytes));
+    return wal_write(holder, offset + kFrameHeaderBytes, from + kFrameHeaderBytes, wal_.page_bytes);
   }
   if (slot < wal_.committed_slots) {
     // SQLite may write the headers of a commit again with other checksums. Any other change would take back a durable
@@ -78,9 +81,9 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
     wal_.slots[slot] = {big_endian(from), big_endian(from + 4)};
   } else if (inside == kFrameHeaderBytes && bytes == wal_.page_bytes && slot < wal_.slots.size() &&
              wal_.slots[slot].commit_pages != 0) {
-    // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if the commit is durable.
-    // Otherwise a connection that reads the log again would find a commit that was reported as failed. [sabotage
-    // wal_after_ack]
+    // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if memlith's log has the
+    // commit. Otherwise a connection that reads the log again would find a commit that was reported as failed.
+    // [sabotage wal_after_ack]
     NewestSlots newest;
     for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
     // Room before the commit: once a commit is durable, memory has to follow, so the steps after it must not allocate.
@@ -91,7 +94,8 @@ Status Database::wal_write(std::uint64_t offset, const void* source, std::uint64
       const auto region = static_cast<int>((slot + kIndexFramesLess) / kIndexFrames);
       (void)index_.map(region, kIndexRegionBytes, true);
     }
-    MEMLITH_TRY(commit_wal(slot, from, newest));
+    Holder* const later = shared_index && holder != nullptr && holder->writes ? holder : nullptr;
+    MEMLITH_TRY(commit_wal(later, slot, from, newest));
     wal_.file->write(offset, source, bytes);
     while (!newest.empty()) {
       auto node = newest.extract(newest.begin());
@@ -122,7 +126,17 @@ const std::byte* Database::wal_page(std::uint64_t slot, std::vector<std::vector<
   return copy.data();
 }
 
-Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page, const NewestSlots& changed) {
+// The page as the last commit left it; null if it is new.
+const std::byte* Database::committed_page(std::uint32_t page, std::vector<std::vector<std::byte>>& copies) const {
+  const std::uint64_t page_bytes = wal_.page_bytes;
+  const std::uint64_t end = page * page_bytes;
+  if (end > committed_.load(std::memory_order_relaxed)) return nullptr;
+  if (const auto latest = wal_.latest.find(page); latest != wal_.latest.end()) return wal_page(latest->second, copies);
+  return end <= size() ? image_->find(end - page_bytes, page_bytes) : nullptr;
+}
+
+Status Database::commit_wal(Holder* later, std::uint64_t last_slot, const std::byte* last_page,
+                            const NewestSlots& changed) {
   wal_.in_use.store(true, std::memory_order_release);
   const std::uint64_t page_bytes = wal_.page_bytes;
   const std::uint64_t new_size = wal_.slots[last_slot].commit_pages * page_bytes;
@@ -131,19 +145,19 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
 
   std::vector<std::vector<std::byte>> copies;
   changes_.clear();
+  bool page_one = false;
   for (const auto& [page, slot] : changed) {
     if (page == 0 || (page - 1) * page_bytes >= new_size) continue;
     const std::uint64_t offset = (page - 1) * page_bytes;
     const std::byte* const after = slot == last_slot ? last_page : wal_page(slot, copies);
     const bool shown = offset + page_bytes <= size();
-    const auto latest = wal_.latest.find(page);
-    if (offset + page_bytes > before || (!shown && latest == wal_.latest.end())) {
+    const std::byte* const was = committed_page(page, copies);
+    if (was == nullptr) {
       changes_.add(offset, page_bytes, after);
-    } else if (latest != wal_.latest.end()) {
-      changes_.add_difference(offset, wal_page(latest->second, copies), after, page_bytes);
     } else {
-      changes_.add_difference(offset, image_->find(offset, page_bytes), after, page_bytes);
+      changes_.add_difference(offset, was, after, page_bytes);
     }
+    if (page == 1) page_one = was == nullptr || says_something_else(was, after, page_bytes);
     // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
     // still look at this one. [sabotage share_pages]
     if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
@@ -151,7 +165,12 @@ Status Database::commit_wal(std::uint64_t last_slot, const std::byte* last_page,
   }
   if (changes_.empty() && new_size == before) return kOk;
   if (MEMLITH_SABOTAGED(wal_after_ack)) return kOk;
-  return commit_changes(new_size);
+  MEMLITH_TRY(commit_changes(new_size, later));
+  // Before SQLite publishes the commit: what a connection sees is never newer than this.
+  const std::uint64_t lsn = last_lsn_.load(std::memory_order_relaxed);
+  if (page_one) page_one_lsn_.store(lsn, std::memory_order_release);
+  visible_lsn_.store(lsn, std::memory_order_release);
+  return kOk;
 }
 
 void Database::wal_truncate(std::uint64_t bytes) {
@@ -212,6 +231,12 @@ void Database::note_publication(bool told) {
   }
   // Another connection may have committed since, and SQLite may not have published that commit yet.
   if (published) wal_.unpublished_slots.compare_exchange_strong(wanted, 0, std::memory_order_relaxed);
+}
+
+bool Database::wal_holds_page_one(std::uint64_t offset) const {
+  std::byte number[4] = {};
+  if (offset < kWalHeaderBytes + kFrameHeaderBytes) return false;
+  return wal_.file->read(offset - kFrameHeaderBytes, number, sizeof number) == sizeof number && big_endian(number) == 1;
 }
 
 bool Database::wal_remove() {
