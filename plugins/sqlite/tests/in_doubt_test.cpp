@@ -187,8 +187,8 @@ TEST_F(InDoubt, SabotageIsNoticed) {
   }
 }
 
-// Whatever was in doubt fails, nobody sees it before the database is opened again, and nothing that somebody was told is
-// lost.
+// Whatever was in doubt fails, nobody sees it before the database is opened again, and nothing that somebody was told
+// is lost.
 TEST_F(InDoubt, AFailedFlushShowsNothingInDoubt) {
   int struck = 0;
   int several = 0;
