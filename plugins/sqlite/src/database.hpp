@@ -128,7 +128,7 @@ class Database {
     return holder.unwaited_lsn == 0 || holder.writes ? core::kOk : await_seen(holder, page_one);
   }
   [[nodiscard]] bool wal_holds_page_one(std::uint64_t offset) const;
-  // Before SQLite's checkpoint stores a page.
+  // Before SQLite's checkpoint stores a page, or cuts the file.
   core::Status await_checkpoint(Holder& holder);
   [[nodiscard]] const std::shared_ptr<WriterQueue>& writers() const { return writers_; }
   // The connection is closed.

@@ -137,6 +137,7 @@ int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   return guarded([&] {
     Main& state = main_of(file);
     if (const Status status = check_locked(state); !status.ok()) return state.report(status);
+    if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
     return state.report(state.database.truncate(static_cast<std::uint64_t>(bytes)));
   });
 }

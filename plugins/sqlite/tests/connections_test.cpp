@@ -295,15 +295,19 @@ TEST_F(Files, WeakCommitsBecomeDurableWhenAsked) {
   EXPECT_EQ(Db(full, "memlith").all("select * from t"), "1\n2");
   ASSERT_RUNS(db, "pragma memlith_durability = weak; insert into t values(3)");
   EXPECT_EQ(db.run("pragma memlith_durability = 'some'"), SQLITE_ERROR);
+  EXPECT_EQ(db.run("pragma memlith_read = 'some'"), SQLITE_ERROR);
   ASSERT_EQ(db.close(), SQLITE_OK);
   EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
 }
 
 TEST_F(Files, ParametersAreChecked) {
-  for (const char* wrong : {"durability=perhaps", "window_ms=-1", "window_ms=1x", "log_mib=0", "memory_max_mib=lots"}) {
+  for (const char* wrong :
+       {"durability=perhaps", "read=all", "window_ms=-1", "window_ms=1x", "log_mib=0", "memory_max_mib=lots"}) {
     EXPECT_EQ(open(wrong).open_code(), SQLITE_CANTOPEN) << wrong;
     EXPECT_TRUE(sqlite_log.told(std::string(wrong).substr(0, 6))) << sqlite_log.last();
   }
+  EXPECT_EQ(open("read=latest").all("pragma memlith_read"), "latest");
+  EXPECT_EQ(open().all("pragma memlith_read"), "durable");
   ASSERT_OPEN(open("durability=weak&window_ms=5&window_bytes=100000&log_mib=2&log_max_mib=9&memory_max_mib=1"));
   EXPECT_EQ(fs::file_size(path_ + ".memlith") / 1000000, 2u);
   ::setenv("MEMLITH_SQLITE_DURABILITY", "weak", 1);

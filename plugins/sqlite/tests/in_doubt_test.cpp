@@ -297,8 +297,8 @@ class Gate {
   bool arrived_ = false;
 };
 
-// While a commit waits for its flush: the next writer builds on it, readers wait, whatever they read, and a reader that
-// asks for the latest state does not.
+// While a commit waits for its flush: the next writer builds on it, readers and checkpoints wait, whatever they read, and
+// a reader that asks for the latest state does not.
 TEST_F(InDoubt, AReaderWaitsAndAWriterDoesNot) {
   Gate gate;
   SimVolume volume;
@@ -311,6 +311,8 @@ TEST_F(InDoubt, AReaderWaitsAndAWriterDoesNot) {
                 "table u(n)");
     const Db second = connect();
     ASSERT_RUNS(second, "select * from t");
+    const Db third = connect();
+    ASSERT_RUNS(third, "select * from t");
     const Db latest = connect();
     ASSERT_RUNS(latest, "pragma memlith_read = latest; select * from t");
     gate.shut();
@@ -337,7 +339,16 @@ TEST_F(InDoubt, AReaderWaitsAndAWriterDoesNot) {
     wait("pragma user_version", "7");
     wait("select count(*) from sqlite_schema", "3");
     wait("begin immediate; select n from t; commit", "1");
-    // Its cache has pages that it read without waiting, as a writer.
+    threads.emplace_back([&] {
+      EXPECT_RUNS(third, "pragma wal_checkpoint");
+      early = early || !gate.is_open();
+    });
+    // Their caches have pages that they read without waiting.
+    threads.emplace_back([&] {
+      EXPECT_RUNS(latest, "pragma memlith_read = durable");
+      EXPECT_EQ(latest.all("select n from t"), "1");
+      early = early || !gate.is_open();
+    });
     threads.emplace_back([&] {
       EXPECT_RUNS(second, "begin immediate; select n from t; rollback");
       EXPECT_EQ(second.all("select n from t"), "1");
