@@ -107,6 +107,8 @@ Result<Connection> Connection::open(const std::string& path, const System& syste
   auto opened = open_it(name, vfs);
   if (!opened.ok()) return opened.failure();
   Connection connection(*opened, path);
+  // One that opens a log that another connection is just making has to wait.
+  if (MaybeFailure failure = connection.execute("PRAGMA busy_timeout=10000")) return *failure;
   auto mode = connection.text_of("PRAGMA journal_mode=" + system.journal_mode);
   if (!mode.ok()) return mode.failure();
   if (*mode != system.journal_mode) {
