@@ -297,8 +297,8 @@ class Gate {
   bool arrived_ = false;
 };
 
-// While a commit waits for its flush: the next writer builds on it, readers and checkpoints wait, whatever they read, and
-// a reader that asks for the latest state does not.
+// While a commit waits for its flush: the next writer builds on it, readers and checkpoints wait, whatever they read,
+// and a reader that asks for the latest state does not.
 TEST_F(InDoubt, AReaderWaitsAndAWriterDoesNot) {
   Gate gate;
   SimVolume volume;
