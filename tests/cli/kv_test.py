@@ -86,8 +86,14 @@ class Kv(unittest.TestCase):
                 done = subprocess.run([MEMLITH, *words, "--json"], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 return json.loads(done.stdout)
-            while memlith("info", self.store)["writer"] != writer.pid:
+            # `info` would open the store itself and could keep the writer out; `stat` takes no lock.
+            while True:
+                shown = subprocess.run([MEMLITH, "stat", self.store, "--json"], capture_output=True, text=True,
+                                       check=False)
+                if shown.returncode == 0 and json.loads(shown.stdout)["process"] == writer.pid:
+                    break
                 self.assertIsNone(writer.poll())
+            self.assertEqual(memlith("info", self.store)["writer"], writer.pid)
             self.assertEqual(self.kv("dump"), before)
             self.assertEqual(self.kv("get", "first", "a"), "one\n")
             self.assertIn("b\ttwo\n", self.kv("scan", "first"))
