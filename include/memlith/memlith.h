@@ -618,7 +618,7 @@ typedef struct memlith_report {
 
 /* Checks every structure on the disk: both superblocks, the slots, every frame in the log, the directory, and that each
  * object's file exists and is long enough. Also checks each heap in a region, as memlith_heap_verify, and each kv
- * store, as memlith_kv_verify. Changes nothing.
+ * store, as memlith_kv_verify. Changes nothing. If a process writes to the store, what is durable is checked.
  * `path` is a store's folder, or a file with its log beside it.
  * Errors: the first fault found, with the codes of memlith_store_open. */
 MEMLITH_API int32_t memlith_verify(const char* path, memlith_report* report);

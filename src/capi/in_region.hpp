@@ -21,7 +21,7 @@ auto open_in_region(Session& session, std::string_view name, const RegionOptions
   if (!made.ok()) {
     const KeptSentence sentence;
     const Status closed = session.close_region(*region);
-    MEMLITH_ASSERT(closed.ok());  // nobody else has the region yet
+    MEMLITH_ASSERT(closed.ok());  // no other thread has the region yet
     return made.error();
   }
   auto* const inside = made->get();

@@ -31,7 +31,7 @@ class PosixNotice final : public Notice {
   PosixNotice(Descriptor descriptor, std::shared_ptr<Folder> folder, std::string name)
       : descriptor_(std::move(descriptor)), folder_(std::move(folder)), name_(std::move(name)) {}
   void show(std::span<const std::byte> bytes) override {
-    // Nobody is left with old bytes: a file that cannot be written has no name.
+    // No process shall read old bytes: a file that cannot be written loses its name.
     if (::pwrite(descriptor_.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) remove();
   }
   void remove() override {

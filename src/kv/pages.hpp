@@ -72,7 +72,7 @@ class Pages {
   Status attach(Region& region);
   Status format();
   Status check_header() const;
-  // The region has other bytes now, which are those of a kv store. Nobody reads.
+  // The region has other bytes now, which are those of a kv store. No thread reads.
   void forget_checks();
 
   [[nodiscard]] StoreHeader header() const;

@@ -14,7 +14,7 @@
 
 namespace memlith::core {
 
-// Kept alive by whoever holds a Ride, and so longer than the structure whose bytes travel.
+// Each Ride keeps it alive, and so longer than the structure whose bytes travel.
 class Companion {
  public:
   virtual ~Companion() = default;

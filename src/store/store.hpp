@@ -175,8 +175,8 @@ class Store {
   // One-file stores: removes the log's name, unless the name leads to another store's log by now.
   Status remove_log();
 
-  // With StoreOptions::guards_file: the file begins with the mark of the guard before this returns ok. Whoever commits
-  // to the file calls it first, and puts what belongs to the first kFileMarkBytes of the file to kOwnBytesOffset of
+  // With StoreOptions::guards_file: the file begins with the mark of the guard before this returns ok. A caller that
+  // commits to the file calls this first, and commits the file's own first kFileMarkBytes to kOwnBytesOffset of
   // kDirectory.
   Status put_guard();
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }

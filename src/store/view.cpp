@@ -106,7 +106,7 @@ Result<bool> View::look_at_writer() {
   return fail(Errc::corrupt, Detail::open, "{}: its counters are damaged", files_.volume.path_of(files_.names.stats));
 }
 
-// Nobody writes, and nobody has written since the view was made.
+// No process writes to the store, and none has written since the view was made.
 bool View::nothing_new() const {
   if (!position_.has_value() || settled_ != sequence_) return false;
   auto next = files_.log->follower(*position_).next();

@@ -106,7 +106,7 @@ class View {
   Overlay directory_changes_;            // since then
   std::uint64_t bytes_shown_ = 0;
   std::uint64_t sequence_ = 0;  // of the superblock, as of the last look
-  std::uint64_t settled_ = 0;   // likewise, when nobody was found writing
+  std::uint64_t settled_ = 0;   // likewise, when no process was found writing
   std::uint64_t log_id_ = 0;
   bool copies_needed_ = false;  // a move has failed, and may have left the parts of the view at different places
 

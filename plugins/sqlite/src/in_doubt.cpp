@@ -10,11 +10,11 @@
 // waits only if a commit in doubt changed what page 1 says. What a connection read without waiting, as a writer, may
 // stay in its cache (Holder::cached_lsn); it waits for that when its next transaction begins.
 //
-// If a flush fails, nothing in doubt becomes durable any more: whoever waits fails, and no transaction begins, because
+// If a flush fails, nothing in doubt becomes durable any more: waiting calls fail, and no transaction begins, because
 // it would see commits in doubt. Only recovery, when all connections are closed, tells which of them took effect. The
 // wal-index that shows them is gone by then, because it belongs to this object.
 //
-// No lock that the flush needs is held by SQLite: whoever waits here may hold any of SQLite's locks.
+// No lock that the flush needs is held by SQLite: a thread that waits here may hold any of SQLite's locks.
 #include <algorithm>
 #include <utility>
 
