@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The Debian packages that the commands of ./dev need, and how they get them. ./dev reads this file.
 
-packages_base=(build-essential ccache cmake git libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev liburing-dev
-  libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
+packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev
+  liburing-dev libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
 # Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of
 # tools/memlith.supp, and of the Python package, whose other needs pip installs (python/tests/requirements.txt).
 packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind python3-dev
@@ -16,12 +16,14 @@ packages_pass=(clang-19 csmith libclang-rt-19-dev libcsmith-dev lld-19 llvm-19-d
 packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
 # Peers of the benchmarks: key-value stores, and allocators.
-packages_kv=(libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev)
+packages_kv=(libdb5.3-dev libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev libwiredtiger-dev)
 packages_files_bench=(e2fsprogs libevent-dev libkyotocabinet-dev xfsprogs) # bench files
 packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
 packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite, bench instrumented
 packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
+packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
+packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power
 
 # Installs what is missing of the named packages; does nothing at all when everything is there.

@@ -25,7 +25,8 @@ void mend_log(std::vector<std::byte>& log, std::uint64_t& log_id) {
     std::uint32_t magic = 0;
     std::memcpy(&magic, log.data() + at, sizeof magic);
     if (magic == kSlotMagic) mend<SlotHeader>(log, at, log_id);
-    const LogGeometry geometry{superblock.block_bytes == 4096 ? 4096u : 512u, superblock.slot_bytes};
+    const LogGeometry geometry{is_log_block(superblock.block_bytes) ? superblock.block_bytes : 512u,
+                               superblock.slot_bytes};
     if (magic == kFrameMagic) (void)mend_frame(log, at, geometry, log_id);
   }
 }

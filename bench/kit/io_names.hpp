@@ -9,7 +9,7 @@
 namespace memlith::tool {
 
 // The names of MEMLITH_IO_*, in their order.
-inline constexpr std::array<std::string_view, 3> kIoNames{"auto", "posix", "uring"};
+inline constexpr std::array<std::string_view, 4> kIoNames{"auto", "posix", "uring", "dax"};
 
 inline std::uint32_t io_of(std::string_view name) {
   return static_cast<std::uint32_t>(std::find(kIoNames.begin(), kIoNames.end(), name) - kIoNames.begin());

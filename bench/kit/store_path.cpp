@@ -64,18 +64,30 @@ Result<StorePath> resolve_store_path(const std::string& given) {
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is the log of {}", path, file),
                         fmt::format("Name the file itself: {}", file));
   }
-  if (S_ISDIR(status.st_mode)) return StorePath{path, StoreKind::folder, true};
+  if (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode)) return StorePath{path, StoreKind::folder, true};
   if (S_ISREG(status.st_mode)) return StorePath{path, StoreKind::one_file, exists(log_path)};
-  return tool_failure(MEMLITH_INVALID, fmt::format("{} is neither a folder nor a regular file", path),
+  return tool_failure(MEMLITH_INVALID,
+                      fmt::format("{} is neither a folder, nor a regular file, nor a block device", path),
                       std::string(advice_for(MEMLITH_NOT_FOUND)));
 }
 
 Result<StoreHandle> open_store(const StorePath& path, const memlith_store_options& options) {
   memlith_store* store = nullptr;
-  const std::int32_t code = path.kind == StoreKind::folder ? memlith_store_open(path.path.c_str(), &options, &store)
-                                                           : memlith_file_open(path.path.c_str(), &options, &store);
-  if (code != MEMLITH_OK) return library_failure(code, {});
-  return StoreHandle(store);
+  const auto open = [&path, &store](const memlith_store_options& given) {
+    return path.kind == StoreKind::folder ? memlith_store_open(path.path.c_str(), &given, &store)
+                                          : memlith_file_open(path.path.c_str(), &given, &store);
+  };
+  const std::int32_t code = open(options);
+  if (code == MEMLITH_OK) return StoreHandle(store);
+  // A store for byte-addressable memory cannot be opened for writing in another way; its user has chosen that way.
+  if (options.io == MEMLITH_IO_AUTO && memlith_category(code) == MEMLITH_UNSUPPORTED) {
+    Failure failure = library_failure(code, {});
+    memlith_store_options again = options;
+    again.io = MEMLITH_IO_DAX;
+    if (open(again) == MEMLITH_OK) return StoreHandle(store);
+    return failure;
+  }
+  return library_failure(code, {});
 }
 
 Result<StoreHandle> open_store_read_only(const StorePath& path) {

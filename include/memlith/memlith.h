@@ -106,8 +106,12 @@ enum {
  * AUTO:  system calls, and io_uring where several transfers are in flight (recovery, large commits, reading the log),
  *        if the kernel has io_uring.
  * POSIX: system calls only.
- * URING: io_uring for every read and write; UNSUPPORTED if the kernel or a sandbox refuses io_uring. */
-enum { MEMLITH_IO_AUTO = 0, MEMLITH_IO_POSIX = 1, MEMLITH_IO_URING = 2 };
+ * URING: io_uring for every read and write; UNSUPPORTED if the kernel or a sandbox refuses io_uring.
+ * DAX: for byte-addressable memory (docs/dax.md): commits and checkpoints store to mappings of the files, line by line,
+ *        without system calls. Either a file system that maps persistent memory (fsdax, MAP_SYNC), or tmpfs, which
+ *        emulates such memory and forgets everything with the power; UNSUPPORTED elsewhere. The log of a new store is
+ *        padded to lines of 64 bytes; such a store can be opened for writing with DAX only. */
+enum { MEMLITH_IO_AUTO = 0, MEMLITH_IO_POSIX = 1, MEMLITH_IO_URING = 2, MEMLITH_IO_DAX = 3 };
 
 typedef struct memlith_store_options {
   uint64_t struct_size;
@@ -132,10 +136,13 @@ typedef struct memlith_store_options {
   uint64_t flush_interval_ms; /* how long an asynchronous persist may wait for its flush; 0 = only while the flush
                                  before it is under way, or about 0.2 ms */
   uint64_t flush_bytes;       /* how many bytes may wait in the log before the flush starts at once; 0 = 16 MiB */
-  /* Approximate limit of the memory for changed pages of regions; 0 = no limit. When persists have captured half of the
-   * limit, the persist that finds this runs a checkpoint and releases the memory of clean pages.
-   * memlith_store_info.memory_error holds the result. Does not apply to explicit regions. With this option, threads
-   * that store to scan regions must not block SIGSEGV; see memlith_region_release. */
+  /* Approximate limit of the memory for changed pages of regions; 0 = no limit. When persists and transactions have
+   * captured half of the limit, the call that finds this runs a checkpoint and releases the memory of clean pages; of
+   * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
+   * of a region is released while a transaction is open in it. memlith_store_info.memory_error holds the result. Does
+   * not apply to key-value stores and application logs. With this option, threads that store to regions of any tracker
+   * must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED region can fail with
+   * EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
   /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
    * where a power loss erases it (tmpfs). May be null. */
@@ -150,13 +157,25 @@ typedef struct memlith_store_options {
   uint32_t reserved; /* 0 */
 } memlith_store_options;
 
-/* Opens the store in folder `path`. Recovers the store first if the last program that used it did not close it.
+/* Opens the store in folder `path`, or on the block device at `path` (memlith_device_format). Recovers the store first
+ * if the last program that used it did not close it.
  * On return, everything that was acknowledged before is in place. The store stays locked until memlith_store_close().
  * Only this call looks up the path. While the store is open, the program may change its working directory or give up
  * the rights to reach the store, and the store may be renamed or moved.
  * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), EXISTS (EXCLUSIVE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION,
  *         READ_ONLY, UNSUPPORTED (io), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
+
+enum { MEMLITH_FORMAT_FORCE = 1 }; /* format a device that holds something, which is lost */
+
+/* Prepares the block device at `path`, without a file system, for one store: memlith_store_open() creates the store
+ * there, by the same path. While a store is open for writing, its process has claimed the device, which can then not be
+ * mounted. An empty device is one whose first and last MiB are zeros. Needs the right to write the device; durable on
+ * return. Only one thread or process may format a device at a time, and none may have it open.
+ * Errors: INVALID (no block device, or too small for a store), EXISTS (the device holds something: a store, or any
+ *         bytes; set MEMLITH_FORMAT_FORCE), BUSY (mounted, in use, or a store is open on it), NOT_FOUND, PERMISSION,
+ *         IO: the device may be unusable until it is formatted again. */
+MEMLITH_API int32_t memlith_device_format(const char* path, uint32_t flags);
 
 /* Opens one ordinary file as a store with a single region, named "file". (The interface follows failure-atomic msync,
  * EuroSys 2013.) The log lies beside the file, as FILE.memlith. After a clean close the file alone holds everything.
@@ -246,6 +265,9 @@ typedef struct memlith_store_info {
                            refresh; 0: none */
   uint64_t view_bytes;  /* with FOLLOW: sizes of the regions that are copied to this process's memory. Nothing of the
                            store is kept for a reader */
+  uint64_t log_block_bytes;   /* what frames of the log are padded to: 512 or 4096, or 64 in a store for DAX */
+  uint64_t device_bytes;      /* size of the block device that the store lies on; 0: it lies in a file system */
+  uint64_t device_used_bytes; /* of these, what the store and its map take */
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);
@@ -320,8 +342,12 @@ enum {
 };
 
 enum {
-  MEMLITH_REGION_CREATE = 1,   /* create the region, filled with zeros, if it does not exist */
-  MEMLITH_REGION_EXCLUSIVE = 2 /* with CREATE: fail with MEMLITH_EXISTS if the region exists */
+  MEMLITH_REGION_CREATE = 1,    /* create the region, filled with zeros, if it does not exist */
+  MEMLITH_REGION_EXCLUSIVE = 2, /* with CREATE: fail with MEMLITH_EXISTS if the region exists */
+  /* The region is persisted and rolled back with process scope only; thread scope is UNSUPPORTED. In return, FAULT pays
+   * 0.2 us instead of 7 us for a page that nearly every persist finds changed (docs/architecture.md, "Hot pages").
+   * SCAN and heaps do so without this flag. */
+  MEMLITH_REGION_PROCESS_SCOPE = 4
 };
 
 typedef struct memlith_region_options {

@@ -119,7 +119,12 @@ enum class Tracker : std::uint32_t {
 };
 
 // How memlith reads and writes the disk; see MEMLITH_IO_AUTO.
-enum class Io : std::uint32_t { automatic = MEMLITH_IO_AUTO, posix = MEMLITH_IO_POSIX, uring = MEMLITH_IO_URING };
+enum class Io : std::uint32_t {
+  automatic = MEMLITH_IO_AUTO,
+  posix = MEMLITH_IO_POSIX,
+  uring = MEMLITH_IO_URING,
+  dax = MEMLITH_IO_DAX,
+};
 
 // Whose stores a persist or a rollback covers: those of every thread (the default), or those of the calling thread.
 enum class Scope : std::uint32_t {
@@ -196,6 +201,7 @@ struct StoreOptions {
 struct RegionOptions {
   bool create = false;
   bool exclusive = false;
+  bool process_scope = false;  // see MEMLITH_REGION_PROCESS_SCOPE
   Tracker tracker = Tracker::automatic;
   std::uint64_t size = 0;
   std::uint64_t max_size = 0;  // 0 = 4 times size, at least 1 GiB
@@ -206,7 +212,8 @@ namespace detail {
 inline memlith_region_options plain_options(const RegionOptions& options) {
   memlith_region_options plain{};
   plain.struct_size = sizeof plain;
-  plain.flags = flag_if(options.create, MEMLITH_REGION_CREATE) | flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+  plain.flags = flag_if(options.create, MEMLITH_REGION_CREATE) | flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE) |
+                flag_if(options.process_scope, MEMLITH_REGION_PROCESS_SCOPE);
   plain.tracker = static_cast<std::uint32_t>(options.tracker);
   plain.size = options.size;
   plain.max_size = options.max_size;

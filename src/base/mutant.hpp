@@ -33,6 +33,9 @@
 #define MEMLITH_MUTANT_LIST(X)                                                                                     \
   MEMLITH_DEVICE_MUTANT_LIST(X)                                                                                    \
   X(flushes_side_by_side, device, "two threads flush a device at the same time")                                   \
+  X(lines_not_fenced, device, "a write of lines returns without a fence")                                          \
+  X(last_line_left_in_cache, device, "the last line of a write of lines stays in the cache")                       \
+  X(rest_of_line_lost, device, "a line that a write fills in part loses its other bytes")                          \
   X(acknowledge_next_batch, log, "a batch that is done acknowledges the one in flight behind it")                  \
   X(complete_out_of_order, log, "a batch is acknowledged before the one in front of it is done")                   \
   X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                         \
@@ -66,6 +69,7 @@
   X(refusal_wakes_nobody, log, "a commit that waits for room is not told that none could be made")                 \
   X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")          \
   X(pack_sealed_under_writers, log, "a packed frame is sealed while its payloads are still being copied")          \
+  X(map_copies_at_once, device, "the copies of a raw device's map are written without a flush in between")         \
   X(packed_commits_dropped, store, "of the commits in one frame only the first is replayed")                       \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \
@@ -129,6 +133,10 @@
   X(discard_not_replayed, store, "replay leaves discards out")                                                       \
   X(discard_keeps_memory, region, "after a discard the memory is as it was")                                         \
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
+  X(changed_pages_released, region, "a release for the memory limit drops pages that differ from home")             \
+  X(hot_pages_not_compared, region, "pages that nearly every persist finds stored to are left out")                 \
+  X(hot_twin_not_renewed, region, "a hot page goes on being compared with what it was when it became hot")          \
+  X(hot_twin_renewed_when_full, region, "of a hot page, a persist that did not fit is what the next is compared to") \
   X(twin_renewed_when_full, region, "a persist that did not fit counts as what the next one is compared with")     \
   X(bytes_beyond_the_end, region, "a persist commits the rest of the last page beyond the end of a file")          \
   X(record_cut_short, region, "of stores to consecutive bytes only the first is recorded")                         \
@@ -153,7 +161,10 @@
   X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of the kv commit")  \
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
   X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
-  X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")
+  X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")         \
+  X(connection_unlocks_early, connection, "a connection releases the write lock before its commit is captured")    \
+  X(connection_acknowledges_early, connection, "a connection's commit returns before its flush")                   \
+  X(connection_reads_early, connection, "a connection returns what it read before that is durable")
 // Those that break the isolation of a kv store. The isolation checker of tests/isolation looks for them, not the
 // laboratory, whose oracle knows crashes.
 #define MEMLITH_ISOLATION_MUTANT_LIST(X)                                                                            \

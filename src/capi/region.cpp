@@ -35,13 +35,14 @@ void add_tracker(const Region& region, memlith_region_info& info) {
 namespace memlith::core {
 
 Result<RegionOptions> region_options(const memlith_region_options& given) {
-  if ((given.flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0 ||
-      given.tracker > MEMLITH_TRACKER_INSTRUMENTED) {
+  constexpr std::uint32_t kFlags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE;
+  if ((given.flags & ~kFlags) != 0 || given.tracker > MEMLITH_TRACKER_INSTRUMENTED) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
   }
   RegionOptions options;
   options.create = (given.flags & MEMLITH_REGION_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_REGION_EXCLUSIVE) != 0;
+  options.process_scope = (given.flags & MEMLITH_REGION_PROCESS_SCOPE) != 0;
   options.tracker = static_cast<TrackerKind>(given.tracker);
   options.size_bytes = given.size;
   options.reserve_bytes = given.max_size;
@@ -61,7 +62,8 @@ int32_t memlith_region_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY(need(result, "region"));
     memlith_region_options given;
     MEMLITH_TRY(read_options(options, given));
-    MEMLITH_TRY_ASSIGN(const RegionOptions inner, region_options(given));
+    MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
+    inner.limited = true;
     MEMLITH_TRY_ASSIGN(OpenRegion* const region, session_of(store).open_region(name, inner));
     *result = handle_of(region);
     return kOk;

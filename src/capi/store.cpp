@@ -7,6 +7,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "device/block_host.hpp"
 #include "memlith/files.h"
 
 using namespace memlith::core;
@@ -62,7 +63,7 @@ Status check_store_options(const memlith_store_options& given, StoreKind kind) {
   const std::uint32_t known = kKnown | (kind == StoreKind::one_file ? MEMLITH_IMAGE_GUARD : 0);
   if ((given.flags & ~known) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
-  if (given.io > MEMLITH_IO_URING)
+  if (given.io > MEMLITH_IO_DAX)
     return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
   if (given.in_flight_max > 3) {
     return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default",
@@ -88,9 +89,13 @@ void tell_if_forgetful(const Session& session, const memlith_store_options& give
   const Store& store = session.store();
   const bool made = !store.read_only() && session.incarnation() == 1;
   if (!made || given.notice == nullptr || !store.log().device().caps().forgets) return;
-  const std::string sentence = store.path() +
-                               ": this store lies on a file system in memory (tmpfs): it survives a crash of the "
-                               "program, but a power loss or a restart erases it";
+  const bool emulated = store.log().device().caps().io == IoBackend::dax;
+  const std::string sentence =
+      store.path() +
+      (emulated ? ": EMULATED persistent memory: this store lies on a file system in memory (tmpfs): it survives a "
+                  "crash of the program, but a power loss or a restart erases it"
+                : ": this store lies on a file system in memory (tmpfs): it survives a crash of the program, but a "
+                  "power loss or a restart erases it");
   given.notice(given.notice_context, sentence.c_str());
 }
 
@@ -118,6 +123,16 @@ extern "C" {
 
 int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store) {
   return open_entry(path, StoreKind::folder, options, store);
+}
+
+int32_t memlith_device_format(const char* path, std::uint32_t flags) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(path, "path"));
+    if ((flags & ~static_cast<std::uint32_t>(MEMLITH_FORMAT_FORCE)) != 0) {
+      return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", flags);
+    }
+    return format_block_device(path, (flags & MEMLITH_FORMAT_FORCE) != 0);
+  });
 }
 
 int32_t memlith_file_open(const char* path, const memlith_store_options* options, memlith_store** store) {
@@ -177,7 +192,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));
     const Session& session = session_of(store);
-    const Store& inner = session.store();
+    Store& inner = session.store();
     const Log& log = inner.log();
     memlith_store_info info{};
     info.region_count = inner.objects().size();
@@ -202,12 +217,16 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.log_id = log.log_id();
     info.forgets = log.device().caps().forgets ? 1 : 0;
     info.io = static_cast<std::uint32_t>(log.device().caps().io);
+    info.log_block_bytes = log.superblock().block_bytes;
     if (const View* const view = inner.view(); view != nullptr) {
       info.follows = 1;
       info.log_used_bytes = bytes_between(std::min(log.tail().lsn, view->lsn()), view->lsn());
       info.writer = view->writer();
       info.view_bytes = view->bytes_shown();
     }
+    MEMLITH_TRY_ASSIGN(const std::optional<DeviceUse> use, inner.device_use());
+    info.device_bytes = use.has_value() ? use->device_bytes : 0;
+    info.device_used_bytes = use.has_value() ? use->used_bytes : 0;
     return write_info(target, info);
   });
 }

@@ -149,6 +149,8 @@ Result<std::unique_ptr<VolumeLock>> Volume::lock(std::string_view name, bool exc
   return file->lock(exclusive);
 }
 
+Result<std::optional<DeviceUse>> Volume::device_use() { return std::optional<DeviceUse>(); }
+
 // ---- notices ----------------------------------------------------------------------------------------------------
 
 std::unique_ptr<Notice> Volume::make_notice(std::string_view, std::span<const std::byte>, Device*) { return nullptr; }

@@ -32,13 +32,16 @@ enum class IoBackend : std::uint32_t {
   automatic = 0,  // system calls; io_uring where several transfers are in flight, if the kernel has it
   posix = 1,      // system calls only, one transfer at a time in each thread
   uring = 2,      // io_uring for every transfer
+  dax = 3,        // stores to a mapping of the file, on a medium that is written by lines (device/dax.hpp)
 };
 
 struct DeviceCaps {
   std::uint32_t block_bytes = 1;     // offsets, lengths and memory of transfers are multiples of this; 1 = anything
   std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
-  bool forgets = false;              // a medium that keeps nothing without power, be it flushed or not: tmpfs
-  IoBackend io = IoBackend::posix;   // what is used: automatic where there is io_uring for queues
+  // A torn write may spoil so much around it: a log fills such a block with frames of one write only.
+  std::uint32_t log_block_bytes = 512;
+  bool forgets = false;             // a medium that keeps nothing without power, be it flushed or not: tmpfs
+  IoBackend io = IoBackend::posix;  // what is used: automatic where there is io_uring for queues
 };
 
 // Several transfers in flight at once against one device. Not for use by two threads at a time.
@@ -62,6 +65,13 @@ struct FileIdentity {
   std::uint64_t volume = 0;
   std::uint64_t number = 0;
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+// Content that can be mapped: from this offset of the descriptor on, which the device owns, in one piece.
+struct Mappable {
+  int descriptor = -1;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = ~std::uint64_t{0};
 };
 
 // The error of a read that reached the end of the file.
@@ -147,9 +157,9 @@ class Device {
     return latch(do_truncate(bytes));
   }
 
-  // A descriptor to map the content with MAP_PRIVATE, owned by the device. Only on buffered devices, where the
-  // mapping and write() see the same page cache.
-  virtual Result<int> mapping_descriptor() = 0;
+  // Where the content from `offset` on, a multiple of the page, can be mapped with MAP_PRIVATE. Only on buffered
+  // devices, where the mapping and write() see the same page cache.
+  virtual Result<Mappable> mappable(std::uint64_t offset) = 0;
 
   // For queues: called before and after a write that bypasses the page cache. Returns whether it may; if not, nothing
   // has begun.

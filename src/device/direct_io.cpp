@@ -1,6 +1,8 @@
 #include "device/direct_io.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +46,11 @@ bool takes_reads(int fd, std::byte* memory, std::uint32_t block) {
 std::uint32_t direct_block_bytes(int fd, bool writable) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) return 0;
+  if (S_ISBLK(info.st_mode)) {
+    int sector = 0;  // never by writing: nothing of a device is known to be unused
+    const bool known = ::ioctl(fd, BLKSSZGET, &sector) == 0 && sector > 0 && is_power_of_two(sector);
+    return known && sector <= static_cast<int>(kPageBytes) ? std::max(512U, static_cast<std::uint32_t>(sector)) : 0;
+  }
   const bool by_writing = writable && info.st_size == 0;
   std::uint32_t least = 512;
 #ifdef STATX_DIOALIGN

@@ -3,21 +3,17 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <mutex>
 
 #include "base/descriptor.hpp"
 #include "base/sync.hpp"
-#include "device/direct_io.hpp"
 #include "device/folder.hpp"
 #include "device/posix_device.hpp"
 #include "device/posix_notice.hpp"
@@ -39,12 +35,6 @@ std::string absolute(const std::string& path) {
   return text;
 }
 
-// Whether the file system keeps its files in memory.
-bool is_memory(int fd) {
-  struct statfs info{};
-  return ::fstatfs(fd, &info) == 0 && (info.f_type == TMPFS_MAGIC || info.f_type == RAMFS_MAGIC);
-}
-
 class PosixLock final : public VolumeLock {
  public:
   explicit PosixLock(std::shared_ptr<const Descriptor> descriptor)
@@ -62,7 +52,7 @@ class PosixLock final : public VolumeLock {
 
 class PosixVolume final : public Volume {
  public:
-  PosixVolume(std::string root, IoBackend io) : root_(std::move(root)), io_(io) {}
+  PosixVolume(std::string root, IoBackend io) : root_(std::move(root)), devices_(io) {}
 
   std::string path_of(std::string_view name) const override {
     return name.empty() ? root_ : root_ + (root_.ends_with('/') ? "" : "/") + std::string(name);
@@ -78,7 +68,7 @@ class PosixVolume final : public Volume {
       return fail_errno(errno, Detail::open, "{}: cannot {} it", path, mode == OpenMode::create ? "create" : "open");
     }
     MEMLITH_TRY(check_ordinary(descriptor->get(), path));
-    return make_device(std::move(descriptor), path, mode != OpenMode::read_only, caching);
+    return devices_.make(std::move(descriptor), path, mode != OpenMode::read_only, caching);
   }
 
   Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
@@ -219,7 +209,7 @@ class PosixVolume final : public Volume {
     }
 
     Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) override {
-      return volume_.make_device(descriptor_, volume_.path_of(name), writable_, caching);
+      return volume_.devices_.make(descriptor_, volume_.path_of(name), writable_, caching);
     }
 
    private:
@@ -228,28 +218,6 @@ class PosixVolume final : public Volume {
     std::string name_;
     bool writable_;
   };
-
-  Result<std::unique_ptr<Device>> make_device(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
-                                              bool writable, Caching caching) {
-    const int fd = descriptor->get();
-    // NONBLOCK is cleared for transfers: on disks that cannot refuse to wait, such as dm-crypt's, transfers of a ring
-    // would otherwise fail forever with EAGAIN (Linux before 6.4).
-    (void)::fcntl(fd, F_SETFL, 0);
-    DeviceCaps caps;
-    const bool direct = caching == Caching::direct && make_direct(fd, writable, caps);
-    caps.forgets = is_memory(fd);
-    caps.io = io_;
-    if (io_ != IoBackend::posix && !has_uring()) {
-      if (io_ == IoBackend::uring) {
-        return fail(Errc::unsupported, Detail::open,
-                    "{}: io_uring was requested, but this kernel or a sandbox refuses it; let memlith choose "
-                    "(MEMLITH_IO_AUTO)",
-                    path);
-      }
-      caps.io = IoBackend::posix;
-    }
-    return make_posix_device(std::move(descriptor), caps, path, direct);
-  }
 
   // Null, with errno, if the folder cannot be opened. Once it is open, it is never looked up again.
   std::shared_ptr<Folder> folder() {
@@ -299,12 +267,6 @@ class PosixVolume final : public Volume {
     return kOk;
   }
 
-  // Determined when the first file is opened.
-  bool has_uring() {
-    std::call_once(uring_asked_, [&] { has_uring_ = uring_works(); });
-    return has_uring_;
-  }
-
   static Status check_ordinary(int fd, const std::string& path) {
     struct stat info{};
     if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
@@ -312,25 +274,10 @@ class PosixVolume final : public Volume {
     return fail(Errc::invalid, Detail::open, "{}: is not an ordinary file", path);
   }
 
-  // Changes the same descriptor, so that no name is looked up again; if the file system refuses, everything stays as it
-  // is.
-  static bool make_direct(int fd, bool writable, DeviceCaps& caps) {
-    if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
-    const std::uint32_t block = direct_block_bytes(fd, writable);
-    if (block == 0) {
-      (void)::fcntl(fd, F_SETFL, 0);
-      return false;
-    }
-    caps.block_bytes = block;
-    return true;
-  }
-
   const std::string root_;
-  const IoBackend io_;
+  DeviceMaker devices_;
   Mutex folder_mutex_;
   std::shared_ptr<Folder> folder_ MEMLITH_GUARDED_BY(folder_mutex_);  // constant once it is not null
-  std::once_flag uring_asked_;
-  bool has_uring_ = false;
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 // Transfers by pwritev + fdatasync, past the page cache where the file is opened so; io_uring where several transfers
-// are in flight, or for all of them. Sections: PosixDevice, UringDevice.
+// are in flight, or for all of them; or by stores to a mapping. Sections: PosixDevice, UringDevice, DaxDevice.
 #include "device/posix_device.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -15,6 +18,8 @@
 
 #include "base/buffer.hpp"
 #include "base/units.hpp"
+#include "device/dax.hpp"
+#include "device/lines.hpp"
 #include "device/uring.hpp"
 
 namespace memlith::core {
@@ -29,13 +34,23 @@ class PosixDevice : public Device {
               std::weak_ptr<RingFile> rings = {})
       : Device(caps, std::move(path), direct), descriptor_(std::move(descriptor)), rings_(std::move(rings)) {
     struct stat info{};
-    counts_names_ = ::fstat(fd(), &info) == 0 && info.st_nlink > 0;
+    const bool known = ::fstat(fd(), &info) == 0;
+    counts_names_ = known && info.st_nlink > 0;
+    if (!known || !S_ISBLK(info.st_mode) || !direct) return;
+    void* const page = ::mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, fd(), 0);
+    first_page_ = page == MAP_FAILED ? nullptr : page;
+  }
+  ~PosixDevice() override {
+    if (first_page_ != nullptr) ::munmap(first_page_, kPageBytes);
   }
 
   Result<std::uint64_t> size() override {
     struct stat info{};
-    if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::read, "{}: cannot determine its size", path_);
-    return static_cast<std::uint64_t>(info.st_size);
+    std::uint64_t bytes = 0;
+    if (::fstat(fd(), &info) != 0 || (S_ISBLK(info.st_mode) && ::ioctl(fd(), BLKGETSIZE64, &bytes) != 0)) {
+      return fail_errno(errno, Detail::read, "{}: cannot determine its size", path_);
+    }
+    return S_ISBLK(info.st_mode) ? bytes : static_cast<std::uint64_t>(info.st_size);
   }
 
   Result<FileIdentity> identity() override {
@@ -52,9 +67,9 @@ class PosixDevice : public Device {
 
   Status match_permissions(Device& file) override { return core::match_permissions(file, fd(), path_); }
 
-  Result<int> mapping_descriptor() override {
+  Result<Mappable> mappable(std::uint64_t offset) override {
     MEMLITH_ASSERT(!direct());
-    return fd();
+    return Mappable{fd(), offset};
   }
 
   std::uint64_t skip_hole(std::uint64_t offset) override {
@@ -76,7 +91,7 @@ class PosixDevice : public Device {
   void end_direct_write() override { queued_writes_.fetch_sub(1, std::memory_order_relaxed); }
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override {
-    if (caps_.io != IoBackend::posix) {
+    if (caps_.io != IoBackend::posix && caps_.io != IoBackend::dax) {
       if (auto rings = ring_file(); rings != nullptr) {
         if (auto queue = make_uring_queue(*this, std::move(rings), depth)) return queue;
       }
@@ -176,7 +191,12 @@ class PosixDevice : public Device {
   }
 
   Status do_flush() override {
-    if (::fdatasync(fd()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path_);
+    // fdatasync of a block device also writes and awaits whatever else its page cache holds, such as the homes of the
+    // checkpoint that runs. Direct writes only need the cache of the disk to be flushed, which the flush of any range
+    // ends with.
+    const bool some = first_page_ != nullptr && direct();
+    if ((some ? ::msync(first_page_, kPageBytes, MS_SYNC) : ::fdatasync(fd())) != 0)
+      return fail_errno(errno, Detail::flush, "{}: flush failed", path_);
     return kOk;
   }
 
@@ -233,7 +253,9 @@ class PosixDevice : public Device {
                            static_cast<off_t>(bytes));
     } while (result != 0 && errno == EINTR);
     if (result == 0) return kOk;
-    if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM) return Device::do_discard(offset, bytes);
+    // EBUSY: a block device that another descriptor has claimed.
+    const bool unable = errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM || errno == EBUSY;
+    if (unable) return Device::do_discard(offset, bytes);
     return fail_errno(errno, Detail::resize, "{}: cannot give {} bytes of disk space back", path_, bytes);
   }
 
@@ -306,6 +328,7 @@ class PosixDevice : public Device {
   // Writes of queues that bypass the page cache; raised under direct_mutex_.
   std::atomic<std::uint32_t> queued_writes_{0};
   std::weak_ptr<RingFile> rings_;  // null: there are no rings; under direct_mutex_
+  void* first_page_ = nullptr;     // of a block device that is written past the page cache
   bool counts_names_ = false;      // some file systems report a link count of 0 for every file
 };
 
@@ -329,6 +352,60 @@ class UringDevice final : public PosixDevice {
   UringCalls calls_;
 };
 
+// ---- DaxDevice -------------------------------------------------------------------------------------------------
+
+// Writes lines to a mapping, durable at once; so a flush has only lengths and space of the file to make durable. Reads
+// are system calls, because the kernel reports a damaged line of the medium as an error there, and with a signal in a
+// mapping.
+class DaxDevice final : public PosixDevice {
+ public:
+  DaxDevice(std::shared_ptr<const Descriptor> descriptor, std::unique_ptr<DaxMapping> mapping, std::uint64_t size,
+            DeviceCaps caps, std::string path)
+      : PosixDevice(std::move(descriptor), caps, std::move(path), false), mapping_(std::move(mapping)), size_(size) {}
+
+  std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override { return Device::make_queue(depth); }
+
+ protected:
+  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
+    std::uint64_t end = offset;
+    for (const iovec& piece : pieces) end += piece.iov_len;
+    if (end > size_.load(std::memory_order_relaxed)) MEMLITH_TRY(do_truncate(end));
+    return mapping_->write(offset, pieces);
+  }
+
+  // The first flush is a call in any case: the program that had the file before may have been killed before its flush.
+  Status do_flush() override {
+    return metadata_changed_.exchange(false, std::memory_order_relaxed) ? PosixDevice::do_flush() : kOk;
+  }
+
+  Status do_reserve(std::uint64_t bytes) override { return change(PosixDevice::do_reserve(bytes), 0, 0); }
+  Status do_fill_holes() override { return change(PosixDevice::do_fill_holes(), 0, 0); }
+  Status do_truncate(std::uint64_t bytes) override {
+    return change(PosixDevice::do_truncate(bytes), bytes, ~std::uint64_t{0});
+  }
+  Status do_discard(std::uint64_t offset, std::uint64_t bytes) override {
+    return change(PosixDevice::do_discard(offset, bytes), offset, offset + bytes);
+  }
+  Status do_undiscard(std::uint64_t offset, std::uint64_t bytes) override {
+    return change(PosixDevice::do_undiscard(offset, bytes), 0, 0);
+  }
+
+ private:
+  // What follows a call that changes the file's length or space. Pages [begin, end) may have lost theirs.
+  Status change(Status status, std::uint64_t begin, std::uint64_t end) {
+    metadata_changed_.store(true, std::memory_order_relaxed);
+    if (begin < end) mapping_->forget(begin, end);
+    MEMLITH_TRY(status);
+    MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, size());
+    size_.store(bytes, std::memory_order_relaxed);
+    return kOk;
+  }
+
+  std::unique_ptr<DaxMapping> mapping_;
+  std::atomic<std::uint64_t> size_;
+  std::atomic<bool> metadata_changed_{true};
+};
+
 }  // namespace
 
 std::unique_ptr<Device> make_posix_device(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps,
@@ -339,6 +416,21 @@ std::unique_ptr<Device> make_posix_device(std::shared_ptr<const Descriptor> desc
     }
   }
   return std::make_unique<PosixDevice>(std::move(descriptor), caps, std::move(path), direct);
+}
+
+Result<std::unique_ptr<Device>> make_dax_device(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps,
+                                                std::string path) {
+  MEMLITH_TRY_ASSIGN(std::unique_ptr<DaxMapping> mapping, DaxMapping::open(descriptor->get(), path));
+  struct stat info{};
+  if (::fstat(descriptor->get(), &info) != 0) {
+    return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
+  }
+  caps.block_bytes = 1;
+  caps.atomic_bytes = kWordBytes;
+  caps.log_block_bytes = kLineBytes;
+  return std::unique_ptr<Device>(std::make_unique<DaxDevice>(std::move(descriptor), std::move(mapping),
+                                                             static_cast<std::uint64_t>(info.st_size), caps,
+                                                             std::move(path)));
 }
 
 Status match_permissions(Device& file, int other, const std::string& other_path) {

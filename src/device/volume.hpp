@@ -53,6 +53,12 @@ class Notice {
   virtual void show(std::span<const std::byte> bytes) = 0;
 };
 
+// Of a volume that has a device for itself.
+struct DeviceUse {
+  std::uint64_t device_bytes = 0;
+  std::uint64_t used_bytes = 0;
+};
+
 struct SeenNotice {
   std::vector<std::byte> bytes;
   bool held = false;  // the process that made it, or one forked from it, is alive and has it open
@@ -77,6 +83,9 @@ class Volume {
 
   // The free space of the file system for unprivileged users.
   virtual Result<std::uint64_t> free_bytes() = 0;
+
+  // Empty if the volume shares a file system with other files.
+  virtual Result<std::optional<DeviceUse>> device_use();
 
   virtual Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) = 0;
   // A lock on a descriptor of its own.

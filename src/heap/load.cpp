@@ -249,14 +249,16 @@ Status Heap::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
   return kOk;
 }
 
-// Takes a slab with room over from another arena; unless `any`, one that is a quarter free at least. Only here a thread
-// holds the locks of two arenas, and the structure lock keeps it alone in that.
+// Takes a slab with room over from another arena; unless `any`, one that is a quarter free at least. Here a
+// thread holds the locks of two arenas, in the order of hold().
 bool Heap::steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) {
   for (std::uint32_t i = 0; i < arena_count_; ++i) {
     SlabArena& other = arenas_[i];
     if (&other == &arena) continue;
-    const LockGuard from(other.mutex);
-    const LockGuard to(arena.mutex);
+    SlabArena& first = &other < &arena ? other : arena;
+    SlabArena& second = &first == &arena ? other : arena;
+    const LockGuard lock(first.mutex);
+    const LockGuard lock_of_second(second.mutex);
     for (Slab* slab = other.first[size_class]; slab != nullptr; slab = slab->next) {
       if (!any && slab->used * 4 > slab->blocks * 3) continue;
       other.unlist(slab);

@@ -29,6 +29,8 @@ inline constexpr std::uint64_t kHolderOffset = 8192;
 inline constexpr std::uint64_t kSlotsOffset = 16384;
 inline constexpr std::size_t kClientBytes = 256;
 
+constexpr bool is_log_block(std::uint32_t bytes) { return bytes == 64 || bytes == 512 || bytes == 4096; }
+
 // A constant, because the log's identity is not known yet.
 inline constexpr std::uint64_t kSuperblockSeed = 0x6d656d6c697468u;
 
@@ -36,7 +38,7 @@ inline constexpr std::uint64_t kSuperblockSeed = 0x6d656d6c697468u;
 struct Superblock {           // docs/format.md#superblock
   std::uint64_t magic;        // kSuperblockMagic
   std::uint32_t version;      // kFormatVersion
-  std::uint32_t block_bytes;  // frames start on multiples of it: 512 or 4096
+  std::uint32_t block_bytes;  // frames start on multiples of it: 64, 512 or 4096
   std::uint64_t log_id;       // random; seeds every checksum in the log
   std::uint64_t sequence;     // rises with each write; copy number = sequence % 2
   std::uint64_t incarnation;  // rises with each opening for writing

@@ -11,8 +11,7 @@ namespace memlith::core {
 // ---- format and open -------------------------------------------------------------------------------------------
 
 Status Log::format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id) {
-  if ((format.block_bytes != 512 && format.block_bytes != 4096) ||
-      format.block_bytes % device.caps().block_bytes != 0) {
+  if (!is_log_block(format.block_bytes) || format.block_bytes % device.caps().block_bytes != 0) {
     return fail(Errc::invalid, Detail::argument, "{}: a log block of {} bytes does not suit this device", device.path(),
                 format.block_bytes);
   }
@@ -99,14 +98,15 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   return kOk;
 }
 
-Status Log::close(const ClientBytes& client) {
+Status Log::close(const ClientBytes& client, bool keeps_size) {
   if (poisoned()) return failure_for_late_comer();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
   LogPosition from = tail();
   LogPosition end = durable();
   const std::lock_guard lock(superblocks_.mutex());
-  const bool grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made && from == end;
+  const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;
+  const bool grown = has_grown && from == end && !keeps_size;
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
   if (grown) {
     // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.

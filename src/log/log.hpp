@@ -180,8 +180,8 @@ class Log {
   Status grow(std::uint64_t more_slots);
 
   // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
-  // that grow() added.
-  Status close(const ClientBytes& client);
+  // that grow() added, unless `keeps_size`.
+  Status close(const ClientBytes& client, bool keeps_size = false);
 
   // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);
@@ -329,6 +329,7 @@ class Log {
                        const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
   Status check_for_damage(LogPosition end, const char* why);
   Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment);
+  Status erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer);
   Status copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer);
   // space.cpp
   Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);

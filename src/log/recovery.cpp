@@ -212,6 +212,7 @@ Status Log::secure() {
   const std::uint64_t end = geometry_.segment_of(found_.end.lsn.advance(geometry_.segment_bytes() - 1));
   MEMLITH_TRY_ASSIGN(const std::vector<std::uint32_t> targets, slots_to_move_to(first, end));
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
+  MEMLITH_TRY(erase_headers(targets, buffer));
   for (std::uint64_t segment = first; segment < end; ++segment) {
     MEMLITH_TRY(copy_segment(segment, targets[segment - first], buffer));
   }
@@ -261,6 +262,19 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
   found_.claims.resize(space_.slot_count, kNoSegment);
   slot_count_max_ = std::max(slot_count_max(), space_.slot_count);
   return targets;
+}
+
+// For media that tear a header. Of an earlier, interrupted recovery, a slot may have all words of a header but one. A
+// new header that is torn as well may bring that one: the slot would claim what the earlier recovery had copied there.
+Status Log::erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer) {
+  if (device_.caps().atomic_bytes >= sizeof(SlotHeader)) return kOk;
+  std::memset(buffer.data(), 0, geometry_.block_bytes);
+  for (const std::uint32_t slot : slots) {
+    MEMLITH_TRY(device_.write(geometry_.slot_offset(slot), buffer.span().first(geometry_.block_bytes)));
+  }
+  // ORDER erase-before-copy: the old words are gone from the medium before the slot holds other frames than they claim.
+  // [test TornHeader.IsGoneBeforeFramesMoveToItsSlot]
+  return device_.flush();
 }
 
 // Copies the live bytes of the segment to the same places in another slot, followed by a block of zeros after the

@@ -1,5 +1,6 @@
 #include "log/superblocks.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/checksum.hpp"
@@ -18,7 +19,7 @@ Verdict judge(const Superblock& copy) {
   const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
   if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::other_version;
-  const bool sane = (copy.block_bytes == 512 || copy.block_bytes == 4096) && copy.slot_bytes % 4096 == 0 &&
+  const bool sane = is_log_block(copy.block_bytes) && copy.slot_bytes % 4096 == 0 &&
                     copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
                     copy.slot_count_made >= 2 && copy.slot_count >= copy.slot_count_made &&
                     copy.slot_count <= kSlotCountMax && copy.log_id != 0 && copy.tail_lsn % copy.block_bytes == 0 &&
@@ -134,7 +135,8 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
   if (MEMLITH_MUTANT(tail_too_far) && tail.lsn.value > 0) next.tail_lsn += next.block_bytes;
 #endif
   next.checksum = header_checksum(next, kSuperblockSeed);
-  std::memset(block_.data(), 0, next.block_bytes);
+  const std::uint64_t bytes = std::max<std::uint64_t>(next.block_bytes, sizeof next);
+  std::memset(block_.data(), 0, bytes);
   std::memcpy(block_.data(), &next, sizeof next);
   // ORDER copy-after-copy: one copy is intact at any time, and when this returns both are equal. If one copy is lost
   // later, the other is never older than a state that was relied on: a tail after which slots were reused, or a clean
@@ -142,7 +144,7 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
   for (int copy = 0; copy < (MEMLITH_MUTANT(superblock_copies_in_turn) ? 1 : 2); ++copy) {
     if (!MEMLITH_MUTANT(one_superblock_copy)) at_ = 1 - at_;
     const std::uint64_t offset = static_cast<std::uint64_t>(at_) * kSuperblockStrideBytes;
-    MEMLITH_TRY(device_.write(offset, {block_.data(), next.block_bytes}));
+    MEMLITH_TRY(device_.write(offset, {block_.data(), bytes}));
     MEMLITH_TRY(device_.flush());
   }
   current_ = next;

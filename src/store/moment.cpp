@@ -11,7 +11,7 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kLsnUnit = 512;  // the smallest block of a log
+constexpr std::uint64_t kLsnUnit = 512;
 
 // From the low end: where `reach` stands in the log, in units of 512 bytes; what stands for the history up to there;
 // and a checksum of these two, because 8 bytes that were in flight when the power failed may be neither the old ones

@@ -56,9 +56,30 @@ Status Opening::open_log() {
   log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
                                                             : std::max(kLogMaxBytesDefault, files_.options.log_bytes);
   log_options.packed_bytes_max = kPackedCommitBytesMax;
-  MEMLITH_TRY_ASSIGN(files_.log, Log::open(*files_.log_device, log_options));
+  auto opened = Log::open(*files_.log_device, log_options);
+  const bool small_blocks = !opened.ok() && opened.error().category == Errc::unsupported;
+  if (small_blocks && files_.read_only() && files_.log_device->direct()) {
+    // Its blocks are smaller than the disk's. The page cache reads them nevertheless.
+    files_.log_device = nullptr;
+    MEMLITH_TRY_ASSIGN(files_.log_device, files_.log_file->device(files_.names.log, Caching::buffered));
+    MEMLITH_TRY_ASSIGN(files_.log, Log::open(*files_.log_device, log_options));
+  } else {
+    MEMLITH_TRY_ASSIGN(files_.log, std::move(opened));
+  }
   files_.was_clean = files_.log->closed_cleanly();
+  MEMLITH_TRY(check_lines());
   return read_header();
+}
+
+// A frame that shares a sector with the frame before it must not be written where a power cut can tear sectors.
+Status Opening::check_lines() const {
+  const std::uint32_t least = files_.log_device->caps().log_block_bytes;
+  const std::uint32_t found = files_.log->superblock().block_bytes;
+  if (files_.read_only() || found >= least) return kOk;
+  return fail(Errc::unsupported, Detail::superblock,
+              "{}: its frames are padded to lines of {} bytes, and a power cut could tear sectors of {} here. Open the "
+              "store with the option io = DAX, on fsdax or tmpfs; to move it to a disk, copy its data to a new store",
+              files_.log_device->path(), found, least);
 }
 
 Status Opening::find_or_make_log() {
@@ -144,7 +165,9 @@ Status Opening::leave_holder_note() {
   (void)::gethostname(host, sizeof host - 1);
   fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "process {} ({}) on {}", ::getpid(),
                    program_invocation_short_name, host);
-  return files_.log_device->write(kHolderOffset, block.span().first(files_.log->superblock().block_bytes));
+  return files_.log_device->write(kHolderOffset,
+                                  block.span().first(std::max<std::uint64_t>(files_.log->superblock().block_bytes,
+                                                                             512)));
 }
 
 Status Opening::tell_who_holds(Status busy) {
@@ -201,7 +224,7 @@ Status Opening::make_log() {
   MEMLITH_TRY(directory_.match_permissions(*device));
   const std::uint64_t log_id = random_identity();
   MEMLITH_TRY(directory_.make_first(log_id));
-  const LogFormat format = log_format(device->caps().block_bytes);
+  const LogFormat format = log_format(device->caps().log_block_bytes);
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(log_formatted_late)) {
     MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
@@ -219,9 +242,8 @@ Status Opening::make_log() {
 LogFormat Opening::log_format(std::uint32_t block_bytes) const {
   const StoreOptions& options = files_.options;
   LogFormat format;
-  format.block_bytes = block_bytes <= 512 && (!files_.whole_blocks() || MEMLITH_MUTANT(blocks_taken_for_sectors))
-                           ? 512
-                           : 4096;  // some disks have sectors of 1024 or 2048 bytes
+  const bool as_told = !files_.whole_blocks() || MEMLITH_MUTANT(blocks_taken_for_sectors);
+  format.block_bytes = as_told ? block_bytes : static_cast<std::uint32_t>(KeptBlocks::kBlockBytes);
   std::uint64_t log_bytes = options.log_bytes;
   if (log_bytes == 0) log_bytes = directory_.log_bytes_first();
   if (options.log_max_bytes != 0) log_bytes = std::min(log_bytes, options.log_max_bytes);

@@ -34,6 +34,7 @@ class Opening {
   Status read_header();
   Status find_guard(const StoreHeader& header);
   Status check_blocks(const StoreHeader& header);
+  [[nodiscard]] Status check_lines() const;
   [[nodiscard]] LogFormat log_format(std::uint32_t block_bytes) const;
 
   StoreFiles& files_;

@@ -18,9 +18,9 @@ struct Place {
 // file.
 Result<Place> place_of_name(const std::string& path, IoBackend io = IoBackend::automatic);
 
-// Resolves the path of a store. The volume of a folder store is its folder. The volume of a one-file store is the
-// folder of the file itself, with symbolic links followed, because the log lies beside the file. The store need not
-// exist. Errors: invalid.
+// Resolves the path of a store. The volume of a folder store is its folder, or the block device that it lies on. The
+// volume of a one-file store is the folder of the file itself, with symbolic links followed, because the log lies
+// beside the file. The store need not exist. Errors: invalid.
 Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend io = IoBackend::automatic);
 
 // The kind of the store at `path`, if there is one.

@@ -108,14 +108,20 @@ Status Store::check_process() const {
 }
 
 Status Store::close() {
-  MEMLITH_TRY(finish());
+  MEMLITH_TRY(finish(false));
+  files_.unlock();
+  return kOk;
+}
+
+Status Store::hand_over() {
+  MEMLITH_TRY(finish(true));
   files_.unlock();
   return kOk;
 }
 
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
-  MEMLITH_TRY(finish());
+  MEMLITH_TRY(finish(false));
   // ORDER remove-before-unlock: otherwise a process that opens the store in between would continue with a log that has
   // no name. [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
   const Status removed = remove_log();
@@ -124,7 +130,7 @@ Status Store::close_and_remove_log() {
   return removed.category == Errc::permission ? kOk : removed;
 }
 
-Status Store::finish() {
+Status Store::finish(bool keeps_log_size) {
   MEMLITH_TRY(check_process());
   MEMLITH_ASSERT(!closed_);
   closed_ = true;
@@ -137,7 +143,7 @@ Status Store::finish() {
   MEMLITH_TRY(log.sync(log.head()));
   if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
-  MEMLITH_TRY(log.close(directory_->client_bytes()));
+  MEMLITH_TRY(log.close(directory_->client_bytes(), keeps_log_size));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   return dropped;
@@ -196,7 +202,7 @@ Result<bool> Store::file_has_its_name() {
 
 Status Store::remove_log() { return files_.volume.remove_own(files_.names.log, *files_.log_device); }
 
-Result<int> Store::home_descriptor(ObjectId id) {
+Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset) {
   if (files_.options.guards_file) {
     return fail(Errc::unsupported, Detail::argument,
                 "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
@@ -205,7 +211,7 @@ Result<int> Store::home_descriptor(ObjectId id) {
                 path());
   }
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
-  return device->mapping_descriptor();
+  return device->mappable(offset);
 }
 
 Result<std::vector<std::byte>> Store::read_home(ObjectId id) {

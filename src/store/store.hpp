@@ -50,6 +50,8 @@ class Store {
 
   // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
   Status close();
+  // The same for a process that opens the store next, soon: the log keeps its size.
+  Status hand_over();
   // The same for a one-file store, whose file is complete by itself afterwards: also removes the log, before another
   // process can open it.
   Status close_and_remove_log();
@@ -135,9 +137,9 @@ class Store {
   // Everything before this LSN is home.
   [[nodiscard]] Lsn home_lsn() const { return files_.log->tail().lsn; }
 
-  // A descriptor from which an object's home file can be mapped. In a read-only store, the overlay has to be laid over
-  // the mapping.
-  Result<int> home_descriptor(ObjectId id);
+  // Where an object's home file can be mapped, from the offset on. In a read-only store, the overlay has to be laid
+  // over the mapping.
+  Result<Mappable> mappable_home(ObjectId id, std::uint64_t offset);
   // The end of the newest commit to the object since the store was opened; committers to the object update it. What the
   // store found when it was opened is home already.
   std::shared_ptr<Atomic<std::uint64_t>> committed_lsn(ObjectId id) { return directory_->committed_lsn(id); }
@@ -152,6 +154,8 @@ class Store {
   [[nodiscard]] Lsn durable_lsn() const { return view_ != nullptr ? view_->lsn() : files_.log->durable_lsn(); }
 
   [[nodiscard]] bool read_only() const { return files_.read_only(); }
+  // Whether regions copy the pages of their homes when they are opened: the medium is slower than memory.
+  [[nodiscard]] bool runs_from_copies() const { return files_.log_device->caps().io == IoBackend::dax; }
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
@@ -161,6 +165,8 @@ class Store {
   void publish_stats();
   [[nodiscard]] static std::string stats_name(StoreKind kind, const std::string& file_name);
   [[nodiscard]] std::string path() const { return files_.path(); }
+  // Empty if the store does not have a device for itself.
+  Result<std::optional<DeviceUse>> device_use() { return files_.volume.device_use(); }
 
   // The bytes of an object in its home file, for tests and verification.
   Result<std::vector<std::byte>> read_home(ObjectId id);
@@ -190,7 +196,7 @@ class Store {
 
   Status open_it();
   Status start();
-  Status finish();  // everything of close() except releasing the locks
+  Status finish(bool keeps_log_size);  // everything of close() except releasing the locks
   Status end_guard();
   void stop_jobs();
   void drop_stats();

@@ -81,10 +81,6 @@ Status View::look() {
                 "{}: the store was removed, or another has taken its place; close it and open what is there now",
                 files_.path());
   }
-  if (files_.keeps_mark) {
-    return fail(Errc::unsupported, Detail::open,
-                "{}: a SQLite database cannot be followed; open it by SQLite with memlith's library", files_.path());
-  }
   sequence_ = files_.log->superblock().sequence;
   return kOk;
 }

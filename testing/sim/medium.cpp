@@ -6,6 +6,7 @@
 
 #include "base/checksum.hpp"
 #include "base/random.hpp"
+#include "device/lines.hpp"
 #include "sim/sim.hpp"
 
 namespace memlith::core {
@@ -115,15 +116,7 @@ void SimMedium::step() {
   const std::size_t index = position_++;
   const SimRecord& record = trace_.records[index];
   switch (record.op) {
-    case SimOp::write:
-      for (std::uint64_t skip = 0; skip < record.data.size();) {
-        const std::uint64_t here = record.offset + skip;
-        const std::uint64_t bytes =
-            std::min<std::uint64_t>(record.data.size() - skip, kSimSectorBytes - here % kSimSectorBytes);
-        pending_.push_back({record.op, record.file, index, skip, bytes});
-        skip += bytes;
-      }
-      break;
+    case SimOp::write: add_items(record, index); break;
     case SimOp::create:
       MEMLITH_ASSERT(record.file == files_.size());
       files_.push_back({std::make_shared<std::vector<std::byte>>()});
@@ -165,6 +158,22 @@ void SimMedium::step() {
       pending_ = std::move(rest);
       break;
     }
+  }
+}
+
+void SimMedium::add_items(const SimRecord& record, std::size_t index) {
+  const std::uint64_t item_bytes = lines() ? kWordBytes : kSimSectorBytes;
+  const auto is_write_of_it = [&](const Item& item) { return item.op == SimOp::write && item.file == record.file; };
+  // A word that stays what it is need not be an item, unless an earlier write of it may still be lost.
+  const bool may_leave_out = lines() && std::none_of(pending_.begin(), pending_.end(), is_write_of_it);
+  const std::vector<std::byte>& before = *files_[record.file].durable;
+  for (std::uint64_t skip = 0; skip < record.data.size();) {
+    const std::uint64_t here = record.offset + skip;
+    const std::uint64_t bytes = std::min<std::uint64_t>(record.data.size() - skip, item_bytes - here % item_bytes);
+    const bool same = may_leave_out && here + bytes <= before.size() &&
+                      std::memcmp(before.data() + here, record.data.data() + skip, bytes) == 0;
+    if (!same) pending_.push_back({record.op, record.file, index, skip, bytes});
+    skip += bytes;
   }
 }
 
@@ -251,6 +260,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
     }
   }
   SimImage image;
+  image.lines = lines();
   for (const auto& [name, file] : names) {
     const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
     if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;

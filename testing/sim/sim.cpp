@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "device/lines.hpp"
+
 namespace memlith::core {
 
 // ---- SimFaults -------------------------------------------------------------------------------------------------
@@ -67,6 +69,40 @@ struct SimVolume::File {
     if (descriptor >= 0) MEMLITH_ASSERT(::ftruncate(descriptor, static_cast<off_t>(content->size())) == 0);
   }
 };
+
+namespace {
+
+// What a LineWriter does to a file: the lines that it streams, one behind the other, and whether a fence follows.
+class SimLines {
+ public:
+  explicit SimLines(const std::vector<std::byte>& content) : content_(content) {}
+  void stream(std::uint64_t offset, const std::byte* line) {
+    MEMLITH_ASSERT(offset % kLineBytes == 0 && (streamed.empty() || offset == begin + streamed.size()));
+    if (streamed.empty()) begin = offset;
+    streamed.insert(streamed.end(), line, line + kLineBytes);
+  }
+  void cache(std::uint64_t offset, const std::byte* line) {
+    cached_at = offset;
+    cached.assign(line, line + kLineBytes);
+  }
+  void read(std::uint64_t offset, std::byte* line) const {
+    const std::uint64_t there = content_.size() - std::min<std::uint64_t>(content_.size(), offset);
+    std::memset(line, 0, kLineBytes);
+    if (there > 0) std::memcpy(line, content_.data() + offset, std::min(there, kLineBytes));
+  }
+  void fence() { fenced = true; }
+
+  std::uint64_t begin = 0;
+  std::vector<std::byte> streamed;
+  std::uint64_t cached_at = 0;
+  std::vector<std::byte> cached;
+  bool fenced = false;
+
+ private:
+  const std::vector<std::byte>& content_;
+};
+
+}  // namespace
 
 // Transfers that are done as late as they may be.
 class SimQueue final : public IoQueue {
@@ -132,7 +168,7 @@ class SimDevice final : public Device {
   }
   Status match_permissions(Device&) override { return kOk; }
 
-  Result<int> mapping_descriptor() override {
+  Result<Mappable> mappable(std::uint64_t offset) override {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(!direct());
     if (file_->descriptor < 0) {
@@ -141,7 +177,7 @@ class SimDevice final : public Device {
       file_->mirror_size();
       if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
     }
-    return file_->descriptor;
+    return Mappable{file_->descriptor, offset};
   }
 
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override { return std::make_unique<SimQueue>(*this, depth); }
@@ -197,15 +233,53 @@ class SimDevice final : public Device {
     if ((failed || full) && !volume_.faults_.done_nevertheless) return failed_write(offset, full ? ENOSPC : EIO);
     const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
     if (cut_short || full) record.data.resize(record.data.size() / 2);
+    if (volume_.lines_) {
+      write_lines(std::move(record));
+    } else {
+      keep(std::move(record));
+    }
+    return cut_short || failed || full ? failed_write(offset, full ? ENOSPC : EIO) : kOk;
+  }
+
+  void keep(SimRecord&& record) {
     auto& content = file_->mutable_bytes();
-    if (content.size() < offset + record.data.size()) {
-      content.resize(offset + record.data.size());
+    if (content.size() < record.offset + record.data.size()) {
+      content.resize(record.offset + record.data.size());
       file_->mirror_size();
     }
-    std::memcpy(content.data() + offset, record.data.data(), record.data.size());
-    file_->mirror(offset, record.data.size());
+    std::memcpy(content.data() + record.offset, record.data.data(), record.data.size());
+    file_->mirror(record.offset, record.data.size());
     volume_.record(std::move(record));
-    return cut_short || failed || full ? failed_write(offset, full ? ENOSPC : EIO) : kOk;
+  }
+
+  // The write as lines, with the fence behind it if there is one. A line that is only in the cache is pending.
+  void write_lines(SimRecord&& given) {
+    const std::uint64_t size = std::max<std::uint64_t>(file_->bytes().size(), given.offset + given.data.size());
+    SimLines lines(file_->bytes());
+    LineWriter writer(lines, given.offset);
+    writer.put(given.data);
+    writer.finish();
+    const auto keep_lines = [&](std::uint64_t offset, std::vector<std::byte>&& bytes) {
+      if (bytes.empty()) return;
+      SimRecord record;
+      record.op = SimOp::write;
+      record.file = file_->number;
+      record.offset = offset;
+      record.data = std::move(bytes);
+      record.data.resize(std::min<std::uint64_t>(record.data.size(), size - offset));
+      keep(std::move(record));
+    };
+    keep_lines(lines.begin, std::move(lines.streamed));
+    if (lines.fenced) record_flush();
+    keep_lines(lines.cached_at, std::move(lines.cached));
+  }
+
+  void record_flush() {
+    file_->flushed = file_->content;
+    SimRecord record;
+    record.op = SimOp::flush;
+    record.file = file_->number;
+    volume_.record(std::move(record));
   }
 
   Status do_flush() override {
@@ -236,11 +310,8 @@ class SimDevice final : public Device {
       volume_.record(std::move(record));
       return fail_errno(EIO, Detail::flush, "{}: flush failed", path_);
     }
-    file_->flushed = file_->content;
-    SimRecord record;
-    record.op = SimOp::flush;
-    record.file = file_->number;
-    volume_.record(std::move(record));
+    // Lines are durable as soon as they are written; a length is not.
+    if (!volume_.lines_ || std::exchange(length_changed_, false)) record_flush();
     return kOk;
   }
 
@@ -278,6 +349,7 @@ class SimDevice final : public Device {
     record.file = file_->number;
     record.bytes = bytes;
     volume_.record(std::move(record));
+    length_changed_ = true;
     return failed ? failed_resize(bytes) : kOk;
   }
   Status failed_resize(std::uint64_t bytes) {
@@ -291,9 +363,10 @@ class SimDevice final : public Device {
   SimVolume& volume_;
   std::shared_ptr<SimVolume::File> file_;
   bool writable_;
+  bool length_changed_ = true;  // perhaps by a program that was killed
 };
 
-SimVolume::SimVolume(SimImage image, bool record) : recording_(record) {
+SimVolume::SimVolume(SimImage image, bool record) : recording_(record), lines_(image.lines) {
   for (const auto& [name, bytes] : image.files) {
     auto file = std::make_shared<File>();
     file->number = next_file_++;
@@ -367,6 +440,7 @@ bool SimVolume::sparse(std::string_view name) const {
 SimImage SimVolume::image() const {
   const std::lock_guard lock(mutex_);
   SimImage image;
+  image.lines = lines_;
   for (const auto& [name, file] : names_) image.files[name] = file->content;
   return image;
 }
@@ -403,8 +477,14 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
 std::unique_ptr<Device> SimVolume::make_device(std::shared_ptr<File> file, std::string_view name, bool writable,
                                                Caching caching) {
   DeviceCaps caps;
-  const bool direct = caching == Caching::direct;
+  const bool direct = caching == Caching::direct && !lines_;
   caps.block_bytes = direct ? direct_block_bytes : 1;
+  if (caps.block_bytes > caps.log_block_bytes) caps.log_block_bytes = 4096;
+  if (lines_) {
+    caps.io = IoBackend::dax;
+    caps.atomic_bytes = kWordBytes;
+    caps.log_block_bytes = kLineBytes;
+  }
   return std::make_unique<SimDevice>(*this, std::move(file), caps, path_of(name), direct, writable);
 }
 

@@ -7,6 +7,9 @@
 // may also meet a worse fate (SimFate) than being lost. SimFaults makes the k-th operation of a kind fail, and counts
 // which faults really fired.
 //
+// The image may be that of a byte-addressable medium (SimImage::lines): then an item is a word of 8 bytes that a write
+// changes, and writes go through the engine's own LineWriter: its lines are pending until its fence.
+//
 // A queue's transfers happen when they are waited for and no sooner, the last one first, with the content that the
 // memory has then. Until then, the memory of a read holds garbage. Code that waits too late, or not at all, or reuses
 // the memory too early, therefore fails.
@@ -38,6 +41,7 @@ using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 // What is on the medium: names and contents.
 struct SimImage {
   std::map<std::string, SimBytes, std::less<>> files;
+  bool lines = false;  // the medium is written by lines, and torn between words
   [[nodiscard]] std::uint64_t hash() const;
 };
 
@@ -111,7 +115,7 @@ class SimMedium {
     std::uint32_t file = 0;
     std::size_t record = 0;
     std::uint64_t skip = 0;   // write: offset into the record's data
-    std::uint64_t bytes = 0;  // write: at most a sector
+    std::uint64_t bytes = 0;  // write: at most a sector, or a word
   };
 
   explicit SimMedium(const SimTrace& trace);
@@ -119,6 +123,8 @@ class SimMedium {
   void step();
   [[nodiscard]] std::size_t position() const { return position_; }
 
+  // Whether writes are torn between words, not between sectors.
+  [[nodiscard]] bool lines() const { return trace_.start.lines; }
   // How many items a power cut here may keep or lose.
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
   [[nodiscard]] const Item& pending(std::size_t index) const { return pending_[index]; }
@@ -139,6 +145,7 @@ class SimMedium {
     SimBytes durable;
   };
   void forget(const SimRecord& failed);
+  void add_items(const SimRecord& record, std::size_t index);
   static void apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
                     std::vector<std::vector<std::byte>*>& contents);
 
@@ -253,6 +260,7 @@ class SimVolume final : public Volume {
   std::set<std::string, std::less<>> folders_;  // made here; others are implied by names
   std::uint32_t next_file_ = 0;
   bool recording_;
+  bool lines_;
   SimTrace trace_;
   SimFaults faults_;
 };

@@ -78,7 +78,7 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_READ_ONLY == 12 && MEMLITH_ADDRESS_TAKEN == 13 && MEMLITH_UNSUPPORTED == 14 &&
          MEMLITH_NO_MEMORY == 15 && MEMLITH_TOO_MANY_FILES == 16 && MEMLITH_CONFLICT == 17);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
-  EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2);
+  EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2 && MEMLITH_REGION_PROCESS_SCOPE == 4);
   EXPECT(MEMLITH_IO_AUTO == 0 && MEMLITH_IO_POSIX == 1 && MEMLITH_IO_URING == 2);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
          MEMLITH_TRACKER_FAULT == 3 && MEMLITH_TRACKER_INSTRUMENTED == 4);
@@ -100,7 +100,8 @@ int capi_c_numbers(const char* folder) {
   EXPECT(offsetof(memlith_store_info, replayed_bytes) == 96 && offsetof(memlith_store_info, was_clean) == 120 &&
          offsetof(memlith_store_info, log_id) == 136 && offsetof(memlith_store_info, io) == 144 &&
          offsetof(memlith_store_info, follows) == 152 && offsetof(memlith_store_info, view_bytes) == 160 &&
-         sizeof(memlith_store_info) == 168);
+         offsetof(memlith_store_info, log_block_bytes) == 168 && offsetof(memlith_store_info, device_bytes) == 176 &&
+         sizeof(memlith_store_info) == 192);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 752);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 80);
   return 0;
@@ -266,12 +267,12 @@ int capi_c_flags(const char* folder) {
   options.log_bytes = options.log_max_bytes = ~(uint64_t)0;
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   options = store_options(MEMLITH_OPEN_CREATE);
-  options.io = MEMLITH_IO_URING + 1;
+  options.io = MEMLITH_IO_DAX + 1;
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   EXPECT(store == (memlith_store*)kUntouched);
 
   EXPECT_OK(open_store(folder, &store));
-  memlith_region_options wanted = region_options(MEMLITH_REGION_CREATE | 4, 8192);
+  memlith_region_options wanted = region_options(MEMLITH_REGION_CREATE | 8, 8192);
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "a", &wanted, &region));
   wanted = region_options(MEMLITH_REGION_CREATE, 8192);
   wanted.tracker = MEMLITH_TRACKER_INSTRUMENTED + 1;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -192,6 +193,149 @@ TEST(Io, AStoreInMemorySaysThatItForgets) {
       }
       EXPECT_EQ(memlith_store_close(store), MEMLITH_OK);
     }
+  }
+}
+
+// ---- byte-addressable memory (docs/dax.md), for which a file in memory stands ------------------------------------
+
+class DaxStore : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm to write to";
+  }
+  TempFolder folder_{::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ""};
+};
+
+memlith_region* open_tracked(memlith_store* store, std::uint32_t tracker) {
+  memlith_region_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_REGION_CREATE;
+  options.size = kBytes;
+  options.tracker = tracker;
+  memlith_region* region = nullptr;
+  const std::int32_t code = memlith_region_open(store, "a", &options, &region);
+  if (code != MEMLITH_OK && memlith_category(code) == MEMLITH_UNSUPPORTED) return nullptr;
+  EXPECT_EQ(code, MEMLITH_OK) << message();
+  return region;
+}
+
+// The opening that makes the store says loudly what it is; every tracker finds what the one before it left, through the
+// log and through checkpoints; nothing that was not stored to is captured, although all pages were copied.
+TEST_F(DaxStore, LivesWithEveryTracker) {
+  const std::string path = folder_ / "store";
+  std::string told;
+  {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_OPEN_CREATE;
+    options.io = MEMLITH_IO_DAX;
+    options.notice = [](void* context, const char* sentence) { *static_cast<std::string*>(context) += sentence; };
+    options.notice_context = &told;
+    memlith_store* store = nullptr;
+    ASSERT_EQ(memlith_store_open(path.c_str(), &options, &store), MEMLITH_OK) << message();
+    ASSERT_EQ(memlith_store_close(store), MEMLITH_OK);
+    EXPECT_NE(told.find("EMULATED"), std::string::npos) << told;
+  }
+  unsigned char value = 0;
+  for (const std::uint32_t tracker :
+       {MEMLITH_TRACKER_EXPLICIT, MEMLITH_TRACKER_FAULT, MEMLITH_TRACKER_SCAN, MEMLITH_TRACKER_EXPLICIT}) {
+    for (const bool checkpoint : {false, true}) {
+      memlith_store* const store = open_store(path, MEMLITH_IO_DAX);
+      EXPECT_EQ(io_of(store), MEMLITH_IO_DAX);
+      memlith_region* region = open_tracked(store, tracker);
+      if (region != nullptr) {
+        auto* const bytes = static_cast<unsigned char*>(memlith_region_address(region));
+        ASSERT_EQ(bytes[12345], value);
+        ASSERT_EQ(bytes[kBytes - 1], value);
+        memlith_store_info before{};
+        before.struct_size = sizeof before;
+        ASSERT_EQ(memlith_store_get_info(store, &before), MEMLITH_OK);
+        EXPECT_EQ(before.log_block_bytes, 64u);
+        ++value;
+        bytes[12345] = value;
+        bytes[kBytes - 1] = value;
+        memlith_touch(region, bytes + 12345, 1);
+        memlith_touch(region, bytes + kBytes - 1, 1);
+        ASSERT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK) << message();
+        memlith_store_info after = before;
+        ASSERT_EQ(memlith_store_get_info(store, &after), MEMLITH_OK);
+        EXPECT_LE(after.captured_bytes - before.captured_bytes, 2u * 4096);
+        if (checkpoint) {
+          ASSERT_EQ(memlith_store_checkpoint(store), MEMLITH_OK);
+        }
+      }
+      ASSERT_EQ(memlith_store_close(store), MEMLITH_OK);
+    }
+  }
+}
+
+// Only DAX may write behind a frame of lines; reading needs nothing.
+TEST_F(DaxStore, IsRefusedToWritersOfSectors) {
+  const std::string path = folder_ / "store";
+  ASSERT_EQ(memlith_store_close(open_store(path, MEMLITH_IO_DAX)), MEMLITH_OK);
+  open_store(path, MEMLITH_IO_AUTO, MEMLITH_UNSUPPORTED);
+  EXPECT_NE(message().find("io = DAX"), std::string::npos) << message();
+  memlith_store_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_OPEN_READ_ONLY;
+  memlith_store* store = nullptr;
+  ASSERT_EQ(memlith_store_open(path.c_str(), &options, &store), MEMLITH_OK) << message();
+  EXPECT_EQ(memlith_store_close(store), MEMLITH_OK);
+  // A store with sectors may be written by lines.
+  const std::string sectors = folder_ / "sectors";
+  ASSERT_EQ(memlith_store_close(open_store(sectors, MEMLITH_IO_POSIX)), MEMLITH_OK);
+  ASSERT_EQ(memlith_store_close(open_store(sectors, MEMLITH_IO_DAX)), MEMLITH_OK);
+  ASSERT_EQ(memlith_store_close(open_store(sectors, MEMLITH_IO_POSIX)), MEMLITH_OK);
+}
+
+// A child persists a number in two pages and tells it; it is killed at any moment. Both pages have the same number
+// afterwards, and no number that was told is lost.
+TEST_F(DaxStore, SurvivesKills) {
+  const std::string path = folder_ / "store";
+  std::uint64_t last = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      memlith_store* const store = open_store(path, MEMLITH_IO_DAX);
+      memlith_region* region = open_tracked(store, MEMLITH_TRACKER_EXPLICIT);
+      auto* const bytes = static_cast<char*>(memlith_region_address(region));
+      std::uint64_t number = 0;
+      std::memcpy(&number, bytes, sizeof number);
+      for (;;) {
+        ++number;
+        for (char* const place : {bytes, bytes + 8192 + 60}) {
+          std::memcpy(place, &number, sizeof number);
+          memlith_touch(region, place, sizeof number);
+        }
+        if (memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) != MEMLITH_OK) ::_exit(1);
+        if (number % 1000 == 0 && memlith_store_checkpoint(store) != MEMLITH_OK) ::_exit(2);
+        if (::write(pipe[1], &number, sizeof number) != sizeof number) ::_exit(3);
+      }
+    }
+    ::close(pipe[1]);
+    std::uint64_t told = 0;
+    for (int i = 0; i < 1 + round * 157 && ::read(pipe[0], &told, sizeof told) == sizeof told; ++i) {
+    }
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "ended with " << WEXITSTATUS(status);
+    for (std::uint64_t more = 0; ::read(pipe[0], &more, sizeof more) == sizeof more;) told = more;
+    ::close(pipe[0]);
+    memlith_store* const store = open_store(path, MEMLITH_IO_DAX);
+    const auto* const bytes =
+        static_cast<const char*>(memlith_region_address(open_tracked(store, MEMLITH_TRACKER_EXPLICIT)));
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    std::memcpy(&first, bytes, sizeof first);
+    std::memcpy(&second, bytes + 8192 + 60, sizeof second);
+    EXPECT_EQ(first, second);
+    EXPECT_GE(first, told);
+    EXPECT_GT(told, last);
+    last = first;
+    ASSERT_EQ(memlith_store_close(store), MEMLITH_OK);
   }
 }
 

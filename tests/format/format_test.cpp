@@ -1,6 +1,7 @@
 // docs/format.md tells the truth: each of its tables is parsed and held against the struct it describes, field by
 // field.
 #include "log/format.hpp"
+#include "device/raw_format.hpp"
 #include "store/format.hpp"
 #include "support/format_document.hpp"
 
@@ -53,6 +54,21 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
          FIELD(StoreHeader, file), FIELD(StoreHeader, own)}}},
+      {"device header",
+       {sizeof(RawHeader),
+        {FIELD(RawHeader, magic), FIELD(RawHeader, version), FIELD(RawHeader, unit_bytes), FIELD(RawHeader, device_id),
+         FIELD(RawHeader, device_bytes), FIELD(RawHeader, map_bytes), FIELD(RawHeader, reserved),
+         FIELD(RawHeader, checksum)}}},
+      {"map header",
+       {sizeof(RawMapHeader),
+        {FIELD(RawMapHeader, magic), FIELD(RawMapHeader, device_id), FIELD(RawMapHeader, generation),
+         FIELD(RawMapHeader, confirmed), FIELD(RawMapHeader, file_count), FIELD(RawMapHeader, next_number),
+         FIELD(RawMapHeader, content_bytes), FIELD(RawMapHeader, content_checksum), FIELD(RawMapHeader, checksum)}}},
+      {"file record",
+       {sizeof(RawFileRecord),
+        {FIELD(RawFileRecord, number), FIELD(RawFileRecord, size_bytes), FIELD(RawFileRecord, extent_count),
+         FIELD(RawFileRecord, reserved), FIELD(RawFileRecord, name)}}},
+      {"file extent", {sizeof(RawExtent), {FIELD(RawExtent, offset), FIELD(RawExtent, bytes)}}},
   };
   EXPECT_EQ(tables().size(), structs.size() + 1) << "one is the SQLite plugin's: DiskJournal.MatchesTheDocument";
   for (const auto& [name, expected] : structs) expect_table(name, expected.first, expected.second);
@@ -67,6 +83,11 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   EXPECT_EQ(spelled(kGuardMark), "\x89MEMLIT\n");
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");
+  EXPECT_EQ(spelled(kRawMagic), "MEMLRAW\n");
+  EXPECT_EQ(spelled(kRawMapMagic), "MEMLMAP\n");
+  EXPECT_EQ(kRawMapsOffset, 16384u);
+  EXPECT_EQ(kRawNoticeOffset, 8192u);
+  EXPECT_EQ(kRawSeed, 0x6d656d6c726177u);
   EXPECT_EQ(kSlotsOffset, 16384u);
   EXPECT_EQ(kHolderOffset, 8192u);
   EXPECT_EQ(kSuperblockSeed, 0x6d656d6c697468u);

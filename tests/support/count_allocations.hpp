@@ -60,6 +60,9 @@ MEMLITH_REPLACED void* operator new(std::size_t bytes, const std::nothrow_t&) no
     return nullptr;
   }
 }
+MEMLITH_REPLACED void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes, std::nothrow);
+}
 MEMLITH_REPLACED void operator delete(void* memory) noexcept { std::free(memory); }
 MEMLITH_REPLACED void operator delete[](void* memory) noexcept { std::free(memory); }
 MEMLITH_REPLACED void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -48,6 +48,7 @@ class RegionWorld {
     options.size_bytes = size;
     options.reserve_bytes = reserve;
     options.address = address;
+    options.process_scope = process_scope;
     return core::Region::open(*store_, name, options);
   }
   core::Region& open(const std::string& name, std::uint64_t size = 0, std::uint64_t reserve = 0) {
@@ -59,6 +60,7 @@ class RegionWorld {
   core::Store& store() { return *store_; }
   core::Volume& volume() { return *volume_; }
   const TempFolder& folder() const { return folder_; }
+  bool process_scope = false;  // of regions that are opened from now on
 
   [[nodiscard]] std::uint64_t frames() const { return store_->log().counters().frames.load(); }
   [[nodiscard]] std::uint64_t captured() const { return store_->counters().captured_bytes.load(); }

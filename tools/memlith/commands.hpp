@@ -29,6 +29,14 @@ struct VerifyArguments {
 
 [[nodiscard]] MaybeFailure run_verify(const VerifyArguments& arguments);
 
+struct FormatArguments {
+  std::string path;
+  bool force = false;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_format(const FormatArguments& arguments);
+
 struct StatArguments {
   std::string path;
   bool watch = false;

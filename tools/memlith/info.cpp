@@ -66,6 +66,10 @@ void print_json(const StoreFacts& facts) {
     if (tracker.tracker != MEMLITH_TRACKER_AUTO)
       trackers[std::string(tracker.name)] = describe_tracker(tracker.tracker);
   }
+  Json device = nullptr;
+  if (facts.info.device_bytes != 0) {
+    device = {{"bytes", facts.info.device_bytes}, {"used_bytes", facts.info.device_used_bytes}};
+  }
   write_json({{"path", facts.path.path},
               {"kind", name_of(facts.path.kind)},
               {"clean", facts.info.was_clean != 0},
@@ -78,7 +82,9 @@ void print_json(const StoreFacts& facts) {
                 {"frames_waiting", facts.info.replayed_frames},
                 {"frame_bytes", facts.info.replayed_bytes}}},
               {"durable_lsn", facts.info.durable_lsn},
+              {"device", device},
               {"forgets", facts.info.forgets != 0},
+              {"log_block_bytes", facts.info.log_block_bytes},
               {"direct_io", facts.info.direct_io != 0},
               {"io", kIoNames.at(facts.info.io)},
               {"trackers", trackers}});
@@ -86,8 +92,15 @@ void print_json(const StoreFacts& facts) {
 
 void print_text(const StoreFacts& facts) {
   const bool clean = facts.info.was_clean != 0;
+  const bool has_device = facts.info.device_bytes != 0;
   write_line(fmt::format("store     {} ({})", printable(facts.path.path),
-                         facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it"));
+                         has_device                             ? "a block device"
+                         : facts.path.kind == StoreKind::folder ? "a folder"
+                                                                : "one file with its log beside it"));
+  if (has_device) {
+    write_line(fmt::format("device    {} of {} in use", human_bytes(facts.info.device_used_bytes),
+                           human_bytes(facts.info.device_bytes)));
+  }
   if (facts.info.writer != 0) {
     write_line(fmt::format("state     open for writing by process {}; this is its last durable commit",
                            facts.info.writer));
@@ -102,6 +115,10 @@ void print_text(const StoreFacts& facts) {
   write_line(fmt::format("log I/O   {}, {}", facts.info.direct_io != 0 ? "direct" : "buffered",
                          facts.info.io == MEMLITH_IO_POSIX ? "without io_uring"
                                                            : "io_uring where several transfers are in flight"));
+  if (facts.info.log_block_bytes == 64) {
+    write_line(fmt::format("medium    byte-addressable{}: open it for writing with the option io = DAX",
+                           facts.info.forgets != 0 ? ", EMULATED" : " (fsdax)"));
+  }
   if (facts.info.forgets != 0) {
     write_line("medium    a file system in memory (tmpfs): a power loss or a restart erases the store");
   }

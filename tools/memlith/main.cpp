@@ -30,7 +30,9 @@ void add_store_command(CLI::App& app, CommandLine& line, const char* name, const
                        MaybeFailure (*function)(const StoreArguments&)) {
   const auto arguments = std::make_shared<StoreArguments>();
   CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
+  command
+      ->add_option("STORE", arguments->path,
+                   "A store's folder or block device, or a file with its log FILE.memlith beside it")
       ->required();
   add_command(command, line, arguments, function);
 }
@@ -41,18 +43,31 @@ void add_verify(CLI::App& app, CommandLine& line) {
       "verify",
       "Check every structure of a store; changes nothing. Exit codes: 0, intact; 1, not examined; 2, "
       "damaged, or --pointers found some; 3, another format version, which this version of memlith does not read");
-  command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
+  command
+      ->add_option("STORE", arguments->path,
+                   "A store's folder or block device, or a file with its log FILE.memlith beside it")
       ->required();
   command->add_flag("--pointers", arguments->pointers,
                     "Also list the words that look like addresses of a process, which lead nowhere in the next run");
   add_command(command, line, arguments, run_verify);
 }
 
+void add_format(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<FormatArguments>();
+  CLI::App* command = app.add_subcommand(
+      "format", "Prepare a block device, without a file system, for one store; every command then takes its path");
+  command->add_option("DEVICE", arguments->path, "A block device, such as /dev/vdb or /dev/loop0")->required();
+  command->add_flag("--force", arguments->force, "Also if the device holds something; everything on it is lost");
+  add_command(command, line, arguments, run_format);
+}
+
 void add_stat(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<StatArguments>();
   CLI::App* command = app.add_subcommand(
       "stat", "Show the counters of the process that has a store open: persists, latencies, log, checkpoint");
-  command->add_option("STORE", arguments->path, "A store's folder, or a file with its log FILE.memlith beside it")
+  command
+      ->add_option("STORE", arguments->path,
+                   "A store's folder or block device, or a file with its log FILE.memlith beside it")
       ->required();
   command->add_flag("--watch", arguments->watch,
                     "Print one line per interval: what happened in it, and latencies since opening; until interrupted "
@@ -112,13 +127,16 @@ MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
   return {};
 }
 
-void describe(CLI::App& app, CommandLine& line) {
+// The program of `memlith run` does not wait until the other commands are described.
+void describe(CLI::App& app, CommandLine& line, bool run_only) {
   app.set_version_flag("--version", fmt::format("memlith {}", memlith_version()));
   app.require_subcommand(1);
   add_json(&app, line);
+  if (run_only) return add_run(app, line);
   add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
   add_verify(app, line);
   add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
+  add_format(app, line);
   add_stat(app, line);
   add_run(app, line);
   add_kv_commands(app, line);
@@ -157,7 +175,7 @@ MaybeFailure check_watch(std::span<char* const> arguments) {
 int run_command_line(int argument_count, char** arguments) {
   CLI::App app{"memlith: memory that survives crashes", "memlith"};
   CommandLine line;
-  describe(app, line);
+  describe(app, line, argument_count > 1 && std::string_view(arguments[1]) == "run");
   // Parsing may stop before it comes to this.
   const bool json = std::any_of(arguments, arguments + argument_count,
                                 [](const char* argument) { return std::string_view(argument) == "--json"; });

@@ -110,6 +110,41 @@ TEST_F(Sim, TearsAtSectorBorders) {
   EXPECT_EQ(second_lost[512], std::byte{1});
 }
 
+// On a byte-addressable medium the words of a write are kept or lost one by one until the fence that ends the write; a
+// word that stays as it was is no item.
+TEST(SimLinesMedium, WordsAreKeptOrLostUntilTheFence) {
+  SimImage start;
+  start.lines = true;
+  start.files["a"] = std::make_shared<std::vector<std::byte>>(filled(256, 1));
+  SimVolume volume(start, true);
+  auto device = must(volume.open("a", OpenMode::read_write, Caching::direct));
+  EXPECT_EQ(device->caps().log_block_bytes, 64u);
+  ASSERT_OK(device->write(60, filled(20, 2)));  // the half of one word, two words
+  ASSERT_OK(device->flush());
+  ASSERT_OK(device->write(200, filled(8, 3)));
+  const SimTrace& trace = volume.trace();
+  ASSERT_GE(trace.records.size(), 4u);
+  SimMedium medium(trace);
+  medium.step();
+  ASSERT_EQ(medium.pending_count(), 3u);
+  std::set<std::vector<std::byte>> states;
+  for (unsigned mask = 0; mask < 8; ++mask) {
+    const SimImage image = medium.cut([mask](std::size_t i) { return (mask >> i & 1) != 0; });
+    EXPECT_TRUE(image.lines);
+    const auto& content = *image.files.at("a");
+    ASSERT_EQ(content.size(), 256u);
+    EXPECT_EQ(content[59], std::byte{1});
+    EXPECT_EQ(content[60], (mask & 1) != 0 ? std::byte{2} : std::byte{1});
+    EXPECT_EQ(content[79], (mask & 4) != 0 ? std::byte{2} : std::byte{1});
+    EXPECT_EQ(content[80], std::byte{1});
+    states.insert(content);
+  }
+  EXPECT_EQ(states.size(), 8u);
+  medium.step();
+  EXPECT_EQ(trace.records[1].op, SimOp::flush);
+  EXPECT_EQ(medium.pending_count(), 0u);
+}
+
 // A flush covers its own file and no other.
 TEST_F(Sim, FlushCoversOneFile) {
   auto a = durable("a", 512, 1);
@@ -425,7 +460,7 @@ TEST_F(Sim, FlippedBit) {
 // Writes show through a mapping of the file, as they do in the page cache, and its growth too.
 TEST_F(Sim, MappingsSeeWrites) {
   auto device = durable("a", 4096, 1);
-  const int descriptor = must(device->mapping_descriptor());
+  const int descriptor = must(device->mappable(0)).descriptor;
   ASSERT_OK(device->write(100, filled(10, 5)));
   ASSERT_OK(device->reserve(8192));
   ASSERT_OK(device->write(8000, filled(10, 6)));

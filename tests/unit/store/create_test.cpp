@@ -81,6 +81,42 @@ TEST_F(CreateStore, OnSectorsOfAnySize) {
   }
 }
 
+// The same on a byte-addressable medium: frames are padded to lines, and a store whose frames are is refused to writers
+// that could tear a sector.
+TEST_F(CreateStore, OnLines) {
+  SimImage image;
+  image.lines = true;
+  ObjectId object;
+  for (int round = 1; round <= 4; ++round) {
+    SimVolume volume(image);
+    auto store = must(Store::open(volume, tiny_options()));
+    if (round == 1) object = create_object(*store, "a", 256 * kKiB);
+    if (round > 1) {
+      EXPECT_EQ(content_of(*store, object), filled(256 * kKiB, round - 1));
+    }
+    const Lsn before = store->durable_lsn();
+    ASSERT_OK(commit(*store, {{object, 0, filled(8, 99)}}));
+    EXPECT_LE(bytes_between(before, store->durable_lsn()), 128u);
+    for (std::uint64_t i = 0; i < 20; ++i) ASSERT_OK(commit(*store, {{object, i * 777, filled(3000, 99)}}));
+    ASSERT_OK(commit(*store, {{object, 0, filled(128 * kKiB, round)}}));  // larger than the log was made
+    ASSERT_OK(commit(*store, {{object, 128 * kKiB, filled(128 * kKiB, round)}}));
+    EXPECT_EQ(store->log().superblock().block_bytes, 64u);
+    if (round % 2 == 0) {
+      ASSERT_OK(store->close());
+    }
+    image = volume.image();
+  }
+  image.lines = false;
+  SimVolume sectors(image);
+  const auto refused = Store::open(sectors, tiny_options());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().category, Errc::unsupported);
+  StoreOptions reading = tiny_options();
+  reading.create = false;
+  reading.read_only = true;
+  EXPECT_OK(Store::open(sectors, reading).status());
+}
+
 // The log is no larger at first than it may ever become.
 TEST_F(CreateStore, TheLogIsNotMadeLargerThanItMayGrow) {
   StoreOptions options = tiny_options();

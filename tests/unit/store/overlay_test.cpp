@@ -101,6 +101,28 @@ TEST(Overlay, ZerosAgreeWithAnArray) {
   }
 }
 
+// Pages that change in very many places, beside pages of zeros.
+TEST(Overlay, ManySmallPieces) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Random random(seed);
+    constexpr std::uint64_t kBytes = 3 * kPageBytes;
+    Model model(kBytes);
+    for (int i = 0; i < 600; ++i) {
+      if (random.one_in(150)) {
+        model.apply_zeros(random.below(3) * kPageBytes, kPageBytes);
+        continue;
+      }
+      const std::uint64_t offset = random.below(kBytes);
+      model.apply(offset, std::min(1 + random.below(random.one_in(50) ? kPageBytes : 70), kBytes - offset),
+                  static_cast<std::uint8_t>(random.next()));
+      if (i % 100 == 0) {
+        ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
+  }
+}
+
 // The same place again, in the same length, costs no memory.
 TEST(Overlay, SamePagesStayInPlace) {
   Model model(8192);

@@ -8,6 +8,10 @@
 #include <set>
 #include <thread>
 
+#include "device/block_host.hpp"
+#include "sim/raw_host.hpp"
+#include "store/place.hpp"
+#include "support/loop_device.hpp"
 #include "support/store_words.hpp"
 
 namespace memlith::test {
@@ -15,7 +19,7 @@ namespace {
 
 using namespace core;
 
-enum class Place { simulated, folder };
+enum class Place { simulated, folder, raw, loop };
 enum class Leave { closed, dropped };  // dropped: as a kill -9 would
 
 class StoreTest : public ::testing::TestWithParam<Place> {
@@ -23,8 +27,19 @@ class StoreTest : public ::testing::TestWithParam<Place> {
   StoreTest() {
     if (GetParam() == Place::simulated) {
       volume_ = std::make_unique<SimVolume>();
-    } else {
+    } else if (GetParam() == Place::folder) {
       volume_ = make_posix_volume(folder_ / "store");
+    } else if (GetParam() == Place::raw) {
+      disk_ = std::make_unique<SimVolume>(formatted_sim_device(8 * kMiB, {4 * kKiB, kRawMapBytesMin}));
+      volume_ = std::make_unique<RawVolume>(std::make_unique<SimRawHost>(*disk_));
+    }
+  }
+  void SetUp() override {
+    if (GetParam() == Place::loop) {
+      device_ = std::make_unique<LoopDevice>(64 * kMiB);
+      MEMLITH_SKIP_WITHOUT(*device_);
+      ASSERT_OK(format_block_device(device_->path(), false));
+      volume_ = std::move(must(place_of_store(device_->path(), StoreKind::folder)).volume);
     }
     open();
   }
@@ -46,11 +61,17 @@ class StoreTest : public ::testing::TestWithParam<Place> {
   }
 
   TempFolder folder_;
+  std::unique_ptr<LoopDevice> device_;
+  std::unique_ptr<SimVolume> disk_;
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;
 };
-INSTANTIATE_TEST_SUITE_P(On, StoreTest, ::testing::Values(Place::simulated, Place::folder),
-                         [](const auto& given) { return given.param == Place::simulated ? "Simulated" : "Folder"; });
+std::string name_of_place(const ::testing::TestParamInfo<Place>& given) {
+  constexpr const char* kNames[] = {"Simulated", "Folder", "RawSimulated", "RawLoop"};
+  return kNames[static_cast<int>(given.param)];
+}
+INSTANTIATE_TEST_SUITE_P(On, StoreTest, ::testing::Values(Place::simulated, Place::folder, Place::raw, Place::loop),
+                         name_of_place);
 
 // Objects keep name, size, address and reserve over reopening, clean or not.
 TEST_P(StoreTest, ObjectsAreFoundAgain) {

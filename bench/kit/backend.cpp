@@ -1,0 +1,35 @@
+#include "backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace memlith::tool {
+
+Result<std::string> Backend::make_place(const std::string& folder) const {
+  if (device.empty()) return folder;
+  if (const std::int32_t code = memlith_device_format(device.c_str(), MEMLITH_FORMAT_FORCE); code != MEMLITH_OK) {
+    return library_failure(code, "formatting the device");
+  }
+  return device;
+}
+
+Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names, const std::string& device) {
+  std::vector<Backend> backends;
+  for (const std::string& name : names) {
+    if (name == "file") {
+      backends.push_back({name, Io::posix, {}});
+    } else if (name == "file-uring") {
+      backends.push_back({name, Io::uring, {}});
+    } else if (name == "raw" && !device.empty()) {
+      backends.push_back({name, Io::automatic, device});
+    } else {
+      return tool_failure(MEMLITH_INVALID, fmt::format("the backend {} cannot be measured", name),
+                          name == "raw" ? "Name a block device with --device; everything on it is lost."
+                                        : "The backends are file, file-uring and raw.");
+    }
+  }
+  return backends;
+}
+
+}  // namespace memlith::tool

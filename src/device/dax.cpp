@@ -1,0 +1,158 @@
+#include "device/dax.hpp"
+
+#include <emmintrin.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/stat.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "base/units.hpp"
+#include "device/lines.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kPieceBytesMin = 64 * kMiB;
+constexpr std::uint64_t kPresentPages = 64;  // made present at a time
+
+// The stores go past the cache, so nothing has to be written back; the fence waits until the memory controller has
+// them, which keeps them when the power fails.
+class MappedLines {
+ public:
+  explicit MappedLines(std::byte* base) : base_(base) {}
+  void stream(std::uint64_t offset, const std::byte* line) {
+    auto* const target = reinterpret_cast<__m128i*>(base_ + offset);
+    const auto* const source = reinterpret_cast<const __m128i*>(line);
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
+  }
+  void cache(std::uint64_t offset, const std::byte* line) { std::memcpy(base_ + offset, line, kLineBytes); }
+  void read(std::uint64_t offset, std::byte* line) { std::memcpy(line, base_ + offset, kLineBytes); }
+  void fence() { _mm_sfence(); }
+
+ private:
+  std::byte* base_;
+};
+
+}  // namespace
+
+bool is_in_memory(int fd) {
+  struct stat file{};
+  struct statfs system{};
+  // The file system of a device's name says nothing about the device.
+  if (::fstat(fd, &file) != 0 || S_ISBLK(file.st_mode) || ::fstatfs(fd, &system) != 0) return false;
+  return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+}
+
+bool is_byte_addressable(int fd) {
+  struct statx info{};
+  const bool told = ::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &info) == 0;
+  return is_in_memory(fd) || (told && (info.stx_attributes & STATX_ATTR_DAX) != 0);
+}
+
+Result<std::unique_ptr<DaxMapping>> DaxMapping::open(int fd, const std::string& path) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
+  // MAP_SYNC: when a store to a page is possible, the page's place in the file is durable, so that no system call is
+  // needed behind the store.
+  for (const int flags : {MAP_SHARED_VALIDATE | MAP_SYNC, MAP_SHARED}) {
+    if (flags == MAP_SHARED && !is_in_memory(fd)) break;
+    auto mapping = std::unique_ptr<DaxMapping>(new DaxMapping(fd, path, flags));
+    const auto piece = mapping->piece_for(static_cast<std::uint64_t>(info.st_size));
+    if (piece.ok()) return mapping;
+    if (piece.error().os_errno != EOPNOTSUPP && piece.error().os_errno != EINVAL) return piece.error();
+  }
+  return fail(Errc::unsupported, Detail::open,
+              "{}: direct access (DAX) was requested, but this file system maps no persistent memory (MAP_SYNC), and "
+              "is "
+              "no tmpfs that could stand for it; mount an fsdax file system, or let memlith choose (MEMLITH_IO_AUTO)",
+              path);
+}
+
+DaxMapping::~DaxMapping() {
+  for (const auto& piece : pieces_) (void)::munmap(piece->base, piece->bytes);
+}
+
+Result<DaxMapping::Piece*> DaxMapping::piece_for(std::uint64_t end) {
+  if (Piece* const newest = newest_.load(std::memory_order_acquire); newest != nullptr && end <= newest->bytes) {
+    return newest;
+  }
+  const LockGuard lock(mutex_);
+  Piece* const before = newest_.load(std::memory_order_relaxed);
+  if (before != nullptr && end <= before->bytes) return before;
+  const std::uint64_t bytes =
+      round_up(std::max({end, kPieceBytesMin, before == nullptr ? 0 : 2 * before->bytes}), kPageBytes);
+  auto piece = std::make_unique<Piece>();
+  void* const got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags_, fd_, 0);
+  if (got == MAP_FAILED) return fail_errno(errno, Detail::mapping, "{}: cannot map {} bytes of it", path_, bytes);
+  (void)::madvise(got, bytes, MADV_DONTFORK);  // a hint: children have no use for it
+  piece->base = static_cast<std::byte*>(got);
+  piece->bytes = bytes;
+  piece->present.reset(new (std::nothrow) std::atomic<bool>[bytes / kPageBytes]());
+  if (piece->present == nullptr) {
+    (void)::munmap(got, bytes);
+    return fail_errno(ENOMEM, Detail::mapping, "{}: cannot map {} bytes of it", path_, bytes);
+  }
+  Piece* const result = piece.get();
+  pieces_.push_back(std::move(piece));
+  newest_.store(result, std::memory_order_release);
+  return result;
+}
+
+// A store to a page that the file system has no memory for would raise SIGBUS; the kernel is asked first.
+Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t last = (end + kPageBytes - 1) / kPageBytes;
+  for (std::uint64_t page = begin / kPageBytes; page < last; ++page) {
+    if (piece.present[page].load(std::memory_order_relaxed)) continue;
+    struct stat info{};
+    if (::fstat(fd_, &info) != 0) return fail_errno(errno, Detail::write, "{}: cannot determine its size", path_);
+    const std::uint64_t pages = round_up(static_cast<std::uint64_t>(info.st_size), kPageBytes) / kPageBytes;
+    const std::uint64_t until = std::max(std::min(page + kPresentPages, pages), last);
+    int result = 0;
+    do {
+      result = ::madvise(piece.base + page * kPageBytes, (until - page) * kPageBytes, MADV_POPULATE_WRITE);
+    } while (result != 0 && (errno == EINTR || errno == EAGAIN));
+    if (result != 0 && errno != EINVAL) {  // EINVAL: an older kernel
+      return fail_errno(errno == EFAULT ? ENOSPC : errno, Detail::write,
+                        "{}: the file system gives no memory for the pages at offset {}", path_, page * kPageBytes);
+    }
+    for (; page < until; ++page) piece.present[page].store(true, std::memory_order_relaxed);
+  }
+  return kOk;
+}
+
+Status DaxMapping::write(std::uint64_t offset, std::span<const iovec> pieces) {
+  std::uint64_t end = offset;
+  for (const iovec& each : pieces) end += each.iov_len;
+  if (end == offset) return kOk;
+  MEMLITH_TRY_ASSIGN(Piece* const piece, piece_for(end));
+  MEMLITH_TRY(make_present(*piece, offset, end));
+  MappedLines lines(piece->base);
+  LineWriter writer(lines, offset);
+  for (const iovec& each : pieces) writer.put({static_cast<const std::byte*>(each.iov_base), each.iov_len});
+  writer.finish();
+  return kOk;
+}
+
+void DaxMapping::forget(std::uint64_t begin, std::uint64_t end) {
+  const LockGuard lock(mutex_);
+  for (const auto& piece : pieces_) {
+    const std::uint64_t last = std::min(round_up(std::min(end, piece->bytes), kPageBytes), piece->bytes) / kPageBytes;
+    for (std::uint64_t page = begin / kPageBytes; page < last; ++page) {
+      piece->present[page].store(false, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace memlith::core

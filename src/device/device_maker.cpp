@@ -1,0 +1,59 @@
+#include <fcntl.h>
+
+#include <utility>
+
+#include "device/dax.hpp"
+#include "device/direct_io.hpp"
+#include "device/posix_device.hpp"
+#include "device/uring.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+// Changes the same descriptor, so that no name is looked up again; if the file system refuses, everything stays as it
+// is.
+bool make_direct(int fd, bool writable, DeviceCaps& caps) {
+  if (::fcntl(fd, F_SETFL, O_DIRECT) != 0) return false;
+  const std::uint32_t block = direct_block_bytes(fd, writable);
+  if (block == 0) {
+    (void)::fcntl(fd, F_SETFL, 0);
+    return false;
+  }
+  caps.block_bytes = block;
+  return true;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> DeviceMaker::make(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
+                                                  bool writable, Caching caching) {
+  const int fd = descriptor->get();
+  // NONBLOCK is cleared for transfers: on disks that cannot refuse to wait, such as dm-crypt's, transfers of a ring
+  // would otherwise fail forever with EAGAIN (Linux before 6.4).
+  (void)::fcntl(fd, F_SETFL, 0);
+  DeviceCaps caps;
+  caps.forgets = is_in_memory(fd);
+  caps.io = io_;
+  if (io_ == IoBackend::dax && writable) return make_dax_device(std::move(descriptor), caps, path);
+  const bool direct = caching == Caching::direct && !is_byte_addressable(fd) && make_direct(fd, writable, caps);
+  if (caps.block_bytes > caps.log_block_bytes) caps.log_block_bytes = 4096;  // some sectors have 1024 or 2048 bytes
+  if (io_ != IoBackend::posix && io_ != IoBackend::dax && !has_uring()) {
+    if (io_ == IoBackend::uring) {
+      return fail(Errc::unsupported, Detail::open,
+                  "{}: io_uring was requested, but this kernel or a sandbox refuses it; let memlith choose "
+                  "(MEMLITH_IO_AUTO)",
+                  path);
+    }
+    caps.io = IoBackend::posix;
+  }
+  return make_posix_device(std::move(descriptor), caps, path, direct);
+}
+
+// Determined when the first file is opened.
+bool DeviceMaker::has_uring() {
+  std::call_once(uring_asked_, [&] { has_uring_ = uring_works(); });
+  return has_uring_;
+}
+
+}  // namespace memlith::core
