@@ -48,6 +48,7 @@ Status Region::discard_part(Range part) {
 
 // What was stored to the pages before counts as captured.
 Status Region::discard_held(Range part) {
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(part));
   const Status collected = collect(kAllThreads, part);
   const Result<Lsn> end = collected.ok() ? store_.discard({object_, part.offset, part.bytes}) : collected;
   if (!end.ok()) {

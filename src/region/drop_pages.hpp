@@ -1,4 +1,5 @@
-// Drops pages of a private mapping, so that they are read from home again at the next use. Floor: region.
+// Pages of a private mapping: dropped, so that they are read from home again at the next use, or copied before the
+// first store. Floor: region.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,7 +15,15 @@
 #define MADV_DONTNEED_LOCKED 24  // Linux 5.18
 #endif
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
 namespace memlith::core {
+
+// Copies the pages of a home that is slower than memory, so that no load goes there. If the kernel refuses, a page is
+// copied at the first store to it, as ever.
+inline void copy_pages(std::byte* at, std::uint64_t bytes) { (void)::madvise(at, bytes, MADV_POPULATE_WRITE); }
 
 // False, with errno; also for pages that the program has locked in memory (mlock), if the kernel is too old.
 inline bool drop_pages(std::byte* at, std::uint64_t bytes) {

@@ -19,6 +19,12 @@ std::uint64_t word_at(const std::byte* bytes) {
 
 }  // namespace
 
+[[gnu::noinline]] bool equals_twin(const std::byte* page, const std::byte* twin) {
+  return std::memcmp(page, twin, kPageBytes) == 0;
+}
+
+[[gnu::noinline]] void copy_twin(std::byte* target, const std::byte* page) { std::memcpy(target, page, kPageBytes); }
+
 // Other threads may store to the page meanwhile; their stores make the page dirty again. A separate function, so that
 // ThreadSanitizer's suppressions can name it.
 [[gnu::noinline]] void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset,

@@ -13,4 +13,9 @@ namespace memlith::core {
 // that is cheaper to log. Both are aligned to words.
 void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, std::vector<Range>& ranges);
 
+// Other threads may be storing to the page: which of their stores count is the caller's business. (ThreadSanitizer's
+// suppressions name these.)
+bool equals_twin(const std::byte* page, const std::byte* twin);
+void copy_twin(std::byte* target, const std::byte* page);
+
 }  // namespace memlith::core

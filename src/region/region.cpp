@@ -8,6 +8,7 @@
 
 #include "base/mutant.hpp"
 #include "region/address.hpp"
+#include "region/drop_pages.hpp"
 #include "region/per_thread.hpp"
 #include "region/pointer_check.hpp"
 #include "region/shown_region.hpp"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr std::uint64_t kReserveBytesMin = 1 * kGiB;
 constexpr std::uint64_t kRegionBytesMax = 1ull << 46;
-constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
 
 Status check_options(std::string_view name, const RegionOptions& options) {
   if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
@@ -133,6 +133,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     if (region->tracker_->kind() == TrackerKind::scan) {
       MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
     }
+    if (options.limited) MEMLITH_TRY(region->note_copies());
+    region->process_scope_ = options.process_scope;
+    MEMLITH_TRY(region->allow_hot_pages());
   }
   return region;
 }
@@ -154,9 +157,6 @@ Status Region::map(const ObjectInfo& info) {
     // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
     if (!MEMLITH_MUTANT(region_mapped_out_of_date)) MEMLITH_TRY(store_.bring_home(Lsn{committed_lsn_->load()}));
   }
-  if (end > 0) {
-    MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_));
-  }
   MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
@@ -175,13 +175,19 @@ Status Region::map(const ObjectInfo& info) {
 }
 
 Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
-  if (begin == end) return kOk;
-  void* const got = ::mmap(base_ + begin, end - begin, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                           home_descriptor_, static_cast<off_t>(begin));
-  if (got == MAP_FAILED) {
-    return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", end - begin, name_,
-                      static_cast<const void*>(base_ + begin));
+  while (begin < end) {
+    MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin));
+    const std::uint64_t bytes = std::min(content.bytes, end - begin);
+    void* const got = ::mmap(base_ + begin, bytes, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                             content.descriptor, static_cast<off_t>(content.offset));
+    if (got == MAP_FAILED) {
+      return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", bytes, name_,
+                        static_cast<const void*>(base_ + begin));
+    }
+    begin += bytes;
   }
+  const bool copied = protection != PROT_READ && !store_.read_only() && store_.runs_from_copies();
+  if (copied) copy_pages(base_ + begin, end - begin);
   return kOk;
 }
 
@@ -212,7 +218,6 @@ Status Region::grow(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const LockGuard lock(capture_mutex_);
   const std::uint64_t end = round_up(size, kPageBytes);
-  MEMLITH_TRY_ASSIGN(home_descriptor_, store_.home_descriptor(object_));
   MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
   if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
   mapped_bytes_ = end;
@@ -251,6 +256,12 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
                 "each thread a heap of its own",
                 name_);
   }
+  if (process_scope_) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" was opened for process scope only, so it is unknown which thread stored where; open it "
+                "without MEMLITH_REGION_PROCESS_SCOPE, or persist with process scope",
+                name_);
+  }
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit "
@@ -259,47 +270,6 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 }
 
 // ---- capture ---------------------------------------------------------------------------------------------------
-
-// A file's last page reaches beyond its end; those bytes are not part of the file.
-void Region::cut_to_size() {
-  while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size_bytes_) {
-    Range& last = stored_.back();
-    if (last.offset >= size_bytes_) {
-      stored_.pop_back();
-    } else {
-      last.bytes = size_bytes_ - last.offset;
-    }
-  }
-}
-
-Status Region::collect(ThreadNumber thread, Range part) {
-  stored_.clear();
-  MEMLITH_TRY(tracker_->collect(thread, stored_));
-  normalize(stored_);
-  if (MEMLITH_MUTANT(last_range_forgotten) && stored_.size() > 1) stored_.pop_back();
-  if (!MEMLITH_MUTANT(bytes_beyond_the_end)) cut_to_size();
-  cut_to_part(part);
-  return kOk;
-}
-
-void Region::append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
-  pieces_.clear();
-  if (twins_ != nullptr) {
-    twins_->reduce(base_, stored_, pieces_);
-  } else {
-    for (const Range& range : stored_) pieces_.push_back({range, base_ + range.offset});
-  }
-  for (const SourceExtent& piece : pieces_) {
-    for (std::uint64_t done = 0; done < piece.range.bytes; done += kExtentBytesMax) {
-      extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
-      sources.push_back(piece.source + done);
-    }
-  }
-}
-
-void Region::append_addresses(std::vector<AddressWord>& words) const {
-  for (const SourceExtent& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
-}
 
 // The locks stay held beyond the call, which the analysis cannot follow through the client.
 //
@@ -314,16 +284,6 @@ void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 void Region::unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   capture_mutex_.unlock();
   if (client_ != nullptr) client_->let_go();
-}
-
-void Region::accept(Range part) {
-  tracker_->accept_part(MEMLITH_MUTANT(rest_of_range_forgotten) ? kWholeRegion : part);
-  if (twins_ != nullptr) twins_->accept();
-}
-
-void Region::give_back() {
-  tracker_->give_back();
-  if (twins_ != nullptr) twins_->give_back();
 }
 
 namespace {
@@ -407,7 +367,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
       ++capture.taken;
       MEMLITH_TRY(region->collect(thread, part));
-      region->append_extents(work.extents, work.sources);
+      region->append_extents(part, work.extents, work.sources);
       if (pointers_are_checked()) region->append_addresses(work.addresses);
       const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
       if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
@@ -431,7 +391,13 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     } else {
       MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
     }
-    while (capture.taken > 0) regions[--capture.taken]->accept(part);
+    while (capture.taken > 0) {
+      Region* const region = regions[--capture.taken];
+      region->accept(part);
+      if (region->hot_ != nullptr && part == kWholeRegion) {
+        region->hot_->note_capture(region->stored_, region->size_bytes_, region->twins_.get());
+      }
+    }
   }
   return std::optional(end);
 }
@@ -468,6 +434,7 @@ Status Region::roll_back(ThreadNumber thread) {
       if (tracker != nullptr) tracker->give_back();
     }
   } taken{tracker_.get()};
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
   if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(complete_home());
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);

@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,9 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "region/copied_pages.hpp"
+#include "region/equal_pages.hpp"
+#include "region/hot_pages.hpp"
 #include "region/open_transactions.hpp"
 #include "region/tracker.hpp"
 #include "region/twins.hpp"
@@ -44,6 +48,8 @@ struct RegionOptions {
   std::uint64_t size_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
   std::uint64_t address = 0;        // 0 = chosen
+  bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
+  bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
   bool anywhere = false;  // of a store that is only read: where there is room, so that pointers in it lead nowhere
 };
 
@@ -79,6 +85,7 @@ class Region {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
   [[nodiscard]] Store& store() const { return store_; }
+  [[nodiscard]] std::uint64_t hot_pages();
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 
   // Reserves space in the home file; the size becomes durable with the next persist. Any thread, also while others use
@@ -115,8 +122,9 @@ class Region {
   Status discard(const void* address, std::uint64_t bytes);
 
   // From now on the client is asked before each capture, rollback and release. Null: there is no client. Not while
-  // other threads use the region. A region with a client refuses thread scope: all threads share its structures.
-  void set_client(RegionClient* client) { client_ = client; }
+  // other threads use the region. A region that has or had a client refuses thread scope: all threads share the
+  // client's structures.
+  void set_client(RegionClient* client);
   [[nodiscard]] RegionClient* client() const { return client_; }
 
   // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
@@ -129,6 +137,11 @@ class Region {
   // Runs a checkpoint and gives the memory of clean pages back to the system. `busy`, and nothing was released, if a
   // transaction has ranges in the region: the tracker does not know of its changes.
   Status release_clean();
+  // The same for a session's memory limit: at any time. Pages of a region whose tracker cannot tell which pages are
+  // clean are compared with home; stores to them wait meanwhile.
+  Status release_for_limit();
+  // How many pages a release could give back, as far as known; of a region that was opened with `limited`. Any thread.
+  [[nodiscard]] std::uint64_t copied_pages() const;
 
   // ---- for transactions (region/transaction.hpp)
   [[nodiscard]] Result<Range> range_of(const void* address, std::uint64_t bytes) const;
@@ -139,6 +152,10 @@ class Region {
   Status commit_size(bool will_sync) MEMLITH_EXCLUDES(capture_mutex_);
   // A commit with bytes of this region ends there.
   void note_commit(Lsn end);
+  // A transaction commits these bytes.
+  void note_copied(Range range) {
+    if (copied_ != nullptr) copied_->note(range);
+  }
   [[nodiscard]] Lsn newest_commit() const { return Lsn{committed_lsn_->load()}; }
 
  private:
@@ -157,6 +174,9 @@ class Region {
 
   friend class ShownRegion;
   Status map(const ObjectInfo& info);
+  Status allow_hot_pages();
+  Status note_copies();
+  Status release_at_home(const std::function<Status()>& release);
   Status show();  // instead, in a store that is followed
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
@@ -167,7 +187,7 @@ class Region {
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_part(Range part) MEMLITH_REQUIRES(capture_mutex_);
-  void append_extents(std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
+  void append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
       MEMLITH_REQUIRES(capture_mutex_);
   void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_mutex_);
   void accept(Range part) MEMLITH_REQUIRES(capture_mutex_);
@@ -192,7 +212,6 @@ class Region {
   std::byte* base_;
   std::shared_ptr<Atomic<std::uint64_t>>
       committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it
-  int home_descriptor_ = -1;             // owned by the store; open as long as the region is
   Mutex grow_mutex_;                     // taken before capture_mutex_, held while the home file becomes longer
   Atomic<std::uint64_t> size_bytes_{0};  // changed under both
   std::uint64_t mapped_bytes_ = 0;       // size, rounded up to pages
@@ -201,9 +220,14 @@ class Region {
   bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
-  std::unique_ptr<Twins> twins_;  // only if the tracker finds pages and not bytes
+  std::unique_ptr<Twins> twins_;   // only if the tracker finds pages and not bytes
+  std::unique_ptr<HotPages> hot_;  // only if no tracker finds bytes and no persist has thread scope
+
+  std::unique_ptr<CopiedPages> copied_;  // with equal_, only if the tracker cannot tell which pages are clean
+  std::unique_ptr<EqualPages> equal_;
 
   RegionClient* client_ = nullptr;
+  bool process_scope_ = false;  // constant while other threads use the region
   Mutex capture_mutex_;
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged

@@ -1,11 +1,7 @@
-// What transactions need of a region, and the release of memory, which must not happen beside them.
+// What transactions need of a region. Floor: region.
 #include "region/region.hpp"
 
 namespace memlith::core {
-
-namespace {
-constexpr int kReleasesMax = 4;  // so often a release waits for transactions that end beside it
-}  // namespace
 
 Status Region::check_transactions() const {
   if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
@@ -46,28 +42,6 @@ void Region::note_commit(Lsn end) {
   std::uint64_t newest = committed_lsn_->load();
   while (newest < end.value && !committed_lsn_->compare_exchange_weak(newest, end.value)) {
   }
-}
-
-Status Region::release_clean() {
-  if (tracker_ == nullptr) return kOk;
-  MEMLITH_TRY(store_.check_process());
-  const Held held(*this);
-  for (int attempt = 0; attempt < kReleasesMax; ++attempt) {
-    if (!transactions_.any()) MEMLITH_TRY(complete_home());
-    Status status = kOk;
-    bool is_home = false;
-    // A transaction that ended since may have left its bytes in the log only.
-    const bool alone = transactions_.if_none([&] {
-      is_home = store_.home_lsn() >= newest_commit();
-      if (!is_home) return;
-      if (twins_ != nullptr) twins_->clear();
-      status = tracker_->release_clean();
-    });
-    if (!alone) break;
-    if (is_home) return status;
-  }
-  return fail(Errc::busy, Detail::object,
-              "region \"{}\" cannot release memory while transactions are open in it; end them and try again", name_);
 }
 
 }  // namespace memlith::core

@@ -9,9 +9,8 @@ namespace memlith::core {
 
 namespace {
 
-bool releases_any_time(const Region& region) {
-  return region.tracker() != nullptr && region.tracker()->releases_any_time();
-}
+// A release that leaves too much in memory is not tried again at once: it takes a checkpoint.
+constexpr std::uint32_t kPersistsSkipped = 256;
 
 }  // namespace
 
@@ -45,7 +44,9 @@ OpenRegion* Session::find_open(ObjectId object) {
   return nullptr;
 }
 
-Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOptions& options) {
+Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOptions& given) {
+  RegionOptions options = given;
+  options.limited = given.limited && memory_budget_.limited();
   const LockGuard lock(regions_mutex_);
   if (const auto info = store_->find(name); info.has_value() && find_open(info->id) != nullptr) {
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
@@ -198,11 +199,16 @@ Status Session::rollback(std::span<Region* const> regions, Scope scope) {
 Status Session::release_regions() {
   Status first = kOk;
   for (const auto& each : regions_) {
-    if (!releases_any_time(*each->region)) continue;
-    const Status status = each->region->release_clean();
+    const Status status = each->region->release_for_limit();
     if (first.ok()) first = status;
   }
   return first;
+}
+
+std::uint64_t Session::copied_bytes() const {
+  std::uint64_t pages = 0;
+  for (const auto& each : regions_) pages += each->region->copied_pages();
+  return pages * kPageBytes;
 }
 
 void Session::keep_to_memory() {
@@ -210,13 +216,11 @@ void Session::keep_to_memory() {
   // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
   if (!regions_mutex_.try_lock()) return;
   const LockGuard lock(regions_mutex_, std::adopt_lock);
-  std::uint64_t copied_bytes = 0;
-  for (const auto& each : regions_) {
-    if (releases_any_time(*each->region)) copied_bytes += each->region->tracker()->pages_taken() * kPageBytes;
-  }
-  if (!memory_budget_.used_up(copied_bytes)) return;
+  if (persists_skipped_ > 0 && --persists_skipped_ > 0) return;
+  if (!memory_budget_.used_up(copied_bytes())) return;
   memory_status_.store(no_throw([this]() MEMLITH_REQUIRES(regions_mutex_) { return release_regions(); }),
                        std::memory_order_relaxed);
+  if (memory_budget_.used_up(copied_bytes())) persists_skipped_ = kPersistsSkipped;
 }
 
 }  // namespace memlith::core

@@ -73,7 +73,8 @@ class Session {
 
   // ---- the regions that are open
 
-  // `busy` if the region is open already. The session keeps it until close_region() or close().
+  // `busy` if the region is open already. With `options.limited`, the region keeps to the session's memory limit, if
+  // there is one. The session keeps the region until close_region() or close().
   Result<OpenRegion*> open_region(std::string_view name, const RegionOptions& options);
   // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction is open in the region.
   Status close_region(OpenRegion& region);
@@ -126,6 +127,7 @@ class Session {
   static void give_back(OpenTransaction& open);
   Status finish(Lsn end, bool wait, const PersistTimer& timer);
   Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
+  [[nodiscard]] std::uint64_t copied_bytes() const MEMLITH_REQUIRES(regions_mutex_);
   void keep_to_memory();
 
   std::unique_ptr<Volume> volume_;
@@ -135,6 +137,7 @@ class Session {
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;
+  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;  // before the next release
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);
 };

@@ -82,6 +82,7 @@ Result<Lsn> Session::commit(OpenTransaction& open, bool wait) {
   MEMLITH_TRY_ASSIGN(const Lsn end, open.transaction.capture(wait));
   MEMLITH_TRY(finish(end, wait, timer));
   give_back(open);
+  keep_to_memory();
   return end;
 }
 
@@ -101,7 +102,10 @@ Result<Lsn> Session::commit_buffers(std::span<const BufferedWrite> writes, bool 
   struct Used {
     Session& session;
     OpenTransaction& open;
-    ~Used() { session.give_back(open); }
+    ~Used() {
+      session.give_back(open);
+      session.keep_to_memory();
+    }
   } used{*this, *begin()};
   MEMLITH_TRY_ASSIGN(const Lsn end, used.open.transaction.capture_buffers(writes, regions, wait));
   MEMLITH_TRY(finish(end, wait, timer));

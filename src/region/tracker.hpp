@@ -80,6 +80,14 @@ class Tracker {
   // The kernel is about to store to the range for the calling thread (read(2)). Any thread.
   virtual Status prepare(Range) { return kOk; }
 
+  // The page, which was collected and accepted, stays writable, and stores to it are not found any more, until
+  // track_again(). `twin` has room for a page, and holds the page as it was captured last if the result is with_twin.
+  enum class LeftOpen : std::uint8_t { refused, without_twin, with_twin };
+  virtual LeftOpen leave_open(std::uint64_t /*page*/, std::byte* /*twin*/) { return LeftOpen::refused; }
+  // Stores to the page are found again. Bytes that differ from `twin`, the page as it was captured last, count as
+  // stored to, by an unknown thread; all bytes if it is null. On failure the page is still left open.
+  virtual Status track_again(std::uint64_t /*page*/, const std::byte* /*twin*/) { return kOk; }
+
   // Drops clean pages from the mapping, so that they take no memory until they are used again. Everything captured must
   // be home. If releases_any_time(), other threads may store meanwhile; otherwise every change must have been touched.
   virtual Status release_clean() = 0;

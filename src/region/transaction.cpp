@@ -103,7 +103,17 @@ Result<Lsn> Transaction::commit(bool will_sync) {
   for (const Joined& each : regions_) {
     if (!MEMLITH_MUTANT(transaction_not_noted)) each.region->note_commit(end);
   }
+  note_copied();
   return end;
+}
+
+// The pages of the extents, which are in the order of their regions' objects or belong to few regions.
+void Transaction::note_copied() {
+  for (const Extent& extent : extents_) {
+    const auto joined = std::find_if(regions_.begin(), regions_.end(),
+                                     [&extent](const Joined& each) { return each.region->object() == extent.object; });
+    joined->region->note_copied({extent.offset, extent.bytes});
+  }
 }
 
 Result<Lsn> Transaction::capture(bool will_sync) {

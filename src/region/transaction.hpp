@@ -87,6 +87,7 @@ class Transaction {
   Status join(Region& region);
   void add(Region& region, Range range);
   void collect_extents();
+  void note_copied();
   Result<Lsn> commit(bool will_sync);
 
   Store& store_;

@@ -25,9 +25,6 @@ constexpr std::uint32_t kPopulate = 32;      // copies whose memory is allocated
 constexpr std::int64_t kCreditMax = 4096;
 constexpr std::int64_t kCreditForSaving = 4;  // for a page of which at least half needed no logging
 
-// Other threads may be storing to the page. A separate function, so that ThreadSanitizer's suppressions can name it.
-[[gnu::noinline]] void copy_twin(std::byte* target, const std::byte* page) { std::memcpy(target, page, kPageBytes); }
-
 }  // namespace
 
 Twins::Twins(std::uint64_t places) : places_(places), copies_max_(places + kPendingMax), credit_(kCreditMax) {}
@@ -127,6 +124,11 @@ void Twins::clear() {
   // If the kernel refuses, memory is not released; nothing else happens.
   if (next_copy_ > 0) (void)::madvise(copies_, copies_max_ * kPageBytes, MADV_DONTNEED);
   next_copy_ = 0;
+}
+
+const std::byte* Twins::find(std::uint64_t page) const {
+  const Place& place = place_of(page);
+  return place.page == page ? copy(place.copy) : nullptr;
 }
 
 void Twins::forget(Range range) {

@@ -41,6 +41,8 @@ class Twins {
   // The capture failed: the twins before it count again.
   void give_back();
 
+  // The page as it was last captured, or null if there is no copy of it. Valid until the next call.
+  [[nodiscard]] const std::byte* find(std::uint64_t page) const;
   // Forgets the pages of the range.
   void forget(Range range);
   // Forgets every page and releases the memory.
@@ -64,6 +66,7 @@ class Twins {
   void forget(std::uint64_t page);
   void vacate(Place& place);
   [[nodiscard]] Place& place_of(std::uint64_t page) { return places_[page & (places_.size() - 1)]; }
+  [[nodiscard]] const Place& place_of(std::uint64_t page) const { return places_[page & (places_.size() - 1)]; }
   [[nodiscard]] std::byte* copy(std::uint32_t index) const { return copies_ + std::uint64_t{index} * kPageBytes; }
   std::uint32_t take_copy();
 

@@ -18,6 +18,7 @@
 #include <fstream>
 
 #include "model/world.hpp"
+#include "support/backends.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
@@ -131,12 +132,12 @@ struct Opened {
   std::array<unsigned char*, Stream::kRegions> memory{};
 };
 
-Opened open_stream(const std::string& path, std::uint32_t tracker) {
+Opened open_stream(const std::string& path, std::uint32_t tracker, std::uint32_t io = MEMLITH_IO_POSIX) {
   Opened opened;
   memlith_store_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
-  options.io = MEMLITH_IO_POSIX;
+  options.io = io;
   options.log_bytes = 1 << 20;
   if (memlith_store_open(path.c_str(), &options, &opened.store) != MEMLITH_OK) return opened;
   for (std::uint64_t i = 0; i < Stream::kRegions; ++i) {
@@ -204,8 +205,7 @@ INSTANTIATE_TEST_SUITE_P(By, Crashes,
                          });
 
 // A program that is killed at any moment finds the state of one commit, and goes on from there.
-TEST_P(Crashes, AKilledProgramFindsOneCommit) {
-  const TempFolder folder;
+void kill_and_look(const std::string& path, std::uint32_t tracker, std::uint32_t io) {
   Random random(seed());
   const Stream stream(seed());
   auto* const progress = static_cast<Progress*>(::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE,
@@ -213,11 +213,11 @@ TEST_P(Crashes, AKilledProgramFindsOneCommit) {
   ASSERT_NE(progress, MAP_FAILED);
   Stream::State state = Stream::empty();
   std::uint64_t at = 0;
-  for (int kill = 0; kill < kKills && !HasFailure(); ++kill) {
+  for (int kill = 0; kill < kKills && !::testing::Test::HasFailure(); ++kill) {
     progress->started = progress->acknowledged = at;
     const pid_t child = ::fork();
     if (child == 0) {
-      const Opened opened = open_stream(folder / "store", GetParam());
+      const Opened opened = open_stream(path, tracker, io);
       if (opened.store == nullptr) ::_exit(1);
       if (random.one_in(2)) (void)memlith_store_set_flush_window(opened.store, 5, 0);
       ::_exit(run_stream(opened, stream, at, *progress, ~std::uint64_t{0} / 2) == MEMLITH_OK ? 2 : 3);
@@ -234,7 +234,7 @@ TEST_P(Crashes, AKilledProgramFindsOneCommit) {
     ::kill(child, SIGKILL);
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself, with " << WEXITSTATUS(status);
-    const Opened opened = open_stream(folder / "store", GetParam());
+    const Opened opened = open_stream(path, tracker, io);
     ASSERT_NE(opened.store, nullptr);
     const auto found = find_commit(opened, stream, state, at, *progress);
     ASSERT_TRUE(found.has_value()) << "no commit from " << progress->acknowledged << " to " << progress->started
@@ -244,6 +244,20 @@ TEST_P(Crashes, AKilledProgramFindsOneCommit) {
   }
   EXPECT_GT(at, static_cast<std::uint64_t>(kKills) / 2) << "hardly anything was committed";
   ::munmap(progress, sizeof(Progress));
+}
+
+TEST_P(Crashes, AKilledProgramFindsOneCommit) {
+  const TempFolder folder;
+  kill_and_look(folder / "store", GetParam(), MEMLITH_IO_POSIX);
+}
+
+class KilledOn : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Backend, KilledOn, ::testing::Values("FileUring", "RawLoop"),
+                         [](const auto& given) { return std::string(given.param); });
+TEST_P(KilledOn, AKilledProgramFindsOneCommit) {
+  const Backend backend(GetParam());
+  if (!backend.lacks().empty()) GTEST_SKIP() << backend.lacks();
+  kill_and_look(backend.path(), MEMLITH_TRACKER_SCAN, backend.io());
 }
 
 // After a failed write or flush nothing more is acknowledged, and the next opening finds one commit.

@@ -62,6 +62,7 @@ const std::vector<World::Step>& World::steps() {
       {"persist asynchronously", 80, &World::persist_soon},
       {"persist this thread's stores", 40, &World::persist_thread},
       {"persist a range", 40, &World::persist_range},
+      {"persist one page often", 12, &World::persist_often},
       {"discard pages", 12, &World::discard_pages},
       {"roll back", 12, &World::roll_back},
       {"a transaction", 40, &World::transact},
@@ -263,6 +264,8 @@ void World::open_region() {
     given.flags = random_.one_in(2) ? MEMLITH_REGION_CREATE : 0;
     if (store->read_only) given.flags = 0;
   }
+  region.process_scope = random_.one_in(2);
+  if (region.process_scope) given.flags |= MEMLITH_REGION_PROCESS_SCOPE;
   region.tracker = given.tracker;
   const std::int32_t code = MEMLITH_CALL(memlith_region_open, store->handle, name.c_str(), &given, &region.handle);
   // Stores that never were open together may have been given the same addresses.
@@ -484,8 +487,8 @@ void World::persist_thread() {
   info.struct_size = sizeof info;
   expect(MEMLITH_CALL(memlith_region_get_info, region->handle, &info), MEMLITH_OK, "region_get_info");
   const std::int32_t code = MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_THREAD);
-  if (info.tracker == MEMLITH_TRACKER_SCAN) {
-    expect(code, MEMLITH_UNSUPPORTED, "thread scope with scan");
+  if (info.tracker == MEMLITH_TRACKER_SCAN || region->process_scope) {
+    expect(code, MEMLITH_UNSUPPORTED, "thread scope with scan, or of a region for process scope");
     return;
   }
   expect(code, MEMLITH_OK, "persist of a thread");
@@ -494,6 +497,29 @@ void World::persist_thread() {
   captured_all(*region);
   region->by_others = by_others;
   for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
+}
+
+// So often that the page becomes hot, and sometimes so often without a change that it cools.
+void World::persist_often() {
+  ModelStore* const store = open_one(true);
+  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
+  if (region == nullptr) return;
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  const std::uint64_t page = random_.below((region->now.size() + kPage - 1) / kPage) * kPage;
+  const std::uint64_t bytes = std::min<std::uint64_t>(kPage, region->now.size() - page);
+  const std::uint64_t idle = random_.one_in(3) ? 17 : 0;
+  for (std::uint64_t i = 0; i < 8 + idle; ++i) {
+    if (i < 8) {
+      const std::uint64_t offset = page + random_.below(bytes);
+      const auto value = static_cast<unsigned char>(random_.below(256));
+      memory[offset] = value;
+      region->now[offset] = value;
+      own(*region, offset, 1);
+      expect(MEMLITH_CALL(memlith_touch, region->handle, memory + offset, 1), MEMLITH_OK, "touch");
+    }
+    expect(MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist");
+    captured_all(*region);
+  }
 }
 
 // With a tracker that finds stores by page, the pages of the range are persisted.
@@ -703,6 +729,10 @@ void World::misuse() {
   EXPECT_GT(MEMLITH_CALL(memlith_last_error, cut.data(), cut.size()), cut.size()) << story();
   EXPECT_EQ(std::strlen(cut.data()), cut.size() - 1) << story();
   EXPECT_STREQ(MEMLITH_CALL(memlith_category_name, MEMLITH_OK), "ok");
+  for (const char* const no_block_device : {store->path.c_str(), "/dev/null"}) {
+    expect(MEMLITH_CALL(memlith_device_format, no_block_device, MEMLITH_FORMAT_FORCE), MEMLITH_INVALID,
+           "formatting what is no block device");
+  }
   if (store->read_only) {
     expect(MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_READ_ONLY,
            "persist, read-only");

@@ -66,6 +66,7 @@ struct ModelRegion {
   std::vector<Range> by_others;  // stored to by other threads, not captured since
   std::vector<Range> own;        // touched by this thread, not captured since
   std::uint32_t tracker = 0;     // as asked for
+  bool process_scope = false;    // opened with MEMLITH_REGION_PROCESS_SCOPE
   memlith_region* handle = nullptr;
 };
 
@@ -123,6 +124,7 @@ class World {
   void persist_soon();
   void persist_thread();
   void persist_range();
+  void persist_often();
   void discard_pages();
   void roll_back();
   void transact();

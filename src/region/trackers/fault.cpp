@@ -178,6 +178,34 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
+  // A page that was stored to again since its capture has no twin.
+  LeftOpen leave_open(std::uint64_t page, std::byte* twin) override {
+    const FaultHold hold(*region_);
+    PageMark& mark = pages_.marks[page];
+    if (mark.thread == kUnknownThread) return LeftOpen::refused;
+    // The copy comes first: as soon as the page is writable, other threads store to it.
+    const bool clean = mark.thread == 0;
+    if (clean) copy_twin(twin, pages_.base + page * kPageBytes);
+    if (!set_writable(pages_, page, page + 1, true)) return LeftOpen::refused;
+    if (!clean) {
+      std::uint32_t* const end = pages_.dirty + pages_.dirty_count;
+      std::iter_swap(std::find(pages_.dirty, end, static_cast<std::uint32_t>(page)), end - 1);
+      --pages_.dirty_count;
+      free_twin(mark);
+    }
+    mark = {kLeftOpen, 0};
+    return clean ? LeftOpen::with_twin : LeftOpen::without_twin;
+  }
+
+  // The page is dirty and stays writable until it is captured.
+  Status track_again(std::uint64_t page, const std::byte* twin) override {
+    const FaultHold hold(*region_);
+    pages_.marks[page] = {kUnknownThread, twin != nullptr ? copy_twin(pages_, twin) : 0};
+    pages_.dirty[pages_.dirty_count++] = static_cast<std::uint32_t>(page);
+    ++pages_.unknown_count;
+    return kOk;
+  }
+
   // Stores to clean pages fault, and wait in the handler while this thread holds the region.
   Status release_clean() override {
     pages_taken_.store(0, std::memory_order_relaxed);

@@ -216,21 +216,6 @@ Status install_handler() {
   return kOk;
 }
 
-// The page is protected, so no thread changes it meanwhile. A separate function, so that ThreadSanitizer's suppressions
-// can name it.
-[[gnu::noinline]] std::uint32_t copy_twin(FaultPages& pages, const std::byte* page) {
-  std::uint32_t index = 0;
-  if (pages.free_count > 0) {
-    index = pages.free_twins[--pages.free_count];
-  } else if (pages.next_twin < pages.twins_max) {
-    index = pages.next_twin++;
-  } else {
-    return 0;
-  }
-  std::memcpy(pages.twins + std::uint64_t{index} * kPageBytes, page, kPageBytes);
-  return index + 1;
-}
-
 void mark(FaultPages& pages, std::uint64_t number, PageMark mark) {
   pages.marks[number] = mark;
   pages.dirty[pages.dirty_count++] = static_cast<std::uint32_t>(number);
@@ -270,7 +255,7 @@ void adopt(FaultPages& pages, std::uint64_t chunk) {
     let_marked_be_stored_to(pages, chunk);
     if (::mprotect(place, kChunkBytes, PROT_READ | PROT_WRITE) == 0) return;
   }
-  unregister_range(pages.uffd, place, kChunkBytes);
+  (void)unregister_range(pages.uffd, place, kChunkBytes);
   state = kAnonymous;
   let_marked_be_stored_to(pages, chunk);
 }
@@ -289,6 +274,21 @@ std::uint64_t FaultPages::same_kind_until(std::uint64_t first, std::uint64_t end
   std::uint64_t at = std::min((first / kChunkPages + 1) * kChunkPages, end);
   while (at < end && adopted(at) == kind) at = std::min(at + kChunkPages, end);
   return at;
+}
+
+// The page is protected, so no thread changes it meanwhile. A separate function, so that ThreadSanitizer's suppressions
+// can name it.
+[[gnu::noinline]] std::uint32_t copy_twin(FaultPages& pages, const std::byte* page) {
+  std::uint32_t index = 0;
+  if (pages.free_count > 0) {
+    index = pages.free_twins[--pages.free_count];
+  } else if (pages.next_twin < pages.twins_max) {
+    index = pages.next_twin++;
+  } else {
+    return 0;
+  }
+  std::memcpy(pages.twins + std::uint64_t{index} * kPageBytes, page, kPageBytes);
+  return index + 1;
 }
 
 bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t end, bool writable) {

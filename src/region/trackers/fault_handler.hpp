@@ -1,5 +1,5 @@
 // The regions whose clean pages are protected, and the SIGSEGV handler that serves them. Floor: region, private to the
-// trackers.
+// trackers and to EqualPages.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,9 @@ namespace memlith::core {
 
 // The page is dirty, but the thread that wrote it is unknown.
 inline constexpr ThreadNumber kUnknownThread = ~ThreadNumber{0};
+
+// The page is left open (Tracker::leave_open): writable, without a twin, and not among the dirty pages.
+inline constexpr ThreadNumber kLeftOpen = ~ThreadNumber{1};
 
 // For a clean page that is being captured. Its content at the time of a store may differ from what the capture copies,
 // so it cannot serve as the twin of the next capture, which takes the whole page.
@@ -66,6 +69,10 @@ struct FaultPages {
 
 // Protects pages, or makes them writable. False, with errno, when the kernel refuses. Under busy.
 bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t end, bool writable);
+
+// Copies a page, which no thread changes meanwhile, to a free twin. Returns its index + 1; 0: all twins are in use.
+// Under busy.
+std::uint32_t copy_twin(FaultPages& pages, const std::byte* page);
 
 struct FaultRegion {
   std::atomic<std::uintptr_t> begin{0};

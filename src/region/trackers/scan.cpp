@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 
 #include "region/drop_pages.hpp"
+#include "region/page_difference.hpp"
 #include "region/take_out.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
@@ -85,6 +87,29 @@ class ScanTracker final : public Tracker {
     if (!waiting_room_->shut) return status;
     return fail(Errc::no_memory, Detail::tracker,
                 "cannot make all {} bytes of the region writable again; each store tries once more", bytes_);
+  }
+
+  // The kernel leaves a page alone whose mapping is not registered.
+  LeftOpen leave_open(std::uint64_t page, std::byte*) override {
+    if (!unregister_range(uffd_.get(), base_ + page * kPageBytes, kPageBytes)) return LeftOpen::refused;
+    ++left_open_;
+    return LeftOpen::without_twin;
+  }
+
+  // ORDER protect-then-compare: a store behind the comparison must be found by the next scan. [test
+  // HotPagesTest.StoresWhileAPageCoolsAreFound]
+  Status track_again(std::uint64_t page, const std::byte* twin) override {
+    const Range range{page * kPageBytes, kPageBytes};
+    taken_.reserve(taken_.size() + 1);
+    if (!register_range(uffd_.get(), base_ + range.offset, range.bytes, UFFDIO_REGISTER_MODE_WP)) {
+      return fail_errno(errno, Detail::tracker, "userfaultfd refuses a page of the region (see vm.max_map_count)");
+    }
+    --left_open_;
+    // A page that could not be protected is found by the next scan.
+    if (forget(range).ok() && twin != nullptr && equals_twin(base_ + range.offset, twin)) return kOk;
+    taken_.push_back(range);
+    normalize(taken_);
+    return kOk;
   }
 
   // Protects pages from `bytes_` to `bytes`, which have no stores yet.
@@ -172,7 +197,8 @@ class ScanTracker final : public Tracker {
     const auto begin = reinterpret_cast<std::uintptr_t>(base_);
     pm_scan_arg scan{};
     scan.size = sizeof scan;
-    scan.flags = PM_SCAN_CHECK_WPASYNC | (reset ? PM_SCAN_WP_MATCHING : 0);
+    // With a page left open, the kernel must not refuse mappings that are not registered. It skips them.
+    scan.flags = (left_open_ == 0 ? PM_SCAN_CHECK_WPASYNC : 0) | (reset ? PM_SCAN_WP_MATCHING : 0);
     scan.start = begin + rest.offset;
     scan.end = scan.start + rest.bytes;
     scan.vec = reinterpret_cast<std::uintptr_t>(found);
@@ -198,6 +224,7 @@ class ScanTracker final : public Tracker {
   std::string reason_;
   std::uint64_t bytes_ = 0;
   std::vector<Range> taken_;
+  std::uint64_t left_open_ = 0;          // pages
   FaultRegion* waiting_room_ = nullptr;  // claimed by the first release_clean()
   page_region found_[kRegionsPerScan];
   page_region ignored_[kRegionsPerScan];

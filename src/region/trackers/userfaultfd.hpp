@@ -54,9 +54,9 @@ inline bool register_range(int fd, const std::byte* base, std::uint64_t bytes, s
   return ::ioctl(fd, UFFDIO_REGISTER, &range) == 0;
 }
 
-inline void unregister_range(int fd, const std::byte* base, std::uint64_t bytes) {
+inline bool unregister_range(int fd, const std::byte* base, std::uint64_t bytes) {
   uffdio_range range{reinterpret_cast<std::uintptr_t>(base), bytes};
-  (void)::ioctl(fd, UFFDIO_UNREGISTER, &range);
+  return ::ioctl(fd, UFFDIO_UNREGISTER, &range) == 0;
 }
 
 inline bool write_protect(int fd, const std::byte* base, std::uint64_t bytes, bool protect) {

@@ -1,0 +1,90 @@
+// What a capture takes of one region: the ranges that were stored to, and the pieces of memory or of copies that have
+// to be logged. Floor: region.
+#include <algorithm>
+
+#include "base/mutant.hpp"
+#include "region/pointer_check.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kPieceBytesMax = 1 * kGiB;
+}  // namespace
+
+// A file's last page reaches beyond its end; those bytes are not part of the file.
+void Region::cut_to_size() {
+  while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size_bytes_) {
+    Range& last = stored_.back();
+    if (last.offset >= size_bytes_) {
+      stored_.pop_back();
+    } else {
+      last.bytes = size_bytes_ - last.offset;
+    }
+  }
+}
+
+Status Region::collect(ThreadNumber thread, Range part) {
+  stored_.clear();
+  MEMLITH_TRY(tracker_->collect(thread, stored_));
+  normalize(stored_);
+  if (MEMLITH_MUTANT(last_range_forgotten) && stored_.size() > 1) stored_.pop_back();
+  if (!MEMLITH_MUTANT(bytes_beyond_the_end)) cut_to_size();
+  cut_to_part(part);
+  return kOk;
+}
+
+void Region::append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
+  pieces_.clear();
+  if (twins_ != nullptr) {
+    twins_->reduce(base_, stored_, pieces_);
+  } else {
+    for (const Range& range : stored_) pieces_.push_back({range, base_ + range.offset});
+  }
+  if (hot_ != nullptr) hot_->add_pieces(part, pieces_);
+  for (const SourceExtent& piece : pieces_) {
+    for (std::uint64_t done = 0; done < piece.range.bytes; done += kPieceBytesMax) {
+      extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kPieceBytesMax)});
+      sources.push_back(piece.source + done);
+    }
+  }
+}
+
+void Region::append_addresses(std::vector<AddressWord>& words) const {
+  for (const SourceExtent& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
+}
+
+void Region::accept(Range part) {
+  for (const Range& range : stored_) note_copied(range);
+  tracker_->accept_part(MEMLITH_MUTANT(rest_of_range_forgotten) ? kWholeRegion : part);
+  if (twins_ != nullptr) twins_->accept();
+  if (hot_ != nullptr) hot_->accept();
+}
+
+void Region::give_back() {
+  tracker_->give_back();
+  if (twins_ != nullptr) twins_->give_back();
+  if (hot_ != nullptr) hot_->give_back();
+}
+
+// A tracker that finds bytes pays nothing for a page.
+Status Region::allow_hot_pages() {
+  const TrackerKind kind = tracker_->kind();
+  if (hot_ != nullptr || (kind != TrackerKind::scan && !(kind == TrackerKind::fault && process_scope_))) return kOk;
+  MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker_, base_, reserve_bytes_));
+  return kOk;
+}
+
+std::uint64_t Region::hot_pages() {
+  const LockGuard lock(capture_mutex_);
+  return hot_ != nullptr ? hot_->count() : 0;
+}
+
+void Region::set_client(RegionClient* client) {
+  client_ = client;
+  if (client == nullptr || tracker_ == nullptr) return;
+  process_scope_ = true;
+  (void)allow_hot_pages();  // without memory, no page becomes hot
+}
+
+}  // namespace memlith::core
