@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "base/no_throw.hpp"
+#include "kv/writer_pace.hpp"
 
 namespace memlith::core::kv {
 
 namespace {
-constexpr std::uint64_t kFrameBytes = 256 * kKiB;      // from here on a batch goes to the log
-constexpr std::uint64_t kWaitingBytesMax = 16 * kMiB;  // from here on commits wait for the log
+constexpr std::uint64_t kFrameBytes = 256 * kKiB;  // from here on a batch goes to the log
 constexpr std::chrono::milliseconds kTryAgainAfter{100};
 }  // namespace
 
@@ -56,6 +56,7 @@ Result<Lsn> Gatherer::hand_over(std::uint64_t commit, bool will_sync) {
         carried_.append(batch);
         batch.clear();
       }
+      note_waiting(0);
     }
   }
   hand_soon_.store(false, std::memory_order_relaxed);
@@ -117,8 +118,9 @@ void Gatherer::left(std::uint64_t bytes) {
   wake_.notify_all();
 }
 
-Status Gatherer::keep_up(std::uint64_t bytes) {
-  return bytes < kWaitingBytesMax ? kOk : hand_over(~std::uint64_t{0}, false).status();
+Status Gatherer::keep_up() {
+  if (waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
+  return hand_over(~std::uint64_t{0}, false).status();
 }
 
 void Gatherer::set_window(Window window) {
@@ -161,6 +163,10 @@ void Gatherer::run() {
     const Status done = no_throw([this, due]() -> Status {
       if (due) return make_durable(newest());
       if (hand_soon_.load(std::memory_order_relaxed)) return hand_over(~std::uint64_t{0}, false).status();
+      return kOk;
+    });
+    (void)no_throw([this] {
+      pages_.grow_ahead();
       return kOk;
     });
     if (!done.ok()) {

@@ -34,8 +34,10 @@ class Gatherer {
 
   // A commit that is not waited for has left its changes; `bytes` wait by now.
   void left(std::uint64_t bytes);
-  // Waits while the log cannot keep up.
-  Status keep_up(std::uint64_t bytes);
+  // With the writer's lock held: so many bytes wait for the log by now.
+  void note_waiting(std::uint64_t bytes) { waiting_bytes_.store(bytes, std::memory_order_relaxed); }
+  // Waits while too much waits for the log.
+  Status keep_up();
   // Brings commits up to that number to the log.
   Result<Lsn> hand_over(std::uint64_t commit, bool will_sync);
   Status make_durable(std::uint64_t commit);
@@ -75,6 +77,7 @@ class Gatherer {
   SteadyClock::time_point since_ MEMLITH_GUARDED_BY(wake_mutex_);  // of the oldest commit that waits for the window
   std::atomic<bool> pending_{false};                               // a commit waits for the window
   std::atomic<bool> hand_soon_{false};                             // enough waits for a frame
+  std::atomic<std::uint64_t> waiting_bytes_{0};                    // in the batch of Pages
   std::atomic<std::uint64_t> unsynced_bytes_{0};
   std::atomic<std::uint64_t> logged_bytes_{0};
   DurableEvent event_;

@@ -209,8 +209,8 @@ void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   }
 }
 
-Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, std::uint64_t& waiting_bytes) {
-  MEMLITH_TRY(gatherer_.keep_up(waiting_bytes_.load(std::memory_order_relaxed)));
+Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, Left& left) {
+  MEMLITH_TRY(gatherer_.keep_up());
   Leaves leaves;
   const bool found = find_leaves(locks, leaves);
   for (;;) {
@@ -223,16 +223,20 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, std::uint64_t&
       const bool in_leaves = found && leaves_take(locks, leaves);
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       if (ride != nullptr) estimate.log_bytes += ride->bytes.size() + 64;
-      const bool alone = pages_.batch().empty();
-      if (alone || pages_.batch().bytes() + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
+      const std::uint64_t before = pages_.batch().bytes();
+      if (pages_.batch().empty() || before + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
         MEMLITH_TRY(make_ready(estimate));
         MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
                              write_all(locks, in_leaves ? &leaves : nullptr);
                              if (ride != nullptr) pages_.batch().add(*ride);
                            }));
         if (ride != nullptr) ride->taken = true;
-        waiting_bytes = pages_.batch().bytes();
-        waiting_bytes_.store(waiting_bytes, std::memory_order_relaxed);
+        left.waiting_bytes = pages_.batch().bytes();
+        gatherer_.note_waiting(left.waiting_bytes);
+        if (left.waiting_bytes > WriterPace::kFreeBytes) {
+          left.rest_until =
+              pace_.after(left.waiting_bytes - before, left.waiting_bytes, WriterPace::Time::clock::now());
+        }
         return number;
       }
     }

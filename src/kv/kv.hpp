@@ -18,6 +18,7 @@
 #include "kv/gatherer.hpp"
 #include "kv/locks.hpp"
 #include "kv/tree.hpp"
+#include "kv/writer_pace.hpp"
 #include "region/session.hpp"
 
 namespace memlith::core::kv {
@@ -218,8 +219,13 @@ class Kv final : public RegionClient {
     std::uint64_t pages = 0;
     std::uint64_t log_bytes = 0;
   };
-  // Applies a transaction's writes. Returns the number of the commit, and how many bytes wait for the log then.
-  Result<std::uint64_t> apply(const LockSet& locks, Ride* ride, std::uint64_t& waiting_bytes);
+  // What a commit left for the log.
+  struct Left {
+    std::uint64_t waiting_bytes = 0;  // those of other commits included
+    std::optional<WriterPace::Time> rest_until;
+  };
+  // Applies a transaction's writes. Returns the number of the commit.
+  Result<std::uint64_t> apply(const LockSet& locks, Ride* ride, Left& left);
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   bool find_leaves(const LockSet& locks, Leaves& leaves);
@@ -237,8 +243,8 @@ class Kv final : public RegionClient {
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
   bool stopped_ = false;
-  std::atomic<std::uint64_t> waiting_bytes_{0};  // of the batch, about
   std::uint64_t base_commit_ = 0;
+  WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
   bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;
   Mutex maps_mutex_;  // held while a map is created or removed
   Mutex transactions_mutex_;

@@ -1,6 +1,8 @@
 #include "kv/page.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace memlith::core::kv {
 
@@ -87,9 +89,13 @@ std::uint64_t used_bytes(const std::byte* page) {
 }
 
 void insert_cell(std::byte* page, std::uint32_t index, const Cell& cell) {
+  MEMLITH_ASSERT(fits_at_once(page, cell.bytes()));
+  insert_cell_at(page, index, cell, header_of(page).cells_begin - cell.bytes());
+}
+
+void insert_cell_at(std::byte* page, std::uint32_t index, const Cell& cell, std::uint64_t at) {
   PageHeader header = header_of(page);
-  const std::uint64_t at = header.cells_begin - cell.bytes();
-  MEMLITH_ASSERT(fits_at_once(page, cell.bytes()) && index <= header.count);
+  MEMLITH_ASSERT(index <= header.count);
   const CellHeader own{static_cast<std::uint16_t>(cell.key.size() | (cell.overflow ? kOverflowFlag : 0)),
                        static_cast<std::uint16_t>(cell.value.size())};
   std::memcpy(page + at, &own, sizeof own);
@@ -99,8 +105,37 @@ void insert_cell(std::byte* page, std::uint32_t index, const Cell& cell) {
   std::memmove(slot + kSlotBytes, slot, kSlotBytes * (header.count - index));
   set_slot(page, index, static_cast<std::uint32_t>(at));
   ++header.count;
-  header.cells_begin = static_cast<std::uint16_t>(at);
+  if (at < header.cells_begin) {
+    header.cells_begin = static_cast<std::uint16_t>(at);
+  } else {
+    header.garbage = static_cast<std::uint16_t>(header.garbage - cell.bytes());
+  }
   set_header(page, header);
+}
+
+std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes) {
+  const PageHeader header = header_of(page);
+  const bool slot_fits = sizeof(PageHeader) + kSlotBytes * (header.count + 1u) <= header.cells_begin;
+  if (!slot_fits || header.garbage < bytes || header.count > kHolesCellsMax) return 0;
+  std::array<std::pair<std::uint64_t, std::uint64_t>, kHolesCellsMax + 1> used;  // begin and end
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    const std::uint64_t begin = slot_of(page, i);
+    used[i] = {begin, begin + cell_of(page, i).bytes()};
+  }
+  used[header.count] = {kPageBytes, kPageBytes};
+  std::sort(used.begin(), used.begin() + header.count);
+  std::uint64_t best = 0;
+  std::uint64_t best_bytes = ~std::uint64_t{0};
+  std::uint64_t begin = header.cells_begin;
+  for (std::uint32_t i = 0; i <= header.count; ++i) {
+    const std::uint64_t room = used[i].first - begin;
+    if (room >= bytes && room < best_bytes) {
+      best = begin;
+      best_bytes = room;
+    }
+    begin = used[i].second;
+  }
+  return best;
 }
 
 void remove_cell(std::byte* page, std::uint32_t index) {

@@ -188,6 +188,12 @@ inline bool fits_at_once(const std::byte* page, std::uint64_t cell_bytes) {
 }
 // Puts the cell at `index`; it fits at once.
 void insert_cell(std::byte* page, std::uint32_t index, const Cell& cell);
+// The same, at that place: one from hole_for(), or below all cells.
+void insert_cell_at(std::byte* page, std::uint32_t index, const Cell& cell, std::uint64_t at);
+// A place between the cells for another one of so many bytes, where its slot has room, too; the tightest there is.
+// 0: there is none, or it is not looked for, because the page has so many cells that compacting it pays.
+std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes);
+inline constexpr std::uint32_t kHolesCellsMax = 64;
 void remove_cell(std::byte* page, std::uint32_t index);
 // Drops cells [from, count).
 void cut_cells(std::byte* page, std::uint32_t from);

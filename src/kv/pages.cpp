@@ -126,8 +126,17 @@ Status Pages::make_room(std::uint64_t pages, bool allow_growth) {
   if (!allow_growth) return fail(Errc::no_space, Detail::kv, "the region has to grow");
   const std::uint64_t step = std::min(region_->size() / 2, kGrowthBytesMax);
   const std::uint64_t wanted = std::min(std::max(needed, region_->size() + step), region_->reserve());
-  if (const Status grown = region_->grow(wanted); grown.ok() || wanted == needed) return grown;
-  return region_->grow(needed);
+  Status grown = region_->grow(wanted);
+  if (!grown.ok() && wanted != needed) grown = region_->grow(needed);
+  return needed <= region_->size() ? kOk : grown;  // grow_ahead() may have been faster
+}
+
+void Pages::grow_ahead() {
+  const std::uint64_t size = region_->size();
+  const std::uint64_t step = std::min(size / 2, kGrowthBytesMax);
+  if (size - std::min(size, count() * kPageBytes) >= step / 2 || size == region_->reserve()) return;
+  const KeptSentence sentence;  // a commit that needs the pages tries again, and tells
+  (void)region_->grow(std::min(size + step, region_->reserve()));
 }
 
 void Pages::keep(PageNumber page, Stamp stamp) {

@@ -87,6 +87,8 @@ class Pages {
   // Room for so many new pages: the region grows if need be. Also checks that so many free pages are what they should
   // be.
   Status make_room(std::uint64_t pages, bool allow_growth = true);
+  // Grows the region before a commit needs it, because a commit would wait for the disk. Any thread, without locks.
+  void grow_ahead();
   // A sound page. Errors: corrupt.
   Result<const std::byte*> sound(PageNumber page);
   // The page, to be changed; it is sound.

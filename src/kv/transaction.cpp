@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "kv/kv.hpp"
 
 namespace memlith::core::kv {
@@ -6,6 +8,10 @@ namespace {
 Status quick_failure(Errc category, Detail detail, std::string_view text) {
   set_error_text(text);
   return Status{category, detail, 0, 0};
+}
+
+void rest(WriterPace::Time until) {
+  if (until - WriterPace::Time::clock::now() >= WriterPace::kRestMin) std::this_thread::sleep_until(until);
 }
 }  // namespace
 
@@ -209,7 +215,7 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   bool writes = ride != nullptr;
   for (const auto& [record, pending] : locks_.writes) writes = writes || pending.kind != Pending::Kind::none;
   std::uint64_t number = 0;
-  std::uint64_t waiting_bytes = 0;
+  Kv::Left left;
   if (writes) {
     struct EndOnError {
       Transaction* transaction;
@@ -217,7 +223,7 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
         if (transaction != nullptr) transaction->end();
       }
     } failed{this};
-    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, ride, waiting_bytes));
+    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, ride, left));
     failed.transaction = nullptr;
   } else {
     number = kv_.newest();
@@ -228,11 +234,13 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.gatherer_.make_durable(number));
   } else if (writes && !kv_.manual_) {
-    kv_.gatherer_.left(waiting_bytes);
+    kv_.gatherer_.left(left.waiting_bytes);
   }
   if (ride != nullptr && durability == Durability::weak && ride->companion->is_urgent(ride->mark)) {
     MEMLITH_TRY(kv_.gatherer_.hand_over(number, false).status());
   }
+  // Without locks, so that the rest makes no conflicts.
+  if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);
   return number;
 }
 

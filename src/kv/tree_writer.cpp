@@ -221,6 +221,11 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
     insert_cell(bytes, index, cell);
     pages_.note(page, header_of(bytes).cells_begin, cell.bytes());
     note_slots(page, index);
+  } else if (const std::uint64_t hole = hole_for(bytes, cell.bytes()); hole != 0) {
+    // What a split or a removal has left is used again, which logs one cell instead of all that are in the page.
+    insert_cell_at(bytes, index, cell, hole);
+    pages_.note(page, hole, cell.bytes());
+    note_slots(page, index);
   } else {
     compact(bytes);
     insert_cell(bytes, index, cell);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "memlith/applog.hpp"
-#include "support/temp_folder.hpp"
+#include "support/backends.hpp"
 
 namespace memlith::test {
 namespace {
@@ -54,8 +54,10 @@ struct Opened {
   KvMap map;
 };
 
-Opened open(const std::string& path, WhenFull when_full) {
-  Store store = or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
+Opened open(const Backend& backend, WhenFull when_full) {
+  Store store =
+      or_leave(Store::open(backend.path(), {.create = true, .log_bytes = 1 << 20, .io = static_cast<Io>(backend.io())}),
+               3);
   AppLog log = or_leave(AppLog::open(store, "log",
                                      {.create = true, .when_full = when_full, .size = 16 << 10, .max_size = 1 << 20}),
                         4);
@@ -88,9 +90,9 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
   return found ? std::stoull(std::string(*found)) : 0;
 }
 
-[[noreturn]] void live(const std::string& path, WhenFull when_full, const std::vector<std::uint64_t>& done,
+[[noreturn]] void live(const Backend& backend, WhenFull when_full, const std::vector<std::uint64_t>& done,
                        Acknowledged* acknowledged) {
-  Opened opened = open(path, when_full);
+  Opened opened = open(backend, when_full);
   std::vector<std::thread> threads;
   for (int w = 0; w < kWriters; ++w) {
     threads.emplace_back([&, w] {
@@ -123,18 +125,22 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
   ::_exit(15);
 }
 
-TEST(AppLogKill, EveryOperationIsThereExactlyOnce) {
-  const TempFolder folder;
-  const std::string path = folder / "store";
+class AppLogKill : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(On, AppLogKill, ::testing::ValuesIn(Backend::kNames),
+                         [](const auto& given) { return std::string(given.param); });
+
+TEST_P(AppLogKill, EveryOperationIsThereExactlyOnce) {
+  const Backend backend(GetParam());
+  if (!backend.lacks().empty()) GTEST_SKIP() << backend.lacks();
   void* const memory = ::mmap(nullptr, sizeof(Acknowledged), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* const acknowledged = new (memory) Acknowledged{};
   std::mt19937_64 random(std::random_device{}());
   std::vector<std::uint64_t> counts(kWriters);
-  for (int kill = 0; kill < 20; ++kill) {
-    const WhenFull when_full = kill < 14 ? WhenFull::block : WhenFull::grow;
+  for (int kill = 0; kill < 17; ++kill) {
+    const WhenFull when_full = kill < 12 ? WhenFull::block : WhenFull::grow;
     const pid_t child = ::fork();
-    if (child == 0) live(path, when_full, counts, acknowledged);
+    if (child == 0) live(backend, when_full, counts, acknowledged);
     // At any moment, also of opening; and, every other time, when some operations were acknowledged.
     const std::uint64_t enough = kill % 2 == 0 ? 0 : sum_of(*acknowledged) + 20;
     while (sum_of(*acknowledged) < enough && !has_ended(child)) ::usleep(1000);
@@ -144,7 +150,7 @@ TEST(AppLogKill, EveryOperationIsThereExactlyOnce) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
 
-    Opened opened = open(path, when_full);
+    Opened opened = open(backend, when_full);
     auto reader = opened.kv.begin(true);
     for (int w = 0; w < kWriters; ++w) {
       counts[static_cast<std::size_t>(w)] = number_in(*reader, opened.map, "count" + std::to_string(w));

@@ -76,9 +76,21 @@ TEST(AppLogInterface, ALogThatWasCutOrRemovedIsRefused) {
   std::filesystem::resize_file(file, 32 << 10);
   const Error cut = error_of_log(folder / "store");
   EXPECT_EQ(cut.category(), MEMLITH_CORRUPT) << cut.message();
+  EXPECT_NE(cut.message().find("region \"log\" was cut short"), std::string::npos) << cut.message();
   std::filesystem::remove(file);
   const Error removed = error_of_log(folder / "store");
   EXPECT_EQ(removed.category(), MEMLITH_CORRUPT) << removed.message();
+  EXPECT_NE(removed.message().find("region \"log\" is missing"), std::string::npos) << removed.message();
+}
+
+// The entries that are not home yet are in the redo log, so is the read position.
+TEST(AppLogInterface, AStoreWithoutItsRedoLogIsRefused) {
+  const TempFolder folder;
+  make_store(folder / "store");
+  std::filesystem::remove(folder / "store/log");
+  const Error removed = error_of_log(folder / "store");
+  EXPECT_EQ(removed.category(), MEMLITH_CORRUPT) << removed.message();
+  EXPECT_NE(removed.message().find("but no log; "), std::string::npos) << removed.message();
 }
 
 TEST(AppLogInterface, VerifyFindsADamagedEntry) {

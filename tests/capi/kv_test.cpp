@@ -171,6 +171,11 @@ TEST_F(KvInCpp, LocksEndWithTheirTransaction) {
     take(*dropped);
   }
   free_now("handle");
+  std::thread([&] {
+    auto own = kv->begin();
+    take(*own);
+  }).join();
+  free_now("the end of a thread");
 }
 
 TEST_F(KvInCpp, CursorsSeeOwnWritesAndGoBothWays) {

@@ -34,7 +34,7 @@ class ReadingDevice final : public core::Device {
   core::Result<core::FileIdentity> identity() override { return inner_->identity(); }
   core::Result<bool> removed() override { return inner_->removed(); }
   core::Status match_permissions(core::Device& file) override { return inner_->match_permissions(file); }
-  core::Result<int> mapping_descriptor() override { return inner_->mapping_descriptor(); }
+  core::Result<core::Mappable> mappable(std::uint64_t offset) override { return inner_->mappable(offset); }
 
  protected:
   core::Status do_read(std::uint64_t offset, std::span<std::byte> target) override {

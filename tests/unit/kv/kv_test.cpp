@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
 #include <thread>
 
 #include "base/random.hpp"
@@ -229,6 +230,47 @@ TEST_F(KvTest, ATransactionIsUsedAgain) {
   EXPECT_OK(world.kv().verify().status());
 }
 
+// What an insert in random order gives to the log, splits included: a split logs the half that moves, and the room that
+// it leaves is used again without moving what is there.
+TEST_F(KvTest, WhatAnInsertLogs) {
+  const PageNumber map = world.map();
+  constexpr std::uint64_t kInserts = 20'000;
+  const std::uint64_t before = world.kv().gatherer().logged_bytes();
+  for (std::uint64_t i = 0; i < kInserts; ++i) {
+    char key[17];
+    std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(Random(i + 1).next()));
+    put(map, key, std::string(100, 'x'));
+  }
+  ASSERT_OK(world.kv().persist());
+  EXPECT_LE((world.kv().gatherer().logged_bytes() - before) / kInserts, 340u);
+  EXPECT_OK(world.kv().verify().status());
+}
+
+// A clean opening is as fast with many records as with few: it looks at the pages that lead to the maps, and no others.
+// Counted, not timed.
+TEST_F(KvTest, OpeningLooksAtFewPages) {
+  PageNumber map = world.map();
+  for (int i = 0; i < 20'000; i += 500) {
+    const auto transaction = begin();
+    for (int k = i; k < i + 500; ++k)
+      ASSERT_OK(transaction->put(map, "key" + std::to_string(k), std::string(100, 'x')));
+    ASSERT_OK(transaction->commit(Durability::weak, nullptr).status());
+  }
+  ASSERT_OK(world.kv().persist());
+  world.crash();  // which is a clean opening to the region
+  const kv::Pages& pages = world.kv().pages();
+  const auto looked_at = [&pages] {
+    std::uint64_t looked = 0;
+    for (PageNumber page = 0; page < pages.count(); ++page) looked += pages.word(page) != 0 ? 1 : 0;
+    return looked;
+  };
+  map = world.map();
+  EXPECT_GT(pages.count(), 500u);
+  EXPECT_LE(looked_at(), 3u) << "the catalogue, and the map's root";
+  EXPECT_TRUE(get(*begin(true), map, "key777").has_value());
+  EXPECT_LE(looked_at(), 6u) << "and from there one page of each level";
+}
+
 // A record that comes behind the last leaf, while a cursor stands in that leaf and has not locked so far.
 TEST_F(KvTest, CursorsSeeWhatASplitPutBehindTheirLeaf) {
   for (int records = 1; records < 50; ++records) {
@@ -323,6 +365,23 @@ TEST(KvWindow, WeakCommitsBecomeDurable) {
   EXPECT_OK(world.kv().stop());
   EXPECT_EQ(told.size(), 50u);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+}
+
+// The region grows while there is room for many commits: none of them has to wait for the disk.
+TEST(KvWindow, TheRegionGrowsAhead) {
+  KvWorld world({true, {5, 16 * kMiB}, false});
+  const PageNumber map = world.map();
+  Region& region = world.kv().pages().region();
+  ASSERT_OK(region.grow(kMiB));
+  for (int i = 0; world.kv().header().pages * kPageBytes <= kMiB / 5 * 4; ++i) {
+    Transaction transaction(world.kv(), false);
+    ASSERT_OK(transaction.begin());
+    ASSERT_OK(transaction.put(map, std::to_string(i), std::string(500, 'v')));
+    ASSERT_OK(transaction.commit(Durability::weak, nullptr).status());
+  }
+  while (region.size() == kMiB) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_OK(world.kv().stop());
+  EXPECT_OK(world.kv().verify().status());
 }
 
 }  // namespace
