@@ -141,6 +141,14 @@ const Workload kAppLogWorkloads[] = {
      .with_call_faults = false,
      .dear = true,
      .about = "applog"},
+    {.name = "raw-applog-kv",
+     .sentence = "a kv store consumes the log, both on a raw device",
+     .options = applog_store,
+     .steps = applog_kv,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog",
+     .start = stores::raw_device},
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const B
     budget_.kill_every *= 4;
     budget_.life_every *= 4;
   }
+  if (budget_.exhaustive_items >= Budget{}.exhaustive_items) {
+    budget_.exhaustive_items = std::max(budget_.exhaustive_items, workload.exhaustive_items);
+  }
   base_.workload = workload.name;
   base_.cuts.clear();
   Random random(mixed(workload.name, base_.seed));
@@ -182,7 +185,8 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     }
   }
   // What the killed program wrote and what the next one writes may be torn together.
-  if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && operations_.size() > 1 && !enough()) {
+  if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && !medium.lines() && operations_.size() > 1 &&
+      !enough()) {
     choices.assign(pending, {});
     for (const Operation& operation : operations_) {
       if (operation.op == SimOp::write) choices[operation.begin].fate = SimFate::garbage;
@@ -379,6 +383,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       return true;
     }
     case Fault::garbage: {
+      if (medium.lines()) return false;  // a word is kept or lost
       const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
       if (write == nullptr) return false;
       if (random_.one_in(2)) draw_operations(choices);
@@ -407,6 +412,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       return true;
     }
     case Fault::misdirected: {
+      if (medium.lines()) return false;  // there is no controller that takes one sector for another
       const Operation* const write = pick([&](const Operation& o) {
         return o.op == SimOp::write && !checksummed(medium.name_of_file(o.file)).empty();
       });

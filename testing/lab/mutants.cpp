@@ -39,15 +39,24 @@ struct ShownBy {
 };
 constexpr ShownBy kShownBy[] = {
     {"blocks_not_flushed", "blocks"},
-    {"earlier_incarnation_taken", "reopened-pieces"},
+    {"earlier_incarnation_taken", "stale-frames"},
+    {"failed_checkpoint_goes_on", "checkpoints"},
+    {"flushes_side_by_side", "lines-few"},
     {"unproven_frames_believed", "reopened-full"},
     {"unproven_pieces_written_home", "reopened-pieces"},
     {"cached_length_believed", "moments-random"},
     {"moment_not_told_before_home", "moments-random"},
+    {"changed_pages_released", "releases"},
+    {"hot_pages_not_compared", "hot-pages"},
+    {"hot_twin_not_renewed", "hot-pages"},
+    {"hot_twin_renewed_when_full", "hot-scanned-pages"},
     {"guard_not_home", "guarded-file"},
     {"guard_ends_too_early", "guarded-file"},
     {"poisoned_homes_written", "poisoned"},
     {"heap_captured_unlocked", "heap-page-threads"},
+    {"lines_not_fenced", "lines-few"},
+    {"last_line_left_in_cache", "lines-few"},
+    {"rest_of_line_lost", "one-file-lines"},
 };
 
 bool is_shown_by(std::string_view mutant, std::string_view workload) {
@@ -120,7 +129,8 @@ bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uin
                 json& report) {
   for (const Workload* const workload : workloads) {
     if (hunt.left() <= 0) return true;
-    if (round > 1 && !workload->every_seed_differs) continue;
+    const bool differs = workload->every_seed_differs || is_shown_by(hunt.mutant, workload->name);
+    if (round > 1 && !differs) continue;
     if (call_faults && !workload->with_call_faults) continue;
     Tally tally;
     const std::uint64_t seed = std::max<std::uint64_t>(1, round);
@@ -138,24 +148,29 @@ bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uin
   return false;
 }
 
-// The workloads that are known to show it and those about the mutant's floor, with every seed, then all others; threads
-// in every order after the first light round of those.
+// The workloads that are known to show it, with every seed; those about the mutant's floor; all others. Threads in
+// every order after the first light round of the others.
 void hunt(const std::string& mutant, std::string_view floor, bool schedules, double seconds_max, json& report) {
+  // These are of the cases of schedule_connections.cpp, and of no floor.
+  if (floor == "connection") {
+    if (schedules) hunt_schedules(mutant, floor, seconds_max, report);
+    if (!report.contains("states")) report["states"] = report.value("schedules", 0);
+    return;
+  }
   std::vector<const Workload*> order;
   for (const Workload& workload : workloads()) order.push_back(&workload);
-  std::stable_partition(order.begin(), order.end(),
-                        [&](const Workload* workload) { return is_shown_by(mutant, workload->name); });
-  const auto others = std::stable_partition(order.begin(), order.end(), [&](const Workload* workload) {
-    return workload->about == floor || is_shown_by(mutant, workload->name);
+  const auto shown = std::stable_partition(order.begin(), order.end(), [&](const Workload* workload) {
+    return is_shown_by(mutant, workload->name);
   });
-  const auto about = static_cast<std::size_t>(others - order.begin());
+  const auto others =
+      std::stable_partition(shown, order.end(), [&](const Workload* workload) { return workload->about == floor; });
   Hunt hunt{mutant, seconds_max};
-  for (const bool of_floor : {true, false}) {
-    const auto part = of_floor ? std::span(order).first(about) : std::span(order).subspan(about);
+  for (const auto& part : {std::span(order.begin(), shown), std::span(shown, others), std::span(others, order.end())}) {
+    const bool is_last = part.data() + part.size() == order.data() + order.size();
     for (std::uint64_t round = 0; round < kRounds && !part.empty(); ++round) {
       for (const bool call_faults : {false, true}) {
-        if (schedules && !of_floor && round == 0 && call_faults) {
-          hunt_schedules(mutant, hunt.left(), report);
+        if (schedules && is_last && round == 0 && call_faults) {
+          hunt_schedules(mutant, {}, hunt.left(), report);
           if (report.contains("replay")) return;
         }
         const bool over = hunt_round(hunt, part, round, call_faults, report);

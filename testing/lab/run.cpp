@@ -53,8 +53,9 @@ void flip_no_homes(SimVolume& volume, const StoreOptions& options) {
   const std::string folder = volume.path_of("objects/");
   const std::string directory = options.physical_block_bytes > 512 ? std::string() : volume.path_of("objects/0");
   const std::string file = options.kind == StoreKind::one_file ? volume.path_of(options.file_name) : std::string();
-  volume.faults().flips_in = [folder, directory, file](std::string_view path) {
-    return path != file && (path == directory || !path.starts_with(folder));
+  const std::string device = volume.path_of(kSimDeviceName);  // which has homes, too
+  volume.faults().flips_in = [=](std::string_view path) {
+    return path != file && path != device && (path == directory || !path.starts_with(folder));
   };
 }
 
@@ -70,8 +71,8 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
     result.error = last_error_text();
     return result;
   };
-  std::optional<MutantVolume> mutated;
-  auto store = Store::open(MutantVolume::over(volume, mutated), reopen);
+  StoreVolume under;
+  auto store = Store::open(under.over(volume), reopen);
   if (!store.ok()) {
     if (store.error().category != Errc::not_found) return failed(store.error());
     result.ok = true;
@@ -121,7 +122,8 @@ void make_repeatable(SimVolume& volume) {
   // The holder note differs from run to run, and a crash state must not.
   volume.edit_write = [](std::string_view, std::uint64_t offset, std::span<std::byte> bytes) {
     constexpr std::string_view kNote = "process ";
-    if (offset != kHolderOffset || bytes.size() < kNote.size()) return;
+    // On a raw device the log begins anywhere.
+    if (offset % kPageBytes != 0 || bytes.size() < kNote.size()) return;
     if (std::memcmp(bytes.data(), kNote.data(), kNote.size()) != 0) return;
     std::memset(bytes.data() + kNote.size(), 0, bytes.size() - kNote.size());
   };
@@ -249,7 +251,7 @@ void Run::open() {
   }
   const std::uint64_t before = fired();
   history.opened(now());
-  auto store = Store::open(MutantVolume::over(volume, mutated_), options_);
+  auto store = Store::open(store_volume_.over(volume), options_);
   flip_in_open_ = flip_in_open_ || (fired() > before && volume.faults().fired(SimFaults::Kind::flip_bit) > 0);
   if (!passed(store.status(), "open", before)) return;
   store_ = std::move(*store);

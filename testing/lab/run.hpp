@@ -13,11 +13,11 @@
 
 #include "files/image.hpp"
 #include "history.hpp"
-#include "mutant_volume.hpp"
 #include "region/region.hpp"
 #include "scheduler.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
+#include "store_volume.hpp"
 
 namespace memlith::lab {
 
@@ -128,6 +128,7 @@ class Run {
   void store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // as often as it is called
   void wait();                                                                          // for all of those
   void rollback(const std::vector<std::string>& names);
+  void release(const std::string& name);  // as a session does for its memory limit
   // A view of the regions: what was persisted last, whatever was stored since.
   void snapshot(const std::vector<std::string>& names);
   // Changes the writes' bytes, a quarter of each twice, in one transaction; persists regions meanwhile; ends it.
@@ -228,7 +229,7 @@ class Run {
   void check_memory(const std::vector<Write>& writes, std::string_view when);
 
   core::StoreOptions options_;
-  std::optional<MutantVolume> mutated_;  // what the store is on if a mutant of writes and flushes is active
+  StoreVolume store_volume_;
   std::unique_ptr<core::Store> store_;
   std::map<std::string, Memory> regions_;
   std::unique_ptr<Image> image_;

@@ -136,6 +136,8 @@ void Run::map(const std::string& name, std::uint64_t size, TrackerKind tracker) 
   options.tracker = tracker;
   options.size_bytes = size;
   options.reserve_bytes = kReserve;
+  options.limited = true;
+  options.process_scope = tracker == TrackerKind::fault;  // so that pages become hot
   // One place a name, so that every run maps alike.
   if (!object.has_value() || object->address == 0) {
     std::uint64_t place = 0;
@@ -272,6 +274,19 @@ void Run::rollback(const std::vector<std::string>& names) {
     if (!same && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
       broken(fmt::format("after a rollback, region {} has other bytes than were captured last", name));
     }
+  }
+}
+
+void Run::release(const std::string& name) {
+  const auto found = regions_.find(name);
+  if (found == regions_.end()) return;
+  const Memory& memory = found->second;
+  const std::uint64_t before = fired();
+  (void)passed(memory.region->release_for_limit(), "a release of memory", before);
+  if (store_->log().poisoned()) now_poisoned();
+  const bool same = std::memcmp(memory.region->address(), memory.expected.data(), memory.expected.size()) == 0;
+  if (!same && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
+    broken(fmt::format("after a release of memory, region {} has other bytes than were stored", name));
   }
 }
 

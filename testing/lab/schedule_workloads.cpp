@@ -121,9 +121,21 @@ Session::Captured Session::append(Store& to, const std::string& object, std::uin
                                   bool sync) {
   const Write write{object, offset, bytes};
   const std::uint64_t fill = 1 + 61 * ++fill_;
+  const std::size_t commit =
+      history.started(text_of_commit({write}, 0), change_of_commit({write}, fill, 0), now(), kGroup);
+  return append(to, commit, {to.find(object)->id, offset, bytes}, bytes_of(fill, write), sync);
+}
+
+Session::Captured Session::capture(std::string text, Change change, const std::string& object, std::uint64_t offset,
+                                   std::span<const std::byte> bytes) {
+  const std::size_t commit = history.started(std::move(text), std::move(change), now(), kGroup);
+  return append(*store, commit, {store->find(object)->id, offset, bytes.size()}, bytes, true);
+}
+
+Session::Captured Session::append(Store& to, std::size_t commit, const Extent& extent,
+                                  std::span<const std::byte> content, bool sync) {
   Captured result;
-  result.commit = history.started(text_of_commit({write}, 0), change_of_commit({write}, fill, 0), now(), kGroup);
-  const Extent extent{to.find(object)->id, offset, bytes};
+  result.commit = commit;
   auto writer = to.begin_commit({&extent, 1}, {}, sync);
   if (!writer.ok()) {
     if (volume.faults().fired() == 0)
@@ -133,7 +145,6 @@ Session::Captured Session::append(Store& to, const std::string& object, std::uin
   }
   // Now, because one that fails may be in the log nevertheless.
   history.placed(result.commit, writer->begin());
-  const std::vector<std::byte> content = bytes_of(fill, write);
   writer->put(content.data(), content.size());
   const auto end = writer->finish();
   if (!end.ok()) {
@@ -521,6 +532,11 @@ constexpr ScheduleWorkload kCases[] = {
     {"checkpoint-lacks", "two commits wait for room, and the checkpoint lacks memory", with_checkpointer,
      memory_lacks_in_a_checkpoint},
     {"flusher-fails", "the first flush fails, be it the flusher's or a committer's", small_store, flusher_fails},
+    {"connections", "connections of a database share flushes, and read what is durable", small_store,
+     connections_share_flushes},
+    {"connections-fail", "the same, and the first flush fails", small_store, connections_flush_fails},
+    {"connections-late", "connections commit twice, and the second flush fails", small_store,
+     connections_second_flush_fails},
     {"kv-commits", "two threads commit to a kv store", with_room_for_pages, kv_two_commits, 1},
     {"kv-conflicts", "two transactions of a kv store want the same record", with_room_for_pages, kv_conflicts, 1},
     {"kv-weak", "weak commits of a kv store beside two that are waited for", with_room_for_pages, kv_weak_beside_sync,

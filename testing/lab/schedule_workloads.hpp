@@ -67,6 +67,10 @@ class Session {
     bool ok = false;
   };
   Captured commit_soon(const std::string& object, std::uint64_t offset, std::uint64_t bytes);
+  // A commit of these bytes that sync() of its end makes durable; acknowledge() takes what that returned.
+  Captured capture(std::string text, Change change, const std::string& object, std::uint64_t offset,
+                   std::span<const std::byte> bytes);
+  void acknowledge(const Captured& captured, core::Status status) { acknowledge(*store, captured, status); }
   // Until the store says that it is durable, without helping.
   void await_durable(const Captured& captured);
   // The store does not exist yet; the first opening creates it.
@@ -85,6 +89,8 @@ class Session {
  private:
   [[nodiscard]] std::size_t now() const { return volume.operations(); }
   Captured append(core::Store& store, const std::string& object, std::uint64_t offset, std::uint64_t bytes, bool sync);
+  Captured append(core::Store& store, std::size_t commit, const core::Extent& extent,
+                  std::span<const std::byte> content, bool sync);
   void acknowledge(core::Store& store, const Captured& captured, core::Status status);
 
   core::StoreOptions options_;
@@ -102,6 +108,11 @@ struct ScheduleWorkload {
   std::size_t preemptions = 2;  // what the tests try
   bool fresh = false;           // begins on an empty disk, without a store
 };
+
+// Of schedule_connections.cpp.
+void connections_share_flushes(Session& session);
+void connections_flush_fails(Session& session);
+void connections_second_flush_fails(Session& session);
 
 // Of schedule_kv.cpp.
 void kv_two_commits(Session& session);

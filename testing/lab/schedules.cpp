@@ -499,7 +499,7 @@ int schedule_list_command() {
   return 0;
 }
 
-void hunt_schedules(const std::string& mutant, double seconds_max, json& report) {
+void hunt_schedules(const std::string& mutant, std::string_view about, double seconds_max, json& report) {
   const auto began = std::chrono::steady_clock::now();
   const auto left = [&] {
     return seconds_max - std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -513,6 +513,7 @@ void hunt_schedules(const std::string& mutant, double seconds_max, json& report)
   for (const auto& [preemptions, in_flight] : kRounds) {
     for (const ScheduleWorkload& workload : schedule_workloads()) {
       if (left() <= 0) break;
+      if (!workload.name.starts_with(about)) continue;
       ScheduleExplorer explorer(workload, in_flight, mutant);
       explorer.explore(preemptions, preemptions < 2 ? 0 : 5'000, left());
       const Count& tally = explorer.tally();

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedule_workloads.hpp"
@@ -37,7 +38,7 @@ int schedule_list_command();
 bool schedule_goes_wrong(const std::string& line);
 
 // Looks for a schedule that shows the mutant that is switched on: {"schedules": N}, and if there is one its "workload",
-// "what", "how" and "replay".
-void hunt_schedules(const std::string& mutant, double seconds_max, nlohmann::json& report);
+// "what", "how" and "replay". `about`: only in cases whose name begins so.
+void hunt_schedules(const std::string& mutant, std::string_view about, double seconds_max, nlohmann::json& report);
 
 }  // namespace memlith::lab

@@ -25,11 +25,12 @@ struct Workload {
   // What it does, by seed; the same seed gives the same steps.
   std::vector<Step> (*steps)(core::Random& random);
   Turns turns = Turns::none;
-  bool every_seed_differs = true;  // else one seed is enough
-  bool with_call_faults = true;    // also run with calls that fail
-  bool lives_often = false;        // what it is about shows in second lives
-  bool dear = false;               // each state costs much: fewer subsets, crashes of recoveries, and further lives
-  std::string_view about = {};     // a floor whose states are counted apart, and whose mutants look here first
+  bool every_seed_differs = true;    // else one seed is enough
+  bool with_call_faults = true;      // also run with calls that fail
+  bool lives_often = false;          // what it is about shows in second lives
+  bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
+  std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual
+  std::string_view about = {};       // a floor whose states are counted apart, and whose mutants look here first
   // What is on the disk before, and what of it a user sees.
   core::SimImage (*start)() = nullptr;
   Content (*before)() = nullptr;
@@ -41,6 +42,10 @@ core::StoreOptions small_store();
 std::span<const Workload> workloads();
 std::span<const Workload> heap_workloads();  // some of them
 std::span<const Workload> applog_workloads();
+std::span<const Workload> page_workloads();
+// Some of `others` on a byte-addressable medium, and small ones of which every subset of words is tried.
+std::vector<Workload> line_workloads(std::span<const Workload> others);
+std::span<const Workload> raw_workloads();
 const Workload* find_workload(std::string_view name);
 
 }  // namespace memlith::lab

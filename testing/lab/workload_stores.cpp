@@ -3,8 +3,11 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/mutant.hpp"
+#include "sim/raw_host.hpp"
 #include "workload.hpp"
 
 namespace memlith::lab {
@@ -158,6 +161,16 @@ Content file_content() {
   Content content;
   content.objects["file"] = file_bytes();
   return content;
+}
+
+SimImage raw_device() {
+  static const SimImage image = [] {
+    const std::uint64_t before = std::exchange(given_identity, 0x7261772d646576);
+    SimImage formatted = formatted_sim_device(448 * kKiB, {4 * kKiB, kRawMapBytesMin});
+    given_identity = before;
+    return formatted;
+  }();
+  return image;
 }
 
 }  // namespace stores

@@ -30,4 +30,7 @@ Content file_content();
 core::SimImage marked_image();
 Content marked_content();
 
+// A raw device, formatted, without a store.
+core::SimImage raw_device();
+
 }  // namespace memlith::lab::stores

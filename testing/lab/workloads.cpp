@@ -778,10 +778,11 @@ constexpr Workload kWorkloads[] = {
 std::span<const Workload> workloads() {
   static const std::vector<Workload> all = [] {
     std::vector<Workload> list(std::begin(kWorkloads), std::end(kWorkloads));
-    const std::span<const Workload> heaps = heap_workloads();
-    list.insert(list.end(), heaps.begin(), heaps.end());
-    const std::span<const Workload> logs = applog_workloads();
-    list.insert(list.end(), logs.begin(), logs.end());
+    for (const auto& more : {heap_workloads(), applog_workloads(), page_workloads(), raw_workloads()}) {
+      list.insert(list.end(), more.begin(), more.end());
+    }
+    const std::vector<Workload> lines = line_workloads(list);
+    list.insert(list.end(), lines.begin(), lines.end());
     return list;
   }();
   return all;

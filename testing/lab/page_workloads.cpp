@@ -1,0 +1,92 @@
+// Workloads of regions of which pages are hot, or are released while they are in use.
+#include "steps.hpp"
+#include "workload.hpp"
+#include "workload_stores.hpp"
+
+namespace memlith::lab {
+
+using namespace core;
+
+namespace {
+
+void add(std::vector<Step>& steps, std::vector<Step> more) {
+  steps.insert(steps.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+std::vector<Step> hot_pages_of(Random& random, TrackerKind tracker) {
+  const std::uint64_t shift = random.below(500);
+  const Step rollback{"roll a back", [](Run& run) { run.rollback({"a"}); }};
+  std::vector<Step> steps{open(), map("a", 8192, tracker), map("b", 12288, tracker)};
+  const auto heat = [&steps](std::uint64_t place) {
+    for (std::uint64_t i = 0; i < 7; ++i) add(steps, {store("a", place + 8 * i, 4), persist({"a"})});
+  };
+  heat(100 + shift);
+  add(steps, {store("a", 900, 8), persist({"a"}),                               //
+              clear("a", 900, 8), persist({"a"}),                               // as it was when the page became hot
+              store("a", 901, 2), store("b", 100, 12000), persist({"a", "b"}),  // does not fit
+              clear("a", 901, 2), persist({"a"}), store("a", 902, 1), persist({"a"}), checkpoint(),
+              store("a", 40, 16 + shift), store("a", 5000, 10), rollback, persist({"a"})});
+  heat(2000 + shift);
+  for (int i = 0; i < 17; ++i) add(steps, {persist({"a"})});  // the page cools
+  add(steps, {store("a", 2100, 3), persist({"a"}), abandon(), open(), map("a", 0, tracker), store("a", 2101, 5),
+              persist({"a"})});
+  return steps;
+}
+
+std::vector<Step> hot_pages(Random& random) { return hot_pages_of(random, TrackerKind::fault); }
+std::vector<Step> hot_scanned_pages(Random& random) { return hot_pages_of(random, TrackerKind::scan); }
+
+// What was stored and not persisted stays in memory, whatever is released.
+std::vector<Step> releases(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const Step release{"release memory of a", [](Run& run) { run.release("a"); }};
+  return {open(),
+          map("a", 12288),
+          store("a", 100, 50 + shift),
+          store("a", 8200, 20),
+          persist({"a"}),
+          release,
+          store("a", 4000, 200 + shift),
+          release,
+          persist({"a"}),
+          clear("a", 4000, 200 + shift),  // as the page was before
+          release,
+          persist({"a"}),
+          store("a", 8000, 300),
+          persist({"a"}),
+          store("a", 8100, 8),
+          release,
+          abandon(),
+          open(),
+          map("a", 12288),
+          store("a", 200, 30 + shift),
+          persist({"a"}),
+          release,
+          store("a", 210, 5),
+          persist({"a"}),
+          close()};
+}
+
+const Workload kPageWorkloads[] = {
+    {.name = "hot-pages",
+     .sentence = "pages that every persist changes, rolled back, too large for the log, changed back, at rest",
+     .options = stores::full_log,
+     .steps = hot_pages,
+     .with_call_faults = false},
+    {.name = "hot-scanned-pages",
+     .sentence = "the same, tracked by scanning",
+     .options = stores::full_log,
+     .steps = hot_scanned_pages,
+     .with_call_faults = false},
+    {.name = "releases",
+     .sentence = "memory of an explicit region that is released for a limit",
+     .options = stores::wide_slots,
+     .steps = releases,
+     .with_call_faults = false},
+};
+
+}  // namespace
+
+std::span<const Workload> page_workloads() { return kPageWorkloads; }
+
+}  // namespace memlith::lab
