@@ -115,6 +115,14 @@ class Bench(unittest.TestCase):
                 self.assertEqual(row["fairness"], 1)
                 self.assertGreater(row["ops_per_s"], 0)
 
+    def test_writers_in_processes(self):
+        rows = self.rows("writers", "--rows", "64", "--seconds", "0.1", "--processes", "1,2", "--readers", "1",
+                         "--workload", "one-row", "--systems", "memlith/wal,wal-full")
+        self.assertEqual([(row["threads"], row["processes"]) for row in rows], 2 * (2 * [(1, 1)] + 2 * [(1, 2)]))
+        for row in rows:
+            self.assertTrue(row["verified"])  # what each process was told is in the database
+            self.assertGreater(row["ops_per_s"] + row["reads_per_s"], 0)
+
     def test_speed(self):
         self.check(self.rows("speed", "--size", "1"), 5 + 500 + 250 + 1)
 

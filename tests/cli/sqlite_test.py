@@ -49,8 +49,9 @@ except sqlite3.OperationalError: pass
 
 
 class Child:
-    def __init__(self, path, work, plugin=PLUGIN):
-        environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "4", "MEMLITH_SQLITE_LOG_MAX_MIB": "16"}
+    def __init__(self, path, work, plugin=PLUGIN, idle_ms="0"):
+        environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "4", "MEMLITH_SQLITE_LOG_MAX_MIB": "16",
+                       "MEMLITH_SQLITE_IDLE_MS": idle_ms}
         self.process = subprocess.Popen([sys.executable, "-c", CHILD, plugin, str(path), work], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout.readline() == "ready\n"
@@ -88,8 +89,8 @@ class Case(unittest.TestCase):
         self.db = self.folder / "app.db"
         self.target = self.folder / "out.db"
 
-    def run_child(self, path, work, plugin=PLUGIN):
-        child = Child(path, work, plugin)
+    def run_child(self, path, work, plugin=PLUGIN, **more):
+        child = Child(path, work, plugin, **more)
         self.addCleanup(child.process.kill)
         return child
 
@@ -174,13 +175,40 @@ class Export(Case):
         self.assertEqual(self.done("sqlite", "export", self.db, self.target)["bytes"], 0)
         self.assertEqual(self.target.stat().st_size, 0)
 
-    def test_of_a_held_database_names_the_holder(self):
-        child = self.run_child(self.db, "fill(10)")
-        self.refused("busy", "sqlite", "export", self.db, self.target, says=[f"process {child.pid}"])
-        child.end()
-        rows = rows_of(self.db)
-        self.done("sqlite", "export", self.db, self.target)
-        self.assertEqual(rows_of(self.target), rows)
+    def test_beside_a_process_that_has_it_open(self):
+        for mode in "delete", "wal":
+            for idle_ms in "0", "1":
+                db, target = self.folder / f"{mode}{idle_ms}.db", self.folder / f"out-{mode}{idle_ms}.db"
+                child = self.run_child(db, f"db.execute('pragma journal_mode={mode}'); fill(100)", idle_ms=idle_ms)
+                while idle_ms != "0" and db.read_bytes().startswith(MARK):
+                    pass
+                self.done("sqlite", "export", db, target)
+                exported = rows_of(target)
+                self.assertEqual(len(exported), 100)
+                child.end()
+                self.assertEqual(rows_of(db), exported)
+
+    def test_beside_a_writer_has_one_state_after_the_other(self):
+        # Each transaction leaves as many rows as the number in each of them says.
+        work = ("db.close(); import itertools, threading\n"
+                "def write():\n"
+                "    db = sqlite3.connect('file:' + sys.argv[2] + '?vfs=memlith', uri=True, isolation_level=None)\n"
+                "    db.execute('pragma journal_mode=wal'); db.execute('create table t(a integer primary key, b)')\n"
+                "    for i in itertools.count(1):\n"
+                "        db.execute('begin'); db.execute('update t set b=?', (i,))\n"
+                "        db.execute('insert into t(b) values(?)', (i,)); db.execute('commit')\n"
+                "        if i == 3: begun.set()\n"
+                "begun = threading.Event(); threading.Thread(target=write, daemon=True).start(); begun.wait()\n")
+        child = self.run_child(self.db, work)
+        counts = []
+        for _ in range(5):
+            self.done("sqlite", "export", self.db, self.target, "--force")
+            rows = rows_of(self.target)
+            self.assertEqual({b for _, b in rows}, {len(rows)})
+            counts.append(len(rows))
+        child.kill()
+        self.assertEqual(counts, sorted(counts))
+        self.assertGreaterEqual(counts[0], 3)
 
     def test_while_plain_sqlite_changes_it_names_the_process(self):
         self.plain(self.db)

@@ -117,10 +117,17 @@ void add_commands(CLI::App& app, CommandLine& line) {
 }
 
 void add_writers(CLI::App& app, CommandLine& line) {
-  CLI::App* const command = add(app, line, "writers", "Threads that commit at once, each with its own connection",
-                                &CommandLine::writers, run_writers);
+  CLI::App* const command =
+      add(app, line, "writers", "Threads or processes that commit at once", &CommandLine::writers, run_writers);
   add_number(command, "--threads", line.writers.threads, 1, 256, "Writing threads; several: 1,2,4,8,16")
       ->delimiter(',');
+  CLI::Option* const processes =
+      add_number(command, "--processes", line.writers.processes, 1, 64, "Writing processes; several: 1,2,4")
+          ->delimiter(',');
+  // Processes alone, unless threads are asked for, too.
+  command->parse_complete_callback([command, processes, &line] {
+    if (processes->count() > 0 && command->get_option("--threads")->count() == 0) line.writers.threads.clear();
+  });
   add_number(command, "--readers", line.writers.readers, 0, 256, "Reading threads beside them; several: 0,4")
       ->delimiter(',');
   command->add_option("--workload", line.writers.workloads, "one-row, 4-kib, or both")

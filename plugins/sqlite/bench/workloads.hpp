@@ -34,6 +34,7 @@ struct TatpSizes {
 
 struct WritersSizes {
   std::vector<std::uint64_t> threads{1, 2, 4, 8, 16};  // that write
+  std::vector<std::uint64_t> processes;                // the same with processes of one thread each
   std::vector<std::uint64_t> readers{0};               // beside them
   std::vector<std::string> workloads{"one-row", "4-kib"};
   double seconds = 2;  // a run

@@ -1,13 +1,19 @@
-// Several threads that commit at once, each with a connection of its own, and readers beside them.
+// Several threads, or processes, that commit at once, each with a connection of its own, and readers beside them.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <new>
 #include <thread>
 
 #include "contest.hpp"
@@ -37,8 +43,9 @@ constexpr std::uint64_t kRowsOfABlock = 32;  // 32 rows of 128 bytes are a trans
 // What one run is about.
 struct Case {
   std::string workload;
-  std::uint64_t threads = 1;
+  std::uint64_t threads = 1;  // or processes
   std::uint64_t readers = 0;
+  bool processes = false;
 };
 
 struct Thread {
@@ -52,6 +59,82 @@ struct Run {
   std::vector<Thread> writers;
   std::vector<Thread> readers;
   double seconds = 0;
+};
+
+// What the processes of a run share.
+struct Signals {
+  std::atomic<std::uint64_t> ready{0};
+  std::atomic<bool> go{false};
+  std::atomic<bool> stop{false};
+};
+
+bool write_all(int descriptor, const void* bytes, std::size_t count) {
+  const auto* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = ::write(descriptor, at, count);
+    if (done <= 0) return false;
+    at += done;
+    count -= static_cast<std::size_t>(done);
+  }
+  return true;
+}
+
+bool read_all(int descriptor, void* bytes, std::size_t count) {
+  auto* at = static_cast<char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = ::read(descriptor, at, count);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    at += done;
+    count -= static_cast<std::size_t>(done);
+  }
+  return true;
+}
+
+// A process that writes or reads, and tells what it did when it ends.
+class Process {
+ public:
+  template <class Body>
+  Process(Thread& result, Body body) : result_(&result) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) return;
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::close(ends[0]);
+      result.failure = body();
+      const std::string message = result.failure ? result.failure->message : std::string();
+      const std::uint64_t sizes[3] = {result.done, result.samples_ns.size(), message.size()};
+      const bool told = write_all(ends[1], sizes, sizeof sizes) &&
+                        write_all(ends[1], result.samples_ns.data(), sizes[1] * sizeof(std::uint64_t)) &&
+                        write_all(ends[1], message.data(), message.size());
+      ::_exit(told ? 0 : 1);
+    }
+    ::close(ends[1]);
+    told_ = ends[0];
+  }
+
+  // Reads what it tells, and waits for its end.
+  void join() {
+    std::uint64_t sizes[3] = {};
+    bool told = process_ > 0 && read_all(told_, sizes, sizeof sizes);
+    std::string message;
+    if (told) {
+      result_->done = sizes[0];
+      result_->samples_ns.resize(sizes[1]);
+      message.resize(sizes[2]);
+      told = read_all(told_, result_->samples_ns.data(), sizes[1] * sizeof(std::uint64_t)) &&
+             read_all(told_, message.data(), message.size());
+    }
+    if (told_ >= 0) ::close(told_);
+    if (process_ > 0) ::waitpid(process_, nullptr, 0);
+    if (!told) message = "a process of the benchmark ended without a result";
+    if (!message.empty()) result_->failure = tool::tool_failure(MEMLITH_IO, message);
+  }
+
+ private:
+  Thread* result_;
+  pid_t process_ = -1;
+  int told_ = -1;
 };
 
 class Writers {
@@ -82,7 +165,12 @@ class Writers {
     std::filesystem::copy_file(template_path(), path_, error);
     if (error) return tool::errno_failure(error.value(), fmt::format("cannot copy {}", template_path()));
     Run run;
-    {
+    if (what.processes) {
+      g_flush_delay_us = sizes_.flush_delay_us;
+      MaybeFailure failure = measure_processes(what, system, run);
+      g_flush_delay_us = 0;
+      if (failure) return failure;
+    } else {
       // As a program has it: the first connection chooses the journal mode.
       auto first = Connection::open(path_, system, settings_);
       if (!first.ok()) return first.failure();
@@ -97,27 +185,72 @@ class Writers {
   }
 
  private:
+  using Start = std::function<void()>;  // returns when all are ready
   [[nodiscard]] std::string template_path() const { return scratch_.path_of("template.db"); }
 
   MaybeFailure measure(const Case& what, const System& system, Run& run) {
     run.writers.resize(what.threads);
     run.readers.resize(what.readers);
     stop_ = false;
-    std::barrier start(static_cast<std::ptrdiff_t>(what.threads + what.readers + 1));
+    stopped_ = &stop_;
+    std::barrier barrier(static_cast<std::ptrdiff_t>(what.threads + what.readers + 1));
+    const Start wait = [&barrier] { barrier.arrive_and_wait(); };
     std::vector<std::thread> threads;
     for (std::uint64_t i = 0; i < what.threads; ++i) {
-      threads.emplace_back([&, i] { run.writers[i].failure = write(what, system, i, start, run.writers[i]); });
+      threads.emplace_back([&, i] { run.writers[i].failure = write(what, system, i, wait, run.writers[i]); });
     }
     for (std::uint64_t i = 0; i < what.readers; ++i) {
-      threads.emplace_back([&, i] { run.readers[i].failure = read(system, i, start, run.readers[i]); });
+      threads.emplace_back([&, i] { run.readers[i].failure = read(system, i, wait, run.readers[i]); });
     }
-    start.arrive_and_wait();
+    barrier.arrive_and_wait();
+    run_for_a_while(run);
+    for (std::thread& thread : threads) thread.join();
+    return failure_of(run);
+  }
+
+  void run_for_a_while(Run& run) {
     const std::uint64_t begin_ns = tool::now_ns();
     const auto end_ns = begin_ns + static_cast<std::uint64_t>(sizes_.seconds * static_cast<double>(tool::kNsPerSecond));
     while (tool::now_ns() < end_ns && !reason_to_stop()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    stop_ = true;
+    *stopped_ = true;
     run.seconds = tool::seconds_of(tool::now_ns() - begin_ns);
-    for (std::thread& thread : threads) thread.join();
+  }
+
+  // This process opens no database, and has no other threads, while it forks.
+  MaybeFailure measure_processes(const Case& what, const System& system, Run& run) {
+    run.writers.resize(what.threads);
+    run.readers.resize(what.readers);
+    void* const shared = ::mmap(nullptr, sizeof(Signals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return tool::errno_failure(errno, "cannot share memory with the processes");
+    auto* const signals = new (shared) Signals;
+    stopped_ = &signals->stop;
+    const Start wait = [signals] {
+      signals->ready.fetch_add(1);
+      while (!signals->go.load() && !signals->stop.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    Thread first;
+    Process(first, [&]() -> MaybeFailure {
+      auto connection = Connection::open(path_, system, settings_);
+      return connection.ok() ? connection->close() : MaybeFailure(connection.failure());
+    }).join();
+    std::vector<Process> processes;
+    for (std::uint64_t i = 0; i < what.threads && !first.failure; ++i) {
+      processes.emplace_back(run.writers[i], [&] { return write(what, system, i, wait, run.writers[i]); });
+    }
+    for (std::uint64_t i = 0; i < what.readers && !first.failure; ++i) {
+      processes.emplace_back(run.readers[i], [&] { return read(system, i, wait, run.readers[i]); });
+    }
+    while (signals->ready.load() < processes.size() && !reason_to_stop()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    signals->go = true;
+    if (!first.failure) run_for_a_while(run);
+    for (Process& each : processes) each.join();
+    ::munmap(shared, sizeof(Signals));
+    return first.failure ? first.failure : failure_of(run);
+  }
+
+  static MaybeFailure failure_of(const Run& run) {
     for (const auto* side : {&run.writers, &run.readers}) {
       for (const Thread& each : *side) {
         if (each.failure) return each.failure;
@@ -135,8 +268,7 @@ class Writers {
     return connection;
   }
 
-  MaybeFailure write(const Case& what, const System& system, std::uint64_t number, std::barrier<>& start,
-                     Thread& result) {
+  MaybeFailure write(const Case& what, const System& system, std::uint64_t number, const Start& start, Thread& result) {
     tool::Random random(number + 1);
     Statement statement;
     auto connection = open(system);
@@ -148,8 +280,8 @@ class Writers {
                                                  : "UPDATE item SET changes = changes + 1, value = randomblob(128) "
                                                    "WHERE id BETWEEN ?1 AND ?1 + 31");
     }
-    start.arrive_and_wait();
-    while (!failure && !stop_.load(std::memory_order_relaxed)) {
+    start();
+    while (!failure && !stopped_->load(std::memory_order_relaxed)) {
       const std::uint64_t row =
           one_row ? random.below(sizes_.rows) : random.below(sizes_.rows / kRowsOfABlock) * kRowsOfABlock;
       statement.bind(1, static_cast<std::int64_t>(row + 1));
@@ -164,14 +296,14 @@ class Writers {
     return failure;
   }
 
-  MaybeFailure read(const System& system, std::uint64_t number, std::barrier<>& start, Thread& result) {
+  MaybeFailure read(const System& system, std::uint64_t number, const Start& start, Thread& result) {
     tool::Random random(number + 1001);
     Statement statement;
     auto connection = open(system);
     MaybeFailure failure = connection.ok() ? MaybeFailure{} : MaybeFailure(connection.failure());
     if (!failure) failure = connection->prepare(statement, "SELECT changes, value FROM item WHERE id = ?1");
-    start.arrive_and_wait();
-    while (!failure && !stop_.load(std::memory_order_relaxed)) {
+    start();
+    while (!failure && !stopped_->load(std::memory_order_relaxed)) {
       statement.bind(1, static_cast<std::int64_t>(random.below(sizes_.rows) + 1));
       failure = statement.run();
       ++result.done;
@@ -218,7 +350,8 @@ class Writers {
              {"workload", what.workload},
              {"durability", system.durability},
              {"durable_at_return", system.durable_at_return},
-             {"threads", what.threads},
+             {"threads", what.processes ? 1 : what.threads},
+             {"processes", what.processes ? what.threads : 1},
              {"readers", what.readers},
              {"flush_delay_us", sizes_.flush_delay_us},
              {"ops_per_s", per_s(count)},
@@ -244,10 +377,11 @@ class Writers {
       tool::write_json(row);
       return {};
     }
-    tool::write_line(fmt::format(
-        "{:<8} {:>7} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f}", what.workload,
-        what.threads, what.readers, system.name, row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(),
-        at.p50_us, at.p99_us, at.p999_us, row["max_us"].get<double>(), fairness));
+    tool::write_line(
+        fmt::format("{:<8} {:>4} {:<9} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f}",
+                    what.workload, what.threads, what.processes ? "processes" : "threads", what.readers, system.name,
+                    row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(), at.p50_us, at.p99_us, at.p999_us,
+                    row["max_us"].get<double>(), fairness));
     return {};
   }
 
@@ -256,6 +390,7 @@ class Writers {
   tool::ScratchFolder scratch_;
   std::string path_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool>* stopped_ = &stop_;  // of the run under way
 };
 
 }  // namespace
@@ -276,17 +411,20 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
   if (settings.format == Format::text) {
     tool::write_line(fmt::format("flush delayed by {} us, busy timeout {} ms, {} s a run", sizes.flush_delay_us,
                                  sizes.busy_timeout_ms, sizes.seconds));
-    tool::write_line(fmt::format("{:<8} {:>7} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8}", "work",
+    tool::write_line(fmt::format("{:<8} {:>14} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8}", "work",
                                  "writers", "readers", "system", "commits/s", "reads/s", "p50 us", "p99 us", "p99.9 us",
                                  "max us", "fairness"));
   }
   for (std::uint64_t repetition = 0; repetition < settings.repetitions; ++repetition) {
     for (const std::string& workload : sizes.workloads) {
       for (const std::uint64_t readers : sizes.readers) {
-        for (const std::uint64_t threads : sizes.threads) {
+        std::vector<Case> cases;
+        for (const std::uint64_t threads : sizes.threads) cases.push_back({workload, threads, readers, false});
+        for (const std::uint64_t processes : sizes.processes) cases.push_back({workload, processes, readers, true});
+        for (const Case& each : cases) {
           for (const System& system : *systems) {
             if (MaybeFailure stop = reason_to_stop()) return stop;
-            MaybeFailure failure = writers.run({workload, threads, readers}, system);
+            MaybeFailure failure = writers.run(each, system);
             if (failure) failure->message = fmt::format("{}: {}", system.name, failure->message);
             if (failure) return failure;
           }

@@ -19,7 +19,8 @@ struct Api {
   const char* (*uri_parameter)(const char*, const char*) = nullptr;
   char* (*mprintf)(const char*, ...) = nullptr;
   void (*log)(int, const char*, ...) = nullptr;
-  const char* (*libversion)() = nullptr;  // only for messages; may be null
+  const char* (*libversion)() = nullptr;        // only for messages; may be null
+  int (*auto_extension)(void (*)()) = nullptr;  // only for memlith_error(); may be null
 
   [[nodiscard]] bool complete() const {
     return vfs_find != nullptr && vfs_register != nullptr && vfs_unregister != nullptr && uri_parameter != nullptr &&

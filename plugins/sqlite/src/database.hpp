@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -36,6 +37,7 @@
 #include "disk_journal.hpp"
 #include "file_locks.hpp"
 #include "image.hpp"
+#include "lease.hpp"
 #include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
@@ -48,14 +50,14 @@
 
 namespace memlith::sqlite {
 
-class Database {
+class Database final : private Leased {
  public:
   // Opens and recovers; takes an ordinary database over. `read_only` changes no byte of any file.
   static core::Result<std::unique_ptr<Database>> open(World& world, const std::string& path, const Options& options,
                                                       bool read_only);
   // Checks a missing file at `path`: corrupt if its log still holds commits for it.
   static core::Status check_absent(World& world, const std::string& path);
-  ~Database();  // leaves the store as a crash would; close() closes it cleanly
+  ~Database() override;  // leaves the store as a crash would; close() closes it cleanly
 
   // Writes everything home and makes the file an ordinary database. The object is unusable afterwards, whatever the
   // result.
@@ -66,7 +68,7 @@ class Database {
   // log by now.
   core::Status remove_log() { return store_ != nullptr ? store_->remove_log() : core::kOk; }
 
-  [[nodiscard]] bool read_only() const { return read_only_; }
+  [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
   [[nodiscard]] const std::string& path() const { return path_; }
 
   // ---- the file
@@ -137,6 +139,27 @@ class Database {
   std::uint64_t join(Holder& holder);
   Holder* find(std::uint64_t number);
 
+  // ---- which process has the database (lease.hpp, database_lease.cpp)
+  // A connection uses the database from its first lock on, and in WAL mode while it holds a lock of the index. A call
+  // without a lock holds a Use. Empty if another process has the database.
+  class Use {
+   public:
+    Use(Database& database, Holder& holder, std::chrono::milliseconds wait);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    explicit operator bool() const { return status_.ok(); }
+    [[nodiscard]] core::Status status() const { return status_; }
+
+   private:
+    Database& database_;
+    Holder& holder_;
+    bool began_;
+    core::Status status_;
+  };
+  // The connection takes no locks: the database stays in this process as long as the connection is open.
+  core::Status pin(Holder& holder);
+
   // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
   core::Status lock(Holder& holder, int level);
   void unlock(Holder& holder, int level);
@@ -163,10 +186,11 @@ class Database {
   static constexpr std::uint64_t kChangedBytes = MEMLITH_SQLITE_CHANGED_BYTES;
 
   Database(World& world, std::string path, const Options& options, bool read_only)
-      : world_(world), path_(std::move(path)), options_(options), read_only_(read_only) {}
+      : world_(world), path_(std::move(path)), options_(options), wants_read_only_(read_only), read_only_(read_only) {}
 
   // database_open.cpp
   struct Head;
+  core::Status attach();
   core::Status open_it();
   core::Status read_head(Head& head);
   core::Status check_log(const Head& head);
@@ -181,9 +205,28 @@ class Database {
   core::Status find_left_journal();
   core::Status show_magic();
   core::Status close_marked();
+  core::Status close_store(bool ordinary);
   core::Status mark();
 
+  // database_lease.cpp
+  core::Status take() override;
+  core::Status give_up(bool for_good) override;
+  core::Status settle() override;
+  [[nodiscard]] bool is_unsettled() const override;
+  [[nodiscard]] bool others_wait() const override { return locks_.host()->others_stand_in_line(); }
+  void stop_waiting() override {
+    if (locks_.host() != nullptr) locks_.host()->leave_line();
+  }
+  core::Status tell_holder() override;
+  core::Status try_to_take();
+  core::Status leave_for_next(bool for_good);
+  core::Status check_place();
+  void forget_memory();
+  core::Status begin_use(Holder& holder, std::chrono::milliseconds wait);
+  void end_use_if_idle(Holder& holder);
+
   // database.cpp
+  core::Status lock_index_here(Holder& holder, int first, int count, int flags);
   core::Status begin_writing();
   core::Status reserve(std::uint64_t bytes);
   void zero_between(std::uint64_t begin, std::uint64_t end);
@@ -221,8 +264,10 @@ class Database {
   World& world_;
   std::string path_;
   Options options_;
-  bool read_only_;
-  std::string identity_;  // as of opening
+  const bool wants_read_only_;
+  std::atomic<bool> read_only_;
+  std::string identity_;                             // as of opening
+  std::optional<core::FileIdentity> file_identity_;  // likewise
   std::unique_ptr<core::Volume> volume_;
   std::string file_name_;
   std::unique_ptr<core::Device> plain_;  // read-only, and no store is needed
@@ -233,7 +278,7 @@ class Database {
   std::atomic<std::uint64_t> committed_{0};  // as of the last commit
   std::uint64_t stored_ = 0;                 // the file's size as the store has it
   bool marked_ = false;                      // closing has to remove the mark
-  bool mark_is_home_ = false;                // there may be commits
+  std::atomic<bool> mark_is_home_{false};    // there may be commits
 
   std::mutex growth_mutex_;  // a WAL checkpoint and a WAL commit may both find the file too short
   std::atomic<std::uint64_t> reserved_{0};
@@ -279,6 +324,11 @@ class Database {
   std::map<std::uint64_t, Holder*> holders_ MEMLITH_GUARDED_BY(holders_mutex_);
 
   FileLocks locks_;
+  std::shared_ptr<Lease> lease_{new Lease(*this, std::chrono::milliseconds(options_.idle_ms))};
+  core::KeptFailure broken_;  // why nothing is possible any more until all connections are closed
+  core::Mutex busy_mutex_;
+  std::string busy_text_
+      MEMLITH_GUARDED_BY(busy_mutex_);  // why the database could not be taken; empty: another holds it
 
   std::atomic<bool> lags_{false};  // memory lacks a durable commit: no further commit is possible
   std::atomic<bool> weak_{false};

@@ -8,6 +8,7 @@
 #include "database.hpp"
 #include "log/log.hpp"
 #include "memlith/sqlite_file.h"
+#include "watch.hpp"
 
 namespace memlith::sqlite {
 
@@ -50,33 +51,35 @@ struct Database::Head {
 Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
                                                  bool read_only) {
   auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
-  const Status status = database->open_it();
-  if (status.ok()) return database;
-  // A failed opening leaves no log that it created.
-  if (database->store_ != nullptr && !database->read_only_ && status.category != Errc::io) {
-    database->store_->undo_creation();
-  }
-  return status;
+  MEMLITH_TRY(database->attach());
+  // SQLite's busy handler is not asked while a database is being opened: waits for another process here.
+  MEMLITH_TRY(database->lease_->enter(std::chrono::milliseconds(options.open_wait_ms)));
+  database->lease_->leave();
+  Watch::of_process().add(database->lease_, database->locks_.host()->watched_path());
+  return database;
 }
 
 // A forked child has a copy of the memory without the threads that wait in it; destroying the store would wait for them
 // forever.
 Database::~Database() {
+  Watch::of_process().remove(lease_);
+  (void)lease_->close();
   if (store_ != nullptr && store_->in_forked_child()) (void)store_.release();
 }
 
-Status Database::open_it() {
+Status Database::attach() {
   set_durability(options_.durability);
   MEMLITH_TRY_ASSIGN(Place place, world_.place_of(path_));
   volume_ = std::move(place.volume);
   file_name_ = std::move(place.file_name);
   MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
-  auto lock = world_.lock(*volume_, file_name_, !read_only_);
-  if (!lock.ok()) {
-    if (lock.error().category == Errc::busy) MEMLITH_TRY(check_free(file_log_name(file_name_)));  // may name the holder
-    return fail(lock.error().category, lock.error().detail, "{}", std::string(core::last_error_text()));
-  }
-  locks_.set_host(std::move(*lock));
+  MEMLITH_TRY_ASSIGN(file_identity_, volume_->identity_of(file_name_));
+  MEMLITH_TRY_ASSIGN(auto host, world_.host(*volume_, file_name_, !wants_read_only_));
+  locks_.set_host(std::move(host));
+  return kOk;
+}
+
+Status Database::open_it() {
   Head head;
   MEMLITH_TRY(read_head(head));
   if (read_only_ && head.is(MEMLITH_SQLITE_PLAIN) && head.said.wal_mode != 0) MEMLITH_TRY(keep_writers_out(head));
@@ -115,15 +118,17 @@ Status Database::read_head(Head& head) {
 // In WAL mode plain SQLite changes the file under a shared lock, so a reader has to exclude it, too.
 Status Database::keep_writers_out(Head& head) {
   locks_.set_host(nullptr);
-  auto lock = world_.lock(*volume_, file_name_, true);
-  if (!lock.ok() && lock.error().category == Errc::permission) {
+  auto host = world_.host(*volume_, file_name_, true);
+  if (!host.ok() && host.error().category == Errc::permission) {
     return fail(Errc::permission, Detail::open,
                 "{}: plain SQLite left this database in WAL mode, so other processes may change it while it is read; "
                 "keeping them out needs permission to write the file",
                 path_);
   }
-  MEMLITH_TRY(lock.status());
-  locks_.set_host(std::move(*lock));
+  MEMLITH_TRY(host.status());
+  locks_.set_host(std::move(*host));
+  MEMLITH_TRY_ASSIGN(const bool leased, locks_.host()->take_lease(true));
+  if (!leased) return kBusyHere;
   MEMLITH_TRY(locks_.keep_others_out([] { return kOk; }));
   return read_head(head);
 }
@@ -261,8 +266,8 @@ Status Database::open_store() {
   }
   stored_ = store_->find("file")->size_bytes;
   last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
-  MEMLITH_TRY_ASSIGN(const int descriptor, store_->home_descriptor(kFile));
-  image_ = std::make_unique<Image>(descriptor);
+  MEMLITH_TRY_ASSIGN(const core::Mappable content, store_->mappable_home(kFile, 0));
+  image_ = std::make_unique<Image>(content.descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
   if (!read_only_) return kOk;
   // Commits that were not replayed yet are laid over the mapping.
@@ -275,8 +280,8 @@ Status Database::open_store() {
 // Read-only, and the file is complete by itself: no log is looked at.
 Status Database::open_plain(const Head& head) {
   MEMLITH_TRY_ASSIGN(plain_, locks_.host()->file()->device(file_name_, Caching::buffered));
-  MEMLITH_TRY_ASSIGN(const int descriptor, plain_->mapping_descriptor());
-  image_ = std::make_unique<Image>(descriptor);
+  MEMLITH_TRY_ASSIGN(const core::Mappable content, plain_->mappable(0));
+  image_ = std::make_unique<Image>(content.descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));
   size_ = committed_ = stored_ = head.size;
   return kOk;
@@ -287,8 +292,9 @@ Status Database::open_plain(const Head& head) {
 // journal that names it.
 Status Database::find_left_journal() {
   MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
-  // A journal whose removal was interrupted by a kill must not come back after later commits.
-  if (!left.has_value()) return read_only_ ? kOk : volume_->sync_folder("");
+  // A journal whose removal was interrupted by a kill must not come back after later commits. A process that closed the
+  // log had removed its journal durably before.
+  if (!left.has_value()) return read_only_ || store_->was_clean() ? kOk : volume_->sync_folder("");
   const std::string path = volume_->path_of(disk_journal_name(file_name_));
   if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
     return fail(Errc::corrupt, Detail::open,
@@ -367,18 +373,35 @@ Status Database::mark() {
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
   mark_is_home_ = true;
+  lease_->note_unsettled();
   return kOk;
 }
 
 Status Database::close() {
+  Watch::of_process().remove(lease_);
+  const bool here = lease_->close();
+  if (store_ != nullptr) MEMLITH_TRY(store_->check_process());
+  if (!here && !read_only_ && broken_.ok()) {
+    // This process gave the database up for one that did not come, or ended. If there is another one, that one closes
+    // the database.
+    MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_log_name(file_name_)));
+    const Status taken = log_there ? take() : kOk;
+    if (!taken.ok() && taken.category != Errc::busy) return taken;
+  }
   if (store_ == nullptr) return kOk;
-  MEMLITH_TRY(store_->check_process());
   if (!read_only_) {
     if (!in_wal()) roll_back();
     forget_wal();
-    // An undecided transaction over several databases keeps plain SQLite out.
-    if (marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
   }
+  MEMLITH_TRY(close_store(true));
+  locks_.set_host(nullptr);
+  return kOk;
+}
+
+// `ordinary`: the file is complete by itself afterwards. Otherwise the next process continues with the log.
+Status Database::close_store(bool ordinary) {
+  // An undecided transaction over several databases keeps plain SQLite out.
+  if (ordinary && !read_only_ && marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
   image_ = nullptr;
   const bool keeps_log = part_.is_open || read_only_;
   // The file is complete by itself now, and creating a small log again costs little. A log whose size the user set may
@@ -388,9 +411,12 @@ Status Database::close() {
   const bool as_named =
       options_.log_bytes != 0 && made_bytes <= 2 * options_.log_bytes && 3 * made_bytes >= options_.log_bytes;
   const bool removes_log = !keeps_log && !as_named && same_file();
-  MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
+  if (!ordinary) {
+    MEMLITH_TRY(store_->hand_over());
+  } else {
+    MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
+  }
   store_ = nullptr;
-  locks_.set_host(nullptr);
   return kOk;
 }
 
@@ -410,7 +436,10 @@ Status Database::close_marked() {
   MEMLITH_TRY(store_->read_home_into(kFile, 0, {first, extent.bytes}));
   memlith_sqlite_unmark(first, extent.bytes);
   MEMLITH_TRY(commit_directly(&extent, first, nullptr));
-  return store_->checkpoint();
+  MEMLITH_TRY(store_->checkpoint());
+  marked_ = false;
+  mark_is_home_ = false;
+  return kOk;
 }
 
 }  // namespace memlith::sqlite

@@ -30,6 +30,7 @@ Api api_of_host(const sqlite3_api_routines& routines) {
   api.mprintf = routines.mprintf;
   api.log = routines.log;
   api.libversion = routines.libversion;
+  api.auto_extension = routines.auto_extension;
   return api;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/sync.hpp"
 #include "line_log.hpp"
 
 namespace memlith::sqlite {
@@ -19,6 +20,15 @@ struct Last {
 };
 Last& last() {
   thread_local Last instance{};
+  return instance;
+}
+// The newest of all threads.
+core::Mutex& newest_mutex() {
+  static core::Mutex instance;
+  return instance;
+}
+Last& newest() {
+  static Last instance{};
   return instance;
 }
 
@@ -84,9 +94,19 @@ int report(const Api& api, core::Status status, bool opening) {
   kept.used = std::min(text.size(), sizeof kept.text);
   std::memcpy(kept.text, text.data(), kept.used);
   kept.os_errno = status.os_errno;
+  if (newest_mutex().try_lock()) {  // a forked child may never get it
+    const core::LockGuard guard(newest_mutex(), std::adopt_lock);
+    newest() = kept;
+  }
   const int code = code_of(status, opening);
   log(api, code, {kept.text, kept.used});
   return code;
+}
+
+std::string newest_report() {
+  if (last().used > 0) return {last().text, last().used};
+  const core::LockGuard guard(newest_mutex());
+  return {newest().text, newest().used};
 }
 
 std::string_view last_report() { return {last().text, last().used}; }

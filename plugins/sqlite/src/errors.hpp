@@ -4,6 +4,7 @@
 // xGetLastError and PRAGMA memlith_error, because a VFS cannot set sqlite3_errmsg().
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "api.hpp"
@@ -20,5 +21,8 @@ int report(const Api& api, core::Status status, bool opening = false);
 // The last sentence reported by this thread, and the errno that went with it.
 std::string_view last_report();
 int last_report_errno();
+// The last sentence of this thread, or of the process if this thread has reported none: it may be another one that asks
+// than the one that failed.
+std::string newest_report();
 
 }  // namespace memlith::sqlite

@@ -1,11 +1,13 @@
 #include "files.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 
 #include "errors.hpp"
 #include "line_log.hpp"
+#include "wal_format.hpp"
 
 namespace memlith::sqlite {
 
@@ -74,6 +76,10 @@ struct Main {
   bool without_locks = false;  // nolock=1: SQLite takes none
 
   int report(Status status) const { return sqlite::report(vfs.api(), status); }
+  // A journal that a process left in the middle of a commit over several databases; SQLite looks for it next.
+  void find_left_journal() const {
+    if (auto left = database.take_left_journal()) vfs.memory().put(path + "-journal", std::move(left));
+  }
 };
 
 Main& main_of(sqlite3_file* file) { return state_of<Main>(file); }
@@ -103,8 +109,22 @@ int main_close(sqlite3_file* file) {
   });
 }
 
+// How long a call without a lock, which must not fail, waits for another process.
+constexpr std::chrono::milliseconds kNotAtAll{0};
+constexpr std::chrono::milliseconds kForAPragma{1000};
+
+// SQLite looks at the beginning of the file, without a lock, when it opens a database. An empty answer is one of the
+// possible ones: SQLite looks again under its lock.
+int read_without_lock(Main& state, void* target, int bytes, sqlite3_int64 offset) {
+  const Database::Use used(state.database, state.holder, kNotAtAll);
+  const auto count = static_cast<std::uint64_t>(bytes);
+  const std::uint64_t got = used ? state.database.read(static_cast<std::uint64_t>(offset), target, count) : 0;
+  return read_result(target, got, bytes);
+}
+
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   Main& state = use(file);
+  if (!state.holder.in_use) return read_without_lock(state, target, bytes, offset);
   if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
     return state.report(status);
   }
@@ -146,7 +166,9 @@ int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
 int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
-  *bytes = static_cast<sqlite3_int64>(use(file).database.size());
+  Main& state = use(file);
+  const Database::Use used(state.database, state.holder, kNotAtAll);
+  *bytes = used ? static_cast<sqlite3_int64>(state.database.size()) : 0;
   return SQLITE_OK;
 }
 
@@ -159,7 +181,9 @@ int lock_result(const Main& state, Status status) {
 int main_lock(sqlite3_file* file, int level) {
   return guarded([&] {
     Main& state = use(file);
-    return lock_result(state, state.database.lock(state.holder, level));
+    const int code = lock_result(state, state.database.lock(state.holder, level));
+    if (code == SQLITE_OK && level == SQLITE_LOCK_SHARED) state.find_left_journal();
+    return code;
   });
 }
 
@@ -179,6 +203,10 @@ int pragma(Main& state, char** arguments) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   if (!name.starts_with("memlith_")) return SQLITE_NOTFOUND;
+  if (name == "memlith_error") {
+    arguments[0] = state.vfs.api().mprintf("%s", newest_report().c_str());
+    return SQLITE_OK;
+  }
   const auto answer = [&](const std::string& text) {
     arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
     return SQLITE_OK;
@@ -188,8 +216,9 @@ int pragma(Main& state, char** arguments) {
     answer(std::string(last_report()));
     return code;
   };
+  const Database::Use used(state.database, state.holder, kForAPragma);
+  if (!used) return failed(used.status());
   if (name == "memlith_stats") return answer(state.database.describe());
-  if (name == "memlith_error") return answer(std::string(last_report()));
   if (name == "memlith_read") {
     if (arguments[2] != nullptr) {
       const auto latest = parse_read(arguments[2]);
@@ -265,7 +294,11 @@ int control(Main& state, int op, void* argument) {
     case SQLITE_FCNTL_PRAGMA: return pragma(state, static_cast<char**>(argument));
     case SQLITE_FCNTL_LOCKSTATE: *static_cast<int*>(argument) = state.holder.level; return SQLITE_OK;
     case SQLITE_FCNTL_VFSNAME: *static_cast<char**>(argument) = state.vfs.api().mprintf("memlith"); return SQLITE_OK;
-    case SQLITE_FCNTL_HAS_MOVED: *static_cast<int*>(argument) = state.database.same_file() ? 0 : 1; return SQLITE_OK;
+    case SQLITE_FCNTL_HAS_MOVED: {
+      const Database::Use used(state.database, state.holder, kNotAtAll);
+      *static_cast<int*>(argument) = !used || state.database.same_file() ? 0 : 1;
+      return SQLITE_OK;
+    }
     case SQLITE_FCNTL_PERSIST_WAL: *static_cast<int*>(argument) = 0; return SQLITE_OK;
     case SQLITE_FCNTL_POWERSAFE_OVERWRITE: *static_cast<int*>(argument) = 1; return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE: return map_limit(state, static_cast<sqlite3_int64*>(argument));
@@ -308,7 +341,12 @@ int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
   return guarded([&] {
     Main& state = main_of(file);
     if (!state.holder.maps_index) return SQLITE_IOERR_SHMLOCK;  // as SQLite's own VFS has it
-    return lock_result(state, state.database.lock_index(state.holder, first, count, flags));
+    const Status status = state.database.lock_index(state.holder, first, count, flags);
+    const bool elsewhere = status.category == core::Errc::busy && status.detail != core::Detail::none;
+    const int code = lock_result(state, status);
+    // If a reader hears plain BUSY, SQLite tries again by itself for ten seconds and reports an error of the protocol.
+    // Of another kind of BUSY the busy handler is told.
+    return elsewhere && first >= kFirstReadLock ? SQLITE_BUSY_RECOVERY : code;
   });
 }
 
@@ -324,6 +362,7 @@ int main_shm_unmap(sqlite3_file* file, int) {
 int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** result) {
   Main& state = use(file);
   *result = nullptr;
+  if (!state.holder.in_use) return SQLITE_OK;
   if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
     return state.report(status);
   }
@@ -576,10 +615,19 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
   log_line("{}: on memlith: {}, durability {} (SQLite {})", name, database.read_only() ? "read-only" : "for writing",
            database.durability() == Durability::full ? "full" : "weak", version_of(vfs.api()));
   const char* const nolock = vfs.api().uri_parameter(parameters, "nolock");
-  const bool without_locks = nolock != nullptr && *nolock != 0 && std::string_view(nolock) != "0";
+  const char* const immutable = vfs.api().uri_parameter(parameters, "immutable");
+  const auto is_set = [](const char* text) { return text != nullptr && *text != 0 && std::string_view(text) != "0"; };
+  const bool without_locks = is_set(nolock) || is_set(immutable);
   auto state = std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database});
   state->without_locks = without_locks;
   state->holder.reads_latest = database.reads_latest();
+  if (without_locks) {
+    if (const Status pinned = database.pin(state->holder); !pinned.ok()) {
+      const int code = report(vfs.api(), pinned, true);
+      (void)report(vfs.api(), vfs.databases().close(name, state->shared));
+      return code;
+    }
+  }
   state->number = database.join(state->holder);
   set_state(file, kMainMethods, std::move(state));
   return SQLITE_OK;

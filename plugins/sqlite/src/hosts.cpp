@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "error_function.hpp"
 #include "line_log.hpp"
 #include "vfs.hpp"
 
@@ -30,6 +31,7 @@ Api api_of_library(const Library& library) {
   find_function(library, "sqlite3_mprintf", api.mprintf);
   find_function(library, "sqlite3_log", api.log);
   find_function(library, "sqlite3_libversion", api.libversion);
+  find_function(library, "sqlite3_auto_extension", api.auto_extension);
   return api;
 }
 
@@ -86,8 +88,11 @@ int register_vfs(const Api& api, bool as_default) {
   auto& vfs = (*made)[api.vfs_register];
   const bool present = api.vfs_find(kName) != nullptr;
   if (present && vfs == nullptr) return SQLITE_OK;  // another copy of this plugin
-  if (vfs == nullptr) vfs = Vfs::make(api, real_databases(), kName);
-  if (vfs == nullptr) return SQLITE_ERROR;
+  if (vfs == nullptr) {
+    vfs = Vfs::make(api, real_databases(), kName);
+    if (vfs == nullptr) return SQLITE_ERROR;
+    add_error_function(api);
+  }
   const bool make_default = as_default || asked_for("MEMLITH_SQLITE_DEFAULT");
   return present && !make_default ? SQLITE_OK : vfs->register_it(make_default);
 }

@@ -93,6 +93,12 @@ Status Image::own(std::uint64_t offset, std::uint64_t bytes) {
   return kOk;
 }
 
+void Image::note_cut(std::uint64_t bytes) {
+  for (std::uint64_t page = (bytes + kPageBytes - 1) / kPageBytes; page < owned_.size() * 64; ++page) {
+    owned_[page / 64] &= ~(std::uint64_t{1} << page % 64);
+  }
+}
+
 Status Image::release() {
   owned_.assign(owned_.size(), 0);
   for (std::uint64_t i = 0; i < segments_; ++i) {

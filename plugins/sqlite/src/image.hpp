@@ -55,6 +55,8 @@ class Image {
 
   // Makes the pages of the range private copies of what they show.
   core::Status own(std::uint64_t offset, std::uint64_t bytes);
+  // The file was cut to so many bytes: what lies beyond was private copies, and is not any more.
+  void note_cut(std::uint64_t bytes);
   // Releases private copies, except the first page; the home file must hold the same bytes.
   core::Status release();
 

@@ -62,6 +62,7 @@ Status read_options(const Api& api, const char* name, Options& options) {
   }
   constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
   MEMLITH_TRY(read_number(api, name, "open_wait_ms", 0, kDayMs, 1, options.open_wait_ms));
+  MEMLITH_TRY(read_number(api, name, "idle_ms", 0, kDayMs, 1, options.idle_ms));
   MEMLITH_TRY(read_number(api, name, "window_ms", 0, kDayMs, 1, options.window.interval_ms));
   MEMLITH_TRY(read_number(api, name, "window_bytes", 4 * kKiB, 64 * kGiB, 1, options.window.bytes));
   MEMLITH_TRY(read_number(api, name, "log_mib", 1, 1024 * 1024, kMiB, options.log_bytes));

@@ -14,8 +14,10 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
-  bool reads_latest = false;                        // WAL: readers do not wait for what they see to be durable
-  std::uint64_t open_wait_ms = 5000;                // opening waits so long for a database that another process holds
+  bool reads_latest = false;          // WAL: readers do not wait for what they see to be durable
+  std::uint64_t open_wait_ms = 5000;  // opening waits so long for a database that another process holds
+  // So long without a transaction, and the file of an open database is an ordinary one again; 0: when it is closed.
+  std::uint64_t idle_ms = 1000;
   core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most this much later
   std::uint64_t log_bytes = 0;                      // 0: by the size of the database
   std::uint64_t log_max_bytes = 4 * core::kGiB;     // the largest transaction is a little smaller
@@ -24,9 +26,9 @@ struct Options {
   core::StoreOptions store;                         // other options of the engine; for tests
 };
 
-// Reads durability, read, open_wait_ms, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib, direct_io from
-// the URI, and missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the argument of xOpen. Errors: invalid,
-// naming the parameter and its allowed values.
+// Reads durability, read, open_wait_ms, idle_ms, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib and
+// direct_io from the URI, and missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the argument of xOpen.
+// Errors: invalid, naming the parameter and its allowed values.
 core::Status read_options(const Api& api, const char* name, Options& options);
 
 // durability=full or weak.

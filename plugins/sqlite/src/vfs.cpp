@@ -110,8 +110,15 @@ void (*vfs_dl_sym(sqlite3_vfs* vfs, void* library, const char* symbol))(void) {
 }
 void vfs_dl_close(sqlite3_vfs* vfs, void* library) { base(vfs)->xDlClose(base(vfs), library); }
 int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->xRandomness(base(vfs), bytes, out); }
-// The busy handler of a connection that waits for the write lock sleeps in the queue.
+// The busy handler of a connection that waits for the write lock sleeps in the queue, and that of a connection whose
+// database another process has waits for the lease.
 int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
+  if (const auto lease = take_lease_refused(); lease != nullptr) {
+    return guarded([&] {
+      lease->await(std::chrono::microseconds(microseconds));
+      return microseconds;
+    });
+  }
   const Refused refused = take_refused();
   if (refused.waiter == nullptr) return base(vfs)->xSleep(base(vfs), microseconds);
   return guarded([&] {
@@ -194,8 +201,10 @@ void Databases::remove_made(const std::string& path) {
   const auto place = world_.place_of(path);
   if (!place.ok()) return;
   core::Volume& volume = *place->volume;
-  const auto lock = world_.lock(volume, place->file_name, true);
-  if (!lock.ok() || !(*lock)->make_exclusive().ok()) return;
+  const auto host = world_.host(volume, place->file_name, true);
+  if (!host.ok()) return;
+  const auto leased = (*host)->take_lease(false);
+  if (!leased.ok() || !*leased || !(*host)->make_exclusive().ok()) return;
   const auto file = volume.open(place->file_name, core::OpenMode::read_only, core::Caching::buffered);
   const auto log_there = volume.exists(core::file_log_name(place->file_name));
   if (!file.ok() || !log_there.ok() || *log_there) return;
@@ -245,19 +254,6 @@ void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& s
   if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
 }
 
-// SQLite's busy handler is not asked while a database is being opened: waits for another process here.
-core::Result<std::unique_ptr<Database>> Databases::open_when_free(const std::string& path, const Options& options,
-                                                                  bool read_only) {
-  constexpr std::chrono::milliseconds kLookEvery{5};
-  const auto end = core::SteadyClock::now() + std::chrono::milliseconds(options.open_wait_ms);
-  for (;;) {
-    auto opened = Database::open(world_, path, options, read_only);
-    const bool held = opened.status().category == Errc::busy && opened.status().detail == Detail::lock;
-    if (!held || core::SteadyClock::now() >= end) return opened;
-    std::this_thread::sleep_for(kLookEvery);
-  }
-}
-
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                        std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
@@ -269,7 +265,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
     const std::lock_guard opening(shared->mutex);
     if (shared->database == nullptr) {
       const bool read_only = !wanted_write || !world_.may_write(path);
-      auto opened = open_when_free(path, options, read_only);
+      auto opened = Database::open(world_, path, options, read_only);
       if (opened.ok()) {
         shared->database = std::move(*opened);
         if (auto left = shared->database->take_left_journal()) memory_.put(path + "-journal", std::move(left));

@@ -54,8 +54,6 @@ class Databases {
   [[nodiscard]] World& world() { return world_; }
 
  private:
-  core::Result<std::unique_ptr<Database>> open_when_free(const std::string& path, const Options& options,
-                                                         bool read_only);
   core::Status attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared);
   void remove_made(const std::string& path);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);

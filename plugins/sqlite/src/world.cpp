@@ -25,6 +25,10 @@ namespace {
 constexpr off_t kPendingByte = 0x40000000;
 constexpr off_t kSharedFirst = kPendingByte + 2;
 constexpr off_t kSharedBytes = 510;
+// memlith's locks lie behind them, in the page that SQLite never uses.
+constexpr off_t kLeaseByte = kPendingByte + 576;
+constexpr off_t kLineByte = kPendingByte + 577;
+constexpr off_t kPresenceByte = kPendingByte + 578;
 
 // Locks of the open file description, not of the process: a process's locks on a file are lost when any of its
 // descriptors of the file is closed.
@@ -33,44 +37,96 @@ class RealLock final : public HostLock {
   static Result<std::unique_ptr<RealLock>> open(core::Volume& volume, const std::string& name, bool writable) {
     MEMLITH_TRY_ASSIGN(std::shared_ptr<core::OpenFile> file, volume.open_file(name, writable));
     MEMLITH_TRY_ASSIGN(auto device, file->device(name, core::Caching::buffered));
-    MEMLITH_TRY_ASSIGN(const int fd, device->mapping_descriptor());
-    return std::make_unique<RealLock>(std::move(file), std::move(device), fd);
+    MEMLITH_TRY_ASSIGN(const core::Mappable content, device->mappable(0));
+    return std::make_unique<RealLock>(std::move(file), std::move(device), content.descriptor, writable);
   }
-  RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd)
-      : file_(std::move(file)), device_(std::move(device)), fd_(fd) {}
-  // A forked child has the descriptor, too, and would keep the lock.
+  RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd, bool writable)
+      : file_(std::move(file)), device_(std::move(device)), fd_(fd), writable_(writable) {}
+  // A forked child has the descriptor, too, and would keep the locks.
   ~RealLock() override {
-    if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
+    if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, kPresenceByte + 1 - kPendingByte);
   }
   RealLock(const RealLock&) = delete;
   RealLock& operator=(const RealLock&) = delete;
 
   Status share() override {
     // A writer that waits or works holds PENDING; a reader asks for it in passing, as SQLite's own do.
-    MEMLITH_TRY(set(F_RDLCK, kPendingByte, 1));
-    const Status status = set(F_RDLCK, kSharedFirst, kSharedBytes);
-    MEMLITH_TRY(set(F_UNLCK, kPendingByte, 2));
+    MEMLITH_TRY(lock_for_sqlite(F_RDLCK, kPendingByte, 1));
+    const Status status = lock_for_sqlite(F_RDLCK, kSharedFirst, kSharedBytes);
+    MEMLITH_TRY(lock_for_sqlite(F_UNLCK, kPendingByte, 2));
     return status;
   }
-  Status make_exclusive() override { return set(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
+  Status make_exclusive() override { return lock_for_sqlite(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
+  void release() override {
+    (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
+    (void)set(F_UNLCK, kLeaseByte, 1);
+  }
   [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return file_; }
   [[nodiscard]] bool removed() const override {
     const auto removed = device_->removed();
     return removed.ok() && *removed;
   }
 
+  Result<bool> take_lease(bool shared) override { return take(shared ? F_RDLCK : F_WRLCK, kLeaseByte); }
+  Result<bool> stand_in_line() override {
+    if (in_line_) return true;
+    // A process that only reads cannot lock for writing; several of them may stand there.
+    MEMLITH_TRY_ASSIGN(in_line_, take(writable_ ? F_WRLCK : F_RDLCK, kLineByte));
+    // The holder of the lease watches for openings of the file.
+    if (in_line_) notify();
+    return in_line_;
+  }
+  void leave_line() override {
+    if (in_line_) (void)set(F_UNLCK, kLineByte, 1);
+    in_line_ = false;
+  }
+  [[nodiscard]] bool others_stand_in_line() const override { return others_have(kLineByte); }
+  Status show_presence(bool present) override {
+    MEMLITH_TRY_ASSIGN(const bool done, take(present ? F_RDLCK : F_UNLCK, kPresenceByte));
+    return done ? kOk : fail(Errc::busy, Detail::lock, "{}: another process changes its journal mode", device_->path());
+  }
+  [[nodiscard]] bool others_are_present() const override { return others_have(kPresenceByte); }
+  [[nodiscard]] std::string watched_path() const override { return fmt::format("/proc/self/fd/{}", fd_); }
+
  private:
-  Status set(int type, off_t begin, off_t bytes) {
+  // 0, or errno.
+  [[nodiscard]] int set(int type, off_t begin, off_t bytes) const {
     struct flock lock{};
     lock.l_type = static_cast<short>(type);
     lock.l_whence = SEEK_SET;
     lock.l_start = begin;
     lock.l_len = bytes;
-    if (::fcntl(fd_, F_OFD_SETLK, &lock) == 0) return kOk;
-    if (errno != EAGAIN && errno != EACCES)
-      return fail_errno(errno, Detail::lock, "{}: cannot lock it", device_->path());
-    struct flock holder = lock;
-    holder.l_pid = 0;
+    return ::fcntl(fd_, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+  }
+  Result<bool> take(int type, off_t byte) const {
+    const int error = set(type, byte, 1);
+    if (error == 0) return true;
+    if (error == EAGAIN || error == EACCES) return false;
+    return fail_errno(error, Detail::lock, "{}: cannot lock it", device_->path());
+  }
+  [[nodiscard]] bool others_have(off_t byte) const {
+    struct flock lock{};
+    lock.l_type = writable_ ? F_WRLCK : F_RDLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = byte;
+    lock.l_len = 1;
+    return ::fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  }
+  void notify() const {
+    const int opened = ::open(watched_path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened >= 0) ::close(opened);
+  }
+  Status lock_for_sqlite(int type, off_t begin, off_t bytes) {
+    const int error = set(type, begin, bytes);
+    if (error == 0) return kOk;
+    if (error != EAGAIN && error != EACCES) {
+      return fail_errno(error, Detail::lock, "{}: cannot lock it", device_->path());
+    }
+    struct flock holder{};
+    holder.l_type = static_cast<short>(type);
+    holder.l_whence = SEEK_SET;
+    holder.l_start = begin;
+    holder.l_len = bytes;
     const bool told = ::fcntl(fd_, F_OFD_GETLK, &holder) == 0 && holder.l_type != F_UNLCK && holder.l_pid > 0;
     return fail(Errc::busy, Detail::lock, "{}: the database is in use by {}; close it there, or wait", device_->path(),
                 told ? fmt::format("process {}, which opened it as plain SQLite does", holder.l_pid)
@@ -80,6 +136,8 @@ class RealLock final : public HostLock {
   std::shared_ptr<core::OpenFile> file_;
   std::unique_ptr<core::Device> device_;
   int fd_;  // the device's
+  bool writable_;
+  bool in_line_ = false;
   pid_t process_ = ::getpid();
 };
 
@@ -123,11 +181,10 @@ class RealWorld final : public World {
            ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0;
   }
 
-  Result<std::unique_ptr<HostLock>> lock(core::Volume& volume, const std::string& name, bool writable) override {
+  Result<std::unique_ptr<HostLock>> host(core::Volume& volume, const std::string& name, bool writable) override {
     MEMLITH_TRY_ASSIGN(const auto wanted, volume.identity_of(name));
     if (wanted.has_value()) MEMLITH_TRY(check_not_open_here(volume.path_of(name), *wanted));
     MEMLITH_TRY_ASSIGN(auto lock, RealLock::open(volume, name, writable));
-    MEMLITH_TRY(lock->share());
     return std::unique_ptr<HostLock>(std::move(lock));
   }
 

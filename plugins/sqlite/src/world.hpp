@@ -11,20 +11,44 @@
 
 namespace memlith::sqlite {
 
-// A lock on the database file, at the place of SQLite's own locks, so that plain SQLite sees a busy database instead of
-// a changing one. Shared at first; released by the destructor.
+// The locks of this process on a database file. All of them belong to one open file, so the system releases them when
+// the process ends.
+//
+// The lock at the place of SQLite's own locks shows plain SQLite a busy database instead of a changing one. The others,
+// behind it, are for processes with memlith (lease.hpp); without other processes they have no effect.
 class HostLock {
  public:
   virtual ~HostLock() = default;
-  // Makes the lock exclusive: no other process may even read. `busy` if another process reads.
-  virtual core::Status make_exclusive() = 0;
-  // Shared again.
+  // SQLite's place, shared. `busy` if plain SQLite writes.
   virtual core::Status share() = 0;
+  // SQLite's place, exclusive: no other process may even read. `busy` if another process reads.
+  virtual core::Status make_exclusive() = 0;
+  // Releases SQLite's place and the lease.
+  virtual void release() {}
   // The file that is locked, for others to open it and lock it for their own ends without another descriptor. Open for
   // writing if it was locked for a writer.
   [[nodiscard]] virtual std::shared_ptr<core::OpenFile> file() const = 0;
   // Whether the file has lost its last name, so that it cannot be opened any more.
   [[nodiscard]] virtual bool removed() const = 0;
+
+  // The right to have the database open: one process that writes, or any number that read. False: others have it.
+  virtual core::Result<bool> take_lease(bool shared) {
+    (void)shared;
+    return true;
+  }
+  // The place of the process that gets the lease next. False: another process stands there.
+  virtual core::Result<bool> stand_in_line() { return true; }
+  virtual void leave_line() {}
+  // Whether another process stands there.
+  [[nodiscard]] virtual bool others_stand_in_line() const { return false; }
+  // This process has connections in WAL mode, so that others must not change the journal mode.
+  virtual core::Status show_presence(bool present) {
+    (void)present;
+    return core::kOk;
+  }
+  [[nodiscard]] virtual bool others_are_present() const { return false; }
+  // The path under which inotify finds the file; empty if there is no such file.
+  [[nodiscard]] virtual std::string watched_path() const { return {}; }
 };
 
 using core::Place;
@@ -39,7 +63,8 @@ class World {
   virtual core::Status create(const std::string& path) = 0;
   // Whether this process may change the file and create others beside it.
   virtual bool may_write(const std::string& path) = 0;
-  virtual core::Result<std::unique_ptr<HostLock>> lock(core::Volume& volume, const std::string& file_name,
+  // Opens the file. Nothing is locked yet. `busy` if this process has the file open by other means.
+  virtual core::Result<std::unique_ptr<HostLock>> host(core::Volume& volume, const std::string& file_name,
                                                        bool writable) = 0;
 };
 

@@ -122,24 +122,94 @@ TEST_P(Threads, CountTogether) {
 INSTANTIATE_TEST_SUITE_P(All, Threads, ::testing::Values("delete", "memory", "wal"),
                          [](const auto& each) { return each.param; });
 
-TEST_F(Files, ASecondProcessIsToldWhoHasIt) {
-  make_plain();
-  for (const bool writes : {false, true}) {
+// The database goes to the process that begins a transaction, as long as no other one is in a transaction.
+TEST_F(Files, ASecondProcessGetsTheDatabase) {
+  for (const char* const mode : {"delete", "wal"}) {
+    fs::remove(path_);
+    make_plain((std::string("pragma journal_mode = ") + mode).c_str());
     Child child([&](int ready) {
       Db db = open();
-      if (writes) (void)db.run("insert into t values(5)");
+      sqlite3_busy_timeout(db.get(), 60000);
+      (void)db.run("insert into t values(5)");
+      tell(ready);
+      while (db.all("select max(a) from t") != "6") ::usleep(1000);
+      (void)db.run("insert into t values(7)");
       tell(ready);
       ::pause();
     });
     ASSERT_EQ(child.wait(), 1);
-    sqlite_log.clear();
-    EXPECT_EQ(open().open_code(), SQLITE_BUSY);
-    EXPECT_TRUE(sqlite_log.told("process " + std::to_string(child.pid()))) << sqlite_log.last();
-    Db reader = open("mode=ro");
-    EXPECT_EQ(reader.open_code(), writes ? SQLITE_BUSY : SQLITE_OK);
+    Db db = open("open_wait_ms=60000");
+    ASSERT_OPEN(db);
+    sqlite3_busy_timeout(db.get(), 60000);
+    EXPECT_EQ(db.all("select * from t"), "1\n5");
+    EXPECT_RUNS(db, "insert into t values(6)");
+    ASSERT_EQ(child.wait(), 1);
+    EXPECT_EQ(db.all("select * from t"), "1\n5\n6\n7");
+    child.kill();
+    EXPECT_RUNS(db, "insert into t values(8)");
+    EXPECT_EQ(db.all("select max(a) from t"), "8");
   }
-  // Killed: the next one has what was committed.
-  EXPECT_EQ(open().all("select * from t"), "1\n5");
+}
+
+TEST_F(Files, ASecondProcessIsToldWhoIsInATransaction) {
+  make_plain();
+  Child child([&](int ready) {
+    Db db = open();
+    (void)db.run("begin immediate; insert into t values(5)");
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  for (const char* const parameters : {"open_wait_ms=20", "open_wait_ms=20&mode=ro"}) {
+    sqlite_log.clear();
+    EXPECT_EQ(open(parameters).open_code(), SQLITE_BUSY);
+    EXPECT_TRUE(sqlite_log.told("process " + std::to_string(child.pid()))) << sqlite_log.last();
+  }
+  child.kill();
+  EXPECT_EQ(open().all("select * from t"), "1");
+}
+
+// A connection in WAL mode keeps others from changing the journal mode, also while another process has the database.
+TEST_F(Files, WalModeStaysAsLongAsAConnectionOfAnotherProcessIsInIt) {
+  make_plain("pragma journal_mode = wal");
+  Child child([&](int ready) {
+    Db db = open();
+    (void)db.run("insert into t values(5)");
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  Db db = open("open_wait_ms=60000");
+  ASSERT_OPEN(db);
+  EXPECT_EQ(db.run("pragma journal_mode = delete"), SQLITE_BUSY);
+  EXPECT_RUNS(db, "insert into t values(6)");
+  child.kill();
+  EXPECT_EQ(db.all("pragma journal_mode = delete"), "delete");
+  EXPECT_EQ(db.all("select * from t"), "1\n5\n6");
+}
+
+// A database without transactions is an ordinary file soon, although it is open, and goes on from there.
+TEST_F(Files, AnIdleDatabaseIsAnOrdinaryFile) {
+  for (const char* const mode : {"delete", "wal"}) {
+    Db db = open("idle_ms=20");
+    ASSERT_RUNS(db, "drop table if exists t; create table t(a, b)");
+    ASSERT_RUNS(db, std::string("pragma journal_mode = ") + mode);
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_RUNS(db, "insert into t values(1, randomblob(3000))");
+      ASSERT_RUNS(db, "update t set a = a + 1");
+      while (!read_file(path_).starts_with("SQLite format 3")) ::usleep(1000);
+      // Whoever copies the file now has a whole database.
+      Db copy(copy_as_crashed(std::string(mode) + std::to_string(round) + ".db"), nullptr);
+      EXPECT_EQ(integrity(copy), "ok");
+      EXPECT_EQ(copy.all("select count(*), sum(a) from t"), db.all("select count(*), sum(a) from t"));
+      copy.close();
+    }
+    ASSERT_RUNS(db, "delete from t where rowid > 1; vacuum");
+    while (!read_file(path_).starts_with("SQLite format 3")) ::usleep(1000);
+    EXPECT_EQ(integrity(db), "ok");
+    ASSERT_EQ(db.close(), SQLITE_OK);
+    EXPECT_EQ(integrity(plain()), "ok");
+  }
 }
 
 // SQLite's busy handler is not asked while a database is being opened.
@@ -148,13 +218,13 @@ TEST_F(Files, OpeningWaitsForAnotherProcess) {
   for (const char* const parameters : {"open_wait_ms=60000", "open_wait_ms=60000&mode=ro"}) {
     Child child([&](int ready) {
       Db db = open();
-      (void)db.run("insert into t values(5)");
+      (void)db.run("begin immediate; insert into t values(5)");
       tell(ready);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      (void)db.run("commit");
       (void)db.close();
     });
     ASSERT_EQ(child.wait(), 1);
-    EXPECT_EQ(open("open_wait_ms=1").open_code(), SQLITE_BUSY);
     Db db = open(parameters);
     ASSERT_OPEN(db);
     EXPECT_EQ(db.all("select min(a), max(a) from t"), "1|5");

@@ -54,7 +54,7 @@ TEST_P(ManyDatabases, CostLittleEach) {
               static_cast<double>(descriptor_count() - descriptors) / each,
               static_cast<double>(thread_count() - threads) / each,
               static_cast<double>(resident_bytes() - bytes) / 1024 / each);
-  EXPECT_LE(descriptor_count(), descriptors + kDescriptorsEach * count + 2);
+  EXPECT_LE(descriptor_count(), descriptors + kDescriptorsEach * count + 4);
   EXPECT_LE(thread_count(), threads + kThreadsOfAll);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LE(resident_bytes(), bytes + kBytesOnce + kBytesEach * count);

@@ -47,9 +47,9 @@ class SteppedWorld final : public sqlite::World {
     before_asking_for_permission();
     return real().may_write(path);
   }
-  Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume& volume, const std::string& name,
+  Result<std::unique_ptr<sqlite::HostLock>> host(core::Volume& volume, const std::string& name,
                                                  bool writable) override {
-    auto lock = real().lock(volume, name, writable);
+    auto lock = real().host(volume, name, writable);
     if (!lock.ok()) return lock;
     return std::unique_ptr<sqlite::HostLock>(std::make_unique<SteppedLock>(*this, std::move(*lock)));
   }
@@ -63,6 +63,7 @@ class SteppedWorld final : public sqlite::World {
     SteppedLock& operator=(const SteppedLock&) = delete;
     Status make_exclusive() override { return lock_->make_exclusive(); }
     Status share() override { return lock_->share(); }
+    void release() override { lock_->release(); }
     [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return lock_->file(); }
     [[nodiscard]] bool removed() const override { return lock_->removed(); }
 

@@ -49,6 +49,38 @@ def plain(name, query):
     return rows if verdict == "ok" else verdict
 
 
+ERROR = """
+import ctypes, sqlite3, sys, threading
+assert ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0) == 0
+try: sqlite3.connect("file:missing/app.db?vfs=memlith", uri=True)
+except sqlite3.OperationalError: pass
+def ask(): print(sqlite3.connect(":memory:").execute("select memlith_error()").fetchone()[0], flush=True)
+ask()
+other = threading.Thread(target=ask); other.start(); other.join()
+"""
+# Ends with a handler of SIGTERM, and with a connection that nothing closes.
+ENDED = """
+import ctypes, os, signal, sqlite3, sys
+assert ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0) == 0
+db = sqlite3.connect("file:ended.db?vfs=memlith", uri=True)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+with db: db.execute("create table t as select 7")
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+
+
+def test_errors_and_ends():
+    answer = run([sys.executable, "-c", ERROR, plugin])
+    lines = answer.stdout.splitlines()
+    check("memlith_error() on any connection and thread", len(lines) == 2 and lines[0] == lines[1] and
+          "missing/app.db" in lines[0], answer)
+    answer = run([sys.executable, "-c", ENDED, plugin])
+    check("an ordinary file after SIGTERM", answer.returncode == 0 and plain("ended.db", "select * from t") == [(7,)],
+          answer)
+
+
 def test_shell(shell):
     answer = run([shell],
                  f".load '{plugin}'\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
@@ -189,6 +221,7 @@ if shell := shutil.which("sqlite3"):
     test_shell(shell)
 else:
     print("skip the sqlite3 shell: there is none")
+test_errors_and_ends()
 seen = set()
 for candidate in [sys.executable, "/usr/bin/python3", shutil.which("python3")]:
     if candidate and (real := os.path.realpath(candidate)) not in seen and pathlib.Path(real).exists():

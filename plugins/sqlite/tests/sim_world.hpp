@@ -52,7 +52,7 @@ class SimWorld final : public sqlite::World {
     return volume->open(name_of(path), core::OpenMode::create, core::Caching::buffered).status();
   }
   bool may_write(const std::string&) override { return true; }
-  core::Result<std::unique_ptr<sqlite::HostLock>> lock(core::Volume& of, const std::string& name,
+  core::Result<std::unique_ptr<sqlite::HostLock>> host(core::Volume& of, const std::string& name,
                                                        bool writable) override {
     MEMLITH_TRY_ASSIGN(auto file, of.open_file(name, writable));
     return std::unique_ptr<sqlite::HostLock>(std::make_unique<NoLock>(std::move(file)));

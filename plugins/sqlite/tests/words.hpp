@@ -79,6 +79,7 @@ inline SqliteLog& sqlite_log = SqliteLog::get();  // SQLite has to be told befor
 inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
     ::setenv("MEMLITH_SQLITE_OPEN_WAIT_MS", "0", 0);  // a test that expects BUSY does not wait for it
+    ::setenv("MEMLITH_SQLITE_IDLE_MS", "0", 0);       // the mark stays where a test looks for it
     auto made = sqlite::Vfs::make(linked_api(), sqlite::real_databases(), "memlith");
     EXPECT_EQ(made->register_it(false), SQLITE_OK);
     return made.release();

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,6 +57,34 @@ std::uint32_t big_endian(const std::byte* bytes, int count) {
   return value;
 }
 
+// Tells whether a file of that name was made since.
+class NameWatch {
+ public:
+  explicit NameWatch(const std::string& path)
+      : name_(std::filesystem::path(path).filename().string()), events_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    watches_ = events_.ok() && ::inotify_add_watch(events_.get(), folder.c_str(), IN_CREATE | IN_MOVED_TO) >= 0;
+  }
+  // Where the system cannot tell: yes.
+  [[nodiscard]] bool was_made() const {
+    alignas(inotify_event) char buffer[4096];
+    for (;;) {
+      const ssize_t got = watches_ ? ::read(events_.get(), buffer, sizeof buffer) : 0;
+      if (got <= 0) return !watches_;
+      for (ssize_t at = 0; at < got;) {
+        const auto* const event = reinterpret_cast<const inotify_event*>(buffer + at);
+        if ((event->mask & IN_Q_OVERFLOW) != 0 || (event->len > 0 && name_ == event->name)) return true;
+        at += static_cast<ssize_t>(sizeof *event) + event->len;
+      }
+    }
+  }
+
+ private:
+  std::string name_;
+  Descriptor events_;
+  bool watches_ = false;
+};
+
 }  // namespace
 
 MaybeFailure check_sqlite_left_over(const std::string& path) {
@@ -95,8 +124,10 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
                           fmt::format("{} has memlith's mark already: its newest commits may be in its log", real),
                           "Use it where it is, or make an ordinary file with `memlith sqlite export`.");
     }
-    Result<std::optional<SqliteSource>> source = marked ? open_marked(real) : open_ordinary(real, *look);
+    Result<std::optional<SqliteSource>> source = open_as_it_is(real, *look, kinds);
     if (!source.ok()) {
+      // The file was cut while it was copied, because the process that has it became idle.
+      if (memlith_category(source.failure().code) == MEMLITH_IO && attempt + 1 < kLooksMax) continue;
       // Closed in between, and the log removed with that?
       Result<SqliteLook> again = look_at_sqlite(real);
       if (marked && again.ok() && again->is(MEMLITH_SQLITE_PLAIN)) continue;
@@ -106,6 +137,19 @@ Result<SqliteSource> SqliteSource::open(const std::string& path, Kinds kinds) {
   }
   return tool_failure(MEMLITH_BUSY, fmt::format("{}: another program opens and closes the database all the time", real),
                       "Try again, or stop that program.");
+}
+
+Result<std::optional<SqliteSource>> SqliteSource::open_as_it_is(const std::string& path, const SqliteLook& look,
+                                                                Kinds kinds) {
+  if (look.is(MEMLITH_SQLITE_MARKED)) return open_marked(path);
+  Result<std::optional<SqliteSource>> ordinary = open_ordinary(path, look);
+  if (ordinary.ok() || memlith_category(ordinary.failure().code) != MEMLITH_BUSY) return ordinary;
+  // The file is ordinary, and locked, while a process that has it open with memlith is idle.
+  Result<bool> log_there = file_is_there(path + ".memlith");
+  if (kinds == Kinds::ordinary || !log_there.ok() || !*log_there) return ordinary;
+  Result<std::optional<SqliteSource>> beside = open_with_log(path, true);
+  if (beside.ok() && !beside->has_value()) return ordinary;
+  return beside;
 }
 
 MaybeFailure SqliteSource::remember_file() {
@@ -168,25 +212,44 @@ Result<std::optional<SqliteSource>> SqliteSource::open_marked(const std::string&
                                     path),
                         "The two files belong together: put the log back, or restore both from a backup.");
   }
-  Result<StoreHandle> store = open_store_read_only({path, StoreKind::one_file, true});
+  return open_with_log(path, false);
+}
+
+// Beside a writer the store is followed: the copy is one durable commit's. Empty: the database has changed since its
+// header was read.
+Result<std::optional<SqliteSource>> SqliteSource::open_with_log(const std::string& path, bool may_be_ordinary) {
+  SqliteSource source;
+  source.path_ = path;
+  // A part of a transaction over several databases has a journal from before its commit until it is decided.
+  const NameWatch journal(undecided_journal_of(path));
+  Result<bool> before = file_is_there(undecided_journal_of(path));
+  if (!before.ok()) return std::move(before.failure());
+  Result<StoreHandle> store = open_store_to_look({path, StoreKind::one_file, true});
   if (!store.ok()) return std::move(store.failure());
   source.store_ = std::move(*store);
-  // From here on no writer has it.
+  Result<memlith_store_info> info = info_of(source.store_.get());
+  if (!info.ok()) return std::move(info.failure());
+  const bool follows = info->follows != 0 && info->writer != 0;
+  if (may_be_ordinary && !follows) return std::optional<SqliteSource>();
+  // If the store is not followed, no writer has it from here on.
   source.file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!source.file_.ok()) return errno_failure(errno, fmt::format("cannot open {}", path));
   Result<SqliteLook> look = look_at_sqlite(source.file_.get(), path);
   if (!look.ok()) return std::move(look.failure());
-  if (!look->is(MEMLITH_SQLITE_MARKED)) return std::optional<SqliteSource>();
-  Result<bool> undecided = file_is_there(undecided_journal_of(path));
-  if (!undecided.ok()) return std::move(undecided.failure());
-  if (*undecided) {
-    return tool_failure(MEMLITH_INVALID,
-                        fmt::format("{}: the database was in a transaction over several databases that is undecided",
-                                    undecided_journal_of(path)),
-                        "Open it once with memlith's VFS while the other databases are in their places, and close it.");
-  }
+  if (!follows && !look->is(MEMLITH_SQLITE_MARKED)) return std::optional<SqliteSource>();
   if (MaybeFailure failure = source.remember_file()) return *failure;
   if (MaybeFailure failure = source.map_region()) return *failure;
+  Result<bool> undecided = file_is_there(undecided_journal_of(path));
+  if (!undecided.ok()) return std::move(undecided.failure());
+  if (follows && !*undecided && (*before || journal.was_made())) return std::optional<SqliteSource>();
+  if (*undecided) {
+    return tool_failure(follows ? MEMLITH_BUSY : MEMLITH_INVALID,
+                        fmt::format("{}: the database is in a transaction over several databases that is undecided",
+                                    undecided_journal_of(path)),
+                        follows ? "Try again."
+                                : "Open it once with memlith's VFS while the other databases are in their places, and "
+                                  "close it.");
+  }
   return std::optional<SqliteSource>(std::move(source));
 }
 
@@ -196,13 +259,16 @@ MaybeFailure SqliteSource::map_region() {
   if (const std::int32_t code = memlith_store_region_at(store_.get(), 0, &info); code != MEMLITH_OK) {
     return library_failure(code, "examining the database");
   }
-  // The file itself may be longer. An empty database under the mark has the mark and nothing else.
-  bytes_ = info.size <= MEMLITH_SQLITE_MARK_BYTES ? 0 : info.size;
-  if (bytes_ == 0) return {};
+  // An empty database under the mark has the mark and nothing else.
+  bytes_ = 0;
+  if (info.size <= MEMLITH_SQLITE_MARK_BYTES) return {};
   memlith_region* region = nullptr;
   if (const std::int32_t code = memlith_region_open(store_.get(), "file", nullptr, &region); code != MEMLITH_OK) {
     return library_failure(code, "mapping the database");
   }
+  // Beside a writer opening a region shows a newer commit than the one that was looked at, so the size is asked now.
+  // The file itself may be longer.
+  bytes_ = memlith_region_size(region);
   memory_ = static_cast<const std::byte*>(memlith_region_address(region));  // closed with the store
   const bool marked = std::memcmp(memory_, MEMLITH_SQLITE_MARK, MEMLITH_SQLITE_MARK_BYTES / 2) == 0;
   if (marked || std::memcmp(memory_, MEMLITH_SQLITE_MAGIC, MEMLITH_SQLITE_MARK_BYTES) == 0) return {};

@@ -1,5 +1,6 @@
-// A SQLite database to copy from, locked so that it does not change meanwhile: an ordinary file, or one whose newest
-// commits are in memlith's log. No byte of it is changed.
+// A SQLite database to copy from: an ordinary file, or one whose newest commits are in memlith's log, locked so that it
+// does not change meanwhile; or, beside a process that has the database open with memlith, a copy in memory of its last
+// durable state, which needs no lock. No byte of the database is changed.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +24,8 @@ class SqliteSource {
  public:
   enum class Kinds : std::uint8_t { any, ordinary };
 
-  // Held until the object goes. Errors: BUSY, naming the holder; no database; journals beside it that SQLite or memlith
-  // has to look at first; CORRUPT: log missing or another's, and whatever opening a store finds.
+  // Held until the object goes. Errors: BUSY, naming the holder, if that is plain SQLite; no database; journals beside
+  // it that SQLite or memlith has to look at first; CORRUPT: log missing or another's; whatever opening a store finds.
   static Result<SqliteSource> open(const std::string& path, Kinds kinds);
 
   [[nodiscard]] const std::string& path() const { return path_; }  // without symbolic links
@@ -45,8 +46,11 @@ class SqliteSource {
  private:
   SqliteSource() = default;
   // Empty: the database has changed since its header was read.
+  static Result<std::optional<SqliteSource>> open_as_it_is(const std::string& path, const SqliteLook& look,
+                                                           Kinds kinds);
   static Result<std::optional<SqliteSource>> open_ordinary(const std::string& path, const SqliteLook& seen);
   static Result<std::optional<SqliteSource>> open_marked(const std::string& path);
+  static Result<std::optional<SqliteSource>> open_with_log(const std::string& path, bool may_be_ordinary);
   [[nodiscard]] MaybeFailure remember_file();
   [[nodiscard]] MaybeFailure map_region();
 

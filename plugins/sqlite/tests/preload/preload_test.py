@@ -409,13 +409,14 @@ def attempt(name, **more):
 attempt("file:wrong.db?log_mib=no", uri=True)
 attempt("file:mine\\n.db?vfs=unix", uri=True)
 attempt("file:shown?mode=memory", uri=True)
-holder = sqlite3.connect("held.db")
+holder = sqlite3.connect("held.db", isolation_level=None)
 holder.execute("create table t(a)")
+holder.execute("begin immediate")  # between transactions it would give the database to the other process
 import subprocess
 opening = ("import sqlite3\\ntry: sqlite3.connect('held.db', timeout=1)\\n"
            "except sqlite3.Error as error: print(error)")
 subprocess.run([sys.executable, "-c", opening])
-""")
+""", environment={"MEMLITH_SQLITE_OPEN_WAIT_MS": "300"})
     told = answer.stderr.splitlines()
     check("log: an error's sentence",
           any("error: log_mib=no: it must be a number from 1 to" in line for line in told), answer)
