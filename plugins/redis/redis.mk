@@ -1,0 +1,24 @@
+# Beside Redis's own makefile, in whose folder it is used: make -f Makefile -f THIS MEMLITH=ROOT OUT=FOLDER ...
+# Makes $(OUT)/redis-server: the objects of the plain server and ours, and Redis's calls of some functions come to ours.
+# What is in Redis's folder stays as it was, and `redis-server` there is the plain server.
+memlith_objects = $(patsubst %,$(OUT)/%.o,config load persistence record tracker)
+memlith_keeper = $(patsubst %,$(OUT)/%.o,keeper mover records)
+memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aofOpenIfNeededOnServerStart \
+	aofDelHistoryFiles feedAppendOnlyFile flushAppendOnlyFile startAppendOnly stopAppendOnly bgrewriteaofCommand \
+	debugCommand infoCommand addReplyVerbatim redisFork addReplyMapLen configGetCommand configSetCommand \
+	configRewriteCommand rewriteConfig
+memlith_headers = $(wildcard $(MEMLITH)/plugins/redis/src/*.h $(MEMLITH)/plugins/redis/src/*.hpp)
+
+memlith-server: $(OUT)/redis-server
+
+$(memlith_objects): $(OUT)/%.o: $(MEMLITH)/plugins/redis/src/%.c $(memlith_headers) $(REDIS_SERVER_NAME)
+	$(REDIS_CC) -Werror -I. -I$(MEMLITH)/plugins/redis/src -o $@ -c $<
+
+$(memlith_keeper): $(OUT)/%.o: $(MEMLITH)/plugins/redis/src/%.cpp $(memlith_headers)
+	$(MEMLITH_CXX) -std=c++20 -O2 -g -Wall -Wextra -Werror -I$(MEMLITH)/include -I$(MEMLITH)/plugins -o $@ -c $<
+
+$(OUT)/redis-server: $(memlith_objects) $(memlith_keeper) $(LIBRARY) $(REDIS_SERVER_NAME)
+	$(MEMLITH_CXX) -rdynamic -g $(patsubst %,-Wl$(comma)--wrap=%,$(memlith_wraps)) -o $@ $(REDIS_SERVER_OBJ) \
+		$(memlith_objects) $(memlith_keeper) $(LIBRARY) ../deps/hiredis/libhiredis.a ../deps/lua/src/liblua.a \
+		../deps/hdr_histogram/libhdrhistogram.a $(FINAL_LIBS) -lfmt -lxxhash -luring
+comma := ,

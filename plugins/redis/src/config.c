@@ -1,0 +1,289 @@
+/* The directives of memlith: in the configuration file, on the command line, and with CONFIG GET and SET. plugin redis.
+ *
+ * Redis's own parser does not know them, so they are taken out of the text before Redis reads it.
+ */
+#include "redis.h" /* first: it says which system this is */
+
+#include <fcntl.h>
+
+struct memlith_config memlith_config = {0, 0, 64ULL << 20, 1000, NULL};
+
+#define DIRECTIVES 5
+static const char* const names[DIRECTIVES] = {"memlith", "memlith-dir", "memlith-log-size", "memlith-durability",
+                                              "memlith-window-ms"};
+
+static sds value_of(int which) {
+  switch (which) {
+    case 0: return sdsnew(memlith_config.on ? "yes" : "no");
+    case 1: return sdsnew(memlith_config.folder ? memlith_config.folder : "memlith");
+    case 2: return sdscatfmt(sdsempty(), "%U", memlith_config.log_bytes);
+    case 3: return sdsnew(memlith_config.weak ? "weak" : "strong");
+    default: return sdscatfmt(sdsempty(), "%U", memlith_config.window_ms);
+  }
+}
+
+static int which_directive(const char* name) {
+  for (int i = 0; i < DIRECTIVES; i++) {
+    if (!strcasecmp(name, names[i])) return i;
+  }
+  return -1;
+}
+
+/* What is wrong with it, or NULL. */
+static const char* set_directive(int which, const char* value) {
+  int error = 0;
+  if (which == 0) {
+    int on = yesnotoi((char*)value);
+    if (on == -1) return "memlith: argument must be 'yes' or 'no'";
+    memlith_config.on = on;
+  } else if (which == 1) {
+    if (!*value) return "memlith-dir: a folder is needed";
+    sdsfree(memlith_config.folder);
+    memlith_config.folder = sdsnew(value);
+  } else if (which == 2) {
+    unsigned long long bytes = memtoull(value, &error);
+    if (error || bytes < (1 << 20) || bytes > (1ULL << 40)) return "memlith-log-size: must be 1mb to 1024gb";
+    memlith_config.log_bytes = bytes;
+  } else if (which == 3) {
+    if (strcasecmp(value, "strong") && strcasecmp(value, "weak")) {
+      return "memlith-durability: argument must be 'strong' or 'weak'";
+    }
+    memlith_config.weak = !strcasecmp(value, "weak");
+  } else {
+    unsigned long long ms = memtoull(value, &error);
+    if (error || ms < 1 || ms > 60000) return "memlith-window-ms: must be 1 to 60000";
+    memlith_config.window_ms = ms;
+  }
+  return NULL;
+}
+
+/* ---- the configuration file and the command line ----------------------------------------------------------------- */
+
+static void refuse(int line, const char* text, const char* why) {
+  fprintf(stderr,
+          "\n*** FATAL CONFIG FILE ERROR (memlith) ***\nReading the configuration file, at line %d\n>>> '%s'\n%s\n",
+          line, text, why);
+  exit(1);
+}
+
+static sds read_stream(sds to, FILE* from) {
+  char bytes[4096];
+  size_t count;
+  while ((count = fread(bytes, 1, sizeof bytes, from)) > 0) to = sdscatlen(to, bytes, count);
+  return to;
+}
+
+/* The text without our directives, line for line, so that Redis's messages name the right ones. */
+static sds take_out(sds text, int* has_save) {
+  int count;
+  sds* lines = sdssplitlen(text, (ssize_t)sdslen(text), "\n", 1, &count);
+  sds rest = sdsempty();
+  for (int i = 0; i < count; i++) {
+    int argc = 0;
+    sds line = sdstrim(sdsdup(lines[i]), " \t\r\n");
+    sds* argv = *line && *line != '#' ? sdssplitargs(line, &argc) : NULL;
+    int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
+    if (argv && argc > 0 && !strcasecmp(argv[0], "save")) *has_save = 1;
+    if (which >= 0) {
+      const char* why = argc == 2 ? set_directive(which, argv[1]) : "one argument is needed";
+      if (why) refuse(i + 1, line, why);
+    } else {
+      rest = sdscatsds(rest, lines[i]);
+    }
+    rest = sdscat(rest, "\n");
+    if (argv) sdsfreesplitres(argv, argc);
+    sdsfree(line);
+  }
+  sdsfreesplitres(lines, count);
+  return rest;
+}
+
+static void begin_with_memlith(int has_save) {
+  if (server.cluster_enabled) {
+    fprintf(stderr, "memlith: cluster-enabled is not supported together with memlith yes\n");
+    exit(1);
+  }
+  if (!memlith_config.folder) memlith_config.folder = sdsnew("memlith");
+  server.aof_enabled = 1; /* writes are fed to the append-only file, which is ours */
+  server.aof_fsync = memlith_config.weak ? AOF_FSYNC_EVERYSEC : AOF_FSYNC_ALWAYS;
+  if (!has_save) resetServerSaveParams();
+  server.memcheck_enabled = 0; /* after a crash Redis would test the terabytes of addresses that regions reserve */
+}
+
+void __real_loadServerConfig(char* file, char from_stdin, char* options);
+void __wrap_loadServerConfig(char* file, char from_stdin, char* options) {
+  if (server.sentinel_mode) {
+    __real_loadServerConfig(file, from_stdin, options);
+    return;
+  }
+  sds text = sdsempty();
+  int has_save = 0;
+  FILE* opened = file ? fopen(file, "r") : NULL;
+  if (file && !opened) {
+    __real_loadServerConfig(file, 0, NULL); /* says what is wrong with it, and ends */
+    exit(1);
+  }
+  if (opened) {
+    text = read_stream(text, opened);
+    fclose(opened);
+  }
+  if (from_stdin) text = read_stream(text, stdin);
+  text = sdscat(text, "\n");
+  if (options) text = sdscat(text, options);
+  sds rest = take_out(text, &has_save);
+  __real_loadServerConfig(NULL, 0, rest);
+  sdsfree(rest);
+  sdsfree(text);
+  if (memlith_config.on) begin_with_memlith(has_save);
+}
+
+/* ---- CONFIG GET -------------------------------------------------------------------------------------------------- */
+
+static int in_get, wanted[DIRECTIVES], wanted_count;
+
+void __real_addReplyMapLen(client* c, long length);
+void __wrap_addReplyMapLen(client* c, long length) { __real_addReplyMapLen(c, length + (in_get ? wanted_count : 0)); }
+
+void __real_configGetCommand(client* c);
+void __wrap_configGetCommand(client* c) {
+  wanted_count = 0;
+  for (int i = 0; i < DIRECTIVES; i++) {
+    wanted[i] = 0;
+    for (int j = 2; j < c->argc; j++) {
+      if (stringmatch(c->argv[j]->ptr, names[i], 1)) wanted[i] = 1;
+    }
+    wanted_count += wanted[i];
+  }
+  in_get = 1;
+  __real_configGetCommand(c);
+  in_get = 0;
+  for (int i = 0; i < DIRECTIVES; i++) {
+    if (!wanted[i]) continue;
+    addReplyBulkCString(c, names[i]);
+    addReplyBulkSds(c, value_of(i));
+  }
+}
+
+/* ---- CONFIG SET -------------------------------------------------------------------------------------------------- */
+
+static int is_as_it_is(int which, const char* value) {
+  sds now = value_of(which);
+  int same = !strcasecmp(now, value);
+  sdsfree(now);
+  return same;
+}
+
+static void set_ours(client* c) {
+  struct memlith_config before = memlith_config;
+  for (int i = 2; i + 1 < c->argc; i += 2) {
+    int which = which_directive(c->argv[i]->ptr);
+    const char* why = NULL;
+    if (which < 0) {
+      why = "directives of memlith are set by a CONFIG SET of their own";
+    } else if (which < 3 && !is_as_it_is(which, c->argv[i + 1]->ptr)) {
+      why = "memlith, memlith-dir and memlith-log-size are set in the configuration file, before the server starts";
+    } else if (which >= 3) {
+      why = set_directive(which, c->argv[i + 1]->ptr);
+    }
+    if (!why) continue;
+    memlith_config = before;
+    addReplyErrorFormat(c, "CONFIG SET failed - %s", why);
+    return;
+  }
+  if (memlith_keeper) {
+    server.aof_fsync = memlith_config.weak ? AOF_FSYNC_EVERYSEC : AOF_FSYNC_ALWAYS;
+    keeper_set_durability(memlith_keeper, memlith_config.weak ? KEEPER_WEAK : KEEPER_STRONG, memlith_config.window_ms);
+    if (!memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  }
+  addReply(c, shared.ok);
+}
+
+/* What replaces the append-only file cannot be switched off, nor weakened behind our back. */
+static const char* refused(client* c) {
+  for (int i = 2; i + 1 < c->argc; i += 2) {
+    const char *name = c->argv[i]->ptr, *value = c->argv[i + 1]->ptr;
+    if (!strcasecmp(name, "appendonly") && strcasecmp(value, "yes")) {
+      return "memlith takes the place of the append-only file: 'appendonly no' needs a restart with 'memlith no'";
+    }
+    const char* as_it_is = server.aof_fsync == AOF_FSYNC_ALWAYS ? "always" : "everysec";
+    if (!strcasecmp(name, "appendfsync") && strcasecmp(value, as_it_is))
+      return "with memlith, memlith-durability says when writes are durable";
+  }
+  return NULL;
+}
+
+void __real_configSetCommand(client* c);
+void __wrap_configSetCommand(client* c) {
+  int ours = 0;
+  for (int i = 2; i < c->argc; i += 2) ours |= which_directive(c->argv[i]->ptr) >= 0;
+  if (ours && c->argc % 2 == 0) {
+    set_ours(c);
+    return;
+  }
+  const char* why = memlith_keeper ? refused(c) : NULL;
+  if (why) {
+    addReplyErrorFormat(c, "CONFIG SET failed - %s", why);
+    return;
+  }
+  __real_configSetCommand(c);
+}
+
+/* ---- CONFIG REWRITE ---------------------------------------------------------------------------------------------- */
+
+/* Redis makes comments of directives that it does not know: "# ??? memlith yes". */
+static int put_back(void) {
+  static const char mark[] = "# ??? memlith";
+  FILE* file = fopen(server.configfile, "r");
+  if (!file) return C_ERR;
+  sds text = read_stream(sdsempty(), file);
+  fclose(file);
+  int count, found = 0;
+  sds* lines = sdssplitlen(text, (ssize_t)sdslen(text), "\n", 1, &count);
+  sdsclear(text);
+  for (int i = 0; i < count; i++) {
+    int is_ours = !strncmp(lines[i], mark, sizeof mark - 1);
+    int argc = 0;
+    sds* argv = is_ours ? sdssplitargs(lines[i] + strlen("# ??? "), &argc) : NULL;
+    int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
+    if (which >= 0) {
+      sds value = value_of(which);
+      text = sdscatfmt(text, "%s %S", names[which], value);
+      sdsfree(value);
+      found = 1;
+    } else {
+      text = sdscatsds(text, lines[i]);
+    }
+    if (argv) sdsfreesplitres(argv, argc);
+    if (i + 1 < count) text = sdscat(text, "\n");
+  }
+  sdsfreesplitres(lines, count);
+  sds temporary = sdscatfmt(sdsempty(), "%s-%i.memlith-tmp", server.configfile, (int)getpid());
+  int fd = found ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
+  int done = !found;
+  if (fd != -1) {
+    done = write(fd, text, sdslen(text)) == (ssize_t)sdslen(text) && fsync(fd) == 0;
+    done = close(fd) == 0 && done && rename(temporary, server.configfile) == 0 && fsyncFileDir(server.configfile) == 0;
+    if (!done) unlink(temporary);
+  }
+  sdsfree(temporary);
+  sdsfree(text);
+  return done ? C_OK : C_ERR;
+}
+
+/* Calls of it that come from other files than Redis's config.c: DEBUG CONFIG-REWRITE-FORCE-ALL. */
+int __real_rewriteConfig(char* path, int force);
+int __wrap_rewriteConfig(char* path, int force) {
+  int done = __real_rewriteConfig(path, force);
+  return done == 0 && memlith_config.on && put_back() != C_OK ? -1 : done;
+}
+
+void __real_configRewriteCommand(client* c);
+void __wrap_configRewriteCommand(client* c) {
+  long long errors = server.stat_total_error_replies;
+  __real_configRewriteCommand(c);
+  if (!memlith_config.on || !server.configfile || errors != server.stat_total_error_replies) return;
+  if (put_back() != C_OK) {
+    serverLog(LL_WARNING, "memlith: the directives in \"%s\" are comments now, and cannot be put back: %s",
+              server.configfile, strerror(errno));
+  }
+}

@@ -1,0 +1,253 @@
+/* Starting: the records of the kv store, then the commands of the log behind them. plugin redis. */
+#include "redis.h" /* first: it says which system this is */
+
+#include <functions.h>
+
+client* createAOFClient(void); /* of Redis; no header has it */
+
+#define RECORDS_PER_PAUSE 4096
+
+static client* runner; /* the client that runs the commands of the log */
+static uint64_t loaded;
+
+/* Lets the server answer that it is loading. */
+static void pause_sometimes(void) {
+  if (++loaded % RECORDS_PER_PAUSE) return;
+  loadingIncrProgress(RECORDS_PER_PAUSE);
+  processEventsWhileBlocked();
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+/* The number behind `mark`, and its line's end; -1: it is not there. */
+static long long read_count(const char** at, const char* end, char mark) {
+  const char* line_end = memchr(*at, '\r', (size_t)(end - *at));
+  long long count;
+  if (!line_end || line_end + 1 >= end || **at != mark) return -1;
+  if (!string2ll(*at + 1, (size_t)(line_end - *at - 1), &count) || count < 0) return -1;
+  *at = line_end + 2;
+  return count;
+}
+
+static int read_argument(const char** at, const char* end, robj** argument) {
+  long long bytes = read_count(at, end, '$');
+  if (bytes < 0 || end - *at < bytes + 2) return C_ERR;
+  *argument = createObject(OBJ_STRING, sdsnewlen(*at, (size_t)bytes));
+  *at += bytes + 2;
+  return C_OK;
+}
+
+static int read_command(const char** at, const char* end) {
+  long long count = read_count(at, end, '*');
+  if (count < 1 || count > end - *at) return C_ERR;
+  runner->argv = zcalloc(sizeof(robj*) * (size_t)count);
+  runner->argv_len = (int)count;
+  runner->argc = 0;
+  while (runner->argc < count) {
+    if (read_argument(at, end, &runner->argv[runner->argc]) != C_OK) return C_ERR;
+    runner->argc++;
+  }
+  return C_OK;
+}
+
+static int run_command(int note) {
+  struct redisCommand* command = lookupCommandOrOriginal(runner->argv, runner->argc);
+  if (!command) {
+    serverLog(LL_WARNING, "memlith: the log has the unknown command '%s'; load the module that it is of",
+              (char*)runner->argv[0]->ptr);
+    return C_ERR;
+  }
+  /* The entry as a whole is a transaction already. */
+  if (command->proc == multiCommand || command->proc == execCommand) return C_OK;
+  if (note) tracker_note(runner->db->id, runner->argv, runner->argc);
+  runner->cmd = runner->lastcmd = command;
+  command->proc(runner);
+  return C_OK;
+}
+
+static int run_commands(const char* bytes, size_t byte_count, int note) {
+  const char *at = bytes, *end = bytes + byte_count;
+  while (at < end) {
+    if (*at == '#') { /* a timestamp */
+      const char* line = memchr(at, '\n', (size_t)(end - at));
+      if (!line) return C_ERR;
+      at = line + 1;
+      continue;
+    }
+    int status = read_command(&at, end);
+    if (status == C_OK) status = run_command(note);
+    freeClientArgv(runner);
+    if (status != C_OK) return C_ERR;
+    pause_sometimes();
+  }
+  return C_OK;
+}
+
+static int replay_entry(void* context, const char* bytes, size_t byte_count) {
+  UNUSED(context);
+  return run_commands(bytes, byte_count, 1) == C_OK ? 0 : -1;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static sds payload; /* what an rio reads from has to be an sds; kept from record to record */
+
+static int add_functions(rio* from) {
+  while ((size_t)from->io.buffer.pos < sdslen(from->io.buffer.ptr)) {
+    sds error = NULL;
+    int type = rdbLoadType(from);
+    if (type != RDB_OPCODE_FUNCTION2 ||
+        rdbFunctionLoad(from, RDB_VERSION, functionsLibCtxGetCurrent(), type, RDBFLAGS_NONE, &error) != C_OK) {
+      serverLog(LL_WARNING, "memlith: functions cannot be loaded: %s", error ? error : "not a library");
+      sdsfree(error);
+      return C_ERR;
+    }
+  }
+  return C_OK;
+}
+
+static int add_value(int db, sds key, long long expire) {
+  rio from;
+  int error;
+  rioInitWithBuffer(&from, payload);
+  if (db == KEEPER_STATE_DB) {
+    int added = add_functions(&from);
+    sdsfree(key);
+    return added;
+  }
+  int type = rdbLoadType(&from);
+  robj* value = rdbLoadObject(type, &from, key, db, &error);
+  if (!value || !dbAddRDBLoad(&server.db[db], key, value)) {
+    serverLog(LL_WARNING, "memlith: the value of key '%s' in database %d cannot be loaded", key, db);
+    return C_ERR;
+  }
+  robj key_object;
+  initStaticStringObject(key_object, key);
+  if (expire != -1) setExpire(NULL, &server.db[db], &key_object, expire);
+  return C_OK;
+}
+
+struct parts {
+  sds tail;
+  uint32_t tails;
+};
+
+static int collect_part(void* context, uint32_t number, const char* bytes, size_t byte_count) {
+  struct parts* parts = context;
+  if (number < RECORD_TAIL) {
+    payload = sdscatlen(payload, bytes, byte_count);
+  } else {
+    parts->tail = sdscatlen(parts->tail, bytes, byte_count);
+    parts->tails = number - RECORD_TAIL + 1;
+  }
+  return 0;
+}
+
+static int add_parts(int db, sds key, long long expire, uint64_t id) {
+  struct parts parts = {sdsempty(), 0};
+  int status = keeper_load_parts(memlith_keeper, id, collect_part, &parts) == 0 ? C_OK : C_ERR;
+  if (status == C_OK) tracker_found(db, key, id, sdslen(payload), parts.tails, sdslen(parts.tail));
+  if (status == C_OK) status = add_value(db, key, expire);
+  if (status == C_OK && parts.tails) {
+    selectDb(runner, db);
+    status = run_commands(parts.tail, sdslen(parts.tail), 0);
+  }
+  sdsfree(parts.tail);
+  if (sdsalloc(payload) > RECORD_PART_BYTES) {
+    sdsfree(payload);
+    payload = sdsempty();
+  }
+  return status;
+}
+
+static int load_record(void* context, int db, const char* name, size_t name_bytes, const char* record, size_t bytes) {
+  UNUSED(context);
+  if (db >= server.dbnum) {
+    serverLog(LL_WARNING, "memlith: there are records of database %d; raise the directive \"databases\"", db);
+    return -1;
+  }
+  int64_t expire;
+  if (bytes < 9) return -1;
+  int flags = record[0];
+  memcpy(&expire, record + 1, sizeof expire);
+  size_t at = 1 + sizeof expire;
+  sds key;
+  if (flags & RECORD_LONG_KEY) {
+    uint32_t key_bytes;
+    if (bytes < at + sizeof key_bytes) return -1;
+    memcpy(&key_bytes, record + at, sizeof key_bytes);
+    at += sizeof key_bytes;
+    if (bytes < at + key_bytes) return -1;
+    key = sdsnewlen(record + at, key_bytes);
+    at += key_bytes;
+  } else {
+    key = sdsnewlen(name + 1, name_bytes - 1);
+  }
+  sdsclear(payload);
+  int status;
+  if (flags & RECORD_PARTS) {
+    uint64_t id;
+    if (bytes != at + sizeof id) return -1;
+    memcpy(&id, record + at, sizeof id);
+    status = add_parts(db, key, expire, id);
+  } else {
+    payload = sdscatlen(payload, record + at, bytes - at);
+    status = add_value(db, key, expire);
+  }
+  pause_sometimes();
+  return status == C_OK ? 0 : -1;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* A store that was just made: an RDB file that is there is what the server had before. */
+static int import_rdb(int* imported) {
+  rdbSaveInfo info = RDB_SAVE_INFO_INIT;
+  errno = 0;
+  if (rdbLoad(server.rdb_filename, &info, RDBFLAGS_NONE) != C_OK) {
+    if (errno == ENOENT) return C_OK;
+    serverLog(LL_WARNING, "memlith: cannot load \"%s\": %s", server.rdb_filename, strerror(errno));
+    return C_ERR;
+  }
+  serverLog(LL_NOTICE, "memlith: the store is new; its first data comes from \"%s\"", server.rdb_filename);
+  *imported = 1;
+  return C_OK;
+}
+
+static int load_all(void) {
+  monotime began = getMonotonicUs();
+  if (keeper_load(memlith_keeper, load_record, NULL) != 0) return C_ERR;
+  if (keeper_sweep(memlith_keeper, tracker_alive, NULL) != 0) return C_ERR;
+  monotime records = getMonotonicUs();
+  if (keeper_replay(memlith_keeper, replay_entry, NULL) != 0) return C_ERR;
+  serverLog(LL_NOTICE, "memlith: kv store loaded in %.3f seconds, log in %.3f seconds", (double)(records - began) / 1e6,
+            (double)(getMonotonicUs() - records) / 1e6);
+  return C_OK;
+}
+
+int memlith_load(int* imported) {
+  if (keeper_is_new(memlith_keeper)) return import_rdb(imported);
+  /* At DEBUG LOADAOF a thread runs, and there is more than at a start. */
+  if (keeper_stop(memlith_keeper) != 0 || keeper_forget(memlith_keeper) != 0) {
+    serverLog(LL_WARNING, "memlith: %s", keeper_error(memlith_keeper));
+    return C_ERR;
+  }
+  tracker_reset();
+  int state = server.aof_state;
+  client* before = server.current_client;
+  server.aof_state = AOF_OFF;
+  startLoading(keeper_records(memlith_keeper), RDBFLAGS_AOF_PREAMBLE, 0);
+  if (server.db[0].dict && dictSize(server.db[0].dict) == 0) {
+    dictExpand(server.db[0].dict, keeper_records(memlith_keeper));
+  }
+  runner = server.current_client = createAOFClient();
+  payload = sdsempty();
+  int status = load_all();
+  if (status != C_OK) serverLog(LL_WARNING, "memlith: cannot load the data: %s", keeper_error(memlith_keeper));
+  sdsfree(payload);
+  freeClient(runner);
+  server.current_client = before;
+  server.aof_state = state;
+  stopLoading(status == C_OK);
+  return status;
+}

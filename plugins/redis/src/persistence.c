@@ -1,0 +1,303 @@
+/* Redis's append-only file, replaced: what Redis would append goes to the log of the keeper. plugin redis.
+ *
+ * ORDER. Redis flushes before it sends replies (beforeSleep), and the whole of what was fed since the last flush is one
+ * entry, so a crash keeps all of a transaction or nothing. A cut is made right after a flush: what the databases hold
+ * then is what the log has made of them.
+ */
+#include "redis.h" /* first: it says which system this is */
+
+#include <dirent.h>
+#include <fcntl.h>
+
+extern int ProcessingEventsWhileBlocked; /* of Redis; no header has it */
+
+keeper* memlith_keeper;
+
+#define CUT_KEYS 512
+#define CUT_BYTES (1 << 20)
+#define CUT_US 100000
+
+static int detached;       /* between stopAppendOnly and startAppendOnly: a replica is loading another data set */
+static int in_transaction; /* MULTI was fed, EXEC was not */
+static int replaced;       /* the data has changed, but not by commands: all of it is to be put into the kv store */
+static size_t appended;    /* bytes since the last cut */
+static monotime last_cut;
+static pid_t owner;
+static char store_path[PATH_MAX];
+
+/* For INFO. */
+static long long cut_us_last, cut_us_max;
+
+void memlith_die(const char* what) {
+  serverLog(LL_WARNING, "memlith: %s: %s. Exiting, because nothing can be made durable any more; restart the server.",
+            what, memlith_keeper ? keeper_error(memlith_keeper) : "");
+  _exit(1);
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
+
+static void cut(void) {
+  monotime began = getMonotonicUs();
+  if (tracker_wants_everything()) {
+    serverLog(LL_NOTICE,
+              "memlith: a command whose keys are not known was run; all data is being put into the kv store");
+    if (tracker_cut_all() != C_OK) memlith_die("cannot write the kv store");
+  } else {
+    tracker_cut();
+  }
+  if (keeper_cut(memlith_keeper) != 0) memlith_die("cannot write the kv store");
+  appended = 0;
+  last_cut = getMonotonicUs();
+  cut_us_last = (long long)(last_cut - began);
+  if (cut_us_last > cut_us_max) cut_us_max = cut_us_last;
+}
+
+/* Whether the databases hold what the log has made of them, and nothing more: no command, transaction or script is half
+ * done. While a long script runs, Redis serves events, and flushes. */
+static int is_whole(void) {
+  return !in_transaction && !ProcessingEventsWhileBlocked && server.also_propagate.numops == 0;
+}
+
+static void cut_if_due(void) {
+  if (appended == 0 || !is_whole()) return;
+  size_t bytes = memlith_config.log_bytes / 16 < CUT_BYTES ? memlith_config.log_bytes / 16 : CUT_BYTES;
+  if (tracker_changed() >= CUT_KEYS || appended >= bytes || tracker_wants_everything() ||
+      getMonotonicUs() - last_cut >= CUT_US) {
+    cut();
+  }
+}
+
+/* All that there is, to new maps: what the kv store had is replaced when the last piece is there.
+ * ORDER. Durable before the next entry of the log: the data did not come from the log, so what is behind it in the log
+ * means nothing without it. */
+int memlith_full_cut(void) {
+  if (tracker_cut_all() != C_OK || keeper_cut(memlith_keeper) != 0 || keeper_settle(memlith_keeper) != 0) {
+    serverLog(LL_WARNING, "memlith: cannot write the kv store: %s", keeper_error(memlith_keeper));
+    return C_ERR;
+  }
+  appended = 0;
+  replaced = 0;
+  last_cut = getMonotonicUs();
+  return C_OK;
+}
+
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+void __real_feedAppendOnlyFile(int db, robj** argv, int argc);
+void __wrap_feedAppendOnlyFile(int db, robj** argv, int argc) {
+  __real_feedAppendOnlyFile(db, argv, argc);
+  if (!memlith_keeper) return;
+  const char* name = argv[0]->ptr;
+  if (!strcasecmp(name, "multi")) in_transaction = 1;
+  if (!strcasecmp(name, "exec")) in_transaction = 0;
+  tracker_note(db, argv, argc);
+}
+
+void __real_flushAppendOnlyFile(int force);
+void __wrap_flushAppendOnlyFile(int force) {
+  if (!memlith_keeper) {
+    __real_flushAppendOnlyFile(force);
+    return;
+  }
+  if (keeper_failed(memlith_keeper)) memlith_die("a write in the background failed");
+  if (replaced && is_whole() && server.aof_state == AOF_ON) {
+    /* This has the effects of what was fed, too. */
+    if (memlith_full_cut() != C_OK) memlith_die("cannot write the kv store");
+    sdsclear(server.aof_buf);
+    server.aof_selected_db = -1;
+  }
+  size_t bytes = sdslen(server.aof_buf);
+  if (bytes > 0 && !in_transaction && !replaced) {
+    mstime_t latency;
+    latencyStartMonitor(latency);
+    if (keeper_append(memlith_keeper, server.aof_buf, bytes) != 0) memlith_die("cannot write the log");
+    latencyEndMonitor(latency);
+    latencyAddSampleIfNeeded("memlith-log", latency);
+    appended += bytes;
+    if (sdsalloc(server.aof_buf) < 65536) {
+      sdsclear(server.aof_buf);
+    } else {
+      sdsfree(server.aof_buf);
+      server.aof_buf = sdsempty();
+    }
+    server.aof_selected_db = -1; /* each entry says which database it is about */
+  }
+  if (force && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  cut_if_due();
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
+
+static void close_at_exit(void) {
+  if (!memlith_keeper || getpid() != owner) return;
+  if (!detached && server.aof_state == AOF_ON && !server.loading) {
+    flushAppendOnlyFile(1);
+    if (is_whole()) cut();
+  }
+  keeper* closing = memlith_keeper;
+  memlith_keeper = NULL;
+  if (keeper_close(closing) != 0) {
+    serverLog(LL_WARNING, "memlith: the store was not closed cleanly; the next start recovers it");
+  }
+}
+
+static void open_keeper(void) {
+  char why[1024];
+  memlith_keeper = keeper_open(memlith_config.folder, memlith_config.log_bytes, why, sizeof why);
+  if (!memlith_keeper) {
+    serverLog(LL_WARNING, "memlith: cannot open the store \"%s\": %s", memlith_config.folder, why);
+    exit(1);
+  }
+  if (!realpath(memlith_config.folder, store_path)) store_path[0] = 0;
+  /* Redis syncs this descriptor when it shuts down. */
+  server.aof_fd = open(memlith_config.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  owner = getpid();
+  tracker_init();
+  atexit(close_at_exit);
+}
+
+void __real_aofLoadManifestFromDisk(void);
+void __wrap_aofLoadManifestFromDisk(void) {
+  if (!memlith_config.on) {
+    __real_aofLoadManifestFromDisk();
+    return;
+  }
+  server.aof_manifest = NULL; /* DEBUG LOADAOF has freed it */
+  if (!memlith_keeper) open_keeper();
+}
+
+int __real_loadAppendOnlyFiles(aofManifest* manifest);
+int __wrap_loadAppendOnlyFiles(aofManifest* manifest) {
+  if (!memlith_config.on) return __real_loadAppendOnlyFiles(manifest);
+  int imported = 0;
+  int failed =
+      memlith_load(&imported) != C_OK ||
+      keeper_start(memlith_keeper, memlith_config.weak ? KEEPER_WEAK : KEEPER_STRONG, memlith_config.window_ms) != 0;
+  if (failed || (imported && memlith_full_cut() != C_OK)) return AOF_FAILED;
+  cut();
+  cut_us_last = cut_us_max = 0;
+  return AOF_OK;
+}
+
+void __real_aofOpenIfNeededOnServerStart(void);
+void __wrap_aofOpenIfNeededOnServerStart(void) {
+  if (!memlith_config.on) __real_aofOpenIfNeededOnServerStart();
+}
+
+int __real_aofDelHistoryFiles(void);
+int __wrap_aofDelHistoryFiles(void) { return memlith_config.on ? C_OK : __real_aofDelHistoryFiles(); }
+
+/* A replica begins to load another data set; the old one stays durable until the new one is. */
+void __real_stopAppendOnly(void);
+void __wrap_stopAppendOnly(void) {
+  if (!memlith_keeper) {
+    __real_stopAppendOnly();
+    return;
+  }
+  flushAppendOnlyFile(1);
+  cut();
+  server.aof_state = AOF_OFF;
+  detached = 1;
+}
+
+int __real_startAppendOnly(void);
+int __wrap_startAppendOnly(void) {
+  if (!memlith_keeper) return __real_startAppendOnly();
+  if (memlith_full_cut() != C_OK) return C_ERR;
+  sdsclear(server.aof_buf);
+  server.aof_selected_db = -1;
+  in_transaction = 0;
+  server.aof_state = AOF_ON;
+  detached = 0;
+  return C_OK;
+}
+
+/* A child that saves must not hold the store: it may outlive this process, and the next one has to open it. */
+static void close_store_in_child(void) {
+  DIR* folder = opendir("/proc/self/fd");
+  if (!folder) return;
+  size_t path_bytes = strlen(store_path);
+  struct dirent* entry;
+  while ((entry = readdir(folder)) != NULL) {
+    char name[64], target[PATH_MAX];
+    int fd = atoi(entry->d_name);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t bytes = readlink(name, target, sizeof target - 1);
+    if (bytes <= 0 || fd == dirfd(folder)) continue;
+    target[bytes] = 0;
+    if (!strncmp(target, store_path, path_bytes) || strstr(target, "io_uring")) close(fd);
+  }
+  closedir(folder);
+}
+
+int __real_redisFork(int purpose);
+int __wrap_redisFork(int purpose) {
+  int child = __real_redisFork(purpose);
+  if (child == 0 && memlith_keeper && store_path[0]) {
+    memlith_keeper = NULL;
+    close_store_in_child();
+  }
+  return child;
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+void __real_bgrewriteaofCommand(client* c);
+void __wrap_bgrewriteaofCommand(client* c) {
+  if (!memlith_keeper) {
+    __real_bgrewriteaofCommand(c);
+    return;
+  }
+  addReplyStatus(c, "memlith has no append-only file to rewrite: a thread keeps the kv store up to date");
+}
+
+/* DEBUG RELOAD with options changes the data behind the log's back; the next flush is before its reply. */
+void __real_debugCommand(client* c);
+void __wrap_debugCommand(client* c) {
+  int reload = memlith_keeper && c->argc > 2 && !strcasecmp(c->argv[1]->ptr, "reload");
+  __real_debugCommand(c);
+  if (reload) replaced = 1;
+}
+
+static sds facts_of(sds to) {
+  keeper_facts facts;
+  if (!memlith_keeper) return sdscat(to, "memlith_enabled:0\r\n");
+  to = sdscatprintf(to,
+                    "memlith_enabled:1\r\nmemlith_durability:%s\r\nmemlith_window_ms:%llu\r\nmemlith_attached:%d\r\n",
+                    memlith_config.weak ? "weak" : "strong", memlith_config.window_ms, !detached);
+  if (keeper_get_facts(memlith_keeper, &facts) != 0) return sdscat(to, "memlith_status:err\r\n");
+  return sdscatprintf(
+      to,
+      "memlith_status:%s\r\nmemlith_log_size:%llu\r\nmemlith_log_used:%llu\r\nmemlith_log_newest_entry:%llu\r\n"
+      "memlith_log_durable_entry:%llu\r\nmemlith_kv_entry:%llu\r\nmemlith_kv_waiting_bytes:%llu\r\n"
+      "memlith_kv_records:%llu\r\nmemlith_kv_region_bytes:%llu\r\nmemlith_changed_keys:%zu\r\nmemlith_cuts:%llu\r\n"
+      "memlith_cut_last_us:%lld\r\nmemlith_cut_max_us:%lld\r\nmemlith_waits_for_room:%llu\r\n",
+      keeper_failed(memlith_keeper) ? "err" : "ok", (unsigned long long)facts.log_bytes,
+      (unsigned long long)facts.log_used, (unsigned long long)facts.entries, (unsigned long long)facts.durable,
+      (unsigned long long)facts.cut, (unsigned long long)facts.waiting_bytes, (unsigned long long)facts.records,
+      (unsigned long long)facts.region_bytes, tracker_changed(), (unsigned long long)facts.cuts, cut_us_last,
+      cut_us_max, (unsigned long long)facts.waits);
+}
+
+/* INFO: our lines follow the heading of the section on persistence. */
+static int in_info;
+void __real_infoCommand(client* c);
+void __wrap_infoCommand(client* c) {
+  in_info = 1;
+  __real_infoCommand(c);
+  in_info = 0;
+}
+
+void __real_addReplyVerbatim(client* c, const char* text, size_t bytes, const char* kind);
+void __wrap_addReplyVerbatim(client* c, const char* text, size_t bytes, const char* kind) {
+  static const char heading[] = "# Persistence\r\n";
+  const char* found = in_info ? strstr(text, heading) : NULL;
+  if (!found) {
+    __real_addReplyVerbatim(c, text, bytes, kind);
+    return;
+  }
+  size_t before = (size_t)(found - text) + sizeof heading - 1;
+  sds whole = sdscatlen(facts_of(sdsnewlen(text, before)), text + before, bytes - before);
+  __real_addReplyVerbatim(c, whole, sdslen(whole), kind);
+  sdsfree(whole);
+}

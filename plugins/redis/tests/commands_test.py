@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""Redis on memlith: what each command about persistence does, what is refused and how, replication, failing disks."""
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from model import Model
+from server import Gone, Refused, Server, skip_without
+
+HERE = pathlib.Path(__file__).resolve().parent
+LOG_VERSION_AT = 8  # in the region of an application log
+SAVE_NOTHING = ("save", '""')
+# A flush and a write that fail when the file FAIL_FILE is there.
+FAILING_DISK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static int failing(void) { return access(getenv("FAIL_FILE"), F_OK) == 0; }
+#define CALL(result, name, parameters, arguments)                                   \
+  result name parameters {                                                          \
+    static result (*real) parameters;                                               \
+    if (!real) real = (result(*) parameters)dlsym(RTLD_NEXT, #name);                \
+    if (failing()) return errno = EIO, -1;                                          \
+    return real arguments;                                                          \
+  }
+CALL(int, fdatasync, (int fd), (fd))
+CALL(int, fsync, (int fd), (fd))
+CALL(ssize_t, pwritev2, (int fd, const struct iovec* v, int n, off_t at, int flags), (fd, v, n, at, flags))
+CALL(ssize_t, pwritev, (int fd, const struct iovec* v, int n, off_t at), (fd, v, n, at))
+CALL(ssize_t, pwrite, (int fd, const void* bytes, size_t n, off_t at), (fd, bytes, n, at))
+"""
+
+
+class Place:
+    def __init__(self, given):
+        self.program, self.plain, self.work = given.program, given.plain, given.work / "commands"
+
+    def server(self, name, memlith="strong", directives=(), **more):
+        return Server(self.program if memlith else self.plain, self.work / name, memlith,
+                      [SAVE_NOTHING, *directives], **more)
+
+
+def refused(call, words):
+    try:
+        call()
+    except Refused as why:
+        assert words in str(why), f"expected {words!r}, got {why}"
+        return
+    raise AssertionError(f"nothing was refused; expected {words!r}")
+
+
+def fill(client, seed, changes=300, databases=(0, 1)):
+    model = Model(random.Random(seed))
+    for _ in range(changes):
+        client("SELECT", databases[model.selected])
+        commands = [tuple(databases[each[1]] if isinstance(each, tuple) else each for each in command)
+                    for command in model.change()]
+        client.transaction(*commands) if len(commands) > 1 else client(*commands[0])
+
+
+def digest(client):
+    return client("DEBUG", "DIGEST")
+
+
+def settled(server, client):
+    """Waits until the kv store has all of the log."""
+    for _ in range(2000):
+        info = server.info(client)
+        if info["memlith_kv_entry"] == info["memlith_log_newest_entry"]:
+            return info
+        client("SET", "settle", "x")
+        time.sleep(0.02)
+    raise AssertionError(f"the kv store does not catch up: {info}")
+
+
+def restarted(server):
+    server.kill()
+    return server.start().client()
+
+
+def test_restarts(place):
+    server = place.server("restarts", directives=[("memlith-log-size", "1mb")]).fresh().start()
+    client = server.client()
+    for seed in range(5):
+        fill(client, seed, databases=(2 * seed, 2 * seed + 1))
+        client("SELECT", 0)
+        client("PFADD", "hyper", seed, "x")
+        client("GEOADD", "geo", 13.4 + seed, 52.5, f"place{seed}")
+        client("SETBIT", "bits", 100_000 * seed, 1)
+        client("XGROUP", "CREATE", f"group{seed}", "g", "0", "MKSTREAM")
+        client("XADD", f"group{seed}", "1-1", "f", "v")
+        client("XREADGROUP", "GROUP", "g", "consumer", "STREAMS", f"group{seed}", ">")
+        before = digest(client)
+        client = restarted(server)
+        assert digest(client) == before, f"after a kill, {seed}"
+        assert client("XPENDING", f"group{seed}", "g")[0] == 1
+        settled(server, client)
+        before = digest(client)
+        client = restarted(server)
+        assert digest(client) == before, f"after a kill of a server whose log is empty, {seed}"
+        client("DEBUG", "LOADAOF")
+        assert digest(client) == before, "DEBUG LOADAOF"
+        client("DEBUG", "RELOAD")
+        assert digest(client) == before, "DEBUG RELOAD"
+        server.stop()
+        client = server.start().client()
+        assert digest(client) == before, "after a clean end"
+    server.stop()
+
+
+def test_grown_values(place):
+    """Values that grow by commands, those that become small again, and those that other keys are made of."""
+    server = place.server("grown", directives=[("memlith-log-size", "1mb")]).fresh().start()
+    client = server.client()
+    for round_number in range(3):
+        for part in range(120):
+            client("RPUSH", "list", *(f"{round_number}-{part}-{i}" for i in range(10)))
+            client("HSET", "hash", f"field{part}", "x" * 50)
+            client("APPEND", "text", "y" * 100)
+            if part % 20 == 0:
+                client("SUNIONSTORE", "sum", "set", "other")
+                client("SADD", "set", *range(part * 10, part * 10 + 300))
+                client("COPY", "list", "copied", "REPLACE")
+                client("LTRIM", "list", -1000, -1)
+        before = digest(client)
+        client = restarted(server)
+        assert digest(client) == before, f"grown, {round_number}"
+        client("DEL", "text")
+        client("LTRIM", "list", 0, 3)
+        client("RENAME", "hash", "renamed")
+        settled(server, client)
+        before = digest(client)
+        client = restarted(server)
+        assert digest(client) == before, f"small again, {round_number}"
+    settled(server, client)
+    client("FLUSHALL")
+    assert client("DBSIZE") == 0
+    client = restarted(server)
+    assert client("DBSIZE") == 0, "after FLUSHALL"
+    client("SET", "settle", 1)
+    server.stop()
+    server.start().stop()
+
+
+def test_expiry(place):
+    server = place.server("expiry").fresh().start()
+    client = server.client()
+    client("SET", "soon", "x", "PX", 300)
+    client("SET", "kept", "x", "PX", 10 ** 9)
+    client("HSET", "hash", "a", 1)
+    client("PEXPIRE", "hash", 300)
+    for i in range(30):
+        client("HSET", "large", *(f"{i}-{j}" for j in range(100)))
+    client("PEXPIRE", "large", 300)
+    client = restarted(server)
+    end = time.monotonic() + 30
+    while client("EXISTS", "soon", "hash", "large") and time.monotonic() < end:
+        time.sleep(0.02)
+    assert client("EXISTS", "soon", "hash", "large") == 0, "keys do not expire after a restart"
+    client = restarted(server)
+    assert client("EXISTS", "soon", "hash", "large") == 0, "expired keys came back"
+    assert 0 < client("PTTL", "kept") <= 10 ** 9
+    server.stop()
+
+
+def test_scripts_and_functions(place):
+    server = place.server("scripts").fresh().start()
+    client = server.client()
+    library = "#!lua name=lib\nredis.register_function('add', function(keys, args) " \
+              "return redis.call('INCRBY', keys[1], args[1]) end)"
+    client("FUNCTION", "LOAD", library)
+    assert client("FCALL", "add", 1, "n", 5) == 5
+    client("EVAL", "for i = 1, 1000 do redis.call('RPUSH', 'l', i) end redis.call('SET', 'random', math.random())", 0)
+    chosen = client("GET", "random")
+    client = restarted(server)
+    assert client("FCALL", "add", 1, "n", 5) == 10
+    assert client("LLEN", "l") == 1000 and client("GET", "random") == chosen
+    client("FUNCTION", "DELETE", "lib")
+    settled(server, client)
+    client = restarted(server)
+    refused(lambda: client("FCALL", "add", 1, "n", 5), "Function not found")
+    server.stop()
+
+
+def test_long_script(place):
+    """While a script runs, Redis serves events and flushes: what the script has done so far is not durable alone."""
+    server = place.server("long", directives=[("busy-reply-threshold", 1)]).fresh().start()
+    for ending in ("kill", "SHUTDOWN"):
+        client, other = server.client(), server.client()
+        client("SET", "n", 0)
+        time.sleep(0.2)
+        client("INCR", "m")  # a cut; what follows is not in it
+        client("INCR", "n")
+        client.send("EVAL", "redis.call('INCR', 'n') local t = 0 for i = 1, %s do t = t + 1 end redis.call('INCR', 'n')"
+                    % ("3e7" if ending == "kill" else "1e10"), 0)
+        busy = 0
+        while not client.ready(0.01):
+            try:
+                other("PING")
+            except Refused as why:
+                assert "BUSY" in str(why), why
+                busy += 1
+            if ending != "kill" and busy > 30:
+                other.send("SHUTDOWN", "NOSAVE")
+                server.process.wait(60)
+                break
+        assert busy > 0, "the script was too short"
+        expected = b"3" if ending == "kill" else b"1"
+        if ending == "kill":
+            server.kill()
+        client = server.start().client()
+        assert client("GET", "n") == expected, f"{ending}: n is {client('GET', 'n')}, expected {expected}"
+    server.stop()
+
+
+def test_config(place):
+    server = place.server("config", directives=[("memlith-window-ms", 700)]).fresh().start()
+    client = server.client()
+    flat = client("CONFIG", "GET", "memlith*", "maxclients")
+    found = dict(zip(flat[::2], flat[1::2]))
+    assert found[b"memlith"] == b"yes" and found[b"memlith-window-ms"] == b"700" and b"maxclients" in found, found
+    assert found[b"memlith-log-size"] == b"67108864" and found[b"memlith-durability"] == b"strong", found
+    assert client("CONFIG", "GET", "port") == [b"port", b"0"]
+    refused(lambda: client("CONFIG", "SET", "appendonly", "no"), "needs a restart with 'memlith no'")
+    client("CONFIG", "SET", "appendonly", "yes")
+    refused(lambda: client("CONFIG", "SET", "appendfsync", "no"), "memlith-durability says")
+    refused(lambda: client("CONFIG", "SET", "memlith-log-size", "1mb"), "before the server starts")
+    refused(lambda: client("CONFIG", "SET", "memlith-window-ms", "0"), "must be 1 to 60000")
+    refused(lambda: client("CONFIG", "SET", "memlith-window-ms", "5", "maxclients", "5"), "a CONFIG SET of their own")
+    client("CONFIG", "SET", "memlith-durability", "weak", "memlith-window-ms", 50)
+    assert server.info(client)["memlith_durability"] == "weak"
+    client("CONFIG", "SET", "maxmemory-samples", 7)
+    client("SET", "a", 1)
+    client("CONFIG", "REWRITE")
+    server.stop()
+    config = (server.folder / "redis.conf").read_text(encoding="utf-8")
+    assert "memlith yes\n" in config and "memlith-window-ms 50\n" in config and "# ???" not in config, config
+    client = server.start().client()
+    assert client("GET", "a") == b"1" and server.info(client)["memlith_window_ms"] == "50"
+    server.stop()
+    for lines, words in (([("memlith-log-size", "5")], "must be 1mb to 1024gb"),
+                         ([("memlith-durability", "some")], "'strong' or 'weak'"),
+                         ([("cluster-enabled", "yes")], "cluster-enabled is not supported"),
+                         ([("memlith-nothing", "1")], "Bad directive")):
+        said = place.server("refused", directives=lines).fresh().refuses_to_start()
+        assert words in said, said
+
+
+def test_commands(place):
+    server = place.server("commands").fresh().start()
+    client = server.client()
+    fill(client, 7)
+    before = digest(client)
+    assert b"no append-only file" in client("BGREWRITEAOF")
+    client("SAVE")
+    client("BGSAVE")
+    while server.info(client)["rdb_bgsave_in_progress"] == "1":
+        time.sleep(0.01)
+    assert server.info(client)["rdb_last_bgsave_status"] == "ok"
+    client("SELECT", 0)
+    client("SWAPDB", 0, 1)
+    swapped = digest(client)
+    assert swapped != before
+    client = restarted(server)
+    assert digest(client) == swapped, "SWAPDB"
+    # The RDB file of before: what it changes behind the log's back is durable, too.
+    client("DEBUG", "RELOAD", "NOSAVE")
+    assert digest(client) == before, "here"
+    client = restarted(server)
+    assert digest(client) == before, "DEBUG RELOAD NOSAVE"
+    info = server.info(client)
+    assert info["aof_enabled"] == "1" and info["memlith_status"] == "ok" and int(info["memlith_kv_records"]) > 0
+    assert info["aof_last_write_status"] == "ok"
+    client("SELECT", 1)
+    client("FLUSHDB")
+    after = digest(client)
+    client = restarted(server)
+    assert digest(client) == after, "FLUSHDB"
+    server.stop()
+
+
+def test_child_does_not_hold_the_store(place):
+    """A server that is killed while a child saves starts again at once."""
+    server = place.server("child", directives=[("rdb-key-save-delay", 1_000_000)]).fresh().start()
+    client = server.client()
+    for i in range(20):
+        client("SET", i, i)
+    client("BGSAVE")
+    children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=True)
+    client = restarted(server)
+    assert client("DBSIZE") == 20
+    for child in children.stdout.split():
+        subprocess.run(["kill", "-9", child], check=False)
+    server.stop()
+
+
+def test_import(place):
+    """A new store takes what an RDB file has; from then on the file is not read."""
+    plain = place.server("import", memlith=None).fresh().start()
+    client = plain.client()
+    fill(client, 11)
+    before = digest(client)
+    client("SAVE")
+    plain.kill()
+    (plain.folder / "redis.conf").unlink()
+    server = place.server("import").start()
+    client = server.client()
+    assert digest(client) == before, "here"
+    client("SELECT", 0)
+    client("SET", "later", 1)
+    after = digest(client)
+    client = restarted(server)
+    assert digest(client) == after
+    server.stop()
+
+
+def replicate(place, name, master_memlith, replica_memlith):
+    master = place.server(f"{name}-master", master_memlith, [("repl-diskless-sync-delay", 0), ("bind", "127.0.0.1")])
+    port = 20000 + random.randrange(20000)
+    master.directives = [(key, port if key == "port" else value) for key, value in master.directives]
+    replica = place.server(f"{name}-replica", replica_memlith)
+    master.fresh().start()
+    replica.fresh().start()
+    leader, follower = master.client(), replica.client()
+    follower("SET", "of its own", 1)
+    fill(leader, 21)
+    follower("REPLICAOF", "127.0.0.1", port)
+    end = time.monotonic() + 60
+    while replica.info(follower)["master_link_status"] != "up" and time.monotonic() < end:
+        time.sleep(0.05)
+    fill(leader, 22, databases=(2, 3))
+    leader("SET", "last", 1)
+    leader("WAIT", 1, 30000)
+    before = digest(leader)
+    assert digest(follower) == before, "the replica differs"
+    for client, durability in ((leader, master_memlith), (follower, replica_memlith)):
+        if durability == "weak":  # what came before is durable then
+            client("CONFIG", "SET", "memlith-durability", "strong")
+    replica.kill()
+    master.kill()
+    follower = replica.start().client()
+    if replica_memlith:
+        assert digest(follower) == before, "the replica differs after a kill"
+        follower("CONFIG", "SET", "memlith-durability", "strong")
+        follower("REPLICAOF", "NO", "ONE")
+        follower("SELECT", 0)
+        follower("INCR", "promoted")
+        after = digest(follower)
+        assert digest(restarted(replica)) == after, "a promoted replica"
+    if master_memlith:
+        assert digest(master.start().client()) == before, "the master differs after a kill"
+    replica.stop()
+    master.stop()
+
+
+def test_replica_of_plain(place):
+    replicate(place, "of-plain", None, "strong")
+
+
+def test_master_of_plain(place):
+    replicate(place, "master", "strong", None)
+
+
+def test_both(place):
+    replicate(place, "both", "weak", "weak")
+
+
+def test_refusals(place):
+    one, other = place.server("one").fresh().start(), place.server("other").fresh().start()
+    for server, changes in ((one, 50), (other, 60)):
+        client = server.client()
+        fill(client, 3, changes)
+        settled(server, client)
+        server.stop()
+    kept = place.work / "kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(one.folder / "memlith", kept)
+    theirs = other.folder / "memlith"
+    for damage, words in ((lambda ours: shutil.copy(theirs / "log", ours / "log"), "belongs to another store"),
+                          (lambda ours: shutil.copy(theirs / "objects/1", ours / "objects/1"),
+                           "holds the application log of another store"),
+                          (lambda ours: shutil.copy(theirs / "objects/2", ours / "objects/2"),
+                           "do not belong together"),
+                          (lambda ours: (ours / "objects/1").unlink(), 'the home file of region "log" is missing'),
+                          (lambda ours: (ours / "objects/2").unlink(), 'the home file of region "kv" is missing'),
+                          (lambda ours: (ours / "log").unlink(), "but no log"),
+                          (lambda ours: os.truncate(ours / "log", 4096), "cut short"),
+                          (later_version, "version")):
+        (one.folder / "log").unlink(missing_ok=True)
+        damage(one.folder / "memlith")
+        said = one.refuses_to_start()
+        assert "cannot open the store" in said and words in said, said
+        shutil.rmtree(one.folder / "memlith")
+        shutil.copytree(kept, one.folder / "memlith")
+    held = place.server("one").start()
+    said_by = subprocess.run([one.program, one.folder / "redis.conf", "--unixsocket", "s2", "--logfile", ""],
+                             cwd=one.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert said_by.returncode != 0 and "cannot open the store" in said_by.stdout, said_by
+    held.stop()
+    few = place.server("few").fresh().start()
+    client = few.client(12)
+    client("SET", "a", 1)
+    settled(few, client)
+    few.stop()
+    config = few.folder / "redis.conf"
+    config.write_text(config.read_text(encoding="utf-8") + "databases 4\n", encoding="utf-8")
+    said = few.refuses_to_start()
+    assert 'raise the directive "databases"' in said, said
+
+
+def later_version(store):
+    """The first page of the application log says 4,000,000,000 where it says which version its format has."""
+    with open(store / "objects/1", "r+b") as region:
+        page = bytearray(region.read(4096))
+        page[LOG_VERSION_AT:LOG_VERSION_AT + 4] = (4_000_000_000).to_bytes(4, "little")
+        region.seek(0)
+        region.write(page)
+
+
+def test_failing_disk(place):
+    """What a flush did not make durable is never acknowledged, and the server ends."""
+    place.work.mkdir(parents=True, exist_ok=True)
+    (place.work / "failing.c").write_text(FAILING_DISK, encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place.work / "failing.so", place.work / "failing.c", "-ldl"],
+                   check=True)
+    for memlith in ("strong", "weak"):
+        fail = place.work / "fail"
+        fail.unlink(missing_ok=True)
+        environment = os.environ | {"LD_PRELOAD": str(place.work / "failing.so"), "FAIL_FILE": str(fail)}
+        server = place.server(f"failing-{memlith}", memlith, [("memlith-window-ms", 10)], environment=environment)
+        client = server.fresh().start().client()
+        client("SET", "a", 1)
+        client("CONFIG", "SET", "memlith-durability", "strong")  # "a" is durable now
+        client("CONFIG", "SET", "memlith-durability", memlith)
+        fail.touch()
+        acknowledged = 0
+        try:
+            while True:
+                client("INCR", "n")
+                acknowledged += 1
+        except (Gone, Refused):
+            pass
+        assert server.process.wait(30) == 1, "the server goes on"
+        assert memlith == "weak" or acknowledged == 0, f"{acknowledged} were acknowledged"
+        assert "Exiting" in server.log(), server.log()[-500:]
+        fail.unlink()
+        client = server.start().client()
+        assert client("GET", "a") == b"1"
+        server.stop()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--program", required=True)
+    options.add_argument("--plain", required=True)
+    options.add_argument("--work", required=True, type=pathlib.Path)
+    options.add_argument("--only", default="")
+    given = options.parse_args()
+    skip_without(given.program)
+    place, failed = Place(given), []
+    for name, test in [(name, test) for name, test in globals().items() if name.startswith("test_")]:
+        if not re.search(given.only, name):
+            continue
+        began = time.monotonic()
+        try:
+            test(place)
+            print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
+        except (AssertionError, Refused, Gone, OSError, subprocess.SubprocessError) as why:
+            failed.append(name)
+            print(f"{name}: FAILED: {why!r}"[:3000], flush=True)
+    Server.kill_all()
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
