@@ -4,15 +4,15 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `files`, `applog`, `instrumented`, `python`, or a command of `memlith bench`.
-Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output,
-so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `applog`, `redis`, `instrumented`, `pmdk`, `python`, or a
+command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all
+there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `files`, `applog` and `python` take it, too, and write their lines
-to FILE.jsonl. `all` runs every benchmark of the engine once and writes Markdown (--out FILE.md), and then those of the
-heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and `heap all`, all of them as
-Markdown.
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `python` and `sqlite writers` take it,
+too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once and writes Markdown (--out
+FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and
+`heap all`, all of them as Markdown.
 """
 import argparse
 import os
@@ -24,10 +24,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLOT_PACKAGES = ["python3-matplotlib"]
-PYTHON_PACKAGES = ["python3-dev", "python3-venv"]  # pip installs the peers
+PYTHON_PACKAGES = ["python3-dev", "python3-torch", "python3-venv"]  # pip installs the other peers
 HEAP_TARGET = "bin/memlith-heap-bench"
 YCSB_TARGET = "bin/memlith-ycsb-bench"
 APPLOG_TARGET = "bin/memlith-applog-bench"
+DBBENCH_TARGET = "bin/memlith-dbbench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -150,10 +151,15 @@ def run_all(programs, words):
     quick = [word for word in rest if word == "--quick"]
     status = run_heap(programs, ["all", "--dir", str(folder), *quick]) or status
     # Two minutes; what it prints goes beside the other figures.
+    ycsb = [programs / "memlith-ycsb-bench", "--dir", folder, "--records", "1000" if quick else "100000", "--seconds"]
+    done = 0
     with open(folder / "ycsb.txt", "w", encoding="utf-8") as figures:
-        done = subprocess.run([programs / "memlith-ycsb-bench", "--dir", folder, "--records",
-                               "1000" if quick else "200000", "--seconds", "0.05" if quick else "1"], stdout=figures,
-                              check=False).returncode
+        for more in (["0.05" if quick else "0.7"],
+                     ["0.05" if quick else "0.7", "--durability", "sync", "--workloads", "write", "--threads", "1,8"],
+                     ["0.05" if quick else "0.5", "--workloads", "write", "--sides", "memlith", "--window-ms",
+                      "1,10,100,1000", "--window-mib", "4096"],
+                     ["1", "--recovery-log-mib", "1" if quick else "64"]):
+            done = subprocess.run([*ycsb, *more], stdout=figures, check=False).returncode or done
     say(f"the figures: {folder / 'ycsb.txt'}")
     return done or status
 
@@ -184,8 +190,9 @@ def bars(field, record, picture):
     return status
 
 
-def run_in_folder(command, words):
-    """A program that takes --dir and --json; with --plot, its lines go to a file beside the picture."""
+def run_in_folder(command, words, field="ops_per_s"):
+    """A program that takes --dir and --json; with --plot, its lines go to a file beside the picture, which shows the
+    field."""
     options, rest = Options("plot", "dir").split(words)
     command = [*command, *rest, *([] if "--help" in words else ["--dir", folder_of(options.dir)])]
     if not options.plot:
@@ -193,7 +200,7 @@ def run_in_folder(command, words):
     record = pathlib.Path(options.plot).with_suffix(".jsonl")
     with open(record, "w", encoding="utf-8") as out:
         status = subprocess.run([*command, "--json"], stdout=out, check=False).returncode
-    return status or bars("ops_per_s", record, options.plot)
+    return status or bars(field, record, options.plot)
 
 
 def run_applog(programs, words):
@@ -201,14 +208,35 @@ def run_applog(programs, words):
     return run_in_folder([programs / "memlith-applog-bench"], words)
 
 
+def run_dbbench(programs, words):
+    """`memlith-dbbench`: small records with and without an application log, on each backend, beside other stores."""
+    return run_in_folder([programs / "memlith-dbbench"], words)
+
+
+def run_redis(programs, words):
+    """plugins/redis/bench/bench.py, with Redis built before."""
+    redis = programs.resolve().parent / "redis"
+    if "--help" not in words:
+        library = programs.resolve().parent / "lib/libmemlith.a"
+        built = subprocess.run([sys.executable, "-B", ROOT / "plugins/redis/build.py", "--work", redis, "--library",
+                                library], stdout=sys.stderr, check=False).returncode
+        if built != 0:
+            return built
+    return run_in_folder([sys.executable, "-B", ROOT / "plugins/redis/bench/bench.py", "--bin", programs, "--redis",
+                          redis], words)
+
+
 def run_ycsb(programs, words):
     """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
-    return run_in_folder([programs / "memlith-ycsb-bench"], words)
+    opens = any(word.split("=")[0] == "--recovery-log-mib" for word in words)
+    return run_in_folder([programs / "memlith-ycsb-bench"], words, "open_ms" if opens else "ops_per_s")
 
 
 def run_sqlite(programs, words):
     """`memlith-sqlite-bench NAME`, or all of them as Markdown."""
     program = programs / "memlith-sqlite-bench"
+    if words[:1] == ["writers"] and "--help" not in words:
+        return run_in_folder([program, "writers"], words[1:])
     if words[:1] != ["all"]:
         named = words and not words[0].startswith("-") and not any(word.split("=")[0] == "--dir" for word in words)
         return subprocess.run([program, *words, *(["--dir", folder_of(None)] if named else [])], check=False).returncode
@@ -229,10 +257,18 @@ def run_instrumented(programs, words):
                            *words], check=False).returncode
 
 
+def run_pmdk(programs, words):
+    """Data structures on memlith and on PMDK, and how lines are written; the files lie in /dev/shm."""
+    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
+    return subprocess.run([sys.executable, "-B", ROOT / "bench/pmdk/pmdk.py", "--bin", programs, *place, *words],
+                          check=False).returncode
+
+
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
     alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
-    return run_in_folder([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words)
+    return run_in_folder([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
+                         "mean_us")
 
 
 def run_python(programs, words):
@@ -242,9 +278,10 @@ def run_python(programs, words):
     record = options.record or (options.plot and str(pathlib.Path(options.plot).with_suffix(".jsonl")))
     libraries = programs.resolve().parent / "lib"
     place = folder_of(None) / "python"
-    made = subprocess.run([sys.executable, "-B", ROOT / "python/tests/environment.py", "make", "--folder", place,
-                           "--prebuilt", libraries, "--requirements", ROOT / "bench/python/requirements.txt"],
-                          stdout=sys.stderr, check=False).returncode
+    python = next(each for each in ("/usr/bin/python3", sys.executable) if pathlib.Path(each).exists())
+    made = subprocess.run([python, "-B", ROOT / "python/tests/environment.py", "make", "--folder", place,
+                           "--prebuilt", libraries, "--requirements", ROOT / "bench/python/requirements.txt",
+                           "--system-packages"], stdout=sys.stderr, check=False).returncode
     if made != 0:
         return made
     status = subprocess.run([place / "venv/bin/python", "-B", ROOT / "bench/python/bench.py", "--dir", folder,
@@ -260,16 +297,19 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
-            "applog": (APPLOG_TARGET, run_applog),
+            "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
+            "redis": ("memlith_static memlith_redis_load", run_redis),
             "instrumented": ("memlith memlith_track_runtime", run_instrumented),
+            "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
 
 
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "files": ("files_bench",),
-              "instrumented": ("pass", "sqlite_suite")}.get(name, ())
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
+              "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"), "redis": ("redis",),
+              "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kit/backend.hpp"
 #include "kit/failure.hpp"
 #include "kit/output.hpp"
 #include "memlith/applog.hpp"
@@ -22,6 +23,8 @@ struct AppLogArguments {
   std::vector<std::uint64_t> entry_bytes{100, 1024, 4096, 65536};
   std::vector<std::uint64_t> threads{1, 2, 4, 8, 16};
   std::vector<std::uint64_t> log_mib{1, 4, 16, 64};
+  std::vector<std::string> backends{"file"};
+  std::string device;        // for the backend raw
   std::uint64_t rounds = 5;  // phases of each side, where there are several threads
   double seconds = 3;        // of each side in a line
   Format format = Format::text;
@@ -38,7 +41,8 @@ class LogSide {
     bool consumed = false;
     bool wait = true;  // an entry is durable when its round ends
   };
-  static Result<std::unique_ptr<LogSide>> open(const std::string& path, const Options& options);
+  static Result<std::unique_ptr<LogSide>> open(const std::string& folder, const Backend& backend,
+                                               const Options& options);
   ~LogSide();
 
   // Appends an entry and writes the log. Without a consumer a full log is emptied first, and that is not timed.

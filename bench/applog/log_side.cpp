@@ -18,12 +18,15 @@ MaybeFailure log_failure(const memlith::Result<T>& result, std::string_view doin
 
 }  // namespace
 
-Result<std::unique_ptr<LogSide>> LogSide::open(const std::string& path, const Options& options) {
+Result<std::unique_ptr<LogSide>> LogSide::open(const std::string& folder, const Backend& backend,
+                                               const Options& options) {
   auto side = std::unique_ptr<LogSide>(new LogSide(options));
   side->content_.resize((options.entry_bytes + 7) / 8 * 8);
   Random(kContentSeed).fill(std::as_writable_bytes(std::span(side->content_)));
   side->content_.resize(options.entry_bytes);
-  auto store = Store::open(path, {.create = true});
+  Result<std::string> place = backend.make_place(folder);
+  if (!place.ok()) return std::move(place.failure());
+  auto store = Store::open(*place, {.create = true, .io = backend.io});
   if (MaybeFailure failure = log_failure(store, "opening a store")) return *failure;
   side->store_.emplace(std::move(*store));
   const WhenFull when_full = options.consumed ? WhenFull::block : WhenFull::fail;

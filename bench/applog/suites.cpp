@@ -63,13 +63,15 @@ struct Line {
   std::string durability;
   std::uint64_t threads = 1;
   std::uint64_t entry_bytes = 0;
+  std::string backend = {};
   std::optional<std::uint64_t> log_mib = std::nullopt;
   std::optional<double> laps = std::nullopt;
 };
 
 class Suites {
  public:
-  Suites(const AppLogArguments& arguments, const ScratchFolder& scratch) : arguments_(arguments), scratch_(scratch) {}
+  Suites(const AppLogArguments& arguments, const ScratchFolder& scratch, const Backend& backend)
+      : arguments_(arguments), scratch_(scratch), backend_(backend) {}
 
   [[nodiscard]] MaybeFailure append() {
     heading("append + write of one entry, one thread, in turns with the raw disk");
@@ -100,7 +102,7 @@ class Suites {
     heading("append + write of 100 bytes by one thread, while another moves the entries into a kv store");
     for (const bool wait : {true, false}) {
       for (const std::uint64_t mib : arguments_.log_mib) {
-        auto opened = LogSide::open(scratch_.path_of("store"), {mib * kMiB, kSmallBytes, true, wait});
+        auto opened = LogSide::open(scratch_.path_of("store"), backend_, {mib * kMiB, kSmallBytes, true, wait});
         if (!opened.ok()) return std::move(opened.failure());
         LogSide& log = **opened;
         std::array<Side, 1> sides;
@@ -108,7 +110,8 @@ class Suites {
         const auto ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9);
         if (auto failure = measure_in_phases(sides, {1, 1, ns})) return failure;
         if (auto failure = log.stop()) return failure;
-        print({"memlith", fmt::format("consumed-{}MiB", mib), wait ? "sync" : "weak", 1, kSmallBytes, mib, log.laps()},
+        print({"memlith", fmt::format("consumed-{}MiB", mib), wait ? "sync" : "weak", 1, kSmallBytes, backend_.name,
+               mib, log.laps()},
               sides[0]);
         opened->reset();
         scratch_.remove("store");
@@ -123,13 +126,13 @@ class Suites {
                                         Measure&& measure) {
     RawSide raw;
     if (auto failure = raw.open(scratch_, bytes, threads)) return failure;
-    auto log = LogSide::open(scratch_.path_of("store"), {kLogBytes, bytes, false, true});
+    auto log = LogSide::open(scratch_.path_of("store"), backend_, {kLogBytes, bytes, false, true});
     if (!log.ok()) return std::move(log.failure());
     std::array<Side, 2> sides;
     sides[0].round = [&log](std::size_t, std::uint64_t& elapsed_ns) { return (*log)->round(elapsed_ns); };
     sides[1].round = [&raw](std::size_t thread, std::uint64_t& elapsed_ns) { return raw.round(thread, elapsed_ns); };
     if (auto failure = measure(std::span<Side>(sides))) return failure;
-    print({"memlith", workload, "sync", threads, bytes, kLogBytes / kMiB, (*log)->laps()}, sides[0]);
+    print({"memlith", workload, "sync", threads, bytes, backend_.name, kLogBytes / kMiB, (*log)->laps()}, sides[0]);
     print({"raw-captured", workload, "sync", threads, bytes}, sides[1]);
     log->reset();
     scratch_.remove("store");
@@ -139,7 +142,7 @@ class Suites {
 
   void heading(std::string_view what) const {
     if (arguments_.format != Format::text) return;
-    write_line(fmt::format("\n{}", what));
+    write_line(fmt::format("\n{}; backend {}", what, backend_.name));
     write_line(fmt::format("{:<14}{:<16}{:<6}{:>8}{:>11}{:>10}{:>10}{:>10}{:>10}{:>8}", "side", "workload", "",
                            "threads", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us", "laps"));
   }
@@ -166,6 +169,7 @@ class Suites {
                 {"max_us", max_us},
                 {"samples", side.samples_ns.size()},
                 {"entry_bytes", line.entry_bytes}};
+    if (!line.backend.empty()) object["backend"] = line.backend;
     if (line.log_mib) object["log_mib"] = *line.log_mib;
     if (line.laps) object["laps"] = rounded(*line.laps);
     object["kernel"] = kernel_release();
@@ -175,11 +179,14 @@ class Suites {
 
   const AppLogArguments& arguments_;
   const ScratchFolder& scratch_;
+  const Backend& backend_;
 };
 
 }  // namespace
 
 MaybeFailure run_applog(const AppLogArguments& arguments) {
+  Result<std::vector<Backend>> backends = backends_of(arguments.backends, arguments.device);
+  if (!backends.ok()) return std::move(backends.failure());
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
   const std::uint64_t threads = *std::ranges::max_element(arguments.threads);
@@ -190,10 +197,12 @@ MaybeFailure run_applog(const AppLogArguments& arguments) {
     write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                            printable(arguments.folder), utc_now()));
   }
-  Suites suites(arguments, *scratch);
-  for (const std::string& name : arguments.suites) {
-    if (auto failure = name == "append" ? suites.append() : name == "writers" ? suites.writers() : suites.size()) {
-      return failure;
+  for (const Backend& backend : *backends) {
+    Suites suites(arguments, *scratch, backend);
+    for (const std::string& name : arguments.suites) {
+      if (auto failure = name == "append" ? suites.append() : name == "writers" ? suites.writers() : suites.size()) {
+        return failure;
+      }
     }
   }
   return {};

@@ -145,6 +145,8 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
       {"write_amplification", rounded(line.write_amplification())},
       {"home_share", rounded(line.home_share())},
       {"same_pages", line.shape.same_pages},
+      {"hot_pages", line.shape.hot_pages},
+      {"process_scope", line.shape.process_scope},
       {"home_writes_each", line.shape.same_pages ? Json(rounded(home_writes_each(arguments, line))) : Json(nullptr)},
       {"scope", name_of(line.shape.scope)},
       {"includes_stores", line.shape.scope == Scope::stores},
@@ -211,6 +213,8 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
   shape.scope = resolve_scope(arguments.scope, shape.tracker);
   shape.asynchronous = arguments.asynchronous;
   shape.same_pages = arguments.same_pages;
+  shape.hot_pages = arguments.hot_pages;
+  shape.process_scope = arguments.process_scope;
   bool first = true;
   for (const std::uint64_t pages : arguments.pages) {
     shape.pages = pages;

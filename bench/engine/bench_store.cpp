@@ -26,6 +26,7 @@ Result<Workload> make_workload(memlith_store* store, std::uint64_t number, std::
   memlith_region_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
+  if (shape.process_scope) options.flags |= MEMLITH_REGION_PROCESS_SCOPE;
   options.tracker = shape.tracker;
   options.size = region_mib * kMiB;
   memlith_region* region = nullptr;

@@ -22,7 +22,8 @@ std::vector<std::string> tracker_names() {
 
 void add_io(CLI::App* command, std::string& io) {
   command
-      ->add_option("--io", io, "How the store uses the disk: auto, posix (system calls only) or uring (io_uring only)")
+      ->add_option("--io", io,
+                   "How the store uses the disk: auto, posix (system calls only), uring (io_uring only) or dax (lines)")
       ->check(CLI::IsMember(std::vector<std::string>(kIoNames.begin(), kIoNames.end())))
       ->capture_default_str();
 }
@@ -97,10 +98,15 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
       ->check(CLI::IsMember({"bytes", "pages", "captured"}));
   command->add_flag("--same-pages", arguments.same_pages,
                     "Change the same bytes in every round, and report how often they are written home");
+  add_number(command, "--hot-pages", arguments.hot_pages, 0, 1024,
+             "Of the pages of a round, so many are the same in every round, and the others are random");
+  command->add_flag("--process-scope", arguments.process_scope,
+                    "Open the regions for process scope only, so that fault can leave such pages writable");
   CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,
                                                    "Instead: time the steps of a persist one by one, synchronous, "
                                                    "asynchronous, and asynchronous within a flush window");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--io"}) {
+  for (const char* other :
+       {"--threads", "--scope", "--async", "--raw", "--same-pages", "--hot-pages", "--process-scope", "--io"}) {
     breakdown->excludes(command->get_option(other));
   }
   add_peers(command, shared);

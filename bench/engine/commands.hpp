@@ -31,6 +31,8 @@ struct BenchPersistArguments {
   bool asynchronous = false;
   RawSide raw = RawSide::bytes;
   bool same_pages = false;
+  std::uint64_t hot_pages = 0;
+  bool process_scope = false;
   bool breakdown = false;                  // the steps of a persist instead
   bool peers = false;                      // the table with all peers instead
   std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured

@@ -1,4 +1,7 @@
 // A map on a heap as a key-value store: some twenty lines are the store itself.
+//
+// Compiled twice: with everything else, and with memlith-c++ into a library of its own (instrumented.cmake), in which
+// the compiler records the stores.
 #include "heap_map.hpp"
 
 #include <fmt/format.h>
@@ -153,7 +156,7 @@ KvPeer heap_map_side(const char* tracker) {
 }
 
 template <Tracker kTracker>
-KvPeer heap_map_window_side(const char* tracker) {
+[[maybe_unused]] KvPeer heap_map_window_side(const char* tracker) {
   const std::string text =
       fmt::format("tracker {}: each operation ends with an asynchronous persist, flushed within {} ms", tracker,
                   kWindowMs);
@@ -162,12 +165,22 @@ KvPeer heap_map_window_side(const char* tracker) {
 
 }  // namespace
 
+#ifdef MEMLITH_STORES_ARE_RECORDED
+__attribute__((visibility("default"))) KvPeer heap_map_instrumented_side() {
+  return heap_map_side<Tracker::instrumented>("instrumented");
+}
+#else
 std::vector<KvPeer> heap_map_sides() {
-  return {heap_map_side<Tracker::fault>("fault"), heap_map_side<Tracker::scan>("scan")};
+  return {
+#ifdef MEMLITH_WITH_INSTRUMENTED
+      heap_map_instrumented_side(),
+#endif
+      heap_map_side<Tracker::fault>("fault"), heap_map_side<Tracker::scan>("scan")};
 }
 
 std::vector<KvPeer> heap_map_window_sides() {
   return {heap_map_window_side<Tracker::fault>("fault"), heap_map_window_side<Tracker::scan>("scan")};
 }
+#endif
 
 }  // namespace memlith::tool

@@ -9,9 +9,11 @@
 
 namespace memlith::tool {
 
-// The sides: memlith-fault and memlith-scan. Without sync an operation changes memory and nothing is persisted.
+// The sides: memlith-instrumented, if this build has memlith-c++, memlith-fault and memlith-scan. Without sync an
+// operation changes memory and nothing is persisted.
 std::vector<KvPeer> heap_map_sides();
 // Without sync only: each operation is captured by an asynchronous persist, in order, and is durable within a second.
 std::vector<KvPeer> heap_map_window_sides();
+KvPeer heap_map_instrumented_side();
 
 }  // namespace memlith::tool

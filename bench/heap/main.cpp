@@ -18,8 +18,8 @@ namespace memlith::tool {
 namespace {
 
 constexpr const char* kMapSides =
-    "Sides to compare: memlith-fault, memlith-scan, leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb; without sync also "
-    "memlith-fault-window and memlith-scan-window";
+    "Sides to compare: memlith-instrumented, memlith-fault, memlith-scan, leveldb, kyoto-tree-tran, sqlite, lmdb, "
+    "rocksdb; without sync also memlith-fault-window and memlith-scan-window";
 
 CLI::App* add_suite(CLI::App& app, CommandLine& line, const std::shared_ptr<HeapBenchArguments>& arguments,
                     const char* name, const char* what, MaybeFailure (*function)(const HeapBenchArguments&),

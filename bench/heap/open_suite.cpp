@@ -5,20 +5,15 @@
 // blocks: what opening reads is the heap's own. The files are dropped from the page cache before each opening, as a
 // restart of the machine would.
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "heap_bench.hpp"
 #include "kit/clock.hpp"
 #include "kit/interrupt.hpp"
+#include "kit/killed_process.hpp"
 #include "kit/random.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
@@ -87,27 +82,6 @@ MaybeFailure churn(const HeapBenchArguments& arguments, memlith_heap* heap, std:
   const std::int32_t code = memlith_heap_persist(heap);
   if (code != MEMLITH_OK) return library_failure(code, "persisting the heap");
   return {};
-}
-
-// `act`, in a process that is killed when it is done, with the store open.
-MaybeFailure in_a_killed_process(const std::function<MaybeFailure()>& act) {
-  std::fflush(nullptr);  // or the child would have what is buffered, too
-  const pid_t child = ::fork();
-  if (child < 0) return errno_failure(errno, "starting a child process");
-  if (child == 0) {
-    if (const MaybeFailure failure = act(); failure.has_value()) {
-      std::fprintf(stderr, "%s\n", failure->message.c_str());
-      ::_exit(kExitFailed);
-    }
-    (void)::kill(::getpid(), SIGKILL);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return errno_failure(errno, "waiting for the child process");
-  }
-  if (interrupted()) return interrupted_failure();
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
-  return tool_failure(MEMLITH_IO, "the process that uses the heap and is killed ended before that");
 }
 
 struct Figures {

@@ -13,9 +13,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
 import machine  # noqa: E402
 
-COLOURS = {"memlith-fault": "#1b6ca8", "memlith-scan": "#2e8b57", "memlith": "#1b6ca8", "leveldb": "#c8442e",
-           "rocksdb": "#d08a3c", "sqlite": "#6a4c93", "lmdb": "#8a8a8a", "kyoto-tree-tran": "#b8860b",
-           "malloc": "#8a8a8a", "boost-rbtree": "#d08a3c", "pmemobj": "#c8442e"}
+COLOURS = {"memlith-instrumented": "#123f66", "memlith-fault": "#1b6ca8", "memlith-scan": "#2e8b57",
+           "memlith": "#1b6ca8", "leveldb": "#c8442e", "rocksdb": "#d08a3c", "sqlite": "#6a4c93",
+           "lmdb": "#8a8a8a", "kyoto-tree-tran": "#b8860b", "malloc": "#8a8a8a",
+           "boost-rbtree": "#d08a3c", "pmemobj": "#c8442e"}
 
 
 def us(value):
@@ -99,22 +100,41 @@ def bars(axis, title, rows, key, label):
     axis.grid(True, axis="x", alpha=0.3)
 
 
+def lines(axis, title, rows):
+    """Operations a second over the number of threads, a line for each side."""
+    for side in dict.fromkeys(row["side"] for row in rows):
+        chosen = sorted((row["threads"], row["ops_per_s"]) for row in rows if row["side"] == side)
+        axis.plot(*zip(*chosen), marker="o", label=side, color=COLOURS.get(side, "#7aa5c4"))
+    axis.set(title=title, xlabel="threads", ylabel="operations a second", yscale="log",
+             xticks=sorted({row["threads"] for row in rows}))
+    axis.grid(True, alpha=0.3)
+    axis.set_xlim(right=1.7 * max(row["threads"] for row in rows) if rows else None)
+    axis.legend(fontsize=7, loc="center right")
+
+
 def draw(rows, path):
     pyplot = machine.pyplot()
-    figure, grid = pyplot.subplots(2, 3, figsize=(15, 7))
-    for column, operation in enumerate(("insert", "replace", "delete")):
-        chosen = [row for row in rows if (row["suite"], row["workload"], row["durability"]) == ("table2", operation,
-                                                                                                "sync")]
-        bars(grid[0][column], f"{operation}, each durable", chosen, "ops_per_s", "operations a second")
-    small = [row for row in rows if row["suite"] == "allocate" and row["workload"].startswith("small")]
-    for row in small:
-        row["million"] = row["ops_per_s"] / 1e6
-    bars(grid[1][0], "allocate and free, 16 to 256 bytes", small, "million", "million operations a second")
-    bars(grid[1][1], "metadata dirtied", small, "metadata_bytes_per_op", "bytes an operation, median")
-    bars(grid[1][2], "space after churn", small, "space_ratio", "bytes kept over bytes asked for")
-    figure.suptitle("Above: 1,000 keys with values of 1 KiB in random order. Below: allocation alone")
+    figure, grid = pyplot.subplots(3, 4, figsize=(20, 10.5))
+    for line, suite, keys in (0, "table2", "1,000 keys"), (1, "table2-large", "100,000 keys"):
+        for column, operation in enumerate(("insert", "replace", "delete")):
+            chosen = [row for row in rows
+                      if (row["suite"], row["workload"], row["durability"]) == (suite, operation, "sync")]
+            bars(grid[line][column], f"{operation}, {keys}, each durable", chosen, "p50_us", "µs, median")
+    threads = [row for row in rows if row["suite"] == "threads"]
+    lines(grid[0][3], "replace, each durable",
+          [row for row in threads if row["workload"] == "replace" and row["durability"] == "sync"])
+    lines(grid[1][3], "allocate and free, 16 to 256 bytes", [row for row in threads if row["workload"] == "allocate"])
+    allocate = [row for row in rows if row["suite"] == "allocate"]
+    for column, sizes in (0, "small"), (2, "mixed"):
+        chosen = [row for row in allocate if row["workload"].startswith(sizes)]
+        title = chosen[0]["workload"].split(", ")[1] if chosen else sizes
+        bars(grid[2][column], f"metadata dirtied, {title}", chosen, "metadata_bytes_per_op",
+             "bytes an operation, median")
+        bars(grid[2][column + 1], f"space after churn, {title}", chosen, "space_ratio",
+             "bytes kept over bytes asked for")
+    figure.suptitle("Values of 1 KiB in random order; the time until an operation is durable. Below: allocation alone")
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=80)
 
 
 def head(report):

@@ -4,11 +4,13 @@ and SQLite's speedtest1, a program that never opens a region, in a database in m
 
 Usage: overhead.py --bin FOLDER --dir FOLDER [--rounds N] [--operations N] [--size N] [--json]
 Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The
-source of SQLite is Debian's; it stays in the folder.
+source of SQLite is Debian's; it stays in the folder. Also prints which share of the stores is recorded.
 """
 import argparse
 import json
+import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -30,10 +32,25 @@ def command_of(options, side):
     return options.bin / side if side == "memlith-cc" else SIDES[side]
 
 
+def build(options, command, what):
+    """Compiles; of memlith-cc, tells which share of the stores it records."""
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False,
+                          env={**os.environ, "MEMLITH_TRACK_STATS": "1"})
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    counts = [tuple(map(int, found)) for found in
+              re.findall(r"(\d+) stores recorded by (\d+) checks, (\d+) go to no region", done.stderr)]
+    if not counts:
+        return
+    recorded, checks, skipped = map(sum, zip(*counts))
+    print(f"{what}: {recorded} stores are recorded by {checks} checks, {skipped} go to no region "
+          f"({100 * skipped / (recorded + skipped):.0f} %)", file=sys.stderr if options.json else sys.stdout)
+
+
 def sqlite_sources(folder):
     """sqlite3.c and speedtest1.c, made of Debian's source package."""
-    sys.path.insert(0, str(HERE.parents[1] / "plugins/sqlite/tests/suite"))
-    from beside_plain import call, get_debian_source  # pylint: disable=import-outside-toplevel
+    sys.path.insert(0, str(HERE.parent / "kit"))
+    from debian_source import call, get_debian_source  # pylint: disable=import-outside-toplevel
     folder.mkdir(parents=True, exist_ok=True)
     if not list(folder.glob("sqlite3-*/made/sqlite3.c")):
         get_debian_source(folder, "sqlite3")
@@ -49,9 +66,9 @@ def speedtest(options, folder):
     """The seconds of each run, by side."""
     sources = sqlite_sources(options.dir / "sqlite")
     for side in SIDES:
-        subprocess.run([command_of(options, side), "-O2", "-w", "-DSQLITE_THREADSAFE=0",
+        build(options, [command_of(options, side), "-O2", "-w", "-DSQLITE_THREADSAFE=0",
                         "-DSQLITE_OMIT_LOAD_EXTENSION", f"-I{sources[0].parent}", *sources, "-o",
-                        folder / f"speedtest1-{side}", "-lm"], check=True)
+                        folder / f"speedtest1-{side}", "-lm"], "speedtest1 and SQLite")
     times = {side: [] for side in SIDES}
     for _ in range(options.rounds):
         for side in SIDES:
@@ -92,7 +109,7 @@ def main():
     for side in SIDES:
         command = [command_of(options, side), "-O2", f"-I{HERE.parents[1]}/include",
                    HERE / "ycsb.c", "-o", folder / side, f"-L{library}", "-lmemlith", f"-Wl,-rpath,{library}"]
-        subprocess.run(command, check=True)
+        build(options, command, "key-value store")
     try:
         for workload, (place, percent) in WORKLOADS.items():
             times = {side: [] for side in SIDES}

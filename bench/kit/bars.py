@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the lines that a benchmark recorded, a panel for each workload: bars.py FIELD RECORD.jsonl PICTURE.png
 
-FIELD is ops_per_s or p50_us."""
+FIELD is ops_per_s, mean_us, p50_us or open_ms."""
 import json
 import math
 import pathlib
@@ -13,17 +13,29 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-SCALES = {"ops_per_s": (1, "operations a second"), "p50_us": (1e-3, "ms until saved, median")}
 COLUMNS = 6
 
 
+def unit_of(field, values):
+    if field == "ops_per_s":
+        return 1, "operations a second"
+    if field == "open_ms":
+        return 1, "ms until open"
+    what = {"mean_us": "mean", "p50_us": "median"}[field]
+    return (1e-3, f"ms, {what}") if max(values) >= 1000 else (1, f"µs, {what}")
+
+
 def panel_of(line):
-    threads = line["threads"]
-    return line["workload"] + (f", {threads} threads" if threads > 1 else "")
+    counts = [f"{line[what]} {what}" for what in ("threads", "processes", "readers") if line.get(what, 0) > 1]
+    return ", ".join([line["workload"], *counts])
+
+
+def more_of(line):
+    window = f", {line['window_ms']} ms" if "window_ms" in line else ""
+    return window + (f", log of {line['log_mib']} MiB" if "log_mib" in line else "")
 
 
 def main(field, record, picture):
-    scale, label = SCALES[field]
     lines = [json.loads(line) for line in pathlib.Path(record).read_text(encoding="utf-8").splitlines()]
     panels = {}
     for line in lines:
@@ -34,8 +46,9 @@ def main(field, record, picture):
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     for axis, (title, chosen) in zip(axes.flat, panels.items()):
-        names = [f"{line['side']}\n{line['durability']}" for line in chosen]
+        names = [f"{line['side']}\n{line['durability']}{more_of(line)}" for line in chosen]
         colours = ["tab:blue" if line["side"].startswith("memlith") else "tab:gray" for line in chosen]
+        scale, label = unit_of(field, [line[field] for line in chosen])
         values = [line[field] * scale for line in chosen]
         bars = axis.barh(names, values, color=colours)
         axis.bar_label(bars, labels=[f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values],

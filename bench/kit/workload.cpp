@@ -91,11 +91,27 @@ void Workload::choose() {
     return;
   }
   chosen_ = true;
+  if (shape_.hot_pages > 0) return choose_beside_hot();
   const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
   std::size_t next = 0;
   for (const std::uint64_t page : pages_.choose(random_, shape_.pages)) {
     const std::uint64_t in_page = random_.below(slack_words + 1) * kWordBytes;
     changes_[next++] = {base_ + page * kPageBytes + in_page, content()};
+  }
+}
+
+// The other pages are random ones, at most as many as the region has behind the hot ones.
+void Workload::choose_beside_hot() {
+  const std::uint64_t slack_words = (kPageBytes - shape_.bytes_per_page) / kWordBytes;
+  std::uint64_t next = 0;
+  const auto add = [&](std::uint64_t page) {
+    const std::uint64_t in_page = random_.below(slack_words + 1) * kWordBytes;
+    changes_[next++] = {base_ + page * kPageBytes + in_page, content()};
+  };
+  const std::uint64_t hot = std::min(shape_.hot_pages, shape_.pages);
+  for (std::uint64_t page = 0; page < hot; ++page) add(page);
+  for (const std::uint64_t page : pages_.choose(random_, std::min(2 * shape_.pages, pages_.size()))) {
+    if (page >= hot && next < shape_.pages) add(page);
   }
 }
 

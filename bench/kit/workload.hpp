@@ -31,9 +31,11 @@ struct RoundShape {
   std::uint64_t pages = 1;
   std::uint64_t bytes_per_page = kPageBytes;
   std::uint32_t tracker = MEMLITH_TRACKER_EXPLICIT;
-  Scope scope = Scope::touch;  // not `automatic`
-  bool same_pages = false;     // the first round's pages and places in them, in every round
-  bool asynchronous = false;   // persist_async, and the waiting is not timed
+  Scope scope = Scope::touch;   // not `automatic`
+  bool same_pages = false;      // the first round's pages and places in them, in every round
+  std::uint64_t hot_pages = 0;  // of the pages, the first ones of the region: these in every round
+  bool process_scope = false;   // the region is opened with MEMLITH_REGION_PROCESS_SCOPE
+  bool asynchronous = false;    // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
 };
 
@@ -82,6 +84,7 @@ class Workload {
     const std::byte* source;
   };
   void choose();
+  void choose_beside_hot();
   [[nodiscard]] const std::byte* content();
   void store() const;
   [[nodiscard]] std::int32_t touch() const;

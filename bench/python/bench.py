@@ -3,11 +3,13 @@
 
     bench.py [--json] [--mib N] [--seconds S] [--dir FOLDER] [--library libmemlith.so] [--only WORKLOAD]
 
-The sides take turns, operation by operation, so that all of them meet the same disk. An operation stores to so many
-random rows of 4 KiB (or to the whole array) and makes that durable, as far as the side can; the column "durability"
-says how far. With --library, the C interface does the same, without the Python package.
+The sides take turns, operation by operation (with threads, in turns of a fifth of the time), so that all of them meet
+the same disk. An operation stores to so many random rows of 4 KiB (or to the whole array) and makes that durable, as
+far as the side can; the column "durability" says how far. With --library, the C interface does the same, without the
+Python package.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -16,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import dictionaries
@@ -25,6 +28,7 @@ import memlith
 from memlith.checkpoint import Checkpoint
 
 ROW = 512  # float64: 4 KiB
+THREADS = 8
 
 
 def sync_file(file):
@@ -44,6 +48,7 @@ class Memlith:
     def __init__(self, folder, rows):
         self.store = memlith.open(folder / "memlith")
         self.array = self.store.zeros("a", (rows, ROW))
+        self.array.sum()  # in memory, as an array that is in use
 
     def change(self, chosen, value):
         for row in chosen:
@@ -87,7 +92,7 @@ class Save:
     name, durability = "numpy.save, fsync, rename", "durable, atomic"
 
     def __init__(self, folder, rows):
-        self.folder, self.array = folder, np.zeros((rows, ROW))
+        self.folder, self.array = folder, np.full((rows, ROW), 1.0)
 
     def save(self):
         with open(self.folder / "array.new", "wb") as file:
@@ -260,11 +265,58 @@ def measure(workload, sides, operate, seconds, at_once=1):
                 measured = operate(side, given, float(number + 1))  # by the side itself, if it is another process
                 taken[side.name].append(measured or time.perf_counter() - began)
     for side in sides:
-        times = 1e6 * np.sort(taken[side.name][at_once:])  # the first round meets cold caches
-        yield {"suite": "python", "side": side.name, "workload": workload, "durability": side.durability, "threads": 1,
-               "operations": len(times), "ops_per_s": 1e6 * len(times) / times.sum(),
-               **{f"p{label}_us": float(np.quantile(times, quantile, method="inverted_cdf"))
-                  for label, quantile in (("50", 0.5), ("99", 0.99), ("999", 0.999))}}
+        times = taken[side.name][at_once:]  # the first round meets cold caches
+        yield line_of(workload, side, 1, times, sum(times))
+
+
+def line_of(workload, side, threads, times, seconds):
+    times = 1e6 * np.sort(times)
+    return {"suite": "python", "side": side.name, "workload": workload, "durability": side.durability,
+            "threads": threads, "operations": len(times), "ops_per_s": len(times) / seconds,
+            **{f"p{label}_us": float(np.quantile(times, quantile, method="inverted_cdf"))
+               for label, quantile in (("50", 0.5), ("99", 0.99), ("999", 0.999))}}
+
+
+def measure_threads(workload, sides, operate, seconds, threads, turns=5):
+    """Turns in which every side works in so many threads for a part of its time."""
+    taken = {side.name: [] for side in sides}
+    spent = dict.fromkeys(taken, 0.0)
+    for turn in range(turns + 1):
+        for side in sides:
+            times, took = side_by_side(side, operate, seconds / turns, threads, turn)
+            if turn > 0:  # the first turn meets cold caches
+                taken[side.name] += times
+                spent[side.name] += took
+    for side in sides:
+        yield line_of(workload, side, threads, taken[side.name], spent[side.name])
+
+
+def side_by_side(side, operate, seconds, threads, turn):
+    times = []
+    start = threading.Barrier(threads + 1)
+
+    def work(number):
+        draw = np.random.default_rng([turn, number]).integers(0, 1 << 60, 1 << 16)
+        mine = []
+        start.wait()
+        end = began = time.perf_counter()
+        for each in itertools.cycle(draw):
+            if end - first[0] >= seconds:
+                break
+            operate(side, each, float(turn))
+            end = time.perf_counter()
+            mine.append(end - began)
+            began = end
+        times.extend(mine)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    first = [time.perf_counter()]
+    start.wait()
+    for worker in workers:
+        worker.join()
+    return times, time.perf_counter() - first[0]
 
 
 def opened(kinds, *arguments):
@@ -292,6 +344,9 @@ def measure_dictionaries(options, folder):
                 side.fill(dictionaries.items())
             for workload, (operate, at_once) in chosen.items():
                 yield from measure(workload, sides, operate, options.seconds, at_once)
+                if durable:  # threads that wait for the disk can share flushes
+                    several = [side for side in sides if side.has_threads]
+                    yield from measure_threads(workload, several, operate, options.seconds, THREADS)
             for side in sides:
                 side.close()
 
@@ -310,7 +365,7 @@ def measurements(options, folder):
     arrays["whole array"] = lambda side, draw, value: side.whole(value)
     training = {"checkpoint": lambda side, draw, value: side.step(draw[: max(1, rows // 64)] % rows, value)}
     for kinds, workloads in ((peers, arrays), ([MemlithCheckpoint, Pickle, Savez, TorchSave], training)):
-        chosen = {name: work for name, work in workloads.items() if options.only in (None, name)}
+        chosen = {name: work for name, work in workloads.items() if options.only in (None, name, "arrays")}
         if not chosen:
             continue
         with tempfile.TemporaryDirectory(prefix="python-bench.", dir=folder) as place:
@@ -330,7 +385,7 @@ def main():
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("."), help="where the files go")
     parser.add_argument("--library", type=pathlib.Path, help="libmemlith.so, to measure the C interface, too")
     parser.add_argument("--record", type=pathlib.Path, help="writes the objects of --json to this file, too")
-    parser.add_argument("--only", help='one workload, such as "16 rows"; "dict": those of dictionaries')
+    parser.add_argument("--only", help='one workload, such as "16 rows"; or "dict", "arrays"')
     options = parser.parse_args()
     free = shutil.disk_usage(options.dir).free
     if free < 12 * options.mib << 20:
@@ -338,7 +393,8 @@ def main():
     record = options.record.open("w", encoding="utf-8") if options.record else None
     if not options.json:
         print(f"An array of {options.mib} MiB, rows of 4 KiB\n")
-        print("| workload | side | durability | p50 | p99 | beside memlith |\n|---|---|---|---|---|---|")
+        print("| workload | side | durability | p50 | p99 | operations/s | memlith's over these |\n"
+              "|---|---|---|---|---|---|---|")
     base = {}
     for line in measurements(options, options.dir):
         if record:
@@ -346,13 +402,15 @@ def main():
         if options.json:
             print(json.dumps(line), flush=True)
             continue
-        first = base.setdefault(line["workload"], line["p50_us"])
-        print(f"| {line['workload']} | {line['side']} | {line['durability']} | {spoken(line['p50_us'])} | "
-              f"{spoken(line['p99_us'])} | {line['p50_us'] / first:.2f} |", flush=True)
+        workload = line["workload"] + (f", {line['threads']} threads" if line["threads"] > 1 else "")
+        first = base.setdefault(workload, line)
+        print(f"| {workload} | {line['side']} | {line['durability']} | {spoken(line['p50_us'])} | "
+              f"{spoken(line['p99_us'])} | {line['ops_per_s']:,.0f} | {first['ops_per_s'] / line['ops_per_s']:.2f} |",
+              flush=True)
 
 
 def spoken(us):
-    return f"{us:.0f} µs" if us < 1e4 else f"{us / 1e3:.0f} ms"
+    return f"{us:.2f} µs" if us < 10 else f"{us:.0f} µs" if us < 1e4 else f"{us / 1e3:.0f} ms"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 A side that cannot be made durable, such as sqlitedict, which turns SQLite's flushes off, is only among the weak ones.
 """
+import mmap
+import os
 import shelve
 
 import memlith
@@ -12,6 +14,8 @@ WEAK = "durable within 100 ms"
 
 class Side:
     """`set` and `get` are bound by the sides, so that a call costs what it costs their users."""
+
+    has_threads = True
 
     def close(self):
         pass
@@ -29,6 +33,30 @@ class MemlithDict(Side):
 
     def close(self):
         self.store.close()
+
+
+class Raw(Side):
+    """What the disk takes for the least that a durable change can be, whatever the value."""
+
+    name, durability, has_threads = "raw write and flush of 512 bytes", "no dictionary", False
+    ROOM = 4 << 20
+
+    def __init__(self, folder, durable):
+        self.file = os.open(folder / "raw", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+        os.write(self.file, mmap.mmap(-1, self.ROOM))
+        os.fsync(self.file)
+        self.sector, self.at = memoryview(mmap.mmap(-1, 4096))[:512], 0
+
+    def set(self, key, value):
+        os.pwrite(self.file, self.sector, self.at)
+        os.fdatasync(self.file)
+        self.at = (self.at + 512) % self.ROOM
+
+    def fill(self, items):
+        pass
+
+    def close(self):
+        os.close(self.file)
 
 
 class Lmdb(Side):
@@ -137,7 +165,7 @@ class Shelve(Side):
         self.data.close()
 
 
-DURABLE = [MemlithDict, Lmdb, Diskcache, Rocksdict]
+DURABLE = [MemlithDict, Lmdb, Diskcache, Rocksdict, Raw]
 ALL = [MemlithDict, Lmdb, Diskcache, Rocksdict, Sqlitedict, Shelve]
 
 

@@ -32,6 +32,7 @@ def main(library, path, size):
     check(library.memlith_region_open(store, b"a", region_options, ctypes.byref(region)))
     memory = (ctypes.c_char * size).from_address(library.memlith_region_address(region))
     array = np.frombuffer(memory, "f8").reshape(-1, 512)
+    array.sum()  # in memory, as an array that is in use
     for line in sys.stdin:
         request = json.loads(line)
         began = time.perf_counter()

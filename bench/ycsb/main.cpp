@@ -19,7 +19,9 @@ int run(int count, char** words) {
   const auto arguments = std::make_shared<YcsbArguments>();
   app.add_option("--dir", arguments->folder, "Folder for the temporary stores")->capture_default_str();
   app.add_option("--sides", arguments->sides,
-                 "Sides to compare: memlith, memlith-no-durability, leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb")
+                 "Sides to compare: memlith, memlith-wait (sync: weak commits that are waited for), "
+                 "memlith-no-durability, "
+                 "leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb, berkeleydb, wiredtiger")
       ->delimiter(',');
   app.add_option("--workloads", arguments->workloads,
                  "Any of write, read, insert, scan, modify, a, b, c, d, e, f (the last six are YCSB's)")
@@ -35,7 +37,18 @@ int run(int count, char** words) {
       ->capture_default_str();
   add_number(&app, "--records", arguments->records, 10, 1'000'000'000, "Records that are there");
   add_number(&app, "--value-bytes", arguments->value_bytes, 1, 32 * 1024, "Bytes of a value");
-  add_number(&app, "--window-ms", arguments->window_ms, 1, 24ull * 3600 * 1000, "Window of memlith's weak commits");
+  add_number(&app, "--window-ms", arguments->windows_ms, 1, 24ull * 3600 * 1000,
+             "Window of memlith's weak commits; or several: 1,10,100")
+      ->delimiter(',');
+  add_number(&app, "--window-mib", arguments->window_mib, 1, 1 << 20, "The window ends earlier after so much log");
+  add_number(&app, "--memory-mib", arguments->memory_mib, 0, 1 << 24,
+             "Memory of each side for its data: memlith's limit, the others' caches; 0: enough for all");
+  add_number(&app, "--flush-delay-us", arguments->flush_delay_us, 0, 60'000'000,
+             "A slower disk: so much longer takes each flush of all sides");
+  add_number(&app, "--recovery-log-mib", arguments->recovery_log_mib, 1, 1 << 17,
+             "Measure how long memlith takes to open the records after a clean close, and after a crash with so much "
+             "log; or several: 64,256")
+      ->delimiter(',');
   add_number(&app, "--rounds", arguments->rounds, 1, 1000, "Turns of each side in a workload");
   app.add_option("--seconds", arguments->seconds, "Of each side in a workload")
       ->check(seconds_between(0.001, 86400.0))

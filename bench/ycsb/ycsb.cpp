@@ -13,17 +13,17 @@
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
 #include "memlith/memlith.h"
+#include "slow_medium.hpp"
 
 namespace memlith::tool {
+
+std::string key_of(std::uint64_t number) { return fmt::format("{:016x}", Random(number + 1).next()); }
 
 namespace {
 
 constexpr std::uint64_t kScanMax = 100;
 constexpr std::uint64_t kSpread = 512;
 constexpr std::uint64_t kSpaceFactor = 30;  // all sides, and what they keep of older versions
-
-// 16 bytes, in no order of the numbers.
-std::string key_of(std::uint64_t number) { return fmt::format("{:016x}", Random(number + 1).next()); }
 
 struct Contender {
   KvPeer peer;
@@ -55,21 +55,23 @@ class YcsbRun {
       std::filesystem::create_directory(folder, error);
       if (error) return errno_failure(error.value(), "making a folder");
       const std::uint64_t bytes = arguments_.records * (arguments_.value_bytes + key_of(0).size()) * 2;
-      Result<std::unique_ptr<KvStore>> store = each.peer.open({folder, KvDurability::none, bytes});
+      Result<std::unique_ptr<KvStore>> store = each.peer.open({folder, KvDurability::none, bytes, cache_bytes()});
       if (!store.ok()) return std::move(store.failure());
       if (MaybeFailure failure = load(each, **store)) return failure;
       if (each.durability == KvDurability::sync) {
         (*store).reset();
-        store = each.peer.open({folder, each.durability, bytes});
+        store = each.peer.open({folder, each.durability, bytes, cache_bytes()});
         if (!store.ok()) return std::move(store.failure());
       }
       each.store = std::move(*store);
     }
     return {};
   }
-  [[nodiscard]] MaybeFailure measure(const Workload& workload, std::uint64_t threads);
+  // All sides; of a later window only those to which it matters.
+  [[nodiscard]] MaybeFailure measure(const Workload& workload, std::uint64_t threads, std::uint64_t window_ms);
 
  private:
+  [[nodiscard]] std::uint64_t cache_bytes() const { return arguments_.memory_mib << 20; }
   [[nodiscard]] std::string_view value(Random& random) const {
     return std::string_view(pool_).substr(random.below(kSpread) * sizeof(std::uint64_t), arguments_.value_bytes);
   }
@@ -95,8 +97,14 @@ class YcsbRun {
   };
   [[nodiscard]] MaybeFailure once(Contender& contender, Worker& worker, const Workload& workload,
                                   const Chooser& chooser, std::uint64_t& elapsed_ns) const;
-  void print(const Contender& contender, const Workload& workload, std::uint64_t threads, const Side& side,
-             const KvCounts& before) const;
+  // What was measured of one side.
+  struct Measured {
+    Contender* contender = nullptr;
+    std::vector<Worker> workers;
+    KvCounts before;
+  };
+  [[nodiscard]] Result<std::vector<Measured>> take_part(std::uint64_t threads, std::uint64_t window_ms);
+  void print(const Measured& measured, const Workload& workload, std::uint64_t window_ms, const Side& side) const;
 
   const YcsbArguments& arguments_;
   std::string pool_;
@@ -137,37 +145,55 @@ MaybeFailure YcsbRun::once(Contender& contender, Worker& worker, const Workload&
   return failure;
 }
 
-MaybeFailure YcsbRun::measure(const Workload& workload, std::uint64_t threads) {
+Result<std::vector<YcsbRun::Measured>> YcsbRun::take_part(std::uint64_t threads, std::uint64_t window_ms) {
+  std::vector<Measured> all;
+  for (Contender& each : contenders_) {
+    auto* const counted = dynamic_cast<CountedKvStore*>(each.store.get());
+    const bool weak = each.told_durability == "weak";
+    if (!weak && window_ms != arguments_.windows_ms.front()) continue;
+    if (weak && counted != nullptr) {
+      if (MaybeFailure failure = counted->set_window(window_ms, arguments_.window_mib << 20)) return *failure;
+    }
+    Measured measured{&each, {}, counted != nullptr ? counted->counts() : KvCounts()};
+    for (std::uint64_t thread = 0; thread < threads; ++thread) {
+      Result<std::unique_ptr<KvSession>> session = each.store->session();
+      if (!session.ok()) return std::move(session.failure());
+      measured.workers.push_back({std::move(*session), Random(kSeed + thread), {}});
+    }
+    all.push_back(std::move(measured));
+  }
+  return all;
+}
+
+MaybeFailure YcsbRun::measure(const Workload& workload, std::uint64_t threads, std::uint64_t window_ms) {
   const std::unique_ptr<Chooser> chooser = workload.latest ? make_latest_chooser(arguments_.records)
                                                            : make_chooser(arguments_.distribution, arguments_.records);
-  std::vector<std::vector<Worker>> workers(contenders_.size());
-  std::vector<Side> sides(contenders_.size());
-  std::vector<KvCounts> before(contenders_.size());
-  for (std::size_t i = 0; i < contenders_.size(); ++i) {
-    for (std::uint64_t thread = 0; thread < threads; ++thread) {
-      Result<std::unique_ptr<KvSession>> session = contenders_[i].store->session();
-      if (!session.ok()) return std::move(session.failure());
-      workers[i].push_back({std::move(*session), Random(kSeed + thread), {}});
-    }
-    if (auto* const counted = dynamic_cast<CountedKvStore*>(contenders_[i].store.get())) before[i] = counted->counts();
+  Result<std::vector<Measured>> taken = take_part(threads, window_ms);
+  if (!taken.ok()) return std::move(taken.failure());
+  std::vector<Measured>& all = *taken;
+  std::vector<Side> sides(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
     sides[i].round = [&, i](std::size_t thread, std::uint64_t& elapsed_ns) {
-      return once(contenders_[i], workers[i][thread], workload, *chooser, elapsed_ns);
+      return once(*all[i].contender, all[i].workers[thread], workload, *chooser, elapsed_ns);
     };
   }
   const auto phase_ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9 / static_cast<double>(arguments_.rounds));
   if (auto failure = measure_in_phases(sides, {threads, arguments_.rounds, phase_ns})) return failure;
   if (arguments_.format == Format::text) {
-    write_line(fmt::format("\n{}: {}, {}, {} thread{}", workload.name, workload.what, arguments_.distribution, threads,
-                           threads == 1 ? "" : "s"));
+    const std::string window = arguments_.windows_ms.size() == 1 ? "" : fmt::format(", window of {} ms", window_ms);
+    write_line(fmt::format("\n{}: {}, {}, {} thread{}{}", workload.name, workload.what, arguments_.distribution,
+                           threads, threads == 1 ? "" : "s", window));
     write_line(fmt::format("{:<24}{:<8}{:>12}{:>11}{:>11}{:>11}{:>11}", "side", "durable", "ops/s", "p50 us", "p99 us",
                            "p99.9 us", "max us"));
   }
-  for (std::size_t i = 0; i < contenders_.size(); ++i) print(contenders_[i], workload, threads, sides[i], before[i]);
+  for (std::size_t i = 0; i < all.size(); ++i) print(all[i], workload, window_ms, sides[i]);
   return {};
 }
 
-void YcsbRun::print(const Contender& contender, const Workload& workload, std::uint64_t threads, const Side& side,
-                    const KvCounts& before) const {
+void YcsbRun::print(const Measured& measured, const Workload& workload, std::uint64_t window_ms,
+                    const Side& side) const {
+  const Contender& contender = *measured.contender;
+  const KvCounts& before = measured.before;
   const Percentiles percentiles = percentiles_of(side.samples_ns);
   const std::uint64_t max_ns = side.samples_ns.empty() ? 0 : *std::ranges::max_element(side.samples_ns);
   const double max_us = static_cast<double>(max_ns) / 1000;
@@ -176,7 +202,7 @@ void YcsbRun::print(const Contender& contender, const Workload& workload, std::u
               {"side", contender.peer.name},
               {"workload", workload.name},
               {"durability", contender.told_durability},
-              {"threads", threads},
+              {"threads", measured.workers.size()},
               {"ops_per_s", rounded(ops)},
               {"p50_us", percentiles.p50_us},
               {"p99_us", percentiles.p99_us},
@@ -185,7 +211,10 @@ void YcsbRun::print(const Contender& contender, const Workload& workload, std::u
               {"samples", side.samples_ns.size()},
               {"distribution", arguments_.distribution},
               {"records", arguments_.records},
-              {"value_bytes", arguments_.value_bytes}};
+              {"value_bytes", arguments_.value_bytes},
+              {"flush_delay_us", arguments_.flush_delay_us},
+              {"memory_mib", arguments_.memory_mib}};
+  if (contender.told_durability == "weak") object["window_ms"] = window_ms;
   std::string more;
   if (auto* const counted = dynamic_cast<CountedKvStore*>(contender.store.get())) {
     const KvCounts now = counted->counts();
@@ -212,7 +241,7 @@ void YcsbRun::print(const Contender& contender, const Workload& workload, std::u
 }
 
 [[nodiscard]] MaybeFailure check_names(const YcsbArguments& arguments) {
-  std::vector<std::string> sides{"memlith", "memlith-no-durability"};
+  std::vector<std::string> sides{"memlith", "memlith-wait", "memlith-no-durability"};
   for (const KvPeer& peer : kv_peers()) sides.push_back(peer.name);
   for (const std::string& side : arguments.sides) {
     if (std::ranges::find(sides, side) != sides.end()) continue;
@@ -235,6 +264,7 @@ void YcsbRun::print(const Contender& contender, const Workload& workload, std::u
 
 MaybeFailure run_ycsb(const YcsbArguments& arguments) {
   if (MaybeFailure failure = check_names(arguments)) return failure;
+  if (!arguments.recovery_log_mib.empty()) return run_recovery(arguments);
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
   const std::uint64_t bytes = arguments.records * (arguments.value_bytes + 16) * kSpaceFactor;
@@ -242,24 +272,32 @@ MaybeFailure run_ycsb(const YcsbArguments& arguments) {
   if (arguments.format == Format::text) {
     write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                            printable(arguments.folder), utc_now()));
-    write_line(fmt::format("{} records, keys of 16 bytes, values of {} bytes", arguments.records,
-                           arguments.value_bytes));
+    write_line(fmt::format("{} records, keys of 16 bytes, values of {} bytes{}{}", arguments.records,
+                           arguments.value_bytes,
+                           arguments.flush_delay_us == 0
+                               ? ""
+                               : fmt::format("; {} us more for each flush", arguments.flush_delay_us),
+                           arguments.memory_mib == 0 ? "" : fmt::format("; caches of {} MiB", arguments.memory_mib)));
   }
   YcsbRun run(arguments);
   if (arguments.durability != "sync") {
-    run.add(memlith_side(arguments.window_ms), KvDurability::none, "weak");
+    run.add(memlith_side(), KvDurability::none, "weak");
     run.add(volatile_side(), KvDurability::none, "none");
     for (KvPeer& peer : kv_peers()) run.add(std::move(peer), KvDurability::none, "none");
   }
   if (arguments.durability != "relaxed") {
-    run.add(memlith_side(arguments.window_ms), KvDurability::sync, "sync");
+    run.add(memlith_side(), KvDurability::sync, "sync");
+    run.add(waiting_side(), KvDurability::sync, "sync");
     for (KvPeer& peer : kv_peers()) run.add(std::move(peer), KvDurability::sync, "sync");
   }
   if (MaybeFailure failure = run.load(*scratch)) return failure;
+  slow_flushes_down(arguments.flush_delay_us);  // from here on; loading flushes nothing that is measured
   for (const std::uint64_t threads : arguments.threads) {
     for (const std::string& name : arguments.workloads) {
       const auto workload = std::ranges::find_if(ycsb_workloads(), [&](const Workload& w) { return w.name == name; });
-      if (MaybeFailure failure = run.measure(*workload, threads)) return failure;
+      for (const std::uint64_t window_ms : arguments.windows_ms) {
+        if (MaybeFailure failure = run.measure(*workload, threads, window_ms)) return failure;
+      }
     }
   }
   return {};

@@ -11,6 +11,7 @@
 #include "kit/output.hpp"
 #include "kit/random.hpp"
 #include "peers/kv/kv.hpp"
+#include "peers/kv/memlith_side.hpp"
 
 namespace memlith::tool {
 
@@ -22,14 +23,23 @@ struct YcsbArguments {
   std::string distribution = "uniform";
   std::uint64_t records = 1'000'000;
   std::uint64_t value_bytes = 100;
-  std::uint64_t window_ms = 1000;
-  std::uint64_t rounds = 3;  // turns of each side in a workload
-  double seconds = 6;        // of each side and workload
+  std::vector<std::uint64_t> windows_ms{1000};
+  std::uint64_t window_mib = 16;
+  std::uint64_t memory_mib = 0;                 // 0: as much as there is
+  std::uint64_t flush_delay_us = 0;             // added to each flush of all sides
+  std::vector<std::uint64_t> recovery_log_mib;  // not empty: opening is measured, and nothing else
+  std::uint64_t rounds = 3;                     // turns of each side in a workload
+  double seconds = 6;                           // of each side and workload
   std::vector<std::uint64_t> threads{1};
   Format format = Format::text;
 };
 
 [[nodiscard]] MaybeFailure run_ycsb(const YcsbArguments& arguments);
+// How long memlith takes to open the records: after a clean close, and after a crash with so much log.
+[[nodiscard]] MaybeFailure run_recovery(const YcsbArguments& arguments);
+
+// The key of a record: 16 bytes, in no order of the numbers.
+[[nodiscard]] std::string key_of(std::uint64_t number);
 
 // ---- what is done ----------------------------------------------------------------------------------------------
 
@@ -55,23 +65,5 @@ class Chooser {
 std::unique_ptr<Chooser> make_chooser(const std::string& distribution, std::uint64_t records);
 // The latest records are the most frequent.
 std::unique_ptr<Chooser> make_latest_chooser(std::uint64_t records);
-
-// ---- memlith's sides -------------------------------------------------------------------------------------------
-
-// What a kv store of memlith counts, for the fields that only it has.
-struct KvCounts {
-  std::uint64_t logged_bytes = 0;
-  std::uint64_t data_bytes = 0;
-  std::uint64_t records = 0;
-  std::uint64_t checkpoints = 0;
-};
-class CountedKvStore : public KvStore {
- public:
-  virtual KvCounts counts() = 0;
-};
-
-// memlith with weak or sync commits, and the same tree without any durability.
-KvPeer memlith_side(std::uint64_t window_ms);
-KvPeer volatile_side();
 
 }  // namespace memlith::tool

@@ -28,6 +28,12 @@ std::vector<KvPeer> kv_peers() {
 #ifdef MEMLITH_PEER_ROCKSDB
   peers.push_back(rocksdb_peer());
 #endif
+#ifdef MEMLITH_PEER_BERKELEYDB
+  peers.push_back(berkeleydb_peer());
+#endif
+#ifdef MEMLITH_PEER_WIREDTIGER
+  peers.push_back(wiredtiger_peer());
+#endif
   return peers;
 }
 

@@ -26,6 +26,7 @@ struct KvOptions {
   std::string folder;  // there, and empty when the store is made
   KvDurability durability = KvDurability::sync;
   std::uint64_t bytes_expected = 0;  // of keys and values together
+  std::uint64_t cache_bytes = 0;     // 0: the peer's own default, or room for all that is expected
 };
 
 // One thread's use of a store. Each change is a transaction of its own; what it promises is the store's durability.
@@ -64,7 +65,8 @@ struct KvPeer {
   }
 };
 
-// Those whose libraries this program was built with: leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb.
+// Those whose libraries this program was built with: leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb,
+// berkeleydb, wiredtiger.
 std::vector<KvPeer> kv_peers();
 
 // A peer's library said no.
@@ -76,5 +78,7 @@ KvPeer kyoto_peer();
 KvPeer sqlite_peer();
 KvPeer lmdb_peer();
 KvPeer rocksdb_peer();
+KvPeer berkeleydb_peer();
+KvPeer wiredtiger_peer();
 
 }  // namespace memlith::tool

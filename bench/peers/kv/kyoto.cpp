@@ -19,7 +19,9 @@ class KyotoStore final : public KvStore {
   [[nodiscard]] MaybeFailure open(const KvOptions& options) {
     using kyotocabinet::TreeDB;
     // The map holds what is expected, so that the peer reads and writes memory; all else as it comes.
-    db_.tune_map(static_cast<std::int64_t>(std::max<std::uint64_t>(64ull << 20, options.bytes_expected * 2)));
+    const std::uint64_t map = std::max<std::uint64_t>(64ull << 20, options.bytes_expected * 2);
+    db_.tune_map(static_cast<std::int64_t>(options.cache_bytes != 0 ? options.cache_bytes : map));
+    if (options.cache_bytes != 0) db_.tune_page_cache(static_cast<std::int64_t>(options.cache_bytes));
     if (db_.open(options.folder + "/peer.kct", TreeDB::OWRITER | TreeDB::OCREATE)) return {};
     return failed("open");
   }

@@ -1,5 +1,6 @@
 // LevelDB, as it comes but for `sync`.
 #include <fmt/format.h>
+#include <leveldb/cache.h>
 #include <leveldb/db.h>
 
 #include "kv.hpp"
@@ -45,12 +46,14 @@ class LeveldbSession final : public KvSession {
 
 class LeveldbStore final : public KvStore {
  public:
-  LeveldbStore(std::unique_ptr<leveldb::DB> db, bool sync) : db_(std::move(db)), sync_(sync) {}
+  LeveldbStore(std::unique_ptr<leveldb::Cache> cache, std::unique_ptr<leveldb::DB> db, bool sync)
+      : cache_(std::move(cache)), db_(std::move(db)), sync_(sync) {}
   Result<std::unique_ptr<KvSession>> session() override {
     return std::unique_ptr<KvSession>(std::make_unique<LeveldbSession>(*db_, sync_));
   }
 
  private:
+  std::unique_ptr<leveldb::Cache> cache_;  // outlives the database
   std::unique_ptr<leveldb::DB> db_;
   bool sync_;
 };
@@ -58,9 +61,12 @@ class LeveldbStore final : public KvStore {
 Result<std::unique_ptr<KvStore>> open_leveldb(const KvOptions& options) {
   leveldb::Options settings;
   settings.create_if_missing = true;
+  std::unique_ptr<leveldb::Cache> cache;
+  if (options.cache_bytes != 0) cache.reset(leveldb::NewLRUCache(options.cache_bytes));
+  settings.block_cache = cache.get();
   leveldb::DB* db = nullptr;
   if (MaybeFailure failure = leveldb_result(leveldb::DB::Open(settings, options.folder, &db), "Open")) return *failure;
-  return std::unique_ptr<KvStore>(std::make_unique<LeveldbStore>(std::unique_ptr<leveldb::DB>(db),
+  return std::unique_ptr<KvStore>(std::make_unique<LeveldbStore>(std::move(cache), std::unique_ptr<leveldb::DB>(db),
                                                                  options.durability == KvDurability::sync));
 }
 

@@ -1,6 +1,8 @@
 // RocksDB, as it comes but for `sync`.
 #include <fmt/format.h>
+#include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/table.h>
 #include <rocksdb/version.h>
 
 #include "kv.hpp"
@@ -59,6 +61,11 @@ class RocksdbStore final : public KvStore {
 Result<std::unique_ptr<KvStore>> open_rocksdb(const KvOptions& options) {
   rocksdb::Options settings;
   settings.create_if_missing = true;
+  if (options.cache_bytes != 0) {
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = rocksdb::NewLRUCache(options.cache_bytes);
+    settings.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  }
   rocksdb::DB* db = nullptr;
   if (MaybeFailure failure = rocksdb_result(rocksdb::DB::Open(settings, options.folder, &db), "Open")) return *failure;
   return std::unique_ptr<KvStore>(std::make_unique<RocksdbStore>(std::unique_ptr<rocksdb::DB>(db),

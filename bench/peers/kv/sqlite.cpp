@@ -103,7 +103,9 @@ class SqliteSession final : public KvSession {
 class SqliteStore final : public KvStore {
  public:
   explicit SqliteStore(const KvOptions& options)
-      : path_(options.folder + "/peer.db"), sync_(options.durability == KvDurability::sync) {}
+      : path_(options.folder + "/peer.db"),
+        sync_(options.durability == KvDurability::sync),
+        cache_kib_(options.cache_bytes / 1024) {}
 
   // The first session makes the table, and stays, so that the WAL is not made anew between others.
   [[nodiscard]] MaybeFailure open() {
@@ -121,6 +123,7 @@ class SqliteStore final : public KvStore {
     ::sqlite3_busy_timeout(opened, kSqliteBusyMs);
     const std::string settings = std::string("PRAGMA journal_mode=WAL; PRAGMA synchronous=") +
                                  (sync_ ? "FULL" : "OFF") +
+                                 (cache_kib_ != 0 ? "; PRAGMA cache_size=-" + std::to_string(cache_kib_) : "") +
                                  "; CREATE TABLE IF NOT EXISTS kv (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID";
     if (::sqlite3_exec(opened, settings.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
       return sqlite_failure(opened, "setting up");
@@ -133,6 +136,7 @@ class SqliteStore final : public KvStore {
  private:
   std::string path_;
   bool sync_;
+  std::uint64_t cache_kib_;  // 0: SQLite's default
   std::mutex writers_;
   std::unique_ptr<KvSession> first_;
 };

@@ -1,10 +1,8 @@
 // A kv store of memlith as a side: each change is a transaction; a session uses one handle again and again.
-#include <fmt/format.h>
-
 #include <optional>
 
 #include "memlith/kv.hpp"
-#include "ycsb.hpp"
+#include "memlith_side.hpp"
 
 namespace memlith::tool {
 
@@ -18,13 +16,15 @@ MaybeFailure kv_failure(const memlith::Result<T>& result, std::string_view doing
 
 class MemlithKvStore final : public CountedKvStore {
  public:
-  explicit MemlithKvStore(Durability durability) : durability_(durability) {}
+  MemlithKvStore(Durability durability, bool waits) : durability_(durability), waits_(waits) {}
 
-  [[nodiscard]] MaybeFailure open(const KvOptions& options, std::uint64_t window_ms, bool is_volatile) {
-    auto store = Store::open(options.folder + "/store", {.create = true});
+  [[nodiscard]] MaybeFailure open(const KvOptions& options, const Backend& backend, bool is_volatile) {
+    Result<std::string> place = backend.make_place(options.folder + "/store");
+    if (!place.ok()) return std::move(place.failure());
+    auto store = Store::open(*place, {.create = true, .memory_max_bytes = options.cache_bytes, .io = backend.io});
     if (MaybeFailure failure = kv_failure(store, "opening a store")) return failure;
     store_.emplace(std::move(*store));
-    auto kv = Kv::open(*store_, "kv", {.create = true, .is_volatile = is_volatile, .window_ms = window_ms});
+    auto kv = Kv::open(*store_, "kv", {.create = true, .is_volatile = is_volatile});
     if (MaybeFailure failure = kv_failure(kv, "opening a kv store")) return failure;
     kv_.emplace(std::move(*kv));
     auto map = kv_->map("map", true);
@@ -43,7 +43,11 @@ class MemlithKvStore final : public CountedKvStore {
     counts.checkpoints = store_->info().checkpoints;
     return counts;
   }
+  MaybeFailure set_window(std::uint64_t ms, std::uint64_t bytes) override {
+    return kv_failure(kv_->set_window(ms, bytes), "setting the window");
+  }
   [[nodiscard]] Kv& kv() { return *kv_; }
+  [[nodiscard]] bool waits() const { return waits_; }
   [[nodiscard]] KvMap map() const { return map_; }
   [[nodiscard]] Durability durability() const { return durability_; }
 
@@ -52,6 +56,7 @@ class MemlithKvStore final : public CountedKvStore {
   std::optional<Kv> kv_;
   KvMap map_ = 0;
   Durability durability_;
+  bool waits_;
 };
 
 class MemlithKvSession final : public KvSession {
@@ -97,9 +102,14 @@ class MemlithKvSession final : public KvSession {
     for (;;) {
       if (auto failure = kv_failure(writer_.renew(), "beginning a transaction")) return failure;
       const auto done = act();
-      if (done) return kv_failure(writer_.commit(store_.durability()), "committing");
+      if (done) return commit();
       if (done.error().category() != MEMLITH_CONFLICT) return kv_failure(done, "changing a record");
     }
+  }
+  MaybeFailure commit() {
+    const auto ticket = writer_.commit(store_.durability());
+    if (!ticket || !store_.waits()) return kv_failure(ticket, "committing");
+    return kv_failure(store_.kv().wait(*ticket), "waiting for a commit");
   }
   template <class Act>
   MaybeFailure read(const Act& act) {
@@ -121,28 +131,44 @@ Result<std::unique_ptr<KvSession>> MemlithKvStore::session() {
   return std::unique_ptr<KvSession>(std::make_unique<MemlithKvSession>(*this, std::move(*writer), std::move(*reader)));
 }
 
-std::uint64_t window_of_sides_ms = 0;
-
-template <bool kVolatile>
-Result<std::unique_ptr<KvStore>> open_memlith(const KvOptions& options) {
+Result<std::unique_ptr<MemlithKvStore>> open_side(const KvOptions& options, const Backend& backend, bool is_volatile,
+                                                  bool waits) {
   const bool sync = options.durability == KvDurability::sync;
-  auto store = std::make_unique<MemlithKvStore>(sync ? Durability::sync : Durability::weak);
-  if (MaybeFailure failure = store->open(options, window_of_sides_ms, kVolatile)) return *failure;
-  return std::unique_ptr<KvStore>(std::move(store));
+  auto store = std::make_unique<MemlithKvStore>(sync && !waits ? Durability::sync : Durability::weak, sync && waits);
+  if (MaybeFailure failure = store->open(options, backend, is_volatile)) return *failure;
+  return store;
+}
+
+template <bool kVolatile, bool kWaits>
+Result<std::unique_ptr<KvStore>> open_memlith(const KvOptions& options) {
+  Result<std::unique_ptr<MemlithKvStore>> store = open_side(options, {}, kVolatile, kWaits);
+  if (!store.ok()) return std::move(store.failure());
+  return std::unique_ptr<KvStore>(std::move(*store));
 }
 
 }  // namespace
 
-KvPeer memlith_side(std::uint64_t window_ms) {
-  window_of_sides_ms = window_ms;
+KvPeer memlith_side() {
   return {"memlith", memlith_version(), "each operation is a transaction with a sync commit: durable when it returns",
-          fmt::format("each operation is a transaction with a weak commit: durable in order, within {} ms", window_ms),
-          open_memlith<false>};
+          "each operation is a transaction with a weak commit: durable in order, within the window",
+          open_memlith<false, false>};
+}
+
+KvPeer waiting_side() {
+  const std::string text = "each operation is a transaction with a weak commit, and waits for its ticket";
+  return {"memlith-wait", memlith_version(), text, text, open_memlith<false, true>};
+}
+
+Result<std::unique_ptr<KvStore>> open_memlith_kv(const KvOptions& options, const Backend& backend) {
+  Result<std::unique_ptr<MemlithKvStore>> store = open_side(options, backend, false, false);
+  if (!store.ok()) return std::move(store.failure());
+  if (MaybeFailure failure = (*store)->set_window(kWeakWindowMs, 0)) return *failure;
+  return std::unique_ptr<KvStore>(std::move(*store));
 }
 
 KvPeer volatile_side() {
   const std::string text = "the same tree and transactions, opened volatile: nothing is logged, nothing is durable";
-  return {"memlith-no-durability", memlith_version(), text, text, open_memlith<true>};
+  return {"memlith-no-durability", memlith_version(), text, text, open_memlith<true, false>};
 }
 
 }  // namespace memlith::tool
