@@ -393,6 +393,46 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (-signal.SIGBUS, -si
         self.assertEqual(self.recovered()[8191:], b"A")
 
 
+    def test_a_file_larger_than_memory_and_disk_is_refused(self):
+        with open(self.folder / "data.bin", "wb") as file:
+            file.truncate(1 << 42)
+        done = self.python("""
+import errno
+try:
+    os.open('data.bin', os.O_RDWR)
+except OSError as error:
+    print(error.errno in (errno.ENOMEM, errno.ENOSPC))
+""")
+        self.assertEqual(done.stdout, "True\n", done.stderr)
+        self.assertRegex(done.stderr, "has to fit into memory|has no space")
+        self.assertEqual((self.folder / "data.bin").stat().st_size, 1 << 42)
+        self.assertEqual([each.name for each in self.folder.iterdir()], ["data.bin"])
+
+
+class Threads(Folder):
+    def test_threads_that_are_ended_are_unwound(self):
+        source = self.folder / "ended.cpp"
+        source.write_text("""
+#include <cstdio>
+#include <pthread.h>
+#include <unistd.h>
+struct Unwound { ~Unwound() { std::puts("unwound"); } };
+void* leaves(void*) { Unwound here; pthread_exit(nullptr); }
+void* waits(void*) { Unwound here; for (;;) pause(); }
+int main() {
+  pthread_t thread;
+  pthread_create(&thread, nullptr, leaves, nullptr);
+  pthread_join(thread, nullptr);
+  pthread_create(&thread, nullptr, waits, nullptr);
+  pthread_cancel(thread);
+  pthread_join(thread, nullptr);
+}
+""")
+        subprocess.run(["c++", "-pthread", "-o", str(self.folder / "ended"), str(source)], check=True)
+        # The second may be cancelled before it begins.
+        self.assertIn(self.run_with("*.bin", "./ended").stdout, ("unwound\n", "unwound\nunwound\n"))
+
+
 class Programs(Folder):
     """From Debian, unchanged: they work, and are whole after a kill."""
 
