@@ -518,6 +518,7 @@ nb::dict Store::info() {
   MEMLITH_FIELD(read_only), MEMLITH_FIELD(poisoned), MEMLITH_FIELD(direct_io), MEMLITH_FIELD(was_clean);
   MEMLITH_FIELD(memory_error), MEMLITH_FIELD(incarnation), MEMLITH_FIELD(log_id), MEMLITH_FIELD(io);
   MEMLITH_FIELD(forgets), MEMLITH_FIELD(follows), MEMLITH_FIELD(writer), MEMLITH_FIELD(view_bytes);
+  MEMLITH_FIELD(log_block_bytes), MEMLITH_FIELD(device_bytes), MEMLITH_FIELD(device_used_bytes);
   return made;
 }
 

@@ -5,6 +5,8 @@
                                                          installs it
     environment.py test --folder FOLDER [ARGS...]        runs pytest there, and mypy over the package
 
+With --system-packages the environment also has the packages of the Python that makes it, such as Debian's PyTorch.
+
 With --sanitize address,undefined the library and the module contain AddressSanitizer, whose runtime is preloaded into
 Python. That takes several times as long, so it is done only if MEMLITH_PYTHON_SANITIZED is set, as `./dev check` does;
 ThreadSanitizer knows nothing of the interpreter's lock.
@@ -30,14 +32,14 @@ def python_of(folder):
     return folder / "venv" / "bin" / "python"
 
 
-def prepare(folder, requirements):
+def prepare(folder, requirements, system_packages):
     """An environment with the packages named; what an earlier run made is used again if nothing changed."""
-    wanted = hashlib.sha256(requirements.read_bytes() + sys.version.encode()).hexdigest()
+    wanted = hashlib.sha256(requirements.read_bytes() + f"{sys.version} {system_packages}".encode()).hexdigest()
     stamp = folder / "venv" / "requirements.sha256"
     if stamp.exists() and stamp.read_text() == wanted:
         return 0
     shutil.rmtree(folder / "venv", ignore_errors=True)
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv", with_pip=True, system_site_packages=system_packages)
     pip = [python_of(folder), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     if subprocess.run([*pip, "--requirement", requirements], check=False).returncode != 0:
         shutil.rmtree(folder / "venv")
@@ -59,9 +61,9 @@ def is_left_out(sanitize):
     return False
 
 
-def make(folder, prebuilt, requirements, sanitize=""):
+def make(folder, prebuilt, requirements, sanitize="", system_packages=False):
     folder.mkdir(parents=True, exist_ok=True)
-    if status := prepare(folder, requirements):
+    if status := prepare(folder, requirements, system_packages):
         return status
     settings = [f"build-dir={folder / 'build'}", f"cmake.define.MEMLITH_PYTHON_PREBUILT={prebuilt}",
                 f"cmake.define.MEMLITH_SANITIZE={sanitize}"]
@@ -106,11 +108,13 @@ def main():
     parser.add_argument("--prebuilt", type=pathlib.Path)
     parser.add_argument("--requirements", type=pathlib.Path, default=HERE / "requirements.txt")
     parser.add_argument("--sanitize", default="")
+    parser.add_argument("--system-packages", action="store_true")
     options, rest = parser.parse_known_args()
     if is_left_out(options.sanitize):
         return SKIPPED
     if options.command == "make":
-        return make(options.folder.resolve(), options.prebuilt.resolve(), options.requirements, options.sanitize)
+        return make(options.folder.resolve(), options.prebuilt.resolve(), options.requirements, options.sanitize,
+                    options.system_packages)
     return test(options.folder.resolve(), rest, options.sanitize)
 
 

@@ -16,6 +16,7 @@ from ._errors import Corrupt, Incompatible, Invalid
 
 MAGIC = b"memlith array 1\n"
 PAGE_BYTES = 4096
+formats: Any = np.lib.format  # without types before NumPy 2
 _FIXED_BYTES = len(MAGIC) + 8  # the length of the text and its checksum follow the magic
 
 
@@ -60,7 +61,7 @@ def for_array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Header:
 
 
 def _text(dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> bytes:
-    descr = np.lib.format.dtype_to_descr(dtype)
+    descr = formats.dtype_to_descr(dtype)
     return repr({"dtype": descr, "shape": shape, "offset": offset}).encode()
 
 
@@ -85,7 +86,7 @@ def read(memory: memoryview, name: str) -> Header | None:
         raise Corrupt(f'region "{name}": the head of the array fails its checksum; run `memlith verify` on the store')
     try:
         fields = ast.literal_eval(text.decode())  # the text of a .npy file's head, which holds nothing but literals
-        dtype = dtype_of(np.lib.format.descr_to_dtype(fields["dtype"]))
+        dtype = dtype_of(formats.descr_to_dtype(fields["dtype"]))
         header = Header(dtype, shape_of(fields["shape"]), int(fields["offset"]))
     except (KeyError, TypeError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise Corrupt(f'region "{name}": the head of the array makes no sense: {error}') from error

@@ -338,7 +338,7 @@ class Store:
 
     def _extent(self, name: str, part: Array) -> tuple[int, int]:
         """Offset and bytes in the region of the smallest range that holds all of `part`."""
-        bounds = getattr(np, "byte_bounds", None) or np.lib.array_utils.byte_bounds  # since NumPy 2
+        bounds = getattr(np, "byte_bounds", None) or cast(Any, np.lib).array_utils.byte_bounds  # since NumPy 2
         low, high = bounds(part)
         memory = self._memory(name)
         if not memory.address <= low <= high <= memory.address + len(memory):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from . import _core
+from . import _core, _header
 from ._errors import Corrupt
 from ._store import Array, Store
 from ._ticket import Ticket
@@ -83,7 +83,7 @@ class Checkpoint:
         return _Unpickler(io.BytesIO(skeleton), arrays, copy).load()
 
     def _array(self, slot: _Slot) -> Array:
-        dtype = np.lib.format.descr_to_dtype(slot.descr)
+        dtype = _header.formats.descr_to_dtype(slot.descr)
         return np.ndarray(slot.shape, dtype, cast(Any, self._store["data"]), slot.offset)
 
     def _write(self, state: Any) -> int:
@@ -93,7 +93,7 @@ class Checkpoint:
         slots: list[_Slot] = []
         end = 0
         for array in pickler.arrays:
-            slots.append(_Slot(np.lib.format.dtype_to_descr(array.dtype), array.shape, end))
+            slots.append(_Slot(_header.formats.dtype_to_descr(array.dtype), array.shape, end))
             end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
         index = pickle.dumps(([tuple(slot) for slot in slots], file.getvalue()), protocol=5)
         index = len(index).to_bytes(8, "little") + index
