@@ -15,7 +15,8 @@ import unittest
 
 PROGRAM, SCRIPTS = sys.argv[1], pathlib.Path(sys.argv[2])
 SANITIZED = "asan" in PROGRAM or "tsan" in PROGRAM
-OURS = ["memlith-fault", "memlith-scan"]
+INSTRUMENTED = pathlib.Path(PROGRAM).parents[1] / "lib/libmemlith-heap-map-instrumented.so"  # where memlith-c++ is
+OURS = (["memlith-instrumented"] if INSTRUMENTED.exists() else []) + ["memlith-fault", "memlith-scan"]
 WINDOWS = ["memlith-fault-window", "memlith-scan-window"]
 FIELDS = ["suite", "side", "workload", "durability", "threads", "ops_per_s", "p50_us", "p99_us", "p999_us"]
 
@@ -90,7 +91,7 @@ class Bench(unittest.TestCase):
         done = subprocess.run([PROGRAM, "table2", "--sides", "nobody", "--dir", str(self.folder)], capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("there is no side nobody; there are: memlith-fault", done.stderr)
+        self.assertIn("there is no side nobody; there are: " + ", ".join(OURS), done.stderr)
 
     @unittest.skipIf(SANITIZED, "the program ran above, and a sanitizer makes this slow")
     def test_the_report_has_every_table(self):

@@ -252,11 +252,9 @@ class Dev(Bench):
             program.parent.mkdir(exist_ok=True)
             program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             program.chmod(0o755)
-        (self.folder / "cmake").mkdir()
-        for name in "dev", "cmake/packages.sh":
+        for name in "dev", "cmake/packages.sh", "tests/soak/soaks.sh", "bench/run.py":
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SCRIPTS.parent / name, self.folder / name)
-        (self.folder / "bench").mkdir()
-        shutil.copy(SCRIPTS / "run.py", self.folder / "bench")
         (self.folder / "build/release/bin").mkdir(parents=True)
         (self.folder / "build/release/bin/memlith").symlink_to(MEMLITH)
         environment = dict(os.environ, PATH=f"{self.folder / 'programs'}:{os.environ['PATH']}")

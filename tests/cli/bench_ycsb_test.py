@@ -14,7 +14,7 @@ import unittest
 
 PROGRAM = sys.argv[1]
 FIELDS = ["suite", "side", "workload", "durability", "threads", "ops_per_s", "p50_us", "p99_us", "p999_us", "max_us",
-          "samples", "distribution", "records", "value_bytes"]
+          "samples", "distribution", "records", "value_bytes", "flush_delay_us", "memory_mib"]
 WORKLOADS = ["write", "read", "insert", "scan", "modify", "a", "b", "c", "d", "e", "f"]
 
 
@@ -60,6 +60,36 @@ class Bench(unittest.TestCase):
                         "memlith", "--window-ms", "5")[0]
         self.assertGreater(row["logged_bytes_per_op"], 0)
         self.assertLessEqual(row["logged_bytes_per_op"], 1.3 * 116 + 48, row)
+
+    def test_windows(self):
+        """Of a later window only the side to which it matters is measured again."""
+        rows = self.rows("--workloads", "write", "--records", "300", "--seconds", "0.01", "--rounds", "1",
+                         "--window-ms", "1,100", "--sides", "memlith,memlith-no-durability", "--window-mib", "64")
+        self.assertEqual([(row["side"], row.get("window_ms")) for row in rows],
+                         [("memlith", 1), ("memlith-no-durability", None), ("memlith", 100)])
+
+    def test_a_slower_disk_is_slower_for_all(self):
+        """Every side that is durable waits for the flush that is slower. The limit is a lower one: load cannot break
+        it."""
+        rows = self.rows("--workloads", "write", "--records", "100", "--seconds", "0.05", "--rounds", "1",
+                         "--durability", "sync", "--flush-delay-us", "20000")
+        self.assertIn("memlith-wait", [row["side"] for row in rows])
+        for row in rows:
+            self.assertEqual(row["flush_delay_us"], 20000)
+            self.assertGreaterEqual(row["p50_us"], 20000, row["side"])
+
+    def test_small_caches(self):
+        rows = self.rows("--workloads", "a", "--records", "3000", "--seconds", "0.02", "--rounds", "1",
+                         "--durability", "both", "--memory-mib", "4")
+        self.assertEqual({row["memory_mib"] for row in rows}, {4})
+
+    def test_recovery(self):
+        done = self.run_it("--records", "5000", "--recovery-log-mib", "1,3", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(row["workload"], row["log_mib"], row["records"]) for row in rows],
+                         [("clean", 0, 5000), ("after-crash", 1, 5000), ("clean", 0, 5000), ("after-crash", 3, 5000)])
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_text_and_mistakes(self):
         done = self.run_it("--records", "50", "--seconds", "0.01", "--workloads", "read", "--sides", "memlith")

@@ -2,6 +2,7 @@
 """What the commands print with --json has the fields of docs/json.md, and no others.
 
 Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH] [MEMLITH_APPLOG_BENCH]
+    [MEMLITH_DBBENCH]
 """
 import json
 import os
@@ -18,6 +19,7 @@ BENCHES = {pathlib.Path(word).name: word for word in sys.argv[4:]}
 SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
 YCSB_BENCH = BENCHES.get("memlith-ycsb-bench")
 APPLOG_BENCH = BENCHES.get("memlith-applog-bench")
+DBBENCH = BENCHES.get("memlith-dbbench")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -54,8 +56,11 @@ class Fields(unittest.TestCase):
         if SQLITE_BENCH is None:
             del cls.fields["memlith-sqlite-bench"], cls.fields["memlith-sqlite-bench writers"]
         if YCSB_BENCH is None:
-            del cls.fields["memlith-ycsb-bench"]
+            del cls.fields["memlith-ycsb-bench"], cls.fields["memlith-ycsb-bench --recovery-log-mib"]
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
+        del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
+        if DBBENCH is None:
+            del cls.fields["memlith-dbbench"]
         if APPLOG_BENCH is None:
             del cls.fields["memlith-applog-bench"]
         cls.seen = set()
@@ -112,12 +117,26 @@ class Fields(unittest.TestCase):
     def test_ycsb_bench(self):
         self.check_fields("memlith-ycsb-bench", self.rows(YCSB_BENCH, "--records", "50", "--seconds", "0.01",
                                                           "--workloads", "a", "--dir", self.folder))
+        self.check_fields("memlith-ycsb-bench --recovery-log-mib",
+                          self.rows(YCSB_BENCH, "--records", "50", "--recovery-log-mib", "1", "--dir", self.folder))
 
     @unittest.skipIf(APPLOG_BENCH is None, "built without it")
     def test_applog_bench(self):
         self.check_fields("memlith-applog-bench", self.rows(APPLOG_BENCH, "--seconds", "0.01", "--rounds", "1",
                                                             "--bytes", "100", "--threads", "1", "--log-mib", "1",
                                                             "--dir", self.folder))
+
+    @unittest.skipIf(DBBENCH is None, "built without it")
+    def test_dbbench(self):
+        rows = self.rows(DBBENCH, "--seconds", "0.01", "--records", "200", "--dir", self.folder)
+        self.check_fields("memlith-dbbench", rows)
+        sides = {(row["side"], row["backend"]) for row in rows}
+        self.assertLessEqual({(side, backend) for side in ("memlith", "memlith-log")
+                              for backend in ("file", "file-uring")}, sides)
+        for row in rows:
+            values = [row[name] for name in ("p50_us", "p99_us", "p999_us", "max_us")]
+            self.assertEqual(values, sorted(values), row)
+            self.assertEqual(row["durability"], "sync" if row["workload"].startswith("fill") else "none")
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

@@ -1,0 +1,75 @@
+# shellcheck shell=bash
+# `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
+
+soaks=(persist crash power sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
+  sqlite-diskcache sqlite-processes tracking python redis redis-suite)
+
+# The packages that a soak needs beside those of the build.
+need_for_soak() {
+  local name=$1
+  case $name in
+    power) need "${packages_power[@]}" ;;
+    crash) if has --plot "${@:2}"; then need "${packages_plot[@]}"; fi ;;
+    sqlite-suite) need "${packages_sqlite_suite[@]}" ;;
+    sqlite-sqlalchemy | sqlite-django | sqlite-diskcache) need "${packages_pypi[@]}" ;;
+    sqlite-clients)
+      need "${packages_pypi[@]}" "${packages_test[@]}" || return
+      command -v npm >/dev/null || need "${packages_npm[@]}"
+      ;;
+    tracking) need "${packages_pass[@]}" ;;
+    python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
+    redis-suite) need tcl ;;
+  esac
+}
+
+soak_sqlite() {
+  build_preset release memlith_sqlite || return
+  python3 -B "$root/plugins/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
+    --work "$root/build/sqlite-$1" "${@:2}"
+}
+
+soak_redis() {
+  build_redis || return
+  python3 -B "$root/plugins/redis/tests/kill_test.py" --program "$root/build/release/redis/bin/redis-server" \
+    --work "$root/build/redis" --kills 500 "$@"
+}
+
+soak_redis_suite() {
+  build_redis || return
+  python3 -B "$root/plugins/redis/tests/suite/run_suite.py" --redis "$root/build/release/redis" \
+    --work "$root/build/redis-suite" "$@"
+}
+
+soak_tracking() {
+  build_preset release memlith memlith_track_runtime || return
+  python3 -B "$root/llvm/tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+    python3 -B "$root/llvm/tests/csmith_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+    python3 -B "$root/llvm/tests/demo_test.py" "$root/build/release" "$root"
+}
+
+# Debian's own Python, whose PyTorch computes without a GPU and is small.
+soak_python() {
+  local environment=(/usr/bin/python3 -B "$root/python/tests/environment.py") folder=$root/build/python-extended
+  build_preset release memlith_static memlith_sqlite &&
+    "${environment[@]}" make --folder "$folder" --prebuilt "$root/build/release/lib" --system-packages \
+      --requirements "$root/python/tests/requirements-extended.txt" || return
+  MEMLITH_TEST_DIR=$root/build/release/test-data "${environment[@]}" test --folder "$folder"
+}
+
+cmd_soak() {
+  local name=${1:-}
+  if ! has "$name" "${soaks[@]}"; then
+    fail "there is no soak${name:+ \"$name\"}; there are: ${soaks[*]}"
+    return 2
+  fi
+  need_for_presets release && need_for_soak "$@" || return
+  case $name in
+    sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
+    redis | redis-suite | tracking | python) "soak_${name/-/_}" "${@:2}" ;;
+    *)
+      build_preset release || return
+      say
+      "$bin/${name}_soak" "${@:2}"
+      ;;
+  esac
+}
