@@ -17,9 +17,8 @@ import time
 
 memlith, kyoto, rig, programs, work, cuts = sys.argv[1:7]
 sys.path.insert(0, rig)
-import mounts  # noqa: E402  (beside the other rigs)
-from common import (Deadline, Disk, PATIENCE_S, RigError, Settings, Unable, make_image,  # noqa: E402
-                    need_programs, wait_for)
+from common import Deadline, PATIENCE_S, RigError, Unable, wait_for  # noqa: E402  (beside the other rigs)
+from lossy_folder import LossyFolder  # noqa: E402
 
 ROUNDS = 100000
 OPERATIONS_MAX = 900
@@ -27,25 +26,7 @@ OPERATIONS_MAX = 900
 CUTS_WITHOUT_MAX = 40
 
 
-class Bench:
-    def __init__(self):
-        self.settings = Settings(pathlib.Path(programs), pathlib.Path(work))
-        self.folder = pathlib.Path(work)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        need_programs("mount", "umount", "losetup", "mkfs.ext4")
-        mounts.enter_namespace()
-        self.target = self.folder / "mnt"
-        self.target.mkdir(exist_ok=True)
-        self.served = self.folder / "disk"
-        self.served.touch()
-        mounts.check_loop(self.folder)
-        self.image = self.folder / "disk.img"
-
-    def mount(self):
-        disk = Disk(self.settings, "loop", "ext4", self.image, ["--fuse", str(self.served)])
-        subprocess.run(mounts.mount_command("ext4", self.served, self.target), check=True)
-        return disk
-
+class Bench(LossyFolder):
     def command(self, with_memlith, *words):
         prefix = [memlith, "run", "--match", "*.kc[ht]", "--commit", "fsync", "--"] if with_memlith else []
         return [*prefix, kyoto, *words]
@@ -77,13 +58,12 @@ class Bench:
             lines = [line for line in said.decode().split("\n")[:-1] if line.isdigit()]
             return int(lines[-1]) if lines else acknowledged
         finally:
-            disk.kill()
-            mounts.unmount("ext4", self.target)
+            self.unmount_after_cut(disk)
 
     def first_round(self, database, with_memlith):
         made = subprocess.run(self.command(with_memlith, "write", str(self.target / database), "1"),
                               stdout=subprocess.PIPE, check=True, text=True)
-        subprocess.run(["sync", "-f", str(self.target)], check=True)
+        self.flush()
         return int(made.stdout)
 
     def check(self, database, with_memlith, acknowledged):
@@ -94,20 +74,18 @@ class Bench:
                                   capture_output=True, text=True, check=False)
             return "" if done.returncode == 0 else f"{done.stdout}{done.stderr} (exit code {done.returncode})"
         finally:
-            mounts.unmount("ext4", self.target)
-            disk.finish()
-            disk.kill()
+            self.unmount(disk)
 
     def explore(self, rng, database, with_memlith, count):
         """How many of the cuts left a broken database. With memlith the first one ends it."""
         broken = 0
         for number in range(count):
-            make_image("ext4", self.image)
+            self.make()
             acknowledged = self.cut(rng, database, with_memlith)
             problem = self.check(database, with_memlith, acknowledged)
             broken += bool(problem)
             if problem and with_memlith:
-                kept = self.folder / "broken.img"
+                kept = self.work / "broken.img"
                 shutil.copyfile(self.image, kept)
                 print(f"{database}, cut {number}: {problem}; the disk is kept as {kept}")
                 return broken
@@ -122,7 +100,7 @@ def main():
     print(f"MEMLITH_SEED={seed}", flush=True)
     rng = random.Random(seed)
     try:
-        bench = Bench()
+        bench = Bench(pathlib.Path(programs), pathlib.Path(work))
     except Unable as unable:
         print(f"skipped: {unable}")
         return 77
@@ -138,7 +116,7 @@ def main():
             return 1
         return 0
     finally:
-        bench.image.unlink(missing_ok=True)
+        bench.remove()
 
 
 if __name__ == "__main__":

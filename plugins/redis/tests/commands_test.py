@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -323,9 +324,21 @@ def test_import(place):
     server.stop()
 
 
+def free_port():
+    """Below the ports that the system gives to clients, so that it stays free until the server takes it."""
+    for port in random.sample(range(10000, 32000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise AssertionError("no free port")
+
+
 def replicate(place, name, master_memlith, replica_memlith):
     master = place.server(f"{name}-master", master_memlith, [("repl-diskless-sync-delay", 0), ("bind", "127.0.0.1")])
-    port = 20000 + random.randrange(20000)
+    port = free_port()
     master.directives = [(key, port if key == "port" else value) for key, value in master.directives]
     replica = place.server(f"{name}-replica", replica_memlith)
     master.fresh().start()
