@@ -104,9 +104,9 @@ class Cutter:
 
 
 def main():
-    rng_seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {rng_seed} (MEMLITH_SEED={rng_seed} replays the changes and the cuts, not how threads run)", flush=True)
-    rng, began = random.Random(rng_seed), time.monotonic()
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the cuts, not how threads run)", flush=True)
+    rng, began = random.Random(seed), time.monotonic()
     try:
         cutter = Cutter(GIVEN, rng, memlith=True)
     except Unable as unable:
@@ -132,7 +132,7 @@ def main():
         for number in range(CUTS_OF_PLAIN_MAX):
             wrong = plain.session(last=False)
             if wrong:
-                print(f"plain Redis with appendfsync everysec: cut {number} lost something: {wrong[:200]}")
+                print(f"plain Redis with appendfsync everysec: cut {number} lost something: {wrong[:99]}")
                 plain.folder.remove()
                 return 0
     finally:
