@@ -1,4 +1,7 @@
 // The threads behind Redis: one moves cuts into the kv store, one flushes a weak log. plugin redis.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <chrono>
 
 #include "redis/src/keeper.hpp"
@@ -11,8 +14,13 @@ namespace {
 
 constexpr std::size_t kBytesPerCommit = 1 << 20;
 constexpr std::size_t kPartBytesPerCommit = 8 << 20;
+constexpr int kMoverNice = 10;
 
 std::size_t weight_of(const Batch& batch) { return batch.operations.size() + sizeof batch; }
+
+// Redis's own thread gets the processor when both want it: what the mover has not moved yet is in the log, and when the
+// log is full, Redis's thread sleeps and leaves the processor to the mover. Where the system refuses, nothing is lost.
+void be_nice() { static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kMoverNice)); }
 
 }  // namespace
 
@@ -135,6 +143,7 @@ std::vector<Batch> Mover::take(std::unique_lock<std::mutex>& lock) {
 }
 
 void Mover::move() {
+  be_nice();
   std::unique_lock lock(mutex_);
   for (;;) {
     const std::vector<Batch> batches = take(lock);

@@ -202,7 +202,7 @@ def test_long_script(place):
         client("INCR", "m")  # a cut; what follows is not in it
         client("INCR", "n")
         client.send("EVAL", "redis.call('INCR', 'n') local t = 0 for i = 1, %s do t = t + 1 end redis.call('INCR', 'n')"
-                    % ("3e7" if ending == "kill" else "1e10"), 0)
+                    % ("1e8" if ending == "kill" else "1e10"), 0)
         busy = 0
         while not client.ready(0.01):
             try:
