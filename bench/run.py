@@ -9,10 +9,10 @@ command of `memlith bench`. Files go to build/bench unless --dir names another f
 there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `python` and `sqlite writers` take it,
-too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once and writes Markdown (--out
-FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and
-`heap all`, all of them as Markdown.
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `python`, `sqlite writers` and
+`instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once
+and writes Markdown (--out FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of
+`memlith-heap-bench`; `heap` and `heap all`, all of them as Markdown.
 """
 import argparse
 import os
@@ -251,7 +251,10 @@ def run_sqlite(programs, words):
 
 
 def run_instrumented(programs, words):
-    """What recording stores costs a program, built with clang and with memlith-cc."""
+    """What recording stores costs a program, built with clang and with memlith-cc; `kyoto`: Kyoto Cabinet compiled with
+    memlith-c++ beside its own transactions."""
+    if words[:1] == ["kyoto"]:
+        return run_in_folder([sys.executable, "-B", ROOT / "bench/instrumented/kyoto.py", "--bin", programs], words[1:])
     place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
     return subprocess.run([sys.executable, "-B", ROOT / "bench/instrumented/overhead.py", "--bin", programs, *place,
                            *words], check=False).returncode
@@ -299,7 +302,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
                       "tycoon_example", run_files),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
-            "instrumented": ("memlith memlith_track_runtime", run_instrumented),
+            "instrumented": ("memlith memlith_cli memlith_run memlith_track_runtime", run_instrumented),
             "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
