@@ -9,7 +9,7 @@ command of `memlith bench`. Files go to build/bench unless --dir names another f
 there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `python`, `sqlite writers` and
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
 `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once
 and writes Markdown (--out FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of
 `memlith-heap-bench`; `heap` and `heap all`, all of them as Markdown.
@@ -203,6 +203,11 @@ def run_in_folder(command, words, field="ops_per_s"):
     return status or bars(field, record, options.plot)
 
 
+def own_mounts():
+    """What runs a command in a mount namespace of its own, where that is possible."""
+    return ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
+
+
 def run_applog(programs, words):
     """`memlith-applog-bench`: the application log beside the raw disk, and with a consumer."""
     return run_in_folder([programs / "memlith-applog-bench"], words)
@@ -261,16 +266,14 @@ def run_instrumented(programs, words):
 
 
 def run_pmdk(programs, words):
-    """Data structures on memlith and on PMDK, and how lines are written; the files lie in /dev/shm."""
-    place = [] if any(word.split("=")[0] in ("--dir", "--help") for word in words) else ["--dir", folder_of(None)]
-    return subprocess.run([sys.executable, "-B", ROOT / "bench/pmdk/pmdk.py", "--bin", programs, *place, *words],
-                          check=False).returncode
+    """Data structures on memlith and on PMDK, and how lines are written; the files lie in /dev/shm. As root in a mount
+    namespace of its own, because of --msync."""
+    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/pmdk/pmdk.py", "--bin", programs], words)
 
 
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
-    alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
-    return run_in_folder([*alone, sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
+    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
                          "mean_us")
 
 

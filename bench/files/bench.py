@@ -17,12 +17,14 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 FIELDS = ["ops_per_s", "mean_us", "p50_us", "p99_us", "p999_us"]
 
@@ -89,32 +91,8 @@ class Bench:
 
     # ---- msync
 
-    @contextlib.contextmanager
     def loop(self, make, options):
-        """A file system on a loop device; None where that is not possible."""
-        if os.geteuid() != 0 or not shutil.which(make[0]):
-            self.say(f"({' '.join(make)} is left out: it takes root and {make[0]})")
-            yield None
-            return
-        with self.folder() as folder:
-            image, target = folder / "image", folder / "mounted"
-            target.mkdir()
-            # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
-            subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", "count=512", "conv=fsync", "status=none"],
-                           check=True)
-            subprocess.run([*make, image], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            mounted = subprocess.run(["mount", "-o", options, image, target], check=False).returncode == 0
-            if mounted:
-                device = subprocess.run(["findmnt", "-no", "SOURCE", target], stdout=subprocess.PIPE, text=True,
-                                        check=False).stdout.strip()
-                subprocess.run(["losetup", "--direct-io=on", device], check=False, stderr=subprocess.DEVNULL)
-            else:
-                self.say(f"({' '.join(make)} is left out: it cannot be mounted)")
-            try:
-                yield target if mounted else None
-            finally:
-                if mounted:
-                    subprocess.run(["umount", target], check=False)
+        return loop_device(self.parent, 512, make, options, self.say)
 
     def msync(self):
         self.head("msync of random pages, every byte changed, of a file of 64 MiB")

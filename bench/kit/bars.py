@@ -46,7 +46,9 @@ def main(field, record, picture):
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     for axis, (title, chosen) in zip(axes.flat, panels.items()):
-        names = [f"{line['side']}\n{line['durability']}{more_of(line)}" for line in chosen]
+        media = {line.get("medium") for line in chosen}
+        names = [f"{line['side']}\n{line['durability']}{more_of(line)}" +
+                 (f", {line.get('medium')}" if len(media) > 1 else "") for line in chosen]
         colours = ["tab:blue" if line["side"].startswith("memlith") else "tab:gray" for line in chosen]
         scale, label = unit_of(field, [line[field] for line in chosen])
         values = [line[field] * scale for line in chosen]

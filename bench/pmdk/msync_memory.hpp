@@ -1,5 +1,6 @@
 // A mapped file with msync after each operation, for comparison: durable, but not atomic. A crash inside of an msync
-// may leave half an operation behind. Memory is never freed.
+// may leave half an operation behind. Memory is never freed. With MSYNC_HUGE the file lies in pages of 2 MiB, which
+// msync writes whole; where the kernel gives none, the program ends with 77.
 #pragma once
 
 #include <fcntl.h>
@@ -17,17 +18,28 @@ class Memory {
  public:
   template <class T>
   using Ref = T*;
-  static constexpr const char* kSide = "msync 4 KiB";
+  static constexpr const char* kSide = MSYNC_SIDE;
   static constexpr const char* kMedium = "disk";
   static constexpr const char* kDurability = "each operation, not atomic";
 
   Memory(const std::string& folder, std::uint64_t bytes) : bytes_(bytes) {
     const int fd = ::open((folder + "/file").c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0) fail("create");
-    void* const got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (got == MAP_FAILED) fail("mmap");
+    // Where pages of 2 MiB can be.
+    void* const place = ::mmap(nullptr, bytes + kHugeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) fail("mmap");
+    base_ =
+        reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(place) + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+    if (::mmap(base_, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) fail("mmap");
     ::close(fd);
-    base_ = static_cast<char*>(got);
+#if defined(MSYNC_HUGE)
+    if (::madvise(base_, bytes, MADV_HUGEPAGE) != 0) fail("madvise");
+    (void)*const_cast<volatile char*>(base_);  // a page is mapped when it is read
+    if (!huge()) {
+      std::fprintf(stderr, "%s: this kernel maps no file of this file system by pages of 2 MiB\n", kSide);
+      std::exit(77);
+    }
+#endif
     commit();
   }
   ~Memory() { ::munmap(base_, bytes_); }
@@ -67,6 +79,24 @@ class Memory {
   using Block = void*;
 
  private:
+  static constexpr std::uint64_t kHugeBytes = 2 << 20;
+
+  // Whether the kernel says that a page of 2 MiB is mapped.
+  [[nodiscard]] bool huge() const {
+    std::FILE* const file = std::fopen("/proc/self/smaps", "re");
+    if (file == nullptr) fail("smaps");
+    char line[512];
+    bool here = false;
+    unsigned long long kib = 0;
+    while (std::fgets(line, sizeof line, file) != nullptr) {
+      unsigned long long begin = 0;
+      unsigned long long end = 0;
+      if (std::sscanf(line, "%llx-%llx ", &begin, &end) == 2) here = begin == reinterpret_cast<std::uintptr_t>(base_);
+      if (here && std::sscanf(line, "FilePmdMapped: %llu", &kib) == 1) break;
+    }
+    std::fclose(file);
+    return kib > 0;
+  }
   [[noreturn]] static void fail(const char* what) {
     std::perror(what);
     std::exit(1);

@@ -6,15 +6,18 @@ Usage: pmdk.py --bin FOLDER --dir FOLDER [--suite list,btree,kv,allocate] [--ope
                [--slow-ns N --cache-mib N] [--msync FOLDER] [--json]
        pmdk.py lines --bin FOLDER --dir FOLDER [--json]     stores past the cache against clwb, and orders of fences
 
-Sides: `pmdk` (PMEM_IS_PMEM_FORCE=1), `memlith instrumented` (built with memlith-c++), `memlith explicit`; with --msync
-also a mapped file in a folder on a disk with msync after each operation, which is not atomic. --slow-ns puts the files
-of the first three on an emulated slow medium (slow_medium.hpp). All sides are built with clang 19 at -O2.
+Sides: `pmdk` (PMEM_IS_PMEM_FORCE=1), `memlith instrumented` (built with memlith-c++), `memlith explicit`. --slow-ns
+puts their files on an emulated slow medium (slow_medium.hpp). With --msync also a mapped file in a folder on a disk
+with msync after each operation, which is not atomic: with pages of 4 KiB and of 2 MiB, and, as root, with pages of
+4 KiB on an ext4 with data=journal on a loop device. What the machine cannot do is left out with a line on standard
+error. All sides are built with clang 19 at -O2.
 
 YCSB's mixes, keys by Zipf: A 50 % reads and 50 % updates; B 95 % reads; C reads only; D 95 % reads of new records and
 5 % inserts; E 50 % reads and 50 % read-modify-write (YCSB's own F); F 95 % scans of 1 to 100 records and 5 % inserts
 (YCSB's own E); G updates only.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -25,6 +28,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "kit"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
+
+HUGE, JOURNAL = "msync 2 MiB", "msync data=journal"
+MSYNC = ["msync 4 KiB", HUGE, JOURNAL]
+LEFT_OUT = 77  # what a program ends with if the machine lacks something
 SUITES = ["list", "btree", "kv", "allocate"]
 
 
@@ -36,8 +45,8 @@ def build(options, folder):
     sides = {"pmdk": (clang, ["-DPMDK_SIDE"], ["-lpmemobj"]),
              "memlith instrumented": ([options.bin / "memlith-c++"], ["-DMEMLITH_INSTRUMENTED"], ours),
              "memlith explicit": (clang, [], ours)}
-    if options.msync:
-        sides["msync 4 KiB"] = (clang, ["-DMSYNC_SIDE"], [])
+    for side in MSYNC if options.msync else []:
+        sides[side] = (clang, [f'-DMSYNC_SIDE="{side}"', *(["-DMSYNC_HUGE"] if side == HUGE else [])], [])
     programs = {}
     for number, (side, (compiler, defines, libraries)) in enumerate(sides.items()):
         programs[side] = folder / f"side-{number}"
@@ -46,10 +55,11 @@ def build(options, folder):
     return programs
 
 
-def run_side(options, side, program, suite):
-    """The lines of one run; none if this kernel has no slow medium."""
-    on_disk = side.startswith("msync")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="memlith-pmdk-", dir=options.msync if on_disk else options.memory))
+def run_side(options, side, program, suite, journal):
+    """The lines of one run; none if the machine lacks what the side needs."""
+    on_disk = side in MSYNC
+    parent = journal if side == JOURNAL else options.msync if on_disk else options.memory
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="memlith-pmdk-", dir=parent))
     slow = [] if options.slow_ns == 0 or on_disk else [str(options.slow_ns), str(options.cache_mib)]
     try:
         done = subprocess.run([program, folder, suite, str(options.operations), str(options.records), *slow],
@@ -57,17 +67,35 @@ def run_side(options, side, program, suite):
                               env={**os.environ, "PMEM_IS_PMEM_FORCE": "1"})
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if done.returncode == LEFT_OUT and on_disk:
+        return []
     if done.returncode != 0:
         sys.exit(f"{side}, {suite}: ended with {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def compare(options, programs):
+def journal_of(options):
+    """A folder on an ext4 with data=journal that has room for the file of main.cpp; None without --msync, or where the
+    machine has no such thing."""
+    if not options.msync:
+        return contextlib.nullcontext()
+    mib = 512 + (options.operations + options.records) // 2048
+    return loop_device(options.msync, mib, ["mkfs.ext4", "-q", "-F", "-J", "size=128"], "loop,data=journal",
+                       lambda text: print(text, file=sys.stderr))
+
+
+def compare(options, programs, journal):
+    if journal is None:
+        programs.pop(JOURNAL, None)
     for suite in options.suite.split(","):
         found = {}
         for _ in range(options.rounds):
-            for side, program in programs.items():
-                for line in run_side(options, side, program, suite):
+            for side, program in list(programs.items()):
+                lines = run_side(options, side, program, suite, journal)
+                if not lines:
+                    print(f"({side} is left out)", file=sys.stderr)
+                    del programs[side]
+                for line in lines:
                     found.setdefault(line["workload"], {}).setdefault(side, []).append(line)
         for workload, sides in found.items():
             base, p50 = (statistics.median(line[field] for line in sides["pmdk"]) for field in ("ops_per_s", "p50_us"))
@@ -123,7 +151,9 @@ def main():
         if options.what == "lines":
             lines_of(options, folder)
         else:
-            compare(options, build(options, folder))
+            programs = build(options, folder)
+            with journal_of(options) as journal:
+                compare(options, programs, journal)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -58,7 +58,8 @@ class Fields(unittest.TestCase):
         if YCSB_BENCH is None:
             del cls.fields["memlith-ycsb-bench"], cls.fields["memlith-ycsb-bench --recovery-log-mib"]
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
-        del cls.fields["bench instrumented kyoto"]  # llvm/tests/kyoto_test.py
+        # llvm/tests/kyoto_test.py and pmdk_test.py
+        del cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
         del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
         if DBBENCH is None:
             del cls.fields["memlith-dbbench"]
