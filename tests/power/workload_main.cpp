@@ -49,6 +49,7 @@ struct Options {
   std::uint64_t die_ms = 0;
   int report = 1;
   bool check_only = false;
+  bool dax = false;
 };
 
 // ---- reports -------------------------------------------------------------------------------------------------------
@@ -367,13 +368,14 @@ class Life {
     if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
     // In all the ways of reading and writing; one life recovers what another wrote.
     constexpr Io kIo[] = {Io::automatic, Io::posix, Io::uring};
-    options.io = kIo[random_.below(3)];
+    options.io = options_.dax ? Io::dax : kIo[random_.below(3)];
     return options;
   }
   template <class Open>
   Store open_store(const char* what, StoreOptions options, Open open) {
     Result<Store> store = open(options);
-    if (!store.ok() && store.error().category() == MEMLITH_UNSUPPORTED) {  // a sandbox without io_uring
+    if (!options_.dax && !store.ok() &&
+        store.error().category() == MEMLITH_UNSUPPORTED) {  // a sandbox without io_uring
       options.io = Io::automatic;
       store = open(options);
     }
@@ -453,6 +455,7 @@ int main(int count, char** arguments) {
       ->check(CLI::Range(1, 100'000));
   app.add_option("--die-ms", options.die_ms, "kill itself with SIGKILL after so long; 0 = never");
   app.add_option("--report-fd", options.report, "where reports go");
+  app.add_flag("--dax", options.dax, "use byte-addressable memory, or end");
   app.add_flag("--check", options.check_only, "open, compare, say what was found, close");
   CLI11_PARSE(app, count, arguments);
   ::signal(SIGPIPE, SIG_IGN);

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
-soaks=(persist crash power sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
+soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes tracking python redis redis-suite)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
   local name=$1
   case $name in
-    power) need "${packages_power[@]}" ;;
+    power | dax) need "${packages_power[@]}" ;;
     crash) if has --plot "${@:2}"; then need "${packages_plot[@]}"; fi ;;
     sqlite-suite) need "${packages_sqlite_suite[@]}" ;;
     sqlite-sqlalchemy | sqlite-django | sqlite-diskcache) need "${packages_pypi[@]}" ;;
@@ -26,6 +26,13 @@ soak_sqlite() {
   build_preset release memlith_sqlite || return
   python3 -B "$root/plugins/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
     --work "$root/build/sqlite-$1" "${@:2}"
+}
+
+# Of the power rigs, the one with persistent memory.
+soak_dax() {
+  build_preset release || return
+  say
+  "$bin/power_soak" --rig dax "$@"
 }
 
 soak_redis() {
@@ -65,7 +72,7 @@ cmd_soak() {
   need_for_presets release && need_for_soak "$@" || return
   case $name in
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    redis | redis-suite | tracking | python) "soak_${name/-/_}" "${@:2}" ;;
+    dax | redis | redis-suite | tracking | python) "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
       say

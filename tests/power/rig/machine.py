@@ -1,9 +1,10 @@
-"""The virtual machine of the VM rig: Debian's kernel, and an initramfs with busybox, the modules and the workload.
+"""The virtual machines of the rigs: Debian's kernel, and an initramfs with busybox, the modules and the workload.
 
 Nothing of it is installed: the kernel's package is downloaded with apt-get and unpacked below the work folder, once.
 """
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -19,12 +20,27 @@ from common import PATIENCE_S, RigError, Settings, Unable, need_programs
 
 META_PACKAGE = "linux-image-amd64"
 MODULE_FOLDERS = re.compile(r"/kernel/(fs/(ext4|jbd2|mbcache|xfs|btrfs)|fs/mbcache|lib|crypto|arch/x86/crypto|"
-                            r"drivers/(virtio|block|char|nvdimm|md|dax))\b")
-MODULES_EARLY = ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "xxhash_generic", "blake2b_generic",
-                 "sha256_generic", "ext4", "xfs", "btrfs"]
-# Loaded when a session begins: the memory of the booted machine must know nothing of any disk.
-MODULES_LATE = ["virtio_blk"]
+                            r"drivers/(acpi|virtio|block|char|nvdimm|md|dax))\b")
 MEMORY_MIB = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """What the machines of a rig are."""
+    name: str
+    modules_early: list[str]
+    modules_late: list[str]  # loaded when a session begins
+    prepare: str  # what init does once the early modules are loaded
+    mount: str
+    workload: str  # options
+    machine: str = "q35,accel=tcg"
+    memory: str = str(MEMORY_MIB)
+
+
+# The memory of the booted machine must know nothing of any disk.
+DISK_GUEST = Guest("vm", ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "xxhash_generic",
+                          "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs"], ["virtio_blk"], "",
+                   'mount -t "$fs" /dev/vda /mnt', "")
 
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /mnt /bin /tmp
@@ -34,20 +50,21 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 for module in $(cat /modules.early); do insmod "/modules/$module.ko"; done
+@prepare@
 exec 3<>/dev/vport0p1
 echo R >&3
 read -r fs seed life deaths mode <&3
 [ "$deaths" = - ] && deaths=
 [ "$mode" = - ] && mode=
 for module in $(cat /modules.late); do insmod "/modules/$module.ko"; done
-if ! mount -t "$fs" /dev/vda /mnt 2>/tmp/message; then
+if ! @mount@ 2>/tmp/message; then
   echo "M $(tr '\\n' ' ' </tmp/message)" >&3
   sleep 100000
 fi
 number=0
 for die in $(echo "$deaths" | tr ',' ' ') 0; do
   echo "L" >&3
-  power-workload /mnt --seed "$seed" --life "$life$number" --die-ms "$die" --report-fd 3 $mode
+  power-workload /mnt --seed "$seed" --life "$life$number" --die-ms "$die" --report-fd 3 @workload@ $mode
   status=$?
   if [ "$die" = 0 ] || [ "$status" != 137 ]; then echo "Q $status" >&3; fi
   number=$((number + 1))
@@ -73,7 +90,7 @@ def module_needs(module: bytes) -> list[str]:
     return [name for name in found[1].decode().replace("-", "_").split(",") if name] if found else []
 
 
-def fetch_kernel(folder: pathlib.Path) -> str:
+def fetch_kernel(folder: pathlib.Path, guest: Guest) -> str:
     """Leaves `vmlinuz`, `modules/*.ko` and `order` in the folder; returns the kernel's version."""
     version_file = folder / "version"
     if version_file.exists():
@@ -104,10 +121,10 @@ def fetch_kernel(folder: pathlib.Path) -> str:
                 add(need)
             order.append(name)
 
-    for name in MODULES_EARLY:
+    for name in guest.modules_early:
         add(name)
     early = list(order)
-    for name in MODULES_LATE:
+    for name in guest.modules_late:
         add(name)
     for name in order:
         (folder / "modules" / f"{name}.ko").write_bytes(found[name])
@@ -133,12 +150,13 @@ def libraries_of(program: pathlib.Path) -> list[str]:
     return re.findall(r"(/\S+) \(0x", listed)
 
 
-def make_initramfs(settings: Settings, kernel: pathlib.Path, target: pathlib.Path) -> None:
+def make_initramfs(settings: Settings, guest: Guest, kernel: pathlib.Path, target: pathlib.Path) -> None:
     busybox = shutil.which("busybox")
     if busybox is None or subprocess.run(["ldd", busybox], capture_output=True, check=False).returncode == 0:
         raise Unable("busybox-static is missing")  # the other busybox wants libraries
+    init = INIT.replace("@prepare@", guest.prepare).replace("@mount@", guest.mount)
     files: dict[str, tuple[int, bytes]] = {
-        "init": (0o755, INIT.encode()),
+        "init": (0o755, init.replace("@workload@", guest.workload).encode()),
         "bin/busybox": (0o755, pathlib.Path(busybox).read_bytes()),
         "modules.early": (0o644, (kernel / "modules.early").read_bytes()),
         "modules.late": (0o644, (kernel / "modules.late").read_bytes()),
@@ -162,39 +180,37 @@ def make_initramfs(settings: Settings, kernel: pathlib.Path, target: pathlib.Pat
 class Machine:
     """What boots, and the memory of it once booted."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, guest: Guest = DISK_GUEST) -> None:
+        self.guest = guest
         need_programs("qemu-system-x86_64", "busybox", "ldd", "strip", "apt-get", "dpkg-deb")
-        self.folder = settings.work / "vm"
+        self.folder = settings.work / guest.name
         self.kernel = self.folder / "kernel"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.version = fetch_kernel(self.kernel)
+        self.version = fetch_kernel(self.kernel, guest)
         self.initramfs = self.folder / f"initramfs-{settings.sabotage or 'honest'}"
         self.memory = self.folder / f"memory-{settings.sabotage or 'honest'}"
         self.console = self.folder / "console.log"
-        make_initramfs(settings, self.kernel, self.initramfs)
+        make_initramfs(settings, guest, self.kernel, self.initramfs)
 
-    def command(self, nbd: str, extra: list[str]) -> list[str]:
+    def command(self, devices: list[str]) -> list[str]:
         return [
-            "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-m", str(MEMORY_MIB), "-smp", "1", "-nodefaults",
+            "qemu-system-x86_64", "-machine", self.guest.machine, "-m", self.guest.memory, "-smp", "1", "-nodefaults",
             "-no-user-config", "-display", "none", "-no-reboot", "-kernel", str(self.kernel / "vmlinuz"),
             "-initrd", str(self.initramfs), "-append", "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off",
             "-serial", f"file:{self.console}", "-chardev", "stdio,id=report,signal=off", "-device",
             # Without ioeventfd a report is in the pipe when the write of the guest returns, before it goes on.
             "virtio-serial-pci,ioeventfd=off",
-            "-device", "virtserialport,chardev=report",
-            "-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={nbd}",
-            "-device", "virtio-blk-pci,drive=disk,logical_block_size=512,physical_block_size=4096,write-cache=on",
-            *extra
+            "-device", "virtserialport,chardev=report", *devices
         ]
 
-    def boot(self, nbd: str, cold: bool) -> subprocess.Popen[bytes]:
+    def boot(self, devices: list[str], cold: bool = True) -> subprocess.Popen[bytes]:
         extra = [] if cold else ["-incoming", f"exec:cat {shlex.quote(str(self.memory))}"]
-        return subprocess.Popen(self.command(nbd, extra), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return subprocess.Popen(self.command([*devices, *extra]), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def save_memory(self, nbd: str, socket_folder: pathlib.Path) -> None:
+    def save_memory(self, devices: list[str], socket_folder: pathlib.Path) -> None:
         """Boots up to the moment where the machine asks what to do, and keeps its memory."""
         control = socket_folder / "qmp"
-        machine = subprocess.Popen(self.command(nbd, ["-qmp", f"unix:{control},server=on,wait=off"]),
+        machine = subprocess.Popen(self.command([*devices, "-qmp", f"unix:{control},server=on,wait=off"]),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             assert machine.stdout is not None

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Cuts the power under memlith, on real kernels and file systems; compares what is found with what was acknowledged.
 
-`./dev soak power` runs it. Rigs: `loop` (quick), `vm` (another kernel, a whole machine), `kill` (kill -9 only). A chain
-is one file system that lives through many cuts. See docs/testing.md.
+`./dev soak power` runs it. Rigs: `loop` (quick), `vm` (another kernel, a whole machine), `kill` (kill -9 only), `dax`
+(emulated persistent memory in a whole machine; `./dev soak dax`). A chain is one file system that lives through many
+cuts. See docs/testing.md.
 Exit code: 0 nothing lost; 1 a loss or an error; 77 with --or-skip, if this machine lacks what a rig needs. With
 --sabotage it is 0 if the loss was noticed.
 """
@@ -20,13 +21,15 @@ import time
 from collections.abc import Callable
 
 from common import Cut, Rig, RigError, Settings, Tally, Unable, Unmountable
+from dax_rig import DaxRig
 from kill_rig import KillRig
 from loop_rig import LoopRig
 from oracle import STREAMS, Oracle, Violation, WorkloadError
 from vm_rig import VmRig
 
-RIGS: dict[str, Callable[[Settings, str], Rig]] = {"loop": LoopRig, "vm": VmRig, "kill": KillRig}
+RIGS: dict[str, Callable[[Settings, str], Rig]] = {"loop": LoopRig, "vm": VmRig, "kill": KillRig, "dax": DaxRig}
 FILE_SYSTEMS = ["ext4", "xfs", "btrfs"]
+RIG_FILE_SYSTEMS = {"kill": [*FILE_SYSTEMS, "host"], "dax": ["ext4", "xfs"]}  # of the others: FILE_SYSTEMS
 CHAIN_CUTS = 25
 FAILURES_MAX = 20  # of one rig and file system: each is kept, and more of them tell no more
 SKIPPED = 77
@@ -223,7 +226,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="power", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--cuts", type=int, default=20, help="for each rig and file system (20)")
     parser.add_argument("--minutes", type=float, default=0, help="stop after so long")
-    parser.add_argument("--rig", default="loop,vm,kill", help="some of loop,vm,kill (all)")
+    parser.add_argument("--rig", default="loop,vm,kill", help="some of loop,vm,kill,dax (the first three)")
     parser.add_argument("--fs", default="", help="some of ext4,xfs,btrfs, and for the kill rig host (all)")
     parser.add_argument("--seed", type=int, default=None, help="of everything (drawn, and printed)")
     parser.add_argument("--chain", type=int, default=0, help="begin with this chain of the seed")
@@ -261,8 +264,8 @@ def main() -> int:
             return soak.table()
         soak.say(f"seed {options.seed}")
         soak.run([(rig, fs) for rig in options.rigs
-                  for fs in options.file_systems or FILE_SYSTEMS + (["host"] if rig == "kill" else [])
-                  if fs != "host" or rig == "kill"])
+                  for fs in options.file_systems or RIG_FILE_SYSTEMS.get(rig, FILE_SYSTEMS)
+                  if fs in RIG_FILE_SYSTEMS.get(rig, FILE_SYSTEMS)])
     except Unable as why:
         soak.say(f"cannot run here: {why}")
         return SKIPPED if options.or_skip else 1

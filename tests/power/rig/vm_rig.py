@@ -45,7 +45,7 @@ class VmRig(DiskRig):
         disk = self.disk()
         if not cut.late:
             disk.arm(cut.operations)
-        life = _Session(self.machine.boot(str(self.nbd), cut.cold), disk, oracle, tally)
+        life = _Session(self.machine.boot(nbd_disk(self), cut.cold), disk, oracle, tally)
         life.arm_at = (len(cut.deaths_ms), cut.operations) if cut.late else None
         try:
             deaths = [] if check_only else cut.deaths_ms
@@ -67,6 +67,12 @@ class VmRig(DiskRig):
             disk.kill()
 
 
+def nbd_disk(rig: VmRig) -> list[str]:
+    """QEMU's options for the lossy disk."""
+    return ["-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={rig.nbd}",
+            "-device", "virtio-blk-pci,drive=disk,logical_block_size=512,physical_block_size=4096,write-cache=on"]
+
+
 _machines: dict[str, Machine] = {}  # by sabotage; every file system's machine is the same until it is told
 
 
@@ -75,7 +81,7 @@ def _machine(rig: VmRig) -> Machine:
         machine = Machine(rig.settings)
         disk = rig.disk()
         try:
-            machine.save_memory(str(rig.nbd), rig.sockets)
+            machine.save_memory(nbd_disk(rig), rig.sockets)
         finally:
             disk.discard()
             disk.kill()
