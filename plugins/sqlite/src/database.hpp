@@ -31,6 +31,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "change_list.hpp"
@@ -49,6 +50,28 @@
 #include "writer_queue.hpp"
 
 namespace memlith::sqlite {
+
+// A journal that is taken once, by whichever connection looks first. Threads: any.
+class JournalToTake {
+ public:
+  void put(std::shared_ptr<MemoryFile> journal) MEMLITH_EXCLUDES(mutex_) {
+    const core::LockGuard guard(mutex_);
+    journal_ = std::move(journal);
+    there_.store(journal_ != nullptr, std::memory_order_release);  // pairs with the load in take()
+  }
+  std::shared_ptr<MemoryFile> take() MEMLITH_EXCLUDES(mutex_) {
+    // The usual case, at each lock of a connection.
+    if (!there_.load(std::memory_order_acquire)) return nullptr;
+    const core::LockGuard guard(mutex_);
+    there_.store(false, std::memory_order_release);
+    return std::exchange(journal_, nullptr);
+  }
+
+ private:
+  core::Mutex mutex_;
+  std::shared_ptr<MemoryFile> journal_ MEMLITH_GUARDED_BY(mutex_);
+  std::atomic<bool> there_{false};
+};
 
 class Database final : private Leased {
  public:
@@ -104,8 +127,8 @@ class Database final : private Leased {
   // a removed database.
   void note_journal(const std::shared_ptr<MemoryFile>& journal) { journal_ = journal; }
   [[nodiscard]] std::shared_ptr<MemoryFile> journal() const { return journal_.lock(); }
-  // The journal that a crash left; SQLite finds it once, under its name.
-  std::shared_ptr<MemoryFile> take_left_journal() { return std::move(left_journal_); }
+  // The journal that a crash left; SQLite finds it once, under its name. Threads: any.
+  std::shared_ptr<MemoryFile> take_left_journal() { return left_journal_.take(); }
 
   // ---- the write-ahead log, in memory
   [[nodiscard]] std::uint64_t wal_size() const { return wal_.file->size(); }
@@ -292,7 +315,7 @@ class Database final : private Leased {
     bool end_failed = false;  // the journal may come back and undo later commits
   };
   Part part_;
-  std::shared_ptr<MemoryFile> left_journal_;
+  JournalToTake left_journal_;
   std::weak_ptr<MemoryFile> journal_;  // threads: the holder of RESERVED
 
   UndoLog undo_;

@@ -178,6 +178,7 @@ void Database::forget_memory() {
   marked_ = false;
   mark_is_home_ = false;
   part_ = Part();
+  (void)left_journal_.take();
   forget_slots();
   wal_.in_use.store(false, std::memory_order_release);
   // Places in the log that another process may have removed.

@@ -319,7 +319,7 @@ Status Database::find_left_journal() {
       const std::string name = disk_journal_name(file_name_);
       MEMLITH_TRY_ASSIGN(part_.journal, volume_->open(name, OpenMode::read_only, Caching::buffered));
     }
-    left_journal_ = std::move(left->content);
+    left_journal_.put(std::move(left->content));
     part_.is_open = true;
     return kOk;
   }
