@@ -3,8 +3,8 @@
 // that the kernel protects, and compares pages that may be stored to again, which then count as stored to; a capture
 // compares hot pages, and the next one finds what this one missed; SQLite reads a database's header before it has any
 // lock, and looks again under one. And a store that faults has been noted before it faults: one that waits until a
-// chunk is mapped anew counts as made before that. And what is no race: liburing maps and unmaps its rings by system calls
-// that ThreadSanitizer does not see, so one thread's ring seems to be another's that lay there before.
+// chunk is mapped anew counts as made before that. And what is no race: liburing maps and unmaps its rings by system
+// calls that ThreadSanitizer does not see, so one thread's ring seems to be another's that lay there before.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:memlith::core::FrameWriter::put\n"
