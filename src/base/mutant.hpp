@@ -162,6 +162,7 @@
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
   X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
   X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")         \
+  X(kv_copy_apart_from_word, kv, "a page's copy for snapshots is kept first, and the page's stamp changed then")    \
   X(connection_unlocks_early, connection, "a connection releases the write lock before its commit is captured")    \
   X(connection_acknowledges_early, connection, "a connection's commit returns before its flush")                   \
   X(connection_reads_early, connection, "a connection returns what it read before that is durable")

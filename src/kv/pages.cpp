@@ -139,12 +139,19 @@ void Pages::grow_ahead() {
   (void)region_->grow(std::min(size + step, region_->reserve()));
 }
 
+// ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy. The page's word is
+// stored before the lock is let go: to drop_snapshot() the copy is the page's state up to the stamp in the word. With
+// the old word, no snapshot would seem to need the copy. [mutant kv_copy_apart_from_word]
 void Pages::keep(PageNumber page, Stamp stamp) {
   const std::shared_ptr<std::byte[]> copy(new std::byte[kPageBytes]);
   std::memcpy(copy.get(), at(page), kPageBytes);
-  const LockGuard lock(snapshots_mutex_);
-  kept_[page].push_back({stamp, copy});
-  kept_copies_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const LockGuard lock(snapshots_mutex_);
+    kept_[page].push_back({stamp, copy});
+    kept_copies_.fetch_add(1, std::memory_order_relaxed);
+    if (!MEMLITH_MUTANT(kv_copy_apart_from_word)) word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
+  }
+  if (MEMLITH_MUTANT(kv_copy_apart_from_word)) word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
 }
 
 std::byte* Pages::change(PageNumber page) {
@@ -152,10 +159,11 @@ std::byte* Pages::change(PageNumber page) {
   if ((word & 1) != 0) return at(page);
   const Stamp stamp = std::max(word >> 1, kCheckedStamp);
   changing_.push_back(page);
-  // ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy.
-  // [test KvTest.SnapshotsSeeOneState]
-  if (keeping_ && stamp <= newest_snapshot_) keep(page, stamp);
-  word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
+  if (keeping_ && stamp <= newest_snapshot_) {
+    keep(page, stamp);
+  } else {
+    word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
+  }
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in confirmed()
   return at(page);
 }
@@ -317,32 +325,65 @@ Stamp Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void Pages::drop_snapshot(Stamp stamp) {
-  const LockGuard lock(snapshots_mutex_);
-  snapshots_.erase(std::lower_bound(snapshots_.begin(), snapshots_.end(), stamp));
-  snapshot_count_.fetch_sub(1, std::memory_order_seq_cst);
-  if (kept_copies_.load(std::memory_order_relaxed) == 0) return;
-  if (snapshots_.empty() || kept_copies_.load(std::memory_order_relaxed) >= forget_at_) forget_unneeded();
+  KeptPages all;  // freed without the lock, for which commits wait
+  {
+    const LockGuard lock(snapshots_mutex_);
+    snapshots_.erase(std::lower_bound(snapshots_.begin(), snapshots_.end(), stamp));
+    snapshot_count_.fetch_sub(1, std::memory_order_seq_cst);
+    if (snapshots_.empty()) {
+      all.swap(kept_);
+      kept_copies_.store(0, std::memory_order_relaxed);
+      forget_at_ = forget_from_;
+      return;
+    }
+    if (forgetting_ || kept_copies_.load(std::memory_order_relaxed) < forget_at_) return;
+    forgetting_ = true;
+  }
+  forget_unneeded();
 }
 
-// A copy is needed by the snapshots from its own stamp on, up to the stamp of the page's next state.
+// In steps, and the copies are freed without the lock: commits wait for a step, not for all of it. If the table grows
+// between two steps, entries are missed, and stay until copies are looked for again.
 void Pages::forget_unneeded() {
-  std::uint64_t left = 0;
-  for (auto entry = kept_.begin(); entry != kept_.end();) {
+  for (std::size_t bucket = 0, more = 1; more > 0;) {
+    Forgotten forgotten;
+    const LockGuard lock(snapshots_mutex_);
+    const std::size_t end = std::min(bucket + kForgetBuckets, kept_.bucket_count());
+    while (bucket < end && forget_in(bucket, forgotten)) ++bucket;
+    kept_copies_.fetch_sub(forgotten.count, std::memory_order_relaxed);
+    more = kept_.bucket_count() - std::min(bucket, kept_.bucket_count());
+    if (more > 0) continue;
+    forget_at_ = std::max(forget_from_, 2 * kept_copies_.load(std::memory_order_relaxed));
+    forgetting_ = false;
+  }
+}
+
+// A copy is needed by the snapshots from its own stamp on, up to the stamp of the page's next state. False: `forgotten`
+// is full, and the bucket may hold more.
+bool Pages::forget_in(std::size_t bucket, Forgotten& forgotten) {
+  for (auto entry = kept_.begin(bucket); entry != kept_.end(bucket);) {
     std::vector<Kept>& all = entry->second;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : word_of(entry->first).load() >> 1;
       const auto user = std::lower_bound(snapshots_.begin(), snapshots_.end(), all[i].stamp);
-      if (user == snapshots_.end() || *user >= next) continue;
-      if (kept != i) all[kept] = std::move(all[i]);
-      ++kept;
+      const bool needed = user != snapshots_.end() && *user < next;
+      if (!needed && forgotten.count < kForgetCopies) {
+        forgotten.copies[forgotten.count++] = std::move(all[i].bytes);
+      } else if (const std::size_t to = kept++; to != i) {
+        all[to] = std::move(all[i]);
+      }
     }
     all.resize(kept);
-    left += kept;
-    entry = all.empty() ? kept_.erase(entry) : std::next(entry);
+    if (all.empty()) {
+      kept_.erase(PageNumber{entry->first});
+      entry = kept_.begin(bucket);
+    } else {
+      ++entry;
+    }
+    if (forgotten.count == kForgetCopies) return false;
   }
-  kept_copies_.store(left, std::memory_order_relaxed);
-  forget_at_ = std::max<std::uint64_t>(256, 2 * left);
+  return true;
 }
 
 }  // namespace memlith::core::kv

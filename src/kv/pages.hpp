@@ -17,6 +17,7 @@
 // n - base + 2, where base is the newest commit at opening.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -157,6 +158,11 @@ class Pages {
   // A snapshot is active until it is dropped.
   Stamp take_snapshot();
   void drop_snapshot(Stamp stamp);
+  // Copies that no snapshot needs are looked for from so many copies on, and whenever the last snapshot is dropped.
+  void forget_from(std::uint64_t copies) {
+    const LockGuard lock(snapshots_mutex_);
+    forget_at_ = forget_from_ = copies;
+  }
   [[nodiscard]] std::uint64_t kept_bytes() const { return kept_copies_.load(std::memory_order_relaxed) * kPageBytes; }
 
  private:
@@ -164,10 +170,19 @@ class Pages {
     Stamp stamp = 0;  // of the commit that had made the page so
     std::shared_ptr<const std::byte[]> bytes;
   };
+  using KeptPages = std::unordered_map<PageNumber, std::vector<Kept>>;
+  // A step of forgetting; nothing is allocated for it.
+  static constexpr std::size_t kForgetBuckets = 64;
+  static constexpr std::size_t kForgetCopies = 64;
+  struct Forgotten {
+    std::array<std::shared_ptr<const std::byte[]>, kForgetCopies> copies;
+    std::size_t count = 0;
+  };
   Status check(PageNumber page);
   [[nodiscard]] std::atomic<std::uint64_t>& word_of(PageNumber page) const { return states_[page].word; }
   void keep(PageNumber page, Stamp stamp);
-  void forget_unneeded() MEMLITH_REQUIRES(snapshots_mutex_);
+  void forget_unneeded() MEMLITH_EXCLUDES(snapshots_mutex_);
+  bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(snapshots_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
   StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_); }
 
@@ -197,9 +212,11 @@ class Pages {
   std::atomic<std::uint64_t> snapshot_count_{0};
   Mutex snapshots_mutex_;
   std::vector<Stamp> snapshots_ MEMLITH_GUARDED_BY(snapshots_mutex_);  // in order
-  std::unordered_map<PageNumber, std::vector<Kept>> kept_ MEMLITH_GUARDED_BY(snapshots_mutex_);
+  KeptPages kept_ MEMLITH_GUARDED_BY(snapshots_mutex_);
   std::atomic<std::uint64_t> kept_copies_{0};
-  std::uint64_t forget_at_ MEMLITH_GUARDED_BY(snapshots_mutex_) = 256;  // copies
+  std::uint64_t forget_from_ MEMLITH_GUARDED_BY(snapshots_mutex_) = 256;  // copies
+  std::uint64_t forget_at_ MEMLITH_GUARDED_BY(snapshots_mutex_) = forget_from_;
+  bool forgetting_ MEMLITH_GUARDED_BY(snapshots_mutex_) = false;  // a thread looks for copies to drop
 };
 
 }  // namespace memlith::core::kv

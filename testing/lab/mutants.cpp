@@ -151,8 +151,8 @@ bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uin
 // The workloads that are known to show it, with every seed; those about the mutant's floor; all others. Threads in
 // every order after the first light round of the others.
 void hunt(const std::string& mutant, std::string_view floor, bool schedules, double seconds_max, json& report) {
-  // These are of the cases of schedule_connections.cpp, and of no floor.
-  if (floor == "connection") {
+  // The cases that are named after them show these: those of schedule_connections.cpp and schedule_kv.cpp.
+  if (floor == "connection" || floor == "kv") {
     if (schedules) hunt_schedules(mutant, floor, seconds_max, report);
     if (!report.contains("states")) report["states"] = report.value("schedules", 0);
     return;

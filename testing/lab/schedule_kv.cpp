@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "kv/kv.hpp"
 #include "schedule_workloads.hpp"
@@ -96,6 +97,23 @@ class KvCase {
     committed_.push_back({*ticket, number});
     if (durability == kv::Durability::sync) s_.history.acknowledged(number, now());
     return *ticket;
+  }
+  // Older states of pages are let go as soon as no snapshot needs them.
+  void forget_soon() { kv_->pages().forget_from(1); }
+  // A transaction that only reads, from here on until it is destroyed.
+  std::unique_ptr<kv::Transaction> view() {
+    auto made = std::make_unique<kv::Transaction>(*kv_, true);
+    told("beginning to read", made->begin());
+    return made;
+  }
+  // What the transaction sees of the record is what it saw at its beginning, or what it sees for the first time.
+  void look(kv::Transaction& view, char key, std::optional<std::string>& seen) {
+    const auto found = view.get(map_, {&key, 1});
+    told("reading", found.status());
+    if (!found.ok()) return;
+    if (!found->has_value()) return s_.broken(fmt::format("record {} is missing", key));
+    if (!seen.has_value()) seen = std::string(**found);
+    if (*seen != **found) s_.broken(fmt::format("record {} was {}, and is {} in the same view", key, *seen, **found));
   }
   // What was committed before is durable afterwards.
   void persist() {
@@ -194,6 +212,27 @@ void kv_beside_checkpoint(Session& s) {
                     kv.commit("bc", kv::Durability::sync);
                   },
                   [&] { s.checkpoint(); }});
+}
+
+// An old view needs the page as it was while commits change it, and while another view ends.
+void kv_views(Session& s) {
+  KvCase kv(s, KvCase::Thread::none);
+  kv.forget_soon();
+  const auto old = kv.view();
+  std::optional<std::string> first;
+  kv.look(*old, 'a', first);
+  s.side_by_side({[&] {
+                    kv.commit("a", kv::Durability::weak);
+                    kv.commit("ab", kv::Durability::weak);
+                  },
+                  [&] {
+                    const auto newer = kv.view();
+                    std::optional<std::string> seen;
+                    kv.look(*newer, 'a', seen);
+                    kv.look(*newer, 'a', seen);
+                  },
+                  [&] { kv.look(*old, 'a', first); }});
+  kv.look(*old, 'a', first);
 }
 
 }  // namespace memlith::lab

@@ -543,6 +543,7 @@ constexpr ScheduleWorkload kCases[] = {
      1},
     {"kv-window", "weak commits that the kv store's thread makes durable", with_room_for_pages, kv_window, 1},
     {"kv-checkpoint", "commits of a kv store beside a checkpoint", with_room_for_pages, kv_beside_checkpoint, 1},
+    {"kv-views", "commits of a kv store beside two transactions that only read", with_room_for_pages, kv_views, 1},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

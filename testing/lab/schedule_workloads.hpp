@@ -120,6 +120,7 @@ void kv_conflicts(Session& session);
 void kv_weak_beside_sync(Session& session);
 void kv_window(Session& session);
 void kv_beside_checkpoint(Session& session);
+void kv_views(Session& session);
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);

@@ -341,6 +341,44 @@ TEST_F(KvTest, SnapshotsSeeOneState) {
   EXPECT_OK(world.kv().verify().status());
 }
 
+// A view that ends takes the copies with it that only it needed, many more than are let go in one step; the others see
+// what they saw.
+TEST_F(KvTest, AViewTakesItsCopiesWithIt) {
+  const PageNumber map = world.map();
+  constexpr int kRecords = 3000;
+  const auto write_all = [&](char fill) {
+    for (int first = 0; first < kRecords; first += 100) {
+      const auto transaction = begin();
+      for (int i = first; i < first + 100; ++i) {
+        ASSERT_OK(transaction->put(map, std::to_string(i), std::string(1000, fill)));
+      }
+      ASSERT_OK(transaction->commit(Durability::weak, nullptr).status());
+    }
+  };
+  const auto expect_all = [&](Transaction& view, char fill) {
+    for (const auto& [key, value] : world.content(view, map)) ASSERT_EQ(value, std::string(1000, fill)) << key;
+  };
+  write_all('a');
+  const auto first = begin(true);
+  write_all('b');
+  const std::uint64_t of_first = world.kv().pages().kept_bytes();
+  ASSERT_GT(of_first, 10 * 64 * kPageBytes);
+  auto second = begin(true);
+  write_all('c');
+  auto third = begin(true);
+  write_all('d');
+  ASSERT_EQ(world.kv().pages().kept_bytes(), 3 * of_first);
+  expect_all(*second, 'b');
+  second.reset();
+  EXPECT_EQ(world.kv().pages().kept_bytes(), 2 * of_first);
+  expect_all(*first, 'a');
+  expect_all(*third, 'c');
+  world.kv().pages().forget_from(1);
+  third.reset();
+  EXPECT_EQ(world.kv().pages().kept_bytes(), of_first);
+  expect_all(*first, 'a');
+}
+
 // The threads' commits become durable by themselves, and callbacks tell in order.
 TEST(KvWindow, WeakCommitsBecomeDurable) {
   KvWorld world({true, {5, 16 * kMiB}, false});
