@@ -47,21 +47,27 @@ typedef struct memlith_applog_options {
 MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, const memlith_applog_options* options,
                                         memlith_applog** log);
 
-/* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close.
- * Errors: BUSY - a weak commit of a kv store carries the read position: call memlith_kv_persist, or close the kv store
- * first. The log stays open then; after any other error it is closed. */
+/* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close, which
+ * writes what was appended, too, but cannot be tried again.
+ * Errors, nothing was closed, and the handle stays: BUSY - a weak commit of a kv store carries the read position: call
+ * memlith_kv_persist, or close the kv store first. NO_SPACE, FULL, NO_MEMORY - there is no room for entries that were
+ * appended: make room and try again, or close the store without them. After any other error it is closed. */
 MEMLITH_API int32_t memlith_applog_close(memlith_applog* log);
 
 /* ---- writers --------------------------------------------------------------------------------------------------- */
 
-/* Copies `count` entries into the log in memory. `number`, which may be null, gets the number of the last of them.
- * Errors: FULL - there is no room (see above), or the entries are larger than the log, or than half of log_max_bytes
- * of the store; nothing was appended. INVALID - no entries, or one of 4 GiB or more. */
+/* Copies `count` entries into the log in memory. `number`, which may be null, gets the number of the last of them. At
+ * most about 1 MiB of entries stays in memory only: an append that finds so much writes it first, without waiting for
+ * the flush.
+ * Errors, nothing was appended: FULL - there is no room (see above), or the entries are larger than the log, or than
+ * half of log_max_bytes of the store. NO_SPACE - earlier entries have to be written first, for which the disk has no
+ * space; they stay in memory, and are written when there is room. INVALID - no entries, or one of 4 GiB or more. */
 MEMLITH_API int32_t memlith_applog_append(memlith_applog* log, const memlith_bytes* entries, uint64_t count,
                                           uint64_t* number);
 
 /* Makes everything durable that was appended before the call. Threads share flushes.
- * Errors: IO, POISONED - the store acknowledges nothing any more; reopen it. */
+ * Errors: NO_SPACE, FULL, NO_MEMORY - there is no room for it yet; nothing is lost, try again. IO, POISONED - the store
+ * acknowledges nothing any more; reopen it. */
 MEMLITH_API int32_t memlith_applog_write(memlith_applog* log);
 
 /* The same, but returns at once. `number`, which may be null, gets the number of the newest entry that is being

@@ -71,10 +71,10 @@ class AppLog {
     if (code != MEMLITH_OK) return Error(code);
     return AppLog(handle);
   }
-  // Category BUSY: the log is still open.
+  // After BUSY, and when there is no room for what was appended, the log is still open.
   Result<void> close() {
     const std::int32_t code = memlith_applog_close(handle_);
-    if (code == MEMLITH_OK || memlith_category(code) != MEMLITH_BUSY) handle_ = nullptr;
+    if (!detail::is_still_open(code)) handle_ = nullptr;
     return detail::result_of(code);
   }
 

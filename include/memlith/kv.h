@@ -10,7 +10,10 @@
  * maps together, that holds every commit acknowledged as durable.
  *   SYNC  The call returns when the commit, and with it every commit before it, is durable. Threads share flushes.
  *   WEAK  The call returns when the commit has taken effect in memory. It becomes durable in order, at most the window
- *         (memlith_kv_set_window) later, or with the next SYNC commit or memlith_kv_persist.
+ *         (memlith_kv_set_window) later, or with the next SYNC commit or memlith_kv_persist. When the log has no room
+ *         for weak commits and cannot grow (the disk is full, say), further commits of every kind are refused with
+ *         NO_SPACE or FULL, so that those in memory stay the last ones of one window. They are tried again in the
+ *         background and by each call that commits, and become durable when there is room.
  *
  * ISOLATION. A transaction that writes locks the records that it reads or writes, and the gaps between the keys that it
  * scans, until it ends. Nobody waits for a lock: a call that meets a lock of another transaction returns
@@ -73,9 +76,12 @@ MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, cons
                                     memlith_kv** kv);
 
 /* Makes every commit durable and closes the kv store and its region. Free the transactions before, and close the kv
- * store before its store: memlith_store_close makes weak commits that wait durable, too, but tells of no failure.
+ * store before its store: memlith_store_close makes weak commits that wait durable, too, but cannot be tried again.
  * Null is ignored.
- * Errors: BUSY - transactions were not freed, nothing was closed. Those of memlith_kv_persist: closed nevertheless. */
+ * Errors, nothing was closed, and the handle stays: BUSY - transactions were not freed. NO_SPACE, FULL, NO_MEMORY - the
+ *         log has no room for weak commits that wait; the message says which. Make room and try again, or close the
+ *         store without them.
+ * Errors, closed nevertheless: IO, POISONED. */
 MEMLITH_API int32_t memlith_kv_close(memlith_kv* kv);
 
 /* ---- maps ------------------------------------------------------------------------------------------------------ */
@@ -108,8 +114,8 @@ MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_
  * the commit; of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing
  * makes what it may have read durable.
  * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
- *         the region or the file system is full. POISONED, CORRUPT - a page that had to be changed is damaged.
- *         NO_MEMORY.
+ *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
+ *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set: IO - the flush failed,
  *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket);

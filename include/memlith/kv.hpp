@@ -67,6 +67,17 @@ T integer_of_key(std::string_view key) {
 namespace detail {
 inline std::string_view view_of(memlith_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
 inline bool is_conflict(const Error& error) { return error.category() == MEMLITH_CONFLICT; }
+// Of closing a kv store or an application log: nothing was closed.
+inline bool is_still_open(std::int32_t code) {
+  switch (memlith_category(code)) {
+    case MEMLITH_BUSY:
+    case MEMLITH_NO_SPACE:
+    case MEMLITH_FULL:
+    case MEMLITH_NO_MEMORY:
+    case MEMLITH_TOO_MANY_FILES: return true;
+    default: return false;
+  }
+}
 }  // namespace detail
 
 struct KvRecord {
@@ -227,7 +238,12 @@ class Kv {
     }
     return Kv(handle);
   }
-  Result<void> close() { return detail::result_of(memlith_kv_close(std::exchange(handle_, nullptr))); }
+  // After BUSY, and when there is no room for commits that wait, the kv store is still open.
+  Result<void> close() {
+    const std::int32_t code = memlith_kv_close(handle_);
+    if (!detail::is_still_open(code)) handle_ = nullptr;
+    return detail::result_of(code);
+  }
 
   Result<KvMap> map(const std::string& name, bool create = false) const {
     KvMap map = 0;

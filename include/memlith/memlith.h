@@ -191,7 +191,10 @@ MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_opti
 
 /* Writes everything that was persisted to the home files, marks the store clean, and frees the handle, also on error.
  * Changes since the last persist are dropped. Regions that are still open are closed. Null is ignored.
- * Errors: IO, POISONED. Everything acknowledged is safe nevertheless: the next opening recovers it. */
+ * Errors: IO, POISONED. Everything acknowledged is safe nevertheless: the next opening recovers it.
+ *         NO_SPACE, FULL, NO_MEMORY - a kv store or an application log was open, and there was no room for what it
+ *         had acknowledged as weak: the message says what is lost. memlith_kv_close and memlith_applog_close, called
+ *         before, keep it and can be tried again. */
 MEMLITH_API int32_t memlith_store_close(memlith_store* store);
 
 /* Sets the flush window (weak durability): an asynchronous persist becomes durable at most `interval_ms` after its

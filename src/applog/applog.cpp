@@ -5,11 +5,12 @@
 
 #include "base/mutant.hpp"
 #include "base/random.hpp"
+#include "region/refusal.hpp"
 
 namespace memlith::core::applog {
 
 namespace {
-constexpr std::uint64_t kFrameBytes = 1 * kMiB;  // so much of smaller entries goes to the log in one frame
+constexpr std::uint64_t kFrameBytesMax = 1 * kMiB;
 constexpr std::uint64_t kMarkBytes = sizeof(EntryHeader);
 // A writer that waits for room looks from time to time whether the store can still commit.
 constexpr std::chrono::milliseconds kLookAgainAfter{50};
@@ -63,6 +64,8 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
     return fail(Errc::incompatible, Detail::object, "region \"{}\" has {} bytes; an application log has at least {}",
                 region.name(), region.size(), 2 * kPageBytes);
   }
+  // Several of the frames fit the redo log as it is, in case it cannot grow because the disk is full.
+  log->frame_bytes_ = std::min({kFrameBytesMax, log->frame_bytes_max() / 2, region.store().log().capacity_bytes() / 4});
   const bool fresh = record_at<std::uint64_t>(region, 0) == 0 && options.create && !log->read_only();
   if (fresh) MEMLITH_TRY(log->format());
   MEMLITH_TRY(log->check_first_page());
@@ -158,8 +161,9 @@ Status AppLog::find_end() {
 
 Status AppLog::stop() {
   if (stopped_ || read_only()) return kOk;
-  stopped_ = true;
-  return make_durable(newest());
+  const Status done = make_durable(newest());
+  stopped_ = !is_refusal(done);
+  return done;
 }
 
 Status AppLog::need_writable() const {
@@ -228,7 +232,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> entries) {
     {
       const LockGuard lock(mutex_);
       const std::uint64_t waits = appended_ - handed_;
-      too_much_waits = waits > 0 && waits + bytes > std::min(kFrameBytes, frame_max / 2);
+      too_much_waits = waits > 0 && waits + bytes > frame_bytes_;
       if (!too_much_waits && place(entries, sums, bytes, released)) return number_;
     }
     if (too_much_waits) {

@@ -103,8 +103,10 @@ class AppLog final : public RegionClient {
   Result<Ride> ride(std::uint64_t number, const void* carrier);
   void rode(const Ride& ride);
 
-  // Makes durable what was appended. Nothing else is done with the log then but to destroy it.
-  Status stop();
+  // Makes durable what was appended. Nothing else is done with the log then but to destroy it. When the redo log has no
+  // room for it, nothing has ended: the log goes on, and can be stopped later. Destroying it loses those entries.
+  Status stop() override;
+  [[nodiscard]] bool stopped() const { return stopped_; }
   // Whether a commit that is not in the redo log yet carries the position.
   bool carried();
   AppLogReport report();
@@ -166,6 +168,7 @@ class AppLog final : public RegionClient {
   OpenRegion* open_region_ = nullptr;
   std::uint64_t seed_ = 0;  // constant after open()
   bool stopped_ = false;
+  std::uint64_t frame_bytes_ = 0;  // so much of smaller entries goes to the redo log in one frame
   std::shared_ptr<Released> released_;
 
   Mutex hand_mutex_;  // taken before mutex_; held while entries go to the redo log, so that they do it in order

@@ -163,6 +163,9 @@
   X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
   X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")         \
   X(kv_copy_apart_from_word, kv, "a page's copy for snapshots is kept first, and the page's stamp changed then")    \
+  X(kv_frame_without_header, kv, "of a batch that is split only the last frame has the kv store's header")         \
+  X(kv_refused_batch_dropped, kv, "a batch for which the log has no room is forgotten")                           \
+  X(kv_refusal_not_counted, kv, "commits are taken although the log had no room for those before them")            \
   X(connection_unlocks_early, connection, "a connection releases the write lock before its commit is captured")    \
   X(connection_acknowledges_early, connection, "a connection's commit returns before its flush")                   \
   X(connection_reads_early, connection, "a connection returns what it read before that is durable")

@@ -84,7 +84,9 @@ int32_t memlith_applog_close(memlith_applog* handle) {
                   log.region().name());
     }
     OpenRegion& region = *log.open_region();
-    return close_with_region(region, log.stop());
+    const Status stopped = log.stop();
+    if (!log.stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
+    return close_with_region(region, stopped);
   });
 }
 

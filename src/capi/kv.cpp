@@ -128,7 +128,9 @@ int32_t memlith_kv_close(memlith_kv* handle) {
       return fail(Errc::busy, Detail::kv, "{} transactions were not freed; free them, then close the kv store", left);
     }
     OpenRegion& region = *kv_of(handle).open_region();
-    return close_with_region(region, kv_of(handle).stop());
+    const Status stopped = kv_of(handle).stop();
+    if (!kv_of(handle).stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
+    return close_with_region(region, stopped);
   });
 }
 

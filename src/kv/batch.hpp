@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/units.hpp"
@@ -13,12 +14,13 @@
 
 namespace memlith::core::kv {
 
-// Whole commits only; the later of two extents lies over the earlier.
+// Whole commits only; the later of two extents lies over the earlier. The batch goes to the log in one frame, or in
+// several, each of which ends at a cut.
 class Batch {
  public:
   void add(ObjectId object, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) {
     bytes_.insert(bytes_.end(), from, from + bytes);
-    if (!extents_.empty() && extents_.back().object == object &&
+    if (extents_.size() > cut_.extents && extents_.back().object == object &&
         extents_.back().offset + extents_.back().bytes == offset) {
       extents_.back().bytes += bytes;
     } else {
@@ -35,13 +37,15 @@ class Batch {
     grow(bytes_, bytes);
     grow(extents_, extents);
     grow(rides_, 1);
+    grow(cuts_, 1);
   }
-  void append(const Batch& later) {
-    reserve(later.bytes_.size(), later.extents_.size());
-    bytes_.insert(bytes_.end(), later.bytes_.begin(), later.bytes_.end());
-    extents_.insert(extents_.end(), later.extents_.begin(), later.extents_.end());
-    rides_.insert(rides_.end(), later.rides_.begin(), later.rides_.end());
+  // Commit number `commit` is complete: a frame may end here. Room was reserved.
+  void cut(std::uint64_t commit) {
+    cut_ = {bytes_.size(), extents_.size(), rides_.size(), commit};
+    cuts_.push_back(cut_);
   }
+  [[nodiscard]] std::uint64_t uncut_bytes() const { return bytes_.size() - cut_.bytes; }
+  [[nodiscard]] bool ends_in_cut() const { return extents_.size() == cut_.extents; }
   // What was added since the mark was taken goes away again.
   struct Mark {
     std::size_t bytes = 0;
@@ -58,22 +62,40 @@ class Batch {
     if (!extents_.empty()) extents_.back().bytes = mark.last_bytes;
     rides_.resize(mark.rides);
   }
-  // Of each extent the address of its bytes. Valid until the batch changes.
-  const std::vector<const std::byte*>& sources() {
+  // The first commits that are still here, as many as fit so many bytes, but up to a cut at least. Valid until the
+  // batch changes. The last commit is followed by a cut.
+  struct Piece {
+    std::span<const Extent> extents;
+    std::span<const std::byte* const> sources;
+    std::uint64_t bytes = 0;
+    std::uint64_t commit = 0;  // the last
+    std::size_t cuts = 0;
+  };
+  Piece front(std::uint64_t bytes_max) {
+    const Cut begin = begin_of_rest();
+    std::size_t last = sent_cuts_;
+    while (last + 1 < cuts_.size() && bytes_between(begin, cuts_[last + 1]) <= bytes_max) ++last;
+    const Cut& end = cuts_[last];
+    const auto extents = std::span(extents_).subspan(begin.extents, end.extents - begin.extents);
     sources_.clear();
-    const std::byte* at = bytes_.data();
-    for (const Extent& extent : extents_) {
+    const std::byte* at = bytes_.data() + begin.bytes;
+    for (const Extent& extent : extents) {
       sources_.push_back(at);
       at += extent.bytes;
     }
-    return sources_;
+    return {extents, sources_, bytes_between(begin, end), end.commit, last + 1 - sent_cuts_};
   }
-  [[nodiscard]] const std::vector<Extent>& extents() const { return extents_; }
-  // The batch is in the log, in a frame that ends there.
-  void tell_companions(Lsn end) const {
-    for (const Passenger& each : rides_) each.companion->captured(each.mark, end);
+  // The piece is in the log, in a frame that ends there.
+  void drop_front(const Piece& piece, Lsn end) {
+    const std::size_t first = begin_of_rest().rides;
+    sent_cuts_ += piece.cuts;
+    for (std::size_t i = first; i < begin_of_rest().rides; ++i) rides_[i].companion->captured(rides_[i].mark, end);
+    if (sent_cuts_ == cuts_.size()) clear();
   }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_.size() + extents_.size() * sizeof(Extent); }
+  // Of what is still here.
+  [[nodiscard]] std::uint64_t bytes() const {
+    return bytes_between(begin_of_rest(), {bytes_.size(), extents_.size(), 0, 0});
+  }
   [[nodiscard]] bool empty() const { return extents_.empty(); }
   // A batch that was large gives its memory back.
   void clear() {
@@ -81,9 +103,22 @@ class Batch {
     bytes_.clear();
     extents_.clear();
     rides_.clear();
+    cuts_.clear();
+    cut_ = {};
+    sent_cuts_ = 0;
   }
 
  private:
+  struct Cut {
+    std::size_t bytes = 0;
+    std::size_t extents = 0;
+    std::size_t rides = 0;
+    std::uint64_t commit = 0;
+  };
+  [[nodiscard]] Cut begin_of_rest() const { return sent_cuts_ == 0 ? Cut{} : cuts_[sent_cuts_ - 1]; }
+  static std::uint64_t bytes_between(const Cut& begin, const Cut& end) {
+    return end.bytes - begin.bytes + (end.extents - begin.extents) * sizeof(Extent);
+  }
   struct Passenger {
     std::shared_ptr<Companion> companion;
     std::uint64_t mark = 0;
@@ -96,6 +131,9 @@ class Batch {
   std::vector<std::byte> bytes_;
   std::vector<Extent> extents_;
   std::vector<Passenger> rides_;
+  std::vector<Cut> cuts_;
+  Cut cut_;                    // the last
+  std::size_t sent_cuts_ = 0;  // what lies before is in the log
   std::vector<const std::byte*> sources_;
 };
 

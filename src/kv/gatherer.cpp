@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/mutant.hpp"
 #include "base/no_throw.hpp"
 #include "kv/writer_pace.hpp"
+#include "region/refusal.hpp"
 
 namespace memlith::core::kv {
 
@@ -30,7 +32,8 @@ Status Gatherer::stop(bool persist) {
   }
   if (thread_.joinable()) thread_.join();
   const Status done = persist ? no_throw([this] { return make_durable(newest()); }) : kOk;
-  call_done();
+  const KeptSentence sentence;
+  call_done(done);
   return done;
 }
 
@@ -43,42 +46,93 @@ std::uint64_t Gatherer::newest() {
 
 Result<Lsn> Gatherer::hand_over(std::uint64_t commit, bool will_sync) {
   const LockGuard lock(hand_mutex_);
-  if (handed_.commit >= commit && carried_.empty()) return handed_.lsn;
-  std::uint64_t taken = 0;
+  if (handed_.commit >= commit) return handed_.lsn;
+  // Whatever ends this call, also a lack of memory: what is left was refused.
+  struct CountRefused {
+    Gatherer& owner;
+    ~CountRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+      if (MEMLITH_MUTANT(kv_refusal_not_counted)) return;
+      owner.refused_bytes_.store(owner.carried_.bytes(), std::memory_order_relaxed);
+    }
+  } const count{*this};
+  // What the log refused lies before what commits have left since.
+  Status sent = send_carried(will_sync);
+  if (sent.ok()) {
+    take_batch();
+    sent = send_carried(will_sync);
+  }
+  if (sent.ok() || handed_.commit >= commit) return handed_.lsn;
+  return refused(sent);
+}
+
+// With carried_ empty: between two commits, what they left.
+void Gatherer::take_batch() {
   {
     const LockGuard writer(pages_.writer());
-    taken = pages_.header().commits;
     if (Batch& batch = pages_.batch(); !batch.empty()) {
-      pages_.note_header();
-      if (carried_.empty()) {
-        std::swap(carried_, batch);
-      } else {
-        carried_.append(batch);
-        batch.clear();
-      }
+      pages_.cut_batch();
+      std::swap(carried_, batch);
       note_waiting(0);
+    } else {
+      handed_.commit = pages_.header().commits;
+      const LockGuard queue(queue_mutex_);
+      queue_.push_back(handed_);
     }
   }
   hand_soon_.store(false, std::memory_order_relaxed);
-  if (!carried_.empty()) {
-    MEMLITH_TRY_ASSIGN(handed_.lsn, pages_.region().commit_bytes(carried_.extents(), carried_.sources(), will_sync));
-    logged_bytes_.fetch_add(carried_.bytes(), std::memory_order_relaxed);
-    unsynced_bytes_.fetch_add(carried_.bytes(), std::memory_order_relaxed);
-    carried_.tell_companions(handed_.lsn);
-    carried_.clear();
+}
+
+// As one frame if the log takes it. A log that cannot grow, because the disk is full, may have room for smaller ones.
+Status Gatherer::send_carried(bool will_sync) {
+  std::uint64_t frame_bytes_max = ~std::uint64_t{0};
+  while (!carried_.empty()) {
+    const Batch::Piece piece = carried_.front(frame_bytes_max);
+    const auto end = pages_.region().commit_bytes(piece.extents, piece.sources, will_sync);
+    if (end.ok()) {
+      logged_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+      unsynced_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+      handed_ = {piece.commit, *end};
+      carried_.drop_front(piece, *end);
+      const LockGuard queue(queue_mutex_);
+      queue_.push_back(handed_);
+    } else if (is_refusal(end.error()) && piece.cuts > 1) {
+      frame_bytes_max = piece.bytes / 2;
+    } else {
+      if (MEMLITH_MUTANT(kv_refused_batch_dropped)) carried_.clear();
+      return end.error();
+    }
   }
-  handed_.commit = taken;
-  const LockGuard queue(queue_mutex_);
-  queue_.push_back(handed_);
-  return handed_.lsn;
+  return kOk;
+}
+
+Status Gatherer::refused(Status cause) {
+  if (!is_refusal(cause)) return cause;
+  KeptFailure why;
+  why.keep(cause);
+  (void)fail(cause.category, cause.detail,
+             "{}. Of the kv store \"{}\", the commits behind number {} are in memory only. They become durable when "
+             "there is room, and until then no further commit is taken; if the process ends before, they are lost",
+             why.text(), pages_.region().name(), handed_.commit);
+  return cause;
 }
 
 Status Gatherer::make_durable(std::uint64_t commit) {
-  MEMLITH_TRY_ASSIGN(const Lsn lsn, hand_over(commit, true));
-  MEMLITH_TRY(pages_.region().store().sync(lsn));
+  const auto handed = hand_over(commit, true);
+  if (!handed.ok()) {
+    // Those of the commits that the log took before it refused the rest.
+    const KeptSentence sentence;
+    if (const Lsn end = newest_in_log(); pages_.region().store().sync(end).ok()) note_durable();
+    return handed.error();
+  }
+  MEMLITH_TRY(pages_.region().store().sync(*handed));
   unsynced_bytes_.store(0, std::memory_order_relaxed);
   note_durable();
   return kOk;
+}
+
+Lsn Gatherer::newest_in_log() {
+  const LockGuard lock(queue_mutex_);
+  return queue_.empty() ? Lsn{0} : queue_.back().lsn;
 }
 
 void Gatherer::note_durable() {
@@ -119,7 +173,8 @@ void Gatherer::left(std::uint64_t bytes) {
 }
 
 Status Gatherer::keep_up() {
-  if (waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
+  const bool refused = refused_bytes_.load(std::memory_order_relaxed) > 0;
+  if (!refused && waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
   return hand_over(~std::uint64_t{0}, false).status();
 }
 
@@ -178,7 +233,7 @@ void Gatherer::run() {
       pending_.store(!poisoned);
       since_ = SteadyClock::now() + kTryAgainAfter;
     }
-    call_done();
+    call_done(kOk);
   }
 }
 
@@ -194,9 +249,10 @@ void Gatherer::when_durable(std::uint64_t commit, Done done) {
   wake_.notify_all();
 }
 
-void Gatherer::call_done() {
+void Gatherer::call_done(Status unless_durable) {
   note_durable();
-  const Status failure = pages_.region().store().failure();
+  const Status poisoned = pages_.region().store().failure();
+  const Status failure = poisoned.ok() ? unless_durable : poisoned;
   for (;;) {
     Done done;
     std::uint64_t commit = 0;

@@ -4,6 +4,10 @@
 // has to be durable, when the batch has grown large, or when the window has passed. The writer's lock is held only
 // while the batch is exchanged for an empty one, between two commits: a frame holds whole commits, and frames have the
 // order of the commits. So a crash leaves a prefix of that order.
+//
+// The log may refuse a batch: it is full, and the disk has no space for it to grow. The batch stays in memory, and is
+// tried again by each call that brings commits to the log, as a whole or in smaller frames, between two commits. As
+// long as some of it is left, commits are refused, because their window could not be kept.
 #pragma once
 
 #include <chrono>
@@ -29,14 +33,17 @@ class Gatherer {
 
   explicit Gatherer(Pages& pages) : pages_(pages) {}
   void start(Window window, bool manual);
-  // Ends the thread, makes everything durable if it should, and calls what waits.
+  // Ends the thread, makes everything durable if it should, and calls what waits: nothing can be tried again.
   Status stop(bool persist);
 
   // A commit that is not waited for has left its changes; `bytes` wait by now.
   void left(std::uint64_t bytes);
-  // With the writer's lock held: so many bytes wait for the log by now.
-  void note_waiting(std::uint64_t bytes) { waiting_bytes_.store(bytes, std::memory_order_relaxed); }
-  // Waits while too much waits for the log.
+  // With the writer's lock held: so many bytes of the batch wait for the log by now. Returns how many do in all.
+  std::uint64_t note_waiting(std::uint64_t bytes) {
+    waiting_bytes_.store(bytes, std::memory_order_relaxed);
+    return bytes + refused_bytes_.load(std::memory_order_relaxed);
+  }
+  // Waits while too much waits for the log. Errors: what waits was refused, and no commit may follow it.
   Status keep_up();
   // Brings commits up to that number to the log.
   Result<Lsn> hand_over(std::uint64_t commit, bool will_sync);
@@ -52,9 +59,14 @@ class Gatherer {
     std::uint64_t commit = 0;
     Lsn lsn;
   };
+  Status send_carried(bool will_sync) MEMLITH_REQUIRES(hand_mutex_);
+  void take_batch() MEMLITH_REQUIRES(hand_mutex_);
+  Status refused(Status cause) MEMLITH_REQUIRES(hand_mutex_);
+  Lsn newest_in_log();
   void run();
   bool wait_for_work() MEMLITH_REQUIRES(wake_mutex_);
-  void call_done();
+  // `unless_durable`: for commits that will not become durable any more.
+  void call_done(Status unless_durable);
   void note_durable();
   [[nodiscard]] std::uint64_t newest();
 
@@ -78,6 +90,7 @@ class Gatherer {
   std::atomic<bool> pending_{false};                               // a commit waits for the window
   std::atomic<bool> hand_soon_{false};                             // enough waits for a frame
   std::atomic<std::uint64_t> waiting_bytes_{0};                    // in the batch of Pages
+  std::atomic<std::uint64_t> refused_bytes_{0};                    // in carried_, when the log had no room for it
   std::atomic<std::uint64_t> unsynced_bytes_{0};
   std::atomic<std::uint64_t> logged_bytes_{0};
   DurableEvent event_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/no_throw.hpp"
+#include "region/refusal.hpp"
 
 namespace memlith::core::kv {
 
@@ -42,15 +43,24 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   return kv;
 }
 
-Kv::~Kv() { (void)stop(); }
+Kv::~Kv() {
+  end_transactions();
+  if (!read_only() && !stopped_) (void)gatherer_.stop(!manual_);
+}
+
+void Kv::end_transactions() {
+  const LockGuard lock(transactions_mutex_);
+  for (Transaction* const each : transactions_) delete each;
+  transactions_.clear();
+}
 
 Status Kv::stop() {
-  {
-    const LockGuard lock(transactions_mutex_);
-    for (Transaction* const each : transactions_) delete each;
-    transactions_.clear();
-  }
+  end_transactions();
   if (read_only() || stopped_) return kOk;
+  if (!manual_) {
+    const Status done = no_throw([this] { return persist(); });
+    if (is_refusal(done)) return done;
+  }
   stopped_ = true;
   return gatherer_.stop(!manual_);
 }
@@ -153,7 +163,7 @@ Status Kv::make_ready(const Estimate& estimate) {
                 estimate.log_bytes, most);
   }
   MEMLITH_TRY(pages_.make_room(estimate.pages));
-  pages_.batch().reserve(estimate.log_bytes, estimate.log_bytes / 24 + 16);
+  pages_.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
   return kOk;
 }
 
@@ -231,11 +241,10 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, Left& left) {
                              if (ride != nullptr) pages_.batch().add(*ride);
                            }));
         if (ride != nullptr) ride->taken = true;
-        left.waiting_bytes = pages_.batch().bytes();
-        gatherer_.note_waiting(left.waiting_bytes);
+        const std::uint64_t after = pages_.batch().bytes();
+        left.waiting_bytes = gatherer_.note_waiting(after);
         if (left.waiting_bytes > WriterPace::kFreeBytes) {
-          left.rest_until =
-              pace_.after(left.waiting_bytes - before, left.waiting_bytes, WriterPace::Time::clock::now());
+          left.rest_until = pace_.after(after - before, left.waiting_bytes, WriterPace::Time::clock::now());
         }
         return number;
       }
@@ -265,6 +274,7 @@ Result<PageNumber> Kv::open_map(std::string_view name, bool create, bool exclusi
   }
   if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
+  MEMLITH_TRY(gatherer_.keep_up());
   MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
   MEMLITH_TRY(gatherer_.make_durable(number));
   return map;

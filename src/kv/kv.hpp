@@ -179,8 +179,10 @@ class Kv final : public RegionClient {
   std::uint64_t durable() { return read_only() ? newest() : gatherer_.durable(); }
   std::uint64_t newest();
   Gatherer& gatherer() { return gatherer_; }
-  // Makes everything durable; nothing else is done with the store then but to destroy it.
-  Status stop();
+  // Makes everything durable; nothing else is done with the store then but to destroy it. When the log has no room for
+  // commits that wait, nothing has ended: the store goes on, and can be stopped later. Destroying it loses them.
+  Status stop() override;
+  [[nodiscard]] bool stopped() const { return stopped_; }
 
   Result<KvReport> verify();
   StoreHeader header();
@@ -224,6 +226,7 @@ class Kv final : public RegionClient {
     std::uint64_t waiting_bytes = 0;  // those of other commits included
     std::optional<WriterPace::Time> rest_until;
   };
+  void end_transactions();
   // Applies a transaction's writes. Returns the number of the commit.
   Result<std::uint64_t> apply(const LockSet& locks, Ride* ride, Left& left);
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());

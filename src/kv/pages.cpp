@@ -12,7 +12,8 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-}
+constexpr std::uint64_t kCutBytesMax = 64 * kKiB;
+}  // namespace
 
 Pages::~Pages() { unmap_array(states_, states_count_); }
 
@@ -20,6 +21,8 @@ Status Pages::attach(Region& region) {
   region_ = &region;
   base_ = region.address();
   states_count_ = region.reserve() / kPageBytes;
+  // The log may stay as small as it is now: several such pieces fit.
+  cut_bytes_ = std::min(kCutBytesMax, region.store().log().capacity_bytes() / 16);
   MEMLITH_TRY(map_array(states_, states_count_));
   return kOk;
 }
@@ -208,12 +211,22 @@ void Pages::give_up() {
 
 void Pages::end(std::uint64_t commit) {
   own_header().commits = commit;
+  // ORDER header-in-each-frame: the log may take the batch in several frames, and a crash may leave the first of them.
+  // The header has to be that of its last commit. [mutant kv_frame_without_header]
+  if (batch_.uncut_bytes() >= cut_bytes_) {
+    MEMLITH_MUTANT(kv_frame_without_header) ? batch_.cut(commit) : cut_batch();
+  }
   for (const PageNumber page : changing_) word_of(page).store(stamp_ << 1, std::memory_order_release);
   changing_.clear();
   newest_.store(stamp_, std::memory_order_seq_cst);
 }
 
-void Pages::note_header() { batch_.add(region_->object(), 0, base_, sizeof(StoreHeader)); }
+void Pages::cut_batch() {
+  if (batch_.ends_in_cut()) return;
+  reserve_batch(0, 0);
+  batch_.add(region_->object(), 0, base_, sizeof(StoreHeader));
+  batch_.cut(header().commits);
+}
 
 // ---- tags ------------------------------------------------------------------------------------------------------
 

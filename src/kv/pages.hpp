@@ -111,11 +111,15 @@ class Pages {
   // A commit could not be completed (memory ran out in its middle): nothing is read or changed any more.
   // What waits for the log is as the commit before left it.
   void give_up();
-  // The commit is complete and visible.
+  // The commit is complete and visible. reserve_batch() was called before it began.
   void end(std::uint64_t commit);
   [[nodiscard]] Batch& batch() { return batch_; }
-  // Puts the header into the batch. Between commits.
-  void note_header();
+  // Room in the batch for the commit to come, so that it allocates nothing.
+  void reserve_batch(std::uint64_t bytes, std::uint64_t extents) {
+    batch_.reserve(bytes + sizeof(StoreHeader), extents + 1);
+  }
+  // A frame may end behind what the batch holds: puts the header there. Between commits.
+  void cut_batch();
   // The page, if it is one, will be read soon.
   void fetch_early(PageNumber page) const {
     if (page >= count()) return;
@@ -198,7 +202,8 @@ class Pages {
   // The writer's.
   Batch batch_;
   bool logs_ = true;
-  Batch::Mark begun_;  // before the commit under way
+  std::uint64_t cut_bytes_ = 0;  // a frame may end behind so much
+  Batch::Mark begun_;            // before the commit under way
   StoreHeader header_before_{};
   std::vector<PageNumber> changing_;
   Stamp stamp_ = kCheckedStamp;

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "kv/kv.hpp"
+#include "region/refusal.hpp"
 
 namespace memlith::core::kv {
 
@@ -237,7 +238,9 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
     kv_.gatherer_.left(left.waiting_bytes);
   }
   if (ride != nullptr && durability == Durability::weak && ride->companion->is_urgent(ride->mark)) {
-    MEMLITH_TRY(kv_.gatherer_.hand_over(number, false).status());
+    // The commit has taken effect: when there is no room for it yet, it waits, and those behind it are refused.
+    const Status handed = kv_.gatherer_.hand_over(number, false).status();
+    if (!handed.ok() && !is_refusal(handed)) return handed;
   }
   // Without locks, so that the rest makes no conflicts.
   if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);

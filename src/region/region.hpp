@@ -68,6 +68,8 @@ class RegionClient {
   // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out
   // of date.
   virtual void rolled_back() = 0;
+  // The session ends: makes durable what was acknowledged. The client is destroyed then, whatever the outcome.
+  virtual Status stop() { return kOk; }
   // In a store that is followed: whether the memory may become that of another commit now. `busy` if not.
   virtual Status check_idle() { return kOk; }
 };

@@ -27,12 +27,18 @@ Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options
 Status Session::close(std::unique_ptr<Session> session) {
   // The threads stayed with the parent; destroying the objects in which they wait would wait for them forever.
   if (session->store_->in_forked_child()) return session.release()->store_->close();
+  KeptFailure stopped;  // the first
   {
     const LockGuard lock(session->regions_mutex_);
-    for (const auto& each : session->regions_) session->remove_place(each->region.get());
+    for (const auto& each : session->regions_) {
+      const Status status = each->client != nullptr ? each->client->stop() : kOk;
+      if (!status.ok() && stopped.ok()) stopped.keep(status);
+      session->remove_place(each->region.get());
+    }
     session->regions_.clear();
   }
-  return session->store_->close();
+  const Status closed = session->store_->close();
+  return stopped.ok() ? closed : stopped.tell();
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------

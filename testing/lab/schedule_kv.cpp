@@ -15,23 +15,28 @@ using namespace core;
 
 namespace {
 
-constexpr const char* kName = "tree";                    // not kKvName: its bytes are compared, not only its records
-constexpr std::uint64_t kRegionBytes = 40 * kPageBytes;  // room for what a commit may need, so that it never grows
-constexpr std::uint64_t kValueBytes = 24;
+constexpr const char* kName = "tree";  // not kKvName: its bytes are compared, not only its records
 constexpr std::uint64_t kTickets = 1;  // commits side by side: their order is that of their tickets
 constexpr int kTriesMax = 4;
 
-// A kv store with the records a, b and c in the session's store.
+// What a kv store holds: a record of each key, all values of the same length.
+struct Shape {
+  std::string_view keys = "abc";
+  std::uint64_t value_bytes = 24;
+  std::uint64_t region_bytes = 40 * kPageBytes;  // room for what a commit may need, so that it never grows
+};
+
+// A kv store in the session's store.
 class KvCase {
  public:
   enum class Thread : std::uint8_t { none, window };
-  KvCase(Session& session, Thread thread) : s_(session) {
+  KvCase(Session& session, Thread thread, const Shape& shape = {}) : s_(session), shape_(shape) {
     s_.open();
     RegionOptions options;
     options.create = true;
     options.tracker = TrackerKind::touched;
-    options.size_bytes = kRegionBytes;
-    options.reserve_bytes = kRegionBytes;
+    options.size_bytes = shape_.region_bytes;
+    options.reserve_bytes = shape_.region_bytes;
     options.address = kAddress + 64 * kReserve;
     alone("create a region", [&]() -> Status {
       MEMLITH_TRY_ASSIGN(region_, Region::open(*s_.store, kName, options));
@@ -45,14 +50,22 @@ class KvCase {
       MEMLITH_TRY_ASSIGN(map_, kv_->open_map("map", true, false));
       return kOk;
     });
-    alone("put three records", [&]() -> Status {
-      kv::Transaction transaction(*kv_, false);
-      MEMLITH_TRY(transaction.begin());
-      for (const char key : kKeys) MEMLITH_TRY(transaction.put(map_, {&key, 1}, first_value(key)));
-      return transaction.commit(kv::Durability::sync, nullptr).status();
-    });
-    const std::string_view bytes(reinterpret_cast<const char*>(region_->address()), region_->size());
-    for (const char key : kKeys) places_[key] = bytes.find(first_value(key));
+    for (const char& key : shape_.keys) {
+      alone("put a record", [&]() -> Status {
+        kv::Transaction transaction(*kv_, false);
+        MEMLITH_TRY(transaction.begin());
+        MEMLITH_TRY(transaction.put(map_, {&key, 1}, first_value(key)));
+        return transaction.commit(kv::Durability::sync, nullptr).status();
+      });
+    }
+    for (const char& key : shape_.keys) {
+      kv::LeafPlace place;
+      const Status found = kv::TreeReader(kv_->pages(), map_, kv::kNewest).find({&key, 1}, place);
+      MEMLITH_ASSERT(found.ok() && place.found);
+      const kv::Cell cell = kv::cell_of(kv_->pages().bytes_of(place.page), place.index);
+      places_[key] =
+          static_cast<std::size_t>(reinterpret_cast<const std::byte*>(cell.value.data()) - region_->address());
+    }
   }
   KvCase(const KvCase&) = delete;
   ~KvCase() {
@@ -65,7 +78,7 @@ class KvCase {
   // way, a few times. Returns its ticket, 0 without one.
   std::uint64_t commit(std::string_view keys, kv::Durability durability) {
     const char fill = static_cast<char>('A' + fills_++);
-    const std::string value(kValueBytes, fill);
+    const std::string value(shape_.value_bytes, fill);
     kv::Transaction transaction(*kv_, false);
     for (int tries = 0; tries < kTriesMax; ++tries) {
       told("beginning", transaction.begin());
@@ -92,7 +105,11 @@ class KvCase {
         now(), kTickets);
     const auto ticket = transaction.commit(durability, nullptr);
     told("committing", ticket.status());
-    if (!ticket.ok()) return 0;
+    if (!ticket.ok()) {
+      // Of a weak commit that fails nothing took effect.
+      if (durability == kv::Durability::weak) s_.history.cancelled(number);
+      return 0;
+    }
     s_.history.placed(number, Lsn{*ticket});
     committed_.push_back({*ticket, number});
     if (durability == kv::Durability::sync) s_.history.acknowledged(number, now());
@@ -116,11 +133,21 @@ class KvCase {
     if (*seen != **found) s_.broken(fmt::format("record {} was {}, and is {} in the same view", key, *seen, **found));
   }
   // What was committed before is durable afterwards.
-  void persist() {
+  bool persist() {
     const std::vector<Committed> before = committed_;
     const Status done = kv_->persist();
     told("persisting", done);
     if (done.ok()) acknowledge(before, ~std::uint64_t{0});
+    return done.ok();
+  }
+  // From now on files cannot grow.
+  void fill_disk() {
+    s_.checkpoint();
+    s_.volume.faults().plan(SimFaults::Kind::no_space, 0, true);
+  }
+  void free_disk() { s_.volume.faults().clear(); }
+  void must(bool holds, const char* what) {
+    if (!holds) s_.broken(fmt::format("{}: {}", what, last_error_text()));
   }
   void wait(std::uint64_t ticket) {
     const std::vector<Committed> before = committed_;
@@ -130,8 +157,9 @@ class KvCase {
   }
 
  private:
-  static constexpr char kKeys[] = {'a', 'b', 'c'};
-  static std::string first_value(char key) { return std::string(kValueBytes, static_cast<char>(key - 'a' + '0')); }
+  [[nodiscard]] std::string first_value(char key) const {
+    return std::string(shape_.value_bytes, static_cast<char>(key - 'a' + '0'));
+  }
   struct Committed {
     std::uint64_t ticket = 0;
     std::size_t number = 0;
@@ -150,7 +178,7 @@ class KvCase {
   // Without other threads: what the memory is afterwards is what this commit leaves.
   template <class Act>
   void alone(const char* text, Act&& act) {
-    const auto bytes = std::make_shared<std::vector<std::byte>>(kRegionBytes);
+    const auto bytes = std::make_shared<std::vector<std::byte>>(shape_.region_bytes);
     const std::size_t number =
         s_.history.started(text, [bytes](Content& content) { content.objects[kName] = *bytes; }, now());
     const Status done = act();
@@ -161,6 +189,7 @@ class KvCase {
   }
 
   Session& s_;
+  const Shape shape_;
   std::unique_ptr<Region> region_;
   std::unique_ptr<kv::Kv> kv_;
   kv::PageNumber map_ = 0;
@@ -233,6 +262,37 @@ void kv_views(Session& s) {
                   },
                   [&] { kv.look(*old, 'a', first); }});
   kv.look(*old, 'a', first);
+}
+
+// A weak commit for which the log would have to grow, and cannot: it stays in memory, no further commit is taken, and
+// with space again it becomes durable before those that follow.
+void kv_refused(Session& s) {
+  constexpr std::string_view kKeys = "abcdefghijkl";
+  KvCase kv(s, KvCase::Thread::none, {kKeys, 1100, 120 * kPageBytes});
+  kv.fill_disk();
+  kv.must(kv.commit(kKeys, kv::Durability::weak) != 0, "a weak commit was refused that fits memory");
+  kv.must(!kv.persist(), "a commit was called durable that the log has no room for");
+  s.side_by_side({[&] {
+                    kv.must(kv.commit("a", kv::Durability::weak) == 0,
+                            "a commit was taken although those before it cannot become durable");
+                    kv.free_disk();
+                    kv.must(kv.persist(), "there was space again, and a persist failed");
+                    kv.must(kv.commit("b", kv::Durability::weak) != 0, "there was space again, and a commit failed");
+                  },
+                  [&] { kv.commit("c", kv::Durability::weak); }});
+  kv.must(kv.persist(), "there was space again, and a persist failed");
+}
+
+// Weak commits that together are larger than a log that cannot grow go there in several frames, in their order.
+void kv_small_frames(Session& s) {
+  KvCase kv(s, KvCase::Thread::none, {.keys = "abc", .value_bytes = 1000});
+  kv.fill_disk();
+  for (int i = 0; i < 5; ++i) kv.commit("abc", kv::Durability::weak);
+  s.side_by_side({[&] {
+                    kv.commit("ab", kv::Durability::weak);
+                    kv.must(kv.persist(), "the disk was full, and commits found no room in the log that there is");
+                  },
+                  [&] { kv.commit("c", kv::Durability::weak); }});
 }
 
 }  // namespace memlith::lab

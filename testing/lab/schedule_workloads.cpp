@@ -268,6 +268,13 @@ StoreOptions with_room_for_pages() {
   return options;
 }
 
+// The same, but only when the log has grown.
+StoreOptions with_room_to_grow() {
+  StoreOptions options = small_store();
+  options.log_max_bytes = 128 * options.slot_bytes;
+  return options;
+}
+
 void two_commits(Session& s) {
   s.open();
   s.side_by_side({[&] { s.commit("a", 0, 700); }, [&] { s.commit("b", 0, 700); }});
@@ -544,6 +551,10 @@ constexpr ScheduleWorkload kCases[] = {
     {"kv-window", "weak commits that the kv store's thread makes durable", with_room_for_pages, kv_window, 1},
     {"kv-checkpoint", "commits of a kv store beside a checkpoint", with_room_for_pages, kv_beside_checkpoint, 1},
     {"kv-views", "commits of a kv store beside two transactions that only read", with_room_for_pages, kv_views, 1},
+    {"kv-refused", "a weak commit of a kv store that the log has no room for on a full disk", with_room_to_grow,
+     kv_refused, 1},
+    {"kv-small-frames", "weak commits of a kv store on a full disk, larger together than the log", with_room_to_grow,
+     kv_small_frames, 1},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

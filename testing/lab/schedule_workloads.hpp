@@ -121,6 +121,8 @@ void kv_weak_beside_sync(Session& session);
 void kv_window(Session& session);
 void kv_beside_checkpoint(Session& session);
 void kv_views(Session& session);
+void kv_refused(Session& session);
+void kv_small_frames(Session& session);
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "support/child.hpp"
+#include "support/full_disk.hpp"
 #include "support/region_words.hpp"
 
 namespace memlith::test {
@@ -31,13 +32,6 @@ std::string unless_ok(const char* what, const T& outcome) {
   return status.ok() ? "" : std::string(what) + ": " + told(status) + "\n";
 }
 
-// A mount namespace of the child's own, so that nothing mounted outlives it.
-std::string own_mounts() {
-  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    return std::string("skip: no mount namespace: ") + std::strerror(errno);
-  }
-  return "";
-}
 std::string become_nobody() {
   if (::setegid(65534) != 0 || ::seteuid(65534) != 0)
     return std::string("skip: cannot change user: ") + std::strerror(errno);
@@ -174,12 +168,7 @@ std::string live_on_a_full_disk(const std::string& path) {
   put(a, 0, 1);
   std::string wrong = unless_ok("persist", persist(a));
 
-  // Fill the disk to the last block.
-  const int filler = ::open((path + "/filler").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-  const std::string chunk(4096, 'f');
-  while (::write(filler, chunk.data(), chunk.size()) > 0) continue;
-  ::fsync(filler);
-
+  Filler filler(path);
   wanted.size_bytes = 32 * kMiB;
   wrong += unless_error("create on a full disk", Region::open(**opened, "b", wanted), Errc::no_space, path);
   wrong += unless_error("grow on a full disk", a.grow(32 * kMiB), Errc::no_space, path);
@@ -193,8 +182,7 @@ std::string live_on_a_full_disk(const std::string& path) {
   wrong += unless_ok("checkpoint", (*opened)->checkpoint());
   if (get(a, 16) != 3) wrong += "memory lost a store\n";
 
-  ::close(filler);
-  ::unlink((path + "/filler").c_str());
+  filler.release();
   wrong += unless_ok("persist with space again", persist(a));
   region->reset();
   wrong += unless_ok("close", (*opened)->close());
@@ -212,8 +200,7 @@ std::string live_on_a_full_disk(const std::string& path) {
 // A full tmpfs.
 TEST_F(Environment, FullTmpfs) {
   EXPECT_IN_CHILD([&]() -> std::string {
-    if (auto reason = own_mounts(); !reason.empty()) return reason;
-    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=8m") != 0) return "skip: cannot mount a tmpfs";
+    if (auto reason = own_tmpfs(folder_.path(), "size=8m"); !reason.empty()) return reason;
     return live_on_a_full_disk(folder_.path());
   });
 }
@@ -299,8 +286,7 @@ std::string open_sparse_files(const std::string& path) {
 
 TEST_F(Environment, SparseFileOnFullTmpfs) {
   EXPECT_IN_CHILD([&]() -> std::string {
-    if (auto reason = own_mounts(); !reason.empty()) return reason;
-    if (::mount("none", folder_.path().c_str(), "tmpfs", 0, "size=12m") != 0) return "skip: cannot mount a tmpfs";
+    if (auto reason = own_tmpfs(folder_.path(), "size=12m"); !reason.empty()) return reason;
     return open_sparse_files(folder_.path());
   });
 }
