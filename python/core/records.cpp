@@ -81,6 +81,17 @@ void Records::close() {
   check(memlith_kv_close(std::exchange(handle_, nullptr)));
 }
 
+void Records::settle() {
+  const std::int32_t code = memlith_kv_persist(handle_);
+  switch (memlith_category(code)) {
+    case MEMLITH_NO_SPACE:
+    case MEMLITH_FULL:
+    case MEMLITH_NO_MEMORY:
+    case MEMLITH_TOO_MANY_FILES: check(code); break;
+    default: break;
+  }
+}
+
 Dictionary Records::map_of(std::string_view name) {
   Dictionary made{0, std::string(name)};
   check(memlith_kv_map_open(handle_, made.name.c_str(), read_only_ ? 0 : MEMLITH_REGION_CREATE, &made.map));

@@ -46,6 +46,8 @@ class Records {
   Records& operator=(const Records&) = delete;
   ~Records() = default;  // touches nothing: of a store that was closed, or of a forked child
   void close();
+  // Before a close: makes durable what waits. Fails if there is no room for it yet, and not if the store is poisoned.
+  void settle();
 
   // The dictionary of that name; creates it with that kind. INCOMPATIBLE if it was created with another kind.
   Dictionary dictionary(const std::string& name, const std::string& kind);

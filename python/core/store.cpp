@@ -98,6 +98,14 @@ Store::~Store() {
   }
 }
 
+// Commits of weak dictionaries become durable, or there is no room for them: then close() would lose them.
+void Store::settle() {
+  if (inherited()) return;
+  const Unlocked unlocked;
+  const std::shared_lock lock(lock_);
+  if (handle_ != nullptr && records_ != nullptr && !read_only_) records_->settle();
+}
+
 void Store::close() {
   if (inherited()) {  // the parent's, whose locks may be held for ever in this process
     handle_ = nullptr;
@@ -545,6 +553,7 @@ void define_store(nb::module_& module) {
       .def("close", &Store::close)
       .def_prop_ro("closed", &Store::closed)
       .def_prop_ro("inherited", &Store::inherited)
+      .def("settle", &Store::settle)
       .def("persist", &Store::persist)
       .def("persist_async", &Store::persist_async)
       .def("wait", &Store::wait, nb::arg("ticket"))

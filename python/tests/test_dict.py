@@ -7,6 +7,9 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import weakref
 from typing import Any, Iterator
@@ -585,3 +588,57 @@ def test_arrays_are_not_disturbed(store: memlith.Store) -> None:
     store.rollback()
     assert array.tolist() == [0, 1, 2, 3, 4] and memlith.Dict(store, "d")["x"] == 1
     assert set(store.snapshot()) == {"a"}
+
+
+# ---- a full disk
+
+
+def test_a_weak_dictionary_on_a_full_disk(folder: pathlib.Path) -> None:
+    """Small records go on; behind one that finds no room all are refused, and with space again nothing is lost."""
+    (folder / "disk").mkdir()
+    script = textwrap.dedent("""
+        import os, sys
+        import memlith
+
+        large = bytes(3 << 20)
+        options = {"log_bytes": 1 << 20, "log_max_bytes": 64 << 20}
+        with memlith.open("disk/s", **options) as store:
+            before = memlith.Dict(store, "d", weak=True)
+            before["large"] = large  # the region has room for it then; the log has not, when it is opened anew
+            del before["large"]
+            before["small"] = -1
+        store = memlith.open("disk/s", **options)
+        weak = memlith.Dict(store, "d", weak=True)
+        with open("disk/filler", "wb", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(bytes(4096))
+            except OSError:
+                pass
+        for i in range(5000):
+            weak["small"] = i
+        store.persist()
+        weak["large"] = large
+        refused = []
+        for act in [store.persist, lambda: weak.__setitem__("small", "refused"), store.close, store.close]:
+            try:
+                act()
+            except memlith.NoSpace as error:
+                refused.append(str(error))
+        assert len(refused) == 4, refused
+        assert all("commits behind number" in each for each in refused), refused
+        assert not store.closed and weak["small"] == 4999 and weak["large"] == large
+        os.remove("disk/filler")
+        weak["small"] = "after"
+        store.close()
+        with memlith.open("disk/s") as store:
+            kept = memlith.Dict(store, "d")
+            assert kept["small"] == "after" and kept["large"] == large
+        print("kept")
+    """)
+    mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=24m none disk || exit 77; exec "$@"', "sh"]
+    done = subprocess.run([*mount, sys.executable, "-c", script], cwd=folder, capture_output=True, text=True,
+                          check=False)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("cannot mount a tmpfs: " + done.stderr)
+    assert done.stdout == "kept\n", done.stderr

@@ -82,9 +82,11 @@ class Store:
         """Closes the store. Persists nothing: changes since the last persist are dropped from the store.
 
         Arrays keep their values as ordinary memory that belongs to no store. Closing twice has no effect.
+        What weak dictionaries acknowledged is made durable. If there is no room for it (NoSpace, Full, NoMemory),
+        nothing is closed: make room, and close the store again.
         """
-        self._finalizer.detach()
         _close(self._core, self._threads)
+        self._finalizer.detach()
 
     @property
     def closed(self) -> bool:
@@ -352,6 +354,7 @@ _OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms
 
 def _close(core: _core.Store, threads: _Threads) -> None:
     if not core.inherited:  # a forked child has none of the threads
+        core.settle()
         threads.autosave(None)
         threads.waiter.stop()
     core.close()
