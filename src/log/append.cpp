@@ -103,11 +103,11 @@ Status Log::allocate_buffers() {
 }
 
 // Allocates the memory that large frames need and, for streams, the queue. Releases the lock meanwhile.
-Status Log::make_large(Lock& lock, bool with_queue) {
+Status Log::make_large(bool with_queue) {
   const bool memory_wanted = memory_.large.size() == 0;
   const std::uint64_t batches_bytes = batches_.size() * options_.batch_bytes;
   const std::uint64_t stream_bytes = kStreamChunks * stream_.buffer_bytes;
-  lock.unlock();
+  mutex_.unlock();
   AlignedBuffer memory;
   Status status = kOk;
   if (memory_wanted) {
@@ -117,7 +117,7 @@ Status Log::make_large(Lock& lock, bool with_queue) {
   }
   std::unique_ptr<IoQueue> queue;
   if (status.ok() && with_queue) queue = device_.make_queue(kStreamChunks);
-  lock.lock();
+  mutex_.lock();
   MEMLITH_TRY(status);
   // Another thread may have done the same and may be streaming already.
   if (memory_.large.size() == 0 && memory.size() > 0) {
@@ -131,7 +131,7 @@ Status Log::make_large(Lock& lock, bool with_queue) {
   return kOk;
 }
 
-// Under mutex_. A log that needed no large memory between two checkpoints releases it.
+// A log that needed no large memory between two checkpoints releases it.
 Log::Spare Log::take_spare() {
   Spare spare;
   const bool needed = std::exchange(memory_.large_used, false) || memory_.large.size() == 0;
@@ -165,35 +165,35 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
   if (large) memory_.large_used = true;
   const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
   if (!room) return Obstacle::full_batch;
-  if (streamed && stream_.busy && !MEMLITH_MUTANT(two_streams_at_once)) return Obstacle::other_stream;
+  if (streamed && streaming_ && !MEMLITH_MUTANT(two_streams_at_once)) return Obstacle::other_stream;
   if (streamed && in_flight() == options_.in_flight_max && !MEMLITH_MUTANT(stream_beyond_in_flight_max)) {
     return Obstacle::all_in_flight;
   }
   return slots_needed(head_.advance(frame_bytes)) <= space_.free.size() ? Obstacle::none : Obstacle::full_log;
 }
 
-// Takes one step to remove the obstacle. Releases the lock: the caller checks everything again.
-Status Log::work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed) {
+// Takes one step to remove the obstacle.
+Status Log::work_on(Obstacle obstacle, std::uint64_t frame_bytes, bool streamed) {
   switch (obstacle) {
     case Obstacle::none: break;
-    case Obstacle::small_memory: return make_large(lock, streamed);
+    case Obstacle::small_memory: return make_large(streamed);
     case Obstacle::full_batch:
       if (in_flight() < options_.in_flight_max && !gathering_.active) {
-        lead(lock);
+        lead();
       } else {
         gathering_.room_wanted = true;
-        wait_for(lock, open_sequence_);
+        wait_for(open_sequence_);
       }
       break;
-    case Obstacle::other_stream: wait_for(lock, stream_.sequence); break;
-    case Obstacle::all_in_flight: wait_for(lock, done_sequence_.load(std::memory_order_relaxed)); break;
-    case Obstacle::full_log: return make_space(lock, head_.advance(frame_bytes));
+    case Obstacle::other_stream: wait_for(stream_.sequence); break;
+    case Obstacle::all_in_flight: wait_for(done_sequence_.load(std::memory_order_relaxed)); break;
+    case Obstacle::full_log: return make_space(head_.advance(frame_bytes));
   }
   return kOk;
 }
 
 Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   MEMLITH_ASSERT(started_);
   bool streamed = false;
   for (;;) {
@@ -201,12 +201,12 @@ Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, 
     const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
     const Obstacle found = obstacle(bytes, will_sync, streamed);
     if (found == Obstacle::none) return place(payload_bytes, kind, will_sync, streamed);
-    MEMLITH_TRY(work_on(found, lock, bytes, streamed));
+    MEMLITH_TRY(work_on(found, bytes, streamed));
   }
 }
 
 Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   MEMLITH_ASSERT(started_);
   if (!failure_.ok()) return failure_for_late_comer();
   bool streamed = false;
@@ -217,14 +217,14 @@ Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_byte
 }
 
 Status Log::make_room(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   for (;;) {
     if (!failure_.ok()) return failure_for_late_comer();
     const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
     bool streamed = false;
     const Obstacle found = obstacle(bytes, will_sync, streamed);
     if (found == Obstacle::none) return kOk;
-    MEMLITH_TRY(work_on(found, lock, bytes, streamed));
+    MEMLITH_TRY(work_on(found, bytes, streamed));
   }
 }
 
@@ -262,7 +262,7 @@ FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
                      payload_bytes, kind);
 }
 
-// Under mutex_. The pack takes no more payloads; writers may still be copying.
+// The pack takes no more payloads; writers may still be copying.
 void Log::close_pack() {
   if (pack_.frame == nullptr) return;
   FrameHeader header = compose_header(pack_.begin, pack_.kind, pack_.payload_bytes);
@@ -286,7 +286,7 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   if (streamed) {
     // The stream is a batch of its own, already in flight; its bytes are in the stream's buffers.
     open_next_batch();
-    stream_.busy = true;
+    streaming_ = true;
     stream_.sequence = sequence;
     stream_.begin = begin;
     // Chunks have equal sizes, so that the last one is not a small transfer of its own.
@@ -316,7 +316,7 @@ Result<Lsn> Log::append(std::span<const std::byte> payload, std::uint32_t kind) 
 
 Status Log::sync(Lsn lsn) {
   if (durable_lsn_.load(std::memory_order_acquire) >= lsn.value) return kOk;
-  Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   for (;;) {
     if (durable_position_.lsn >= lsn) return kOk;
     if (!failure_.ok()) {
@@ -327,16 +327,16 @@ Status Log::sync(Lsn lsn) {
     MEMLITH_ASSERT(lsn <= head_);
     if (batch(open_sequence_).begin < lsn) {
       if (may_lead()) {
-        gather(lock);
-        lead(lock);
+        gather();
+        lead();
       } else {
-        wait_for(lock, open_sequence_);
+        wait_for(open_sequence_);
       }
       continue;
     }
     std::uint32_t sequence = done_sequence_.load(std::memory_order_relaxed);
     while (batch(sequence).begin.advance(batch(sequence).used) < lsn) ++sequence;
-    wait_for(lock, sequence);
+    wait_for(sequence);
   }
 }
 

@@ -12,15 +12,15 @@ void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.w
 // Yields several times before it blocks. Waking a blocked thread can take as long as writing a small batch; woken
 // committers would come too late for the next batch, and batches would stay small. A count and not a time: it is over
 // soon if no other thread runs, and lasts as long as needed if there are many committers.
-void Log::wait_for(Lock& lock, std::uint32_t sequence) {
+void Log::wait_for(std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
-  lock.unlock();
+  mutex_.unlock();
   for (std::uint32_t turn = 0; turn < options_.turns_awake && word.load(std::memory_order_acquire) == seen; ++turn) {
     yield_thread();
   }
   await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
-  lock.lock();
+  mutex_.lock();
 }
 
 void Log::open_next_batch() {
@@ -63,8 +63,8 @@ void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
 // Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
 // a batch's I/O time, so that the same I/O serves all of them. The idea is PostgreSQL's commit_delay, but without a
 // parameter: a single committer is the only one of its batch, and does not wait.
-void Log::gather(Lock& lock) {
-  const auto enough = [this] {
+void Log::gather() {
+  const auto enough = [this]() MEMLITH_REQUIRES(mutex_) {
     return batch(open_sequence_).committers >= gathering_.expected_committers || gathering_.room_wanted ||
            !failure_.ok();
   };
@@ -72,28 +72,28 @@ void Log::gather(Lock& lock) {
   gathering_.active = true;
   const auto deadline = SteadyClock::now() + gathering_.io_time / 4;
   while (!enough() && SteadyClock::now() < deadline) {
-    lock.unlock();
+    mutex_.unlock();
     yield_thread();
-    lock.lock();
+    mutex_.lock();
   }
   gathering_.active = false;
 }
 
-// Seals the open batch, which is not empty, and makes it durable. Releases the lock meanwhile.
-void Log::lead(Lock& lock) {
+// Seals the open batch, which is not empty, and makes it durable.
+void Log::lead() {
   const std::uint32_t sequence = open_sequence_;
   Batch& sealed = batch(sequence);
   MEMLITH_ASSERT(sealed.used > 0);
   close_pack();
   lay_out(sealed.begin, sealed.used, sealed.stretches);
   open_next_batch();
-  lock.unlock();
+  mutex_.unlock();
   seal(sealed, sequence);
   const auto begin = SteadyClock::now();
   Status status = write_batch(sealed);
   if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
   if (status.ok()) status = device_.flush();
-  complete(lock, sequence, status, SteadyClock::now() - begin);
+  complete(sequence, status, SteadyClock::now() - begin);
 }
 
 // Until every batch before this one has its headers.
@@ -163,11 +163,11 @@ LogPosition Log::end_of(std::uint32_t sequence) {
 }
 
 // Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, whose time says nothing about
-// batches. Called without the lock, returns with it.
-void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
+// batches.
+void Log::complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
   await_done(sequence);
   Batch& done = batch(sequence);
-  lock.lock();
+  mutex_.lock();
   if (failure_.ok() && !status.ok()) {
     keep_failure(status);
     change_space();
@@ -178,7 +178,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
   if (io_time.count() > 0) gathering_.io_time += (io_time - gathering_.io_time) / 8;
-  if (stream_.busy && stream_.sequence == sequence) stream_.busy = false;
+  if (streaming_ && stream_.sequence == sequence) streaming_ = false;
   counters_.batches.fetch_add(1, std::memory_order_relaxed);
   done.word.fetch_add(1, std::memory_order_release);
   done_sequence_.store(sequence + 1, std::memory_order_release);
@@ -187,7 +187,7 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
   const bool more = open.used > 0;
   if (more) open.word.fetch_add(1, std::memory_order_release);
   const bool failed = !failure_.ok();
-  lock.unlock();
+  mutex_.unlock();
   done_sequence_.notify_all();
   done.word.notify_all();
   if (more && !failed) open.word.notify_one();
@@ -196,10 +196,10 @@ void Log::complete(Lock& lock, std::uint32_t sequence, Status status, std::chron
       each->word.fetch_add(1, std::memory_order_release);
       each->word.notify_all();
     }
-    space_.word.notify_all();
+    space_word_.notify_all();
   }
   if (on_durable_) on_durable_();
-  lock.lock();
+  mutex_.lock();
 }
 
 }  // namespace memlith::core

@@ -64,10 +64,10 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
   if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
-    const std::lock_guard lock(superblocks_.mutex());
+    const LockGuard lock(superblocks_.mutex());
     MEMLITH_TRY(superblocks_.write(tail, client, found_.end, false));
   }
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   found_.claims = {};
   // The segments that hold [tail, head) are live; segments mapped beyond the head are stale.
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
@@ -104,7 +104,7 @@ Status Log::close(const ClientBytes& client, bool keeps_size) {
   MEMLITH_TRY(sync(head()));
   LogPosition from = tail();
   LogPosition end = durable();
-  const std::lock_guard lock(superblocks_.mutex());
+  const LockGuard lock(superblocks_.mutex());
   const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;
   const bool grown = has_grown && from == end && !keeps_size;
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
@@ -139,13 +139,13 @@ void Log::keep_failure(Status cause) {
 void Log::poison(Status cause) {
   const KeptSentence why;  // whatever the notified callers do
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     if (failure_.ok()) keep_failure(cause);
     for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
     change_space();
   }
   for (const auto& each : batches_) each->word.notify_all();
-  space_.word.notify_all();
+  space_word_.notify_all();
   if (on_durable_) on_durable_();
 }
 
@@ -160,7 +160,7 @@ Status Log::failure_for_late_comer() const {
 }
 
 LogReader Log::reader(LogPosition from, Lsn limit) const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   return {device_, geometry_, space_.slots, log_id_, from, limit, options_.window_bytes, begun_lsn_, incarnation_};
 }
 
@@ -178,12 +178,12 @@ LogReader Log::follower(LogPosition from) const {
 }
 
 LogPosition Log::tail() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   return tail_;
 }
 
 LogPosition Log::durable() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
 #ifdef MEMLITH_MUTANTS
   if (const std::uint32_t sealed = sealed_sequence_.load();
       MEMLITH_MUTANT(checkpoint_beyond_durable) && sealed > done_sequence_.load()) {
@@ -195,23 +195,23 @@ LogPosition Log::durable() const {
 }
 
 bool Log::room_is_waited_for() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   return space_.waiters > 0;
 }
 
 Lsn Log::head() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   return pack_.frame == nullptr ? head_ : pack_.begin.advance(sizeof(FrameHeader) + pack_.payload_bytes);
 }
 
 std::uint64_t Log::mapped_bytes() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   const Lsn end{space_.slots.end() * geometry_.segment_bytes()};
   return end > tail_.lsn ? bytes_between(tail_.lsn, end) : 0;
 }
 
 std::uint64_t Log::capacity_bytes() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   return space_.slot_count * geometry_.segment_bytes();
 }
 

@@ -145,7 +145,7 @@ class Log {
   // Passes every surviving frame to `visit`, in order, and finds the end. Damage before the last acknowledged frame is
   // `corrupt`, never taken for the end; every frame of a log that was closed cleanly was acknowledged. Changes nothing
   // on the medium.
-  Status recover(const std::function<Status(const Frame&)>& visit);
+  Status recover(const std::function<Status(const Frame&)>& visit) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   // Frames before this LSN are known to be on the medium. Later frames that recover() found may be only in a page cache
   // whose flush had failed.
@@ -154,7 +154,7 @@ class Log {
   // Makes the other frames durable, too, by writing them again to free slots. Must be called before anything relies on
   // these frames; start() calls it. Durable on ok. Errors: no_space (no free slot, and no space for one; nothing was
   // lost).
-  Status secure();
+  Status secure() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
   // ok.
@@ -204,7 +204,8 @@ class Log {
 
   [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
   // The frames from `from` on, of a log that another process writes. What is not durable yet comes, too.
-  [[nodiscard]] LogReader follower(LogPosition from) const;
+  // One thread at a time, and not once the log is started.
+  [[nodiscard]] LogReader follower(LogPosition from) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;
@@ -239,6 +240,7 @@ class Log {
     std::uint64_t segment = 0;
     bool with_slot_header = false;
   };
+  // While it is open, the fields belong to mutex_; once it is sealed, to the thread that leads it.
   struct Batch {
     std::byte* buffer = nullptr;
     std::uint64_t capacity = 0;  // of the buffer; changed only while the batch is open and empty
@@ -251,7 +253,8 @@ class Log {
     std::vector<Stretch> stretches;
     AlignedBuffer slot_header;
   };
-  // The streamed frame; at most one at a time, besides the batches.
+  // The streamed frame; at most one at a time, besides the batches. While streaming_, this belongs to the thread that
+  // streams; otherwise to mutex_.
   struct Stream {
     std::unique_ptr<IoQueue> queue;  // from the first stream on
     StreamingChecksum payload_checksum;
@@ -261,11 +264,10 @@ class Log {
     std::uint64_t chunk_bytes = 0;  // of this frame; at most buffer_bytes
     std::uint64_t chunk = 0;        // being filled, counted from the start of the frame
     std::uint64_t chunk_used = 0;
-    std::uint32_t sequence = 0;
+    std::uint32_t sequence = 0;  // it is a batch of its own
     Lsn begin;
     std::vector<Stretch> stretches;
     Status status = kOk;
-    bool busy = false;
     AlignedBuffer slot_header;
   };
   static constexpr std::uint32_t kStreamChunks = 4;
@@ -293,10 +295,9 @@ class Log {
     SlotMap slots;
     std::vector<std::uint32_t> free;
     std::uint64_t slot_count = 0;
-    std::uint32_t waiters = 0;      // threads that wait for room since `word` changed last
-    KeptFailure refusal;            // the last of refuse_room(), and
-    std::uint32_t refusals = 0;     // how many there were
-    Atomic<std::uint32_t> word{0};  // changes when space came free or was refused, or the log failed
+    std::uint32_t waiters = 0;   // threads that wait for room since space_word_ changed last
+    KeptFailure refusal;         // the last of refuse_room(), and
+    std::uint32_t refusals = 0;  // how many there were
   };
   // A leader of the open batch that waits for more frames.
   struct Gathering {
@@ -312,8 +313,6 @@ class Log {
     bool large_used = false;  // since the last trim
   };
 
-  using Lock = std::unique_lock<Mutex>;
-
   Log(Device& device, const LogOptions& options) : device_(device), options_(options), superblocks_(device) {}
 
   // Memory that later frames do not need; freed with this object.
@@ -321,60 +320,65 @@ class Log {
     std::unique_ptr<IoQueue> queue;
     AlignedBuffer memory;
   };
-  Spare take_spare();
+  Spare take_spare() MEMLITH_REQUIRES(mutex_);
 
-  // recovery.cpp
-  Status read_slots();
+  // recovery.cpp: before start(), when the log has one thread. The analysis cannot know that.
+  Status read_slots() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                        const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
   Status check_for_damage(LogPosition end, const char* why);
-  Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment);
+  Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment,
+                                                      std::uint64_t end_segment) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   Status erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer);
-  Status copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer);
+  Status copy_segment(std::uint64_t segment, std::uint32_t slot,
+                      const AlignedBuffer& buffer) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   // space.cpp
-  Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more);
-  Status make_space(Lock& lock, Lsn end);
-  [[nodiscard]] std::uint64_t slots_needed(Lsn end) const;
-  void release_slots_before(std::uint64_t segment);
-  // Under mutex_: makes threads that wait for room check again. The word is notified afterwards.
-  void change_space() {
+  Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more) MEMLITH_REQUIRES(superblocks_.mutex());
+  // Unlocks mutex_ meanwhile: the caller checks everything again. So do make_large, work_on, wait_for, gather and lead.
+  Status make_space(Lsn end) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t slots_needed(Lsn end) const MEMLITH_REQUIRES(mutex_);
+  void release_slots_before(std::uint64_t segment) MEMLITH_REQUIRES(mutex_);
+  // Makes threads that wait for room check again. The word is notified afterwards.
+  void change_space() MEMLITH_REQUIRES(mutex_) {
     space_.waiters = 0;
-    space_.word.fetch_add(1, std::memory_order_release);
+    space_word_.fetch_add(1, std::memory_order_release);
   }
   // log.cpp
-  void keep_failure(Status cause);
+  void keep_failure(Status cause) MEMLITH_REQUIRES(mutex_);
   Status failure_for_late_comer() const;
 
   // append.cpp
-  Status allocate_buffers();
-  Status make_large(Lock& lock, bool with_queue);
+  Status allocate_buffers() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;  // by start()
+  Status make_large(bool with_queue) MEMLITH_REQUIRES(mutex_);
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
-  [[nodiscard]] std::uint32_t in_flight() const {
+  [[nodiscard]] std::uint32_t in_flight() const MEMLITH_REQUIRES(mutex_) {
     return open_sequence_ - done_sequence_.load(std::memory_order_relaxed);
   }
   // A small batch takes as long as a flush, however full it is: one batch for all committers is better than two that
   // overlap. Large batches are dominated by transfers, which run side by side.
-  [[nodiscard]] bool may_lead() {
+  [[nodiscard]] bool may_lead() MEMLITH_REQUIRES(mutex_) {
     if (gathering_.active || in_flight() >= options_.in_flight_max) return false;
     return in_flight() == 0 || batch(open_sequence_).used >= options_.pipeline_bytes_min;
   }
   enum class Obstacle : std::uint8_t { none, small_memory, full_batch, other_stream, all_in_flight, full_log };
-  [[nodiscard]] Obstacle obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed);
-  Status work_on(Obstacle obstacle, Lock& lock, std::uint64_t frame_bytes, bool streamed);
-  FrameWriter place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed);
-  FrameWriter place_packed(std::uint64_t payload_bytes, std::uint32_t kind);
-  void take(std::uint64_t bytes);
+  [[nodiscard]] Obstacle obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed) MEMLITH_REQUIRES(mutex_);
+  Status work_on(Obstacle obstacle, std::uint64_t frame_bytes, bool streamed) MEMLITH_REQUIRES(mutex_);
+  FrameWriter place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed)
+      MEMLITH_REQUIRES(mutex_);
+  FrameWriter place_packed(std::uint64_t payload_bytes, std::uint32_t kind) MEMLITH_REQUIRES(mutex_);
+  void take(std::uint64_t bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] bool is_packed(std::uint64_t payload_bytes, bool will_sync) const {
     return !will_sync && payload_bytes <= options_.packed_bytes_max &&
            geometry_.frame_bytes(payload_bytes) <= options_.batch_bytes;
   }
-  [[nodiscard]] std::uint64_t bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const;
+  [[nodiscard]] std::uint64_t bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const
+      MEMLITH_REQUIRES(mutex_);
   void end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const;
-  void close_pack();
+  void close_pack() MEMLITH_REQUIRES(mutex_);
   // batch.cpp
-  void gather(Lock& lock);
-  void lead(Lock& lock);
-  void wait_for(Lock& lock, std::uint32_t sequence);
+  void gather() MEMLITH_REQUIRES(mutex_);
+  void lead() MEMLITH_REQUIRES(mutex_);
+  void wait_for(std::uint32_t sequence) MEMLITH_REQUIRES(mutex_);
   void seal(Batch& batch, std::uint32_t sequence);
   void await_sealed(std::uint32_t sequence);
   void publish_sealed(std::uint32_t sequence);
@@ -382,7 +386,8 @@ class Log {
   Status write_batch(Batch& batch);
   void await_done(std::uint32_t sequence);
   [[nodiscard]] LogPosition end_of(std::uint32_t sequence);
-  void complete(Lock& lock, std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time);
+  // Called without mutex_, returns with it.
+  void complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) MEMLITH_ACQUIRE(mutex_);
   // What two mutants do (base/mutant.hpp); never called in the library.
   void tell_durable_early(std::uint32_t sequence) {
     if (done_sequence_.load() == sequence) durable_lsn_.store(end_of(sequence).lsn.value);
@@ -391,10 +396,10 @@ class Log {
     failed_ = false;
     failure_.forget();
   }
-  void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const;
+  void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const MEMLITH_REQUIRES(mutex_);
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
-  void open_next_batch();
-  void place_buffer(std::uint32_t sequence);
+  void open_next_batch() MEMLITH_REQUIRES(mutex_);
+  void place_buffer(std::uint32_t sequence) MEMLITH_REQUIRES(mutex_);
   // stream.cpp
   void stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next);
   void stream_hash(std::uint64_t payload_end);
@@ -418,26 +423,28 @@ class Log {
   std::function<void()> on_durable_;
   LogCounters counters_;
 
-  mutable Mutex mutex_;  // everything from here to the atomics; never held across I/O
-  Space space_;
-  LogPosition tail_;
-  LogPosition durable_position_;
-  Lsn head_;                         // where the next frame begins
-  std::uint32_t open_sequence_ = 0;  // of the batch that takes frames
-  bool started_ = false;
-  Gathering gathering_;
-  Stream stream_;
-  Pack pack_;
-  KeptFailure failure_;  // the first
+  mutable Mutex mutex_;  // never held across I/O
+  Space space_ MEMLITH_GUARDED_BY(mutex_);
+  LogPosition tail_ MEMLITH_GUARDED_BY(mutex_);
+  LogPosition durable_position_ MEMLITH_GUARDED_BY(mutex_);
+  Lsn head_ MEMLITH_GUARDED_BY(mutex_);                         // where the next frame begins
+  std::uint32_t open_sequence_ MEMLITH_GUARDED_BY(mutex_) = 0;  // of the batch that takes frames
+  Gathering gathering_ MEMLITH_GUARDED_BY(mutex_);
+  bool streaming_ MEMLITH_GUARDED_BY(mutex_) = false;
+  Pack pack_ MEMLITH_GUARDED_BY(mutex_);
+  Memory memory_ MEMLITH_GUARDED_BY(mutex_);
 
-  std::vector<std::unique_ptr<Batch>> batches_;
-  Memory memory_;
+  bool started_ = false;  // constant after start()
+  Stream stream_;
+  std::vector<std::unique_ptr<Batch>> batches_;  // the pointers are constant after start()
+  KeptFailure failure_;                          // the first; kept under mutex_, constant once failed_ is set
   std::uint64_t last_checksum_ = 0;  // the chain; owned by the thread that seals, passed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
   Atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
-  Atomic<bool> failed_{false};
-  Atomic<std::uint64_t> slot_count_max_{0};  // the log grows up to this
+  Atomic<bool> failed_{false};                // release in keep_failure(), acquire in poisoned()
+  Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed
+  Atomic<std::uint64_t> slot_count_max_{0};   // the log grows up to this
 };
 
 }  // namespace memlith::core

@@ -203,7 +203,7 @@ Status Log::secure() {
     // ORDER tail-before-move: if the two copies differ, the newer may be in the page cache only. Slots from the older
     // copy's tail on must not be overwritten. [mutant frames_moved_under_old_tail]
     MEMLITH_TRY(device_.flush());
-    const std::lock_guard lock(superblocks_.mutex());
+    const LockGuard lock(superblocks_.mutex());
     MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(),
                                    {Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous},
                                    false));
@@ -247,7 +247,7 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
   if (targets.size() == needed) return targets;
   const std::uint64_t more = needed - targets.size();
   {
-    const std::lock_guard lock(superblocks_.mutex());
+    const LockGuard lock(superblocks_.mutex());
     const Status added =
         add_slots(tail_, {Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous}, more);
     if (added.category == Errc::no_space) {

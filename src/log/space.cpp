@@ -13,7 +13,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
   Spare spare;
   {
     // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
-    std::unique_lock superblock_lock(superblocks_.mutex());
+    UniqueLock superblock_lock(superblocks_.mutex());
     // ORDER tail-before-reuse: slots are reused only when the new tail is durable. Otherwise, after a crash, the old
     // tail could point into overwritten frames. [mutant trim_not_written]
     const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : superblocks_.write(tail, client, durable(), false);
@@ -22,7 +22,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
       return status;
     }
     if (MEMLITH_MUTANT(tail_moved_outside_lock)) superblock_lock.unlock();
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
     tail_ = tail;
     release_slots_before(geometry_.segment_of(tail.lsn));
@@ -35,7 +35,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     spare = take_spare();
   }
   counters_.trims.fetch_add(1, std::memory_order_relaxed);
-  space_.word.notify_all();
+  space_word_.notify_all();
   return kOk;
 }
 
@@ -51,8 +51,8 @@ std::uint64_t Log::slots_needed(Lsn end) const {
   return wanted_end - std::min(wanted_end, space_.slots.end());
 }
 
-// Makes more slots free, enough for everything up to `end`. Releases the lock.
-Status Log::make_space(Lock& lock, Lsn end) {
+// Makes more slots free, enough for everything up to `end`.
+Status Log::make_space(Lsn end) {
   const std::uint64_t needed = slots_needed(end);
   // What would be free if everything before the head were trimmed.
   const std::uint64_t free_at_best =
@@ -66,32 +66,32 @@ Status Log::make_space(Lock& lock, Lsn end) {
                   "(memlith_persist_range)",
                   device_.path(), bytes_between(head_, end), slot_count_max() * geometry_.segment_bytes());
     }
-    lock.unlock();
+    mutex_.unlock();
     const Status status = grow(more);
-    lock.lock();
+    mutex_.lock();
     return status;
   }
   // The log is full: frames in memory are written to the medium, then the owner is asked to trim.
-  const std::uint32_t word = space_.word.load(std::memory_order_acquire);
+  const std::uint32_t word = space_word_.load(std::memory_order_acquire);
   const std::uint32_t refusals = space_.refusals;
   const Lsn head = head_;
-  lock.unlock();
+  mutex_.unlock();
   Status status = sync(head);
   if (status.ok()) {
-    const Lock again(mutex_);
-    if (space_.word.load(std::memory_order_relaxed) == word) ++space_.waiters;
+    const LockGuard again(mutex_);
+    if (space_word_.load(std::memory_order_relaxed) == word) ++space_.waiters;
   }
   if (status.ok())
     status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
-  if (status.ok()) await(space_.word, word);
-  lock.lock();
+  if (status.ok()) await(space_word_, word);
+  mutex_.lock();
   MEMLITH_TRY(status);
   return space_.refusals != refusals ? space_.refusal.tell() : kOk;
 }
 
 void Log::refuse_room(Status cause) {
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     space_.refusal.keep(cause);
     ++space_.refusals;
     if (MEMLITH_MUTANT(refusal_wakes_nobody)) {
@@ -100,11 +100,11 @@ void Log::refuse_room(Status cause) {
       change_space();
     }
   }
-  space_.word.notify_all();
+  space_word_.notify_all();
 }
 
 Status Log::set_bytes_max(std::uint64_t bytes) {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   const std::uint64_t slots = std::min(bytes / geometry_.slot_bytes, kSlotCountMax);
   if (slots < space_.slot_count) {
     return fail(Errc::invalid, Detail::argument,
@@ -141,7 +141,7 @@ Status Log::grow(std::uint64_t more_slots) {
 #ifdef MEMLITH_MUTANTS
   const std::uint64_t count_before = superblocks_.current().slot_count;
 #endif
-  const std::lock_guard superblock_lock(superblocks_.mutex());
+  const LockGuard superblock_lock(superblocks_.mutex());
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblocks_.current().slot_count = count_before;
 #endif
@@ -151,7 +151,7 @@ Status Log::grow(std::uint64_t more_slots) {
   // ORDER room-before-growth: memory for the new slots is allocated before the superblock counts them, so that it
   // cannot be lacking afterwards. [test OutOfMemoryStore.ALogGrowsOrNot]
   try {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     space_.slots.grow(static_cast<std::uint32_t>(old_count + more_slots));
     space_.free.reserve(old_count + more_slots);
   } catch (const std::bad_alloc&) {
@@ -163,14 +163,14 @@ Status Log::grow(std::uint64_t more_slots) {
     return status;
   }
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     space_.slot_count = old_count + more_slots;
     for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
       space_.free.push_back(static_cast<std::uint32_t>(slot));
     }
     change_space();
   }
-  space_.word.notify_all();
+  space_word_.notify_all();
   return kOk;
 }
 

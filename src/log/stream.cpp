@@ -57,7 +57,7 @@ void Log::stream_send() {
 
 Status Log::stream_write() {
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.stretches);
   }
   for (const Stretch& stretch : stream_.stretches) {
@@ -97,8 +97,8 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   Status status = stream_.status;
   if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
   if (status.ok()) status = device_.flush();
-  Lock lock(mutex_, std::defer_lock);
-  complete(lock, writer.sequence_, status, {});
+  complete(writer.sequence_, status, {});
+  const LockGuard lock(mutex_, std::adopt_lock);
   if (!failure_.ok()) return failure_.tell();
   return writer.begin_.advance(frame_bytes);
 }
