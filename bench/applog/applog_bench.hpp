@@ -62,7 +62,7 @@ class LogSide {
   std::string content_;
   std::optional<Store> store_;
   std::optional<AppLog> log_;
-  std::optional<Kv> kv_;  // closed before the log
+  std::optional<Kv> kv_;
   KvMap map_ = 0;
   std::mutex emptying_;
   std::atomic<bool> stopping_{false};

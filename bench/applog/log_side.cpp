@@ -105,8 +105,11 @@ memlith::Result<void> LogSide::move_some(KvTransaction& txn, bool& any) {
   }
   any = newest != 0;
   if (!any) return {};
-  auto done = log_->commit(newest, txn);
-  if (!done) return done.error();
+  auto both = store_->begin();
+  if (!both) return both.error();
+  if (auto joined = txn.join(*both); !joined) return joined;
+  if (auto consumed = log_->consume_in(*both, newest); !consumed) return consumed;
+  if (auto done = both->commit_async(); !done) return done.error();
   return {};
 }
 

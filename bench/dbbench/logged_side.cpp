@@ -108,15 +108,18 @@ class LoggedKvStore final : public KvStore {
       newest = (*entry)->number;
     }
     if (newest == 0) return {};
-    auto done = log_->commit(newest, txn);
-    if (!done) return done.error();
+    auto both = store_->begin();
+    if (!both) return both.error();
+    if (auto joined = txn.join(*both); !joined) return joined;
+    if (auto consumed = log_->consume_in(*both, newest); !consumed) return consumed;
+    if (auto done = both->commit_async(); !done) return done.error();
     return {};
   }
 
   bool waits_ = true;
   std::optional<Store> store_;
   std::optional<AppLog> log_;
-  std::optional<Kv> kv_;  // closed before the log
+  std::optional<Kv> kv_;
   KvMap map_ = 0;
   std::atomic<std::uint64_t> newest_{0};
   std::atomic<std::uint64_t> consumed_{0};

@@ -92,7 +92,10 @@ class Server {
       newest = entry->number;
       if (++moved == kIncrementsPerCommit) break;
     }
-    or_exit(log_.commit(newest, txn));  // weak: if a crash loses it, the entries are still in the log
+    auto both = or_exit(store_.begin());  // the counts and the read position, both or neither
+    or_exit(txn.join(both));
+    or_exit(log_.consume_in(both, newest));
+    or_exit(both.commit_async());  // not waited for: if a crash loses it, the entries are still in the log
     return true;
   }
 

@@ -5,9 +5,9 @@
  * of bytes. Entries have numbers, 1, 2, 3, ..., in the order of the log, which go on after a crash and a close.
  *
  * A server appends each operation and writes the log before it acknowledges the operation. A thread behind reads the
- * entries, changes a kv store of the same memlith store, and commits the change together with the number of the newest
- * entry that it has consumed (memlith_applog_commit): after any crash the kv store has the effects of exactly the
- * consumed entries, and the log has all others.
+ * entries, changes other structures of the same memlith store, and commits the changes together with the number of the
+ * newest entry that it has consumed, in one transaction of the store (memlith_begin, memlith_tx_consume): after any
+ * crash the structures have the effects of exactly the consumed entries, and the log has all others.
  *
  * DURABILITY. After a crash the log holds a prefix of the entries that were appended. It has every entry whose write
  * returned; entries of one append are all there or none.
@@ -18,7 +18,7 @@
 #ifndef MEMLITH_APPLOG_H
 #define MEMLITH_APPLOG_H
 
-#include "memlith/kv.h"
+#include "memlith/memlith.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,8 +49,8 @@ MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, 
 
 /* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close, which
  * writes what was appended, too, but cannot be tried again.
- * Errors, nothing was closed, and the handle stays: BUSY - a weak commit of a kv store carries the read position: call
- * memlith_kv_persist, or close the kv store first. NO_SPACE, FULL, NO_MEMORY - there is no room for entries that were
+ * Errors, nothing was closed, and the handle stays: BUSY - a transaction of the store has a part in the log: end it
+ * first. NO_SPACE, FULL, NO_MEMORY - there is no room for entries that were
  * appended: make room and try again, or close the store without them. After any other error it is closed. */
 MEMLITH_API int32_t memlith_applog_close(memlith_applog* log);
 
@@ -96,18 +96,25 @@ MEMLITH_API int32_t memlith_applog_read(memlith_applog* log, uint64_t wait_ms, m
 MEMLITH_API int32_t memlith_applog_rewind(memlith_applog* log);
 
 /* Everything up to entry `number`, which was read, is consumed; entries that were consumed before are ignored. Durable
- * a moment later, and at the latest with the next write: without a kv store, a crash may bring consumed entries back.
- * Errors: INVALID - the entry was not read. BUSY - a weak commit of a kv store carries the read position. */
+ * a moment later, and at the latest with the next write: until then a crash may bring consumed entries back.
+ * Errors: INVALID - the entry was not read. */
 MEMLITH_API int32_t memlith_applog_consume(memlith_applog* log, uint64_t number);
 
-/* Commits the transaction, as memlith_kv_commit, and consumes everything up to entry `number`, in one: after a crash
- * both have happened or neither. The kv store is in the same memlith store. A transaction that wrote nothing is a
- * commit, too. The room of the entries is free when the commit is in the redo log: at once with MEMLITH_KV_SYNC, with
- * MEMLITH_KV_WEAK at the latest when the window has passed.
- * Errors: those of memlith_kv_commit; INVALID - the entry was not read, or the kv store is in another store;
- * UNSUPPORTED - the kv store is volatile; BUSY - a weak commit of another kv store carries the read position. */
-MEMLITH_API int32_t memlith_applog_commit(memlith_applog* log, uint64_t number, memlith_kv_txn* txn,
-                                          uint32_t durability, uint64_t* ticket);
+/* ---- in a transaction of the store ----------------------------------------------------------------------------- */
+
+/* Has memlith_commit append `count` entries, which are copied, in the frame of the transaction: they are durable with
+ * its other parts or not at all. They get their numbers, one behind the other, when it is committed. Such an append
+ * does not wait for room: without room, memlith_commit is FULL and nothing has happened; entries that the same
+ * transaction consumes leave room for the next one only.
+ * Errors: INVALID - no entries, one of 4 GiB or more, or the log is of another store; FULL - the entries of the
+ * transaction are larger than half of log_max_bytes. */
+MEMLITH_API int32_t memlith_tx_append(memlith_tx* tx, memlith_applog* log, const memlith_bytes* entries,
+                                      uint64_t count);
+
+/* Has memlith_commit consume everything up to entry `number`, in the frame of the transaction. Together with
+ * memlith_tx_add_kv or memlith_tx_add_region: after a crash, the effects of exactly the consumed entries are there.
+ * Errors: INVALID - the entry was not read, or the log is of another store. */
+MEMLITH_API int32_t memlith_tx_consume(memlith_tx* tx, memlith_applog* log, uint64_t number);
 
 /* ---- looking inside -------------------------------------------------------------------------------------------- */
 

@@ -7,9 +7,12 @@
 //   log->append("sell marble");
 //   log->write();                             // durable: the sale can be acknowledged
 //   while (auto entry = *log->read()) {       // a thread behind
+//     auto tx = store->begin();
 //     auto txn = kv->begin();
 //     ...                                     // what the entry says
-//     log->commit(entry->number, *txn);       // the change and the read position, both or neither
+//     txn->join(*tx);
+//     log->consume_in(*tx, entry->number);
+//     tx->commit_async();                     // the change and the read position, both or neither
 //   }
 //
 // Nothing here throws.
@@ -24,7 +27,7 @@
 #include <vector>
 
 #include "memlith/applog.h"
-#include "memlith/kv.hpp"
+#include "memlith/memlith.hpp"
 
 namespace memlith {
 
@@ -48,7 +51,7 @@ struct LogEntry {
 };
 
 // An open application log. Move-only; closing writes what was appended. To be closed before its Store, and after the
-// Kv whose commits carry its read position.
+// transactions in which it takes part.
 class AppLog {
  public:
   AppLog(AppLog&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -116,14 +119,14 @@ class AppLog {
   Result<void> consume(std::uint64_t number) const {
     return detail::result_of(memlith_applog_consume(handle_, number));
   }
-  // Commits the transaction and consumes the entries, both or neither. The ticket of the kv store's commit.
-  Result<std::uint64_t> commit(std::uint64_t number, const KvTransaction& transaction,
-                               Durability durability = Durability::weak) const {
-    std::uint64_t ticket = 0;
-    const std::int32_t code =
-        memlith_applog_commit(handle_, number, transaction.handle(), static_cast<std::uint32_t>(durability), &ticket);
-    if (code != MEMLITH_OK) return Error(code);
-    return ticket;
+  // The commit of `tx` appends the entry, or consumes the entries, with all else that it commits or not at all. See
+  // memlith_tx_append, memlith_tx_consume.
+  Result<void> append_in(const Transaction& tx, std::string_view entry) const {
+    const memlith_bytes one{entry.data(), entry.size()};
+    return detail::result_of(memlith_tx_append(tx.handle(), handle_, &one, 1));
+  }
+  Result<void> consume_in(const Transaction& tx, std::uint64_t number) const {
+    return detail::result_of(memlith_tx_consume(tx.handle(), handle_, number));
   }
 
   [[nodiscard]] Result<memlith_applog_info> info() const {

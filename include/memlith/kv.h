@@ -45,11 +45,6 @@ typedef struct memlith_kv_cursor memlith_kv_cursor;
 /* The number of a map, valid as long as the kv store is open and the map is not removed. Never 0. */
 typedef uint32_t memlith_kv_map;
 
-/* A key or a value. */
-typedef struct memlith_bytes {
-  const void* data;
-  uint64_t size;
-} memlith_bytes;
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -119,6 +114,15 @@ MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set: IO - the flush failed,
  *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket);
+
+/* Makes the transaction a part of `tx`, a transaction of the store (memlith_tx_add_region): memlith_commit commits it
+ * in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle stays until
+ * memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of it are INVALID. A
+ * conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Commits of the kv store that wait
+ * for their window enter the log before, in a frame of their own.
+ * Errors: INVALID - the kv store is of another store, or has a part in `tx` already; READ_ONLY; UNSUPPORTED - the kv
+ * store is volatile. */
+MEMLITH_API int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn);
 
 /* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */
 MEMLITH_API int32_t memlith_kv_abort(memlith_kv_txn* txn);

@@ -65,19 +65,7 @@ T integer_of_key(std::string_view key) {
 }
 
 namespace detail {
-inline std::string_view view_of(memlith_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
 inline bool is_conflict(const Error& error) { return error.category() == MEMLITH_CONFLICT; }
-// Of closing a kv store or an application log: nothing was closed.
-inline bool is_still_open(std::int32_t code) {
-  switch (memlith_category(code)) {
-    case MEMLITH_BUSY:
-    case MEMLITH_NO_SPACE:
-    case MEMLITH_FULL:
-    case MEMLITH_NO_MEMORY:
-    case MEMLITH_TOO_MANY_FILES: return true;
-    default: return false;
-  }
-}
 }  // namespace detail
 
 struct KvRecord {
@@ -185,6 +173,8 @@ class KvTransaction {
     return ticket;
   }
   Result<void> abort() { return detail::result_of(memlith_kv_abort(handle_)); }
+  // It is a part of `tx` from now on, which commits or aborts it. See memlith_tx_add_kv.
+  Result<void> join(const Transaction& tx) const { return detail::result_of(memlith_tx_add_kv(tx.handle(), handle_)); }
   // Begins the ended transaction anew.
   Result<void> renew() { return detail::result_of(memlith_kv_renew(handle_)); }
   [[nodiscard]] bool active() const { return handle_ != nullptr && memlith_kv_txn_active(handle_) == 1; }

@@ -510,6 +510,12 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
  * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
 MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
 
+/* Bytes of the program. */
+typedef struct memlith_bytes {
+  const void* data;
+  uint64_t size;
+} memlith_bytes;
+
 /* ---- transactions ---------------------------------------------------------------------------------------------- */
 
 typedef struct memlith_tx memlith_tx;
@@ -561,6 +567,27 @@ MEMLITH_API int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* tick
  * and other threads are not disturbed. Null is ignored. Durability: none; what is undone was never durable.
  * Errors: INVALID (a forked child). */
 MEMLITH_API int32_t memlith_abort(memlith_tx* tx);
+
+/* Has memlith_commit commit, in the same frame, what memlith_persist with process scope would make durable of the
+ * region: the stores of all threads to a region with any tracker, or to the region of a heap. Other structures of the
+ * store take part in the same way: a transaction of a kv store (memlith_tx_add_kv), the entries and the read position
+ * of an application log (memlith_tx_append, memlith_tx_consume). After a crash all of it has happened or none,
+ * whichever program opens the store next.
+ *
+ *     memlith_tx* tx = NULL;
+ *     memlith_begin(store, &tx);
+ *     memlith_tx_add_region(tx, counters);        // what was stored there
+ *     memlith_tx_add_kv(tx, txn);                 // the records that it puts and removes
+ *     memlith_tx_consume(tx, log, entry.number);  // the entry that was the cause
+ *     if (memlith_commit(tx, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_abort(tx);
+ *
+ * With parts, memlith_commit holds the locks of all of them until the frame is in memory of the log. Its errors leave
+ * everything as it was, with the transaction open, except for IO, after which the store is poisoned. memlith_abort
+ * aborts a kv transaction, forgets entries and positions, and leaves the memory of this region as it is: its stores
+ * stay due for the next persist; memlith_rollback undoes them.
+ * Until the transaction has ended, the region is not closed and releases no memory (BUSY). A region may be named twice.
+ * Errors: INVALID - the region is of another store; READ_ONLY. */
+MEMLITH_API int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region);
 
 /* Bytes that memlith_commit_buffers copies to their place. */
 typedef struct memlith_write {

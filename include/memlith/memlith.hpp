@@ -108,6 +108,18 @@ class [[nodiscard]] Result<void> {
 namespace detail {
 constexpr std::uint32_t flag_if(bool set, std::uint32_t flag) { return set ? flag : 0; }
 inline Result<void> result_of(std::int32_t code) { return code == MEMLITH_OK ? Result<void>() : Error(code); }
+inline std::string_view view_of(memlith_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
+// Of closing a kv store or an application log: nothing was closed.
+inline bool is_still_open(std::int32_t code) {
+  switch (memlith_category(code)) {
+    case MEMLITH_BUSY:
+    case MEMLITH_NO_SPACE:
+    case MEMLITH_FULL:
+    case MEMLITH_NO_MEMORY:
+    case MEMLITH_TOO_MANY_FILES: return true;
+    default: return false;
+  }
+}
 }  // namespace detail
 
 enum class Tracker : std::uint32_t {
@@ -272,6 +284,8 @@ class Snapshot {
   memlith_snapshot* handle_;
 };
 
+class Transaction;
+
 // A mapped region. Move-only. Closing a region drops changes that were not persisted. Closing the store closes its
 // regions, too: their memory is unmapped then, and the program may only destroy the Region objects.
 class Region {
@@ -290,6 +304,8 @@ class Region {
 
   [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
+  // The commit of `tx` has what a persist would make durable of this region, too. See memlith_tx_add_region.
+  Result<void> join(const Transaction& tx) const;
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
   // Durable on ok, all or nothing. See memlith_persist. Threads that change shared data use persist(lock), below.
@@ -430,8 +446,9 @@ class Region {
   std::shared_ptr<const bool> store_open_;
 };
 
-// Changes of regions with the explicit tracker that are committed together or undone. Move-only; the destructor aborts
-// a transaction that has not ended. See memlith_begin.
+// Changes of regions with the explicit tracker that are committed together or undone. Other structures take part, and
+// are in the same frame: Region::join, Heap::join, KvTransaction::join, AppLog::append_in, AppLog::consume_in
+// (docs/transactions.md). Move-only; the destructor aborts a transaction that has not ended. See memlith_begin.
 //
 //     auto transaction = store.begin();
 //     if (!transaction || !transaction->touch_before(from) || !transaction->touch_before(to)) return;
@@ -481,6 +498,10 @@ class Transaction {
 
   memlith_tx* handle_;
 };
+
+inline Result<void> Region::join(const Transaction& tx) const {
+  return detail::result_of(memlith_tx_add_region(tx.handle(), handle_));
+}
 
 // An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
 class Store {

@@ -4,7 +4,9 @@
 #include <chrono>
 
 #include "base/mutant.hpp"
+#include "base/no_throw.hpp"
 #include "base/random.hpp"
+#include "region/per_thread.hpp"
 #include "region/refusal.hpp"
 
 namespace memlith::core::applog {
@@ -29,30 +31,14 @@ bool holds_applog(const Region& region) {
 
 // ---- room ------------------------------------------------------------------------------------------------------
 
-void Released::captured(std::uint64_t mark, Lsn end) noexcept {
-  std::uint64_t newest = committed_lsn_->load();
-  while (newest < end.value && !committed_lsn_->compare_exchange_weak(newest, end.value)) {
-  }
-  const LockGuard lock(mutex_);
-  at_ = std::max(at_, mark);
-  if (waiting_ > 0) moved_.notify_all();
+std::uint64_t AppLog::in_use_from() const {
+  // ORDER release-before-reuse: bytes are used again only when the frame that released them is in the redo log, so
+  // that it lies before the frame that overwrites them. [mutant applog_reused_early]
+  return MEMLITH_MUTANT(applog_reused_early) ? read_.at : consumed_.at;
 }
 
-bool Released::is_urgent(std::uint64_t mark) {
-  const LockGuard lock(mutex_);
-  return waiting_ > 0 || mark - at_ >= urgent_bytes_;
-}
-
-std::uint64_t Released::at() {
-  const LockGuard lock(mutex_);
-  return at_;
-}
-
-void Released::wait_for_change(std::uint64_t from) {
-  const LockGuard lock(mutex_);
-  ++waiting_;
-  (void)moved_.wait_for(mutex_, kLookAgainAfter, [&]() MEMLITH_REQUIRES(mutex_) { return at_ != from; });
-  --waiting_;
+bool AppLog::has_room(std::uint64_t bytes) const {
+  return appended_ - in_use_from() + bytes + kMarkBytes <= ring_.capacity();
 }
 
 // ---- open ------------------------------------------------------------------------------------------------------
@@ -153,9 +139,6 @@ Status AppLog::find_end() {
   }
   appended_ = handed_ = at;
   number_ = handed_number_ = durable_number_ = number - 1;
-  if (read_only()) return kOk;
-  released_ = std::make_shared<Released>(consumed_.at, std::max<std::uint64_t>(ring_.capacity() / 4, 1),
-                                         region_.store().committed_lsn(region_.object()));
   return kOk;
 }
 
@@ -178,88 +161,93 @@ std::uint64_t AppLog::newest() {
 }
 
 AppLogReport AppLog::report() {
-  const std::uint64_t released = released_ != nullptr ? released_->at() : 0;
   const LockGuard lock(mutex_);
   note_durable();
-  const std::uint64_t used = appended_ - (released_ != nullptr ? released : consumed_.at);
+  const std::uint64_t used = appended_ - consumed_.at;
   return {ring_.capacity(),    ring_.capacity() - kMarkBytes - used, number_, durable_number_, read_.number - 1,
           consumed_.number - 1};
 }
 
 // ---- writers ---------------------------------------------------------------------------------------------------
 
-bool AppLog::place(std::span<const Content> entries, std::span<const std::uint64_t> sums, std::uint64_t bytes,
-                   std::uint64_t released) {
-  // ORDER release-before-reuse: bytes are used again only when the frame that released them is in the redo log, so
-  // that it lies before the frame that overwrites them. [mutant applog_reused_early]
-  if (MEMLITH_MUTANT(applog_reused_early)) released = consumed_.at;
-  if (appended_ - released + bytes + kMarkBytes > ring_.capacity()) return false;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    EntryHeader header{number_ + 1, EntryKind::entry, static_cast<std::uint32_t>(entries[i].size()), 0};
-    header.checksum = entry_sum(header, sums[i], seed_);
-    ring_.put(appended_, &header, sizeof header);
-    ring_.put(appended_ + sizeof header, entries[i].data(), entries[i].size());
-    appended_ += stored_bytes(entries[i].size());
-    ++number_;
-  }
-  return true;
+Status AppLog::too_large(std::uint64_t bytes) const {
+  return fail(Errc::full, Detail::object,
+              "the entries need {} bytes, and half of log_max_bytes is {}; append fewer at once, or open the store "
+              "with a larger log_max_bytes",
+              bytes, frame_bytes_max());
 }
 
-Result<std::uint64_t> AppLog::append(std::span<const Content> entries) {
-  MEMLITH_TRY(need_writable());
-  if (entries.empty()) return fail(Errc::invalid, Detail::argument, "there are no entries to append");
-  std::uint64_t bytes = 0;
-  std::vector<std::uint64_t> sums;
-  sums.reserve(entries.size());
-  for (const Content& each : entries) {
+Status AppLog::check_entries(std::span<const Content> given, Entries& entries) const {
+  if (given.empty()) return fail(Errc::invalid, Detail::argument, "there are no entries to append");
+  entries.sums.reserve(given.size());
+  for (const Content& each : given) {
     if (each.size() > kEntryBytesMax) {
-      return fail(Errc::invalid, Detail::argument, "an entry has up to {} bytes; this one has {}", kEntryBytesMax,
-                  each.size());
+      return fail(Errc::invalid, Detail::argument, "an entry has less than 4 GiB; this one has {} bytes", each.size());
     }
-    bytes += stored_bytes(each.size());
-    sums.push_back(content_sum(each, seed_));
+    entries.bytes += stored_bytes(each.size());
+    entries.sums.push_back(content_sum(each, seed_));
   }
-  const std::uint64_t frame_max = frame_bytes_max();
-  if (bytes + kPageBytes > frame_max) {
-    return fail(Errc::full, Detail::object,
-                "the entries need {} bytes, and half of log_max_bytes is {}; append fewer at once, or open the store "
-                "with a larger log_max_bytes",
-                bytes, frame_max);
+  entries.all.assign(given.begin(), given.end());
+  return entries.bytes + kPageBytes > frame_bytes_max() ? too_large(entries.bytes) : kOk;
+}
+
+void AppLog::place(const Entries& entries) {
+  for (std::size_t i = 0; i < entries.all.size(); ++i) {
+    const Content content = entries.all[i];
+    EntryHeader header{number_ + 1, EntryKind::entry, static_cast<std::uint32_t>(content.size()), 0};
+    header.checksum = entry_sum(header, entries.sums[i], seed_);
+    ring_.put(appended_, &header, sizeof header);
+    ring_.put(appended_ + sizeof header, content.data(), content.size());
+    appended_ += stored_bytes(content.size());
+    ++number_;
   }
+}
+
+Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
+  MEMLITH_TRY(need_writable());
+  Entries& entries = of_this_thread<Entries>();
+  entries.clear();
+  MEMLITH_TRY(check_entries(given, entries));
   for (;;) {
-    const std::uint64_t released = released_->at();
     bool too_much_waits = false;
     {
       const LockGuard lock(mutex_);
       const std::uint64_t waits = appended_ - handed_;
-      too_much_waits = waits > 0 && waits + bytes > frame_bytes_;
-      if (!too_much_waits && place(entries, sums, bytes, released)) return number_;
+      too_much_waits = waits > 0 && waits + entries.bytes > frame_bytes_;
+      if (!too_much_waits && has_room(entries.bytes)) {
+        place(entries);
+        return number_;
+      }
     }
     if (too_much_waits) {
       MEMLITH_TRY(hand_over(newest(), false).status());
     } else {
-      MEMLITH_TRY(make_room(bytes, released));
+      MEMLITH_TRY(make_room(entries.bytes));
     }
   }
 }
 
-Status AppLog::make_room(std::uint64_t bytes, std::uint64_t released) {
+Status AppLog::no_room(std::uint64_t bytes, std::uint64_t capacity) const {
+  return fail(Errc::full, Detail::object,
+              "the application log \"{}\" has {} bytes, and no room for {} more; consume entries, or make a larger log",
+              region_.name(), capacity, bytes);
+}
+
+Status AppLog::make_room(std::uint64_t bytes) {
   MEMLITH_TRY(region_.store().failure());
   if (options_.when_full == WhenFull::grow) return grow(bytes);
-  std::uint64_t capacity = 0;
   {
     const LockGuard lock(mutex_);
-    capacity = ring_.capacity();
-  }
-  if (options_.when_full == WhenFull::fail || bytes + kMarkBytes > capacity) {
-    return fail(Errc::full, Detail::object,
-                "the application log \"{}\" has {} bytes, and no room for {} more; consume entries, or make a larger "
-                "log",
-                region_.name(), capacity, bytes);
+    const std::uint64_t capacity = ring_.capacity();
+    if (options_.when_full == WhenFull::fail || bytes + kMarkBytes > capacity) return no_room(bytes, capacity);
   }
   // The reader may wait for what was appended and not written.
   MEMLITH_TRY(write_async().status());
-  released_->wait_for_change(released);
+  const LockGuard lock(mutex_);
+  ++writers_wait_;
+  const std::uint64_t seen = consumed_.at;
+  (void)freed_.wait_for(mutex_, kLookAgainAfter, [&]() MEMLITH_REQUIRES(mutex_) { return consumed_.at != seen; });
+  --writers_wait_;
   return kOk;
 }
 
@@ -303,19 +291,76 @@ Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) {
     note_durable();
     if (handed_number_ >= number) return known();
     to = appended_;
-    mark = end_mark(number_ + 1, seed_);
-    ring_.put(to, &mark, sizeof mark);
-    add_ring(going_, handed_, to);
-    add_end_mark(going_, to, mark);
+    add_waiting(going_, mark);
   }
   // What lies before `to` does not change until it is released, and the ring's shape only under hand_mutex_.
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(going_.extents, going_.sources, will_sync));
   const LockGuard lock(mutex_);
+  note_handed(mark, to, end);
+  return end;
+}
+
+void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
+  mark = end_mark(number_ + 1, seed_);
+  ring_.put(appended_, &mark, sizeof mark);
+  add_ring(changes, handed_, appended_);
+  add_end_mark(changes, appended_, mark);
+}
+
+void AppLog::note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) {
   handed_ = to;
   handed_number_ = mark.number - 1;
   queue_.push_back({handed_number_, end});
   if (reader_waits_) arrived_.notify_one();
-  return end;
+}
+
+// ---- in a transaction of the store -----------------------------------------------------------------------------
+
+// The locks stay held beyond the calls, which the analysis cannot follow where one of them fails.
+Status AppLog::hold_for(const Entries& entries) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  if (options_.when_full == WhenFull::grow) {
+    bool fits = false;
+    {
+      const LockGuard lock(mutex_);
+      fits = has_room(entries.bytes);
+    }
+    if (!fits) MEMLITH_TRY(grow(entries.bytes));
+  }
+  // What waits goes before, so that the frame of the transaction has its own entries alone.
+  MEMLITH_TRY(hand_over(newest(), false).status());
+  hand_mutex_.lock();
+  mutex_.lock();
+  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+    if (!has_room(entries.bytes)) return no_room(entries.bytes, ring_.capacity());
+    if (handed_ == appended_) return kOk;
+    Changes waiting;  // of writers that were faster
+    EntryHeader mark{};
+    add_waiting(waiting, mark);
+    MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(waiting.extents, waiting.sources, false));
+    note_handed(mark, appended_, end);
+    return kOk;
+  });
+  if (!ready.ok()) end_hold();
+  return ready;
+}
+
+void AppLog::place_held(const Entries& entries, Changes& changes, EntryHeader& mark) {
+  place(entries);
+  add_waiting(changes, mark);
+}
+
+void AppLog::held_in_log(const EntryHeader& mark, Lsn end) {
+  // Without memory the entries are found to be durable with the next frame.
+  (void)no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+    note_handed(mark, appended_, end);
+    return kOk;
+  });
+  end_hold();
+}
+
+void AppLog::end_hold() {
+  mutex_.unlock();
+  hand_mutex_.unlock();
 }
 
 void AppLog::note_durable() {

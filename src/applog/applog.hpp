@@ -5,9 +5,9 @@
 // that changed, several entries a frame, in order; replay brings the bytes home like all others. So entries outlive
 // checkpoints, a crash leaves a prefix of the entries, and an overwritten entry is overwritten in that order, too.
 //
-// The position of the first entry that is not consumed moves with a commit of its own, or rides with a commit of
-// another structure of the store (Ride). The bytes before it are used again as soon as the frame that moved it is in
-// the redo log, because whatever overwrites them comes behind it.
+// The position of the first entry that is not consumed moves with a commit of its own, or in the frame of a transaction
+// of the store (AppLogPart). The bytes before it are used again as soon as the frame that moved it is in the redo log,
+// because whatever overwrites them comes behind it.
 //
 // Threads: any number append and write; one reads and consumes.
 #pragma once
@@ -20,7 +20,6 @@
 
 #include "applog/ring.hpp"
 #include "base/sync.hpp"
-#include "region/companion.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -35,27 +34,6 @@ struct AppLogOptions {
   bool create = false;
   WhenFull when_full = WhenFull::block;
   bool manual = false;  // closing writes nothing
-};
-
-// Up to where the ring's bytes may be used again. Outlives the log while a commit of another structure carries its
-// position.
-class Released final : public Companion {
- public:
-  Released(std::uint64_t at, std::uint64_t urgent_bytes, std::shared_ptr<Atomic<std::uint64_t>> committed_lsn)
-      : at_(at), urgent_bytes_(urgent_bytes), committed_lsn_(std::move(committed_lsn)) {}
-  void captured(std::uint64_t mark, Lsn end) noexcept override;
-  bool is_urgent(std::uint64_t mark) override;
-  std::uint64_t at();
-  // Returns when the position is another one, or after a while.
-  void wait_for_change(std::uint64_t from);
-
- private:
-  Mutex mutex_;
-  ConditionVariable moved_;
-  std::uint64_t at_ MEMLITH_GUARDED_BY(mutex_);
-  std::uint32_t waiting_ MEMLITH_GUARDED_BY(mutex_) = 0;
-  const std::uint64_t urgent_bytes_;
-  const std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;
 };
 
 struct AppLogReport {
@@ -99,16 +77,11 @@ class AppLog final : public RegionClient {
   void rewind();
   // Everything up to that entry, which was read, is not needed any more.
   Status consume(std::uint64_t number);
-  // The same as bytes that travel with a commit of `carrier`. When that commit has taken effect, rode() is called.
-  Result<Ride> ride(std::uint64_t number, const void* carrier);
-  void rode(const Ride& ride);
 
   // Makes durable what was appended. Nothing else is done with the log then but to destroy it. When the redo log has no
   // room for it, nothing has ended: the log goes on, and can be stopped later. Destroying it loses those entries.
   Status stop() override;
   [[nodiscard]] bool stopped() const { return stopped_; }
-  // Whether a commit that is not in the redo log yet carries the position.
-  bool carried();
   AppLogReport report();
   [[nodiscard]] Region& region() const { return region_; }
   [[nodiscard]] bool read_only() const { return region_.store().read_only(); }
@@ -127,10 +100,22 @@ class AppLog final : public RegionClient {
   }
 
  private:
+  friend class AppLogPart;
   AppLog(Region& region, const AppLogOptions& options) : region_(region), options_(options) {}
   struct Handed {
     std::uint64_t number = 0;  // of the last entry
     Lsn lsn;
+  };
+  // Entries to be appended: they exist as long as this does, and were checked.
+  struct Entries {
+    std::vector<Content> all;
+    std::vector<std::uint64_t> sums;
+    std::uint64_t bytes = 0;  // in the ring
+    void clear() {
+      all.clear();
+      sums.clear();
+      bytes = 0;
+    }
   };
   // Bytes of the region for one commit.
   struct Changes {
@@ -146,14 +131,33 @@ class AppLog final : public RegionClient {
   [[nodiscard]] Status need_writable() const;
   [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }
 
-  // False: there is no room, or so much waits that it has to go to the log first.
-  bool place(std::span<const Content> entries, std::span<const std::uint64_t> sums, std::uint64_t bytes,
-             std::uint64_t released) MEMLITH_REQUIRES(mutex_);
-  Status make_room(std::uint64_t bytes, std::uint64_t released);
+  [[nodiscard]] Status too_large(std::uint64_t bytes) const;
+  // Adds the entries, if they can be appended at all.
+  Status check_entries(std::span<const Content> given, Entries& entries) const;
+  // Where bytes of the ring are still in use.
+  [[nodiscard]] std::uint64_t in_use_from() const MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] bool has_room(std::uint64_t bytes) const MEMLITH_REQUIRES(mutex_);
+  void place(const Entries& entries) MEMLITH_REQUIRES(mutex_);  // there is room
+  [[nodiscard]] Status no_room(std::uint64_t bytes, std::uint64_t capacity) const;
+  Status make_room(std::uint64_t bytes);
   Status grow(std::uint64_t bytes);
   Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(hand_mutex_, mutex_);
   // Brings entries to the redo log, up to that one at least. Returns what has to be durable for that one to be durable.
   Result<Lsn> hand_over(std::uint64_t number, bool will_sync);
+  // What was appended and is not in the redo log yet, and the mark behind it, which is also put into the ring.
+  void add_waiting(Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  // It is in the redo log, in a frame that ends there.
+  void note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+
+  // For AppLogPart: hold_for() makes room for the entries, and holds the log; place_held() appends them;
+  // held_in_log(), when their frame is in the redo log, lets the log go; end_hold() does that without a frame.
+  Status hold_for(const Entries& entries) MEMLITH_ACQUIRE(hand_mutex_, mutex_);
+  void place_held(const Entries& entries, Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  void held_in_log(const EntryHeader& mark, Lsn end) MEMLITH_RELEASE(hand_mutex_, mutex_);
+  void end_hold() MEMLITH_RELEASE(hand_mutex_, mutex_);
+  // As it is logged when everything up to that entry is consumed, and what follows when it is in the redo log.
+  Result<Position> position_of(std::uint64_t number);
+  void move_consumed(const Position& position);
   Status make_durable(std::uint64_t number);
   std::uint64_t newest();
   void note_durable() MEMLITH_REQUIRES(mutex_);
@@ -169,13 +173,13 @@ class AppLog final : public RegionClient {
   std::uint64_t seed_ = 0;  // constant after open()
   bool stopped_ = false;
   std::uint64_t frame_bytes_ = 0;  // so much of smaller entries goes to the redo log in one frame
-  std::shared_ptr<Released> released_;
 
   Mutex hand_mutex_;  // taken before mutex_; held while entries go to the redo log, so that they do it in order
   Changes going_ MEMLITH_GUARDED_BY(hand_mutex_);
 
   Mutex mutex_;
-  ConditionVariable arrived_;
+  ConditionVariable arrived_;  // entries in the redo log
+  ConditionVariable freed_;    // bytes of the ring
   Ring ring_ MEMLITH_GUARDED_BY(mutex_);
   std::uint64_t appended_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the position behind the newest entry
   std::uint64_t number_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of the newest entry
@@ -184,14 +188,13 @@ class AppLog final : public RegionClient {
   std::uint64_t durable_number_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::deque<Handed> queue_ MEMLITH_GUARDED_BY(mutex_);  // in the redo log, not known to be durable
   bool reader_waits_ MEMLITH_GUARDED_BY(mutex_) = false;
-  Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // in memory; released_ follows when it is in the redo log
+  std::uint32_t writers_wait_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it
   Position read_ MEMLITH_GUARDED_BY(mutex_){};
 
   // The reader's.
   std::vector<std::byte> content_;
-  Position riding_{};
-  const void* carrier_ = nullptr;  // of the newest ride
-  KeptFailure not_followed_;       // what the log is now cannot be read
+  KeptFailure not_followed_;  // what the log is now cannot be read
 };
 
 }  // namespace memlith::core::applog

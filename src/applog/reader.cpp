@@ -86,20 +86,20 @@ Result<Position> AppLog::position_behind(std::uint64_t number) {
   return position;
 }
 
-bool AppLog::carried() {
-  if (released_ == nullptr) return false;
-  const std::uint64_t released = released_->at();
+Result<Position> AppLog::position_of(std::uint64_t number) {
   const LockGuard lock(mutex_);
-  return released != consumed_.at;
+  return position_behind(number);
+}
+
+void AppLog::move_consumed(const Position& position) {
+  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
+  const LockGuard lock(mutex_);
+  consumed_ = position;
+  if (writers_wait_ > 0) freed_.notify_all();
 }
 
 Status AppLog::consume(std::uint64_t number) {
   MEMLITH_TRY(need_writable());
-  if (carried()) {
-    return fail(Errc::busy, Detail::object,
-                "a weak commit of a kv store carries the read position of log \"{}\"; call memlith_kv_persist first",
-                region_.name());
-  }
   Position position{};
   {
     const LockGuard lock(mutex_);
@@ -109,44 +109,9 @@ Status AppLog::consume(std::uint64_t number) {
   Changes changes;
   add(changes, kPositionOffset, &position, sizeof position);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
-  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
-  {
-    const LockGuard lock(mutex_);
-    consumed_ = position;
-  }
-  released_->captured(position.at, end);
+  move_consumed(position);
   region_.store().flush_soon(end);
   return kOk;
-}
-
-Result<Ride> AppLog::ride(std::uint64_t number, const void* carrier) {
-  MEMLITH_TRY(need_writable());
-  if (carrier != carrier_ && carried()) {
-    return fail(Errc::busy, Detail::object,
-                "a weak commit of another kv store carries the read position of log \"{}\"; call memlith_kv_persist "
-                "of that one first",
-                region_.name());
-  }
-  carrier_ = carrier;
-  {
-    const LockGuard lock(mutex_);
-    MEMLITH_TRY_ASSIGN(riding_, position_behind(number));
-  }
-  const auto bytes = std::as_bytes(std::span(&riding_, 1));
-  Ride ride{released_, riding_.at, region_.object(), kPositionOffset, bytes, false};
-  if (MEMLITH_MUTANT(applog_position_apart)) {
-    const Extent extent{region_.object(), kPositionOffset, bytes.size()};
-    const std::byte* const source = bytes.data();
-    MEMLITH_TRY(region_.commit_bytes({&extent, 1}, {&source, 1}, false).status());
-  }
-  return ride;
-}
-
-void AppLog::rode(const Ride& ride) {
-  if (!ride.taken) return;
-  std::memcpy(region_.address() + kPositionOffset, &riding_, sizeof riding_);
-  const LockGuard lock(mutex_);
-  consumed_ = riding_;
 }
 
 // ---- growth ----------------------------------------------------------------------------------------------------
@@ -154,11 +119,11 @@ void AppLog::rode(const Ride& ride) {
 // Called without room for `bytes`, which may have become free meanwhile.
 Status AppLog::grow(std::uint64_t bytes) {
   const LockGuard handing(hand_mutex_);
-  const std::uint64_t released = released_->at();
   std::uint64_t wanted = 0;
   const std::uint64_t most = round_down(region_.reserve() - kRingOffset, kPageBytes);
   {
     const LockGuard lock(mutex_);
+    const std::uint64_t released = consumed_.at;
     const std::uint64_t needed = appended_ - released + bytes + sizeof(EntryHeader);
     if (needed <= ring_.capacity()) return kOk;
     // Bytes before the wrap keep their places, so that there has to be room behind them for those after it.
@@ -179,7 +144,7 @@ Status AppLog::grow(std::uint64_t bytes) {
 
 // The bytes after the wrap move behind those before it; one frame has them and the new shape.
 Status AppLog::move_to_larger(std::uint64_t capacity) {
-  const std::uint64_t released = released_->at();
+  const std::uint64_t released = consumed_.at;
   const std::uint64_t lap = released - (ring_.offset_of(released) - kRingOffset);
   const std::uint64_t wrap = lap + ring_.capacity();
   if (appended_ - lap + sizeof(EntryHeader) > capacity) return kOk;  // others appended meanwhile: it is tried again

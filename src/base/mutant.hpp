@@ -128,6 +128,8 @@
   X(transaction_range_forgotten, region, "a transaction commits all but the last range that it announced")         \
   X(transaction_without_size, region, "a transaction commits bytes beyond the size that the log knows")            \
   X(transaction_not_noted, region, "a region is mapped without a transaction that is in the log only")             \
+  X(joint_region_forgotten, region, "a transaction commits its other parts without a region's stores")             \
+  X(joint_commit_in_two, region, "the parts of a transaction go to the log in two frames")                         \
   X(abort_oldest_image_last, region, "an abort restores a range that was announced twice to its second image")     \
   X(buffers_not_applied, region, "a commit from buffers does not change the memory")                               \
   X(discard_not_replayed, store, "replay leaves discards out")                                                       \
@@ -157,8 +159,8 @@
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
   X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")                        \
-  X(applog_reused_early, applog, "the bytes of an entry are used again before its consumption is in the log")      \
-  X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of the kv commit")  \
+  X(applog_reused_early, applog, "the bytes of an entry that was read are used again before it is consumed")        \
+  X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of its transaction") \
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
   X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
   X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")         \

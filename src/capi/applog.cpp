@@ -1,5 +1,5 @@
 // Application logs: include/memlith/applog.h. Floor: capi. A memlith_applog is an applog::AppLog, which its OpenRegion
-// owns. The two storeys of which a commit consists meet here.
+// owns.
 #include "memlith/applog.h"
 
 #include <memory>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "applog/applog.hpp"
+#include "applog/part.hpp"
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "capi/in_region.hpp"
-#include "capi/kv_handles.hpp"
 
 using namespace memlith::core;
 using applog::AppLog;
@@ -25,6 +25,31 @@ AppLog& log_of(memlith_applog* handle) { return *reinterpret_cast<AppLog*>(handl
 Status need_ours(memlith_applog* handle) {
   MEMLITH_TRY(need(handle, "log"));
   return log_of(handle).region().store().check_process();
+}
+
+Result<std::vector<AppLog::Content>> contents_of(const memlith_bytes* entries, std::uint64_t count) {
+  if (count > 0) MEMLITH_TRY(need(entries, "entries"));
+  std::vector<AppLog::Content> all;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (entries[i].size > 0) MEMLITH_TRY(need(entries[i].data, "data of an entry"));
+    all.emplace_back(static_cast<const std::byte*>(entries[i].data), entries[i].size);
+  }
+  return all;
+}
+
+// The log's part in the transaction, a new one if it had none.
+Result<applog::AppLogPart*> part_of(memlith_tx* tx, memlith_applog* handle) {
+  MEMLITH_TRY(memlith::core::need_ours(tx));
+  MEMLITH_TRY(need_ours(handle));
+  Transaction& transaction = transaction_of(tx).transaction;
+  AppLog& log = log_of(handle);
+  if (Participant* const known = transaction.part_in(Participant::Kind::applog, log.region()); known != nullptr) {
+    return static_cast<applog::AppLogPart*>(known);
+  }
+  auto made = std::make_unique<applog::AppLogPart>(log);
+  applog::AppLogPart* const part = made.get();
+  MEMLITH_TRY(transaction.add(std::move(made)));
+  return part;
 }
 
 Result<RegionOptions> region_options_of(const memlith_applog_options& given) {
@@ -77,12 +102,7 @@ int32_t memlith_applog_close(memlith_applog* handle) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     AppLog& log = log_of(handle);
-    if (log.carried() && log.region().store().failure().ok()) {
-      return fail(Errc::busy, Detail::object,
-                  "a weak commit of a kv store carries the read position of log \"{}\"; call memlith_kv_persist, or "
-                  "close the kv store first",
-                  log.region().name());
-    }
+    MEMLITH_TRY(need_no_part(log.region()));
     OpenRegion& region = *log.open_region();
     const Status stopped = log.stop();
     if (!log.stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
@@ -95,22 +115,8 @@ int32_t memlith_applog_close(memlith_applog* handle) {
 int32_t memlith_applog_append(memlith_applog* handle, const memlith_bytes* entries, uint64_t count, uint64_t* number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    if (count > 0) MEMLITH_TRY(need(entries, "entries"));
-    const auto content_of = [](const memlith_bytes& entry) {
-      return AppLog::Content(static_cast<const std::byte*>(entry.data), entry.size);
-    };
-    std::uint64_t last = 0;
-    for (uint64_t i = 0; i < count; ++i) {
-      if (entries[i].size > 0) MEMLITH_TRY(need(entries[i].data, "data of an entry"));
-    }
-    if (count == 1) {
-      const AppLog::Content one = content_of(entries[0]);
-      MEMLITH_TRY_ASSIGN(last, log_of(handle).append({&one, 1}));
-    } else {
-      std::vector<AppLog::Content> all;
-      for (uint64_t i = 0; i < count; ++i) all.push_back(content_of(entries[i]));
-      MEMLITH_TRY_ASSIGN(last, log_of(handle).append(all));
-    }
+    MEMLITH_TRY_ASSIGN(const std::vector<AppLog::Content> contents, contents_of(entries, count));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t last, log_of(handle).append(contents));
     if (number != nullptr) *number = last;
     return kOk;
   });
@@ -174,29 +180,18 @@ int32_t memlith_applog_consume(memlith_applog* handle, uint64_t number) {
   });
 }
 
-int32_t memlith_applog_commit(memlith_applog* handle, uint64_t number, memlith_kv_txn* txn, uint32_t durability,
-                              uint64_t* ticket) {
+int32_t memlith_tx_append(memlith_tx* tx, memlith_applog* handle, const memlith_bytes* entries, uint64_t count) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
-    MEMLITH_TRY_ASSIGN(kv::Transaction* const transaction, kv_transaction_of(txn));
-    kv::Kv& kv = transaction->kv();
-    if (durability > MEMLITH_KV_SYNC) {
-      return fail(Errc::invalid, Detail::argument, "durability {} is unknown", durability);
-    }
-    if (&kv.pages().region().store() != &log.region().store()) {
-      return fail(Errc::invalid, Detail::argument, "the log and the kv store are in two stores; one commit needs one");
-    }
-    if (transaction->read_only()) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-    if (kv.is_volatile()) {
-      return fail(Errc::unsupported, Detail::kv,
-                  "commits of a volatile kv store are not logged, so that they cannot "
-                  "carry the read position of a log");
-    }
-    MEMLITH_TRY_ASSIGN(Ride ride, log.ride(number, &kv));
-    const Status done = transaction->commit(static_cast<kv::Durability>(durability), ticket, &ride).status();
-    log.rode(ride);
-    return done;
+    MEMLITH_TRY_ASSIGN(applog::AppLogPart* const part, part_of(tx, handle));
+    MEMLITH_TRY_ASSIGN(const std::vector<AppLog::Content> contents, contents_of(entries, count));
+    return part->append(contents);
+  });
+}
+
+int32_t memlith_tx_consume(memlith_tx* tx, memlith_applog* handle, uint64_t number) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(applog::AppLogPart* const part, part_of(tx, handle));
+    return part->consume(number);
   });
 }
 

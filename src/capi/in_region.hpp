@@ -30,6 +30,14 @@ auto open_in_region(Session& session, std::string_view name, const RegionOptions
   return inside;
 }
 
+// `busy` while a transaction of the store has a part in the region.
+inline Status need_no_part(Region& region) {
+  if (!region.transactions().any()) return kOk;
+  return fail(Errc::busy, Detail::object,
+              "a transaction of the store has a part in \"{}\"; commit or abort the transaction, then close it",
+              region.name());
+}
+
 // Closes the region of what was stopped with the status `stopped`, which counts before that of closing.
 inline Status close_with_region(OpenRegion& region, Status stopped) {
   if (stopped.ok()) return region.session.close_region(region);

@@ -7,8 +7,8 @@
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "capi/in_region.hpp"
-#include "capi/kv_handles.hpp"
 #include "kv/kv.hpp"
+#include "kv/part.hpp"
 
 using namespace memlith::core;
 using kv::Kv;
@@ -83,11 +83,6 @@ std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
 
 }  // namespace
 
-Result<kv::Transaction*> memlith::core::kv_transaction_of(memlith_kv_txn* txn) {
-  MEMLITH_TRY(::need_ours(txn));
-  return ::handle_of(txn).transaction;
-}
-
 extern "C" {
 
 // ---- opening
@@ -128,6 +123,7 @@ int32_t memlith_kv_close(memlith_kv* handle) {
       return fail(Errc::busy, Detail::kv, "{} transactions were not freed; free them, then close the kv store", left);
     }
     OpenRegion& region = *kv_of(handle).open_region();
+    MEMLITH_TRY(need_no_part(*region.region));
     const Status stopped = kv_of(handle).stop();
     if (!kv_of(handle).stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
     return close_with_region(region, stopped);
@@ -191,13 +187,38 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ti
     if (durability > MEMLITH_KV_SYNC) {
       return fail(Errc::invalid, Detail::argument, "durability {} is unknown", durability);
     }
+    MEMLITH_TRY(transaction_of(txn).check_alone());
     return transaction_of(txn).commit(static_cast<kv::Durability>(durability), ticket).status();
+  });
+}
+
+int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(::need_ours(tx));
+    MEMLITH_TRY(::need_ours(txn));
+    kv::Transaction& inner = ::transaction_of(txn);
+    Kv& kv = inner.kv();
+    MEMLITH_TRY(inner.check_alone());
+    if (inner.read_only())
+      return fail(Errc::read_only, Detail::kv, "the transaction of the kv store was begun read-only");
+    if (kv.is_volatile()) {
+      return fail(Errc::unsupported, Detail::kv,
+                  "commits of a volatile kv store are not logged, so they cannot be a part of a transaction of the "
+                  "store");
+    }
+    Transaction& transaction = memlith::core::transaction_of(tx).transaction;
+    if (transaction.part_in(Participant::Kind::kv, kv.pages().region()) != nullptr) {
+      return fail(Errc::invalid, Detail::kv, "a transaction of kv store \"{}\" takes part already",
+                  kv.pages().region().name());
+    }
+    return transaction.add(std::make_unique<kv::KvPart>(inner));
   });
 }
 
 int32_t memlith_kv_abort(memlith_kv_txn* txn) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(transaction_of(txn).check_alone());
     transaction_of(txn).abort();
     return kOk;
   });

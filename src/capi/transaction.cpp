@@ -2,6 +2,7 @@
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "region/per_thread.hpp"
+#include "region/region_part.hpp"
 
 using namespace memlith::core;
 
@@ -40,6 +41,16 @@ int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes
     MEMLITH_TRY(need_ours(tx));
     OpenTransaction& open = transaction_of(tx);
     return open.session.touch_before(open, address, bytes);
+  });
+}
+
+int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(tx));
+    MEMLITH_TRY(need_ours(region));
+    Transaction& transaction = transaction_of(tx).transaction;
+    if (transaction.part_in(Participant::Kind::region, region_of(region)) != nullptr) return kOk;
+    return transaction.add(std::make_unique<RegionPart>(region_of(region)));
   });
 }
 

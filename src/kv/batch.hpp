@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/units.hpp"
-#include "region/companion.hpp"
 #include "store/objects.hpp"
 
 namespace memlith::core::kv {
@@ -27,21 +25,15 @@ class Batch {
       extents_.push_back({object, offset, bytes});
     }
   }
-  // Bytes of another structure, which is told when they are in the log.
-  void add(const Ride& ride) {
-    rides_.push_back({ride.companion, ride.mark});
-    add(ride.object, ride.offset, ride.bytes.data(), ride.bytes.size());
-  }
   // Room for so much more, so that add() of bytes allocates nothing.
   void reserve(std::uint64_t bytes, std::uint64_t extents) {
     grow(bytes_, bytes);
     grow(extents_, extents);
-    grow(rides_, 1);
     grow(cuts_, 1);
   }
   // Commit number `commit` is complete: a frame may end here. Room was reserved.
   void cut(std::uint64_t commit) {
-    cut_ = {bytes_.size(), extents_.size(), rides_.size(), commit};
+    cut_ = {bytes_.size(), extents_.size(), commit};
     cuts_.push_back(cut_);
   }
   [[nodiscard]] std::uint64_t uncut_bytes() const { return bytes_.size() - cut_.bytes; }
@@ -51,16 +43,14 @@ class Batch {
     std::size_t bytes = 0;
     std::size_t extents = 0;
     std::uint64_t last_bytes = 0;
-    std::size_t rides = 0;
   };
   [[nodiscard]] Mark mark() const {
-    return {bytes_.size(), extents_.size(), extents_.empty() ? 0 : extents_.back().bytes, rides_.size()};
+    return {bytes_.size(), extents_.size(), extents_.empty() ? 0 : extents_.back().bytes};
   }
   void undo_to(const Mark& mark) {
     bytes_.resize(mark.bytes);
     extents_.resize(mark.extents);
     if (!extents_.empty()) extents_.back().bytes = mark.last_bytes;
-    rides_.resize(mark.rides);
   }
   // The first commits that are still here, as many as fit so many bytes, but up to a cut at least. Valid until the
   // batch changes. The last commit is followed by a cut.
@@ -85,16 +75,14 @@ class Batch {
     }
     return {extents, sources_, bytes_between(begin, end), end.commit, last + 1 - sent_cuts_};
   }
-  // The piece is in the log, in a frame that ends there.
-  void drop_front(const Piece& piece, Lsn end) {
-    const std::size_t first = begin_of_rest().rides;
+  // The piece is in the log.
+  void drop_front(const Piece& piece) {
     sent_cuts_ += piece.cuts;
-    for (std::size_t i = first; i < begin_of_rest().rides; ++i) rides_[i].companion->captured(rides_[i].mark, end);
     if (sent_cuts_ == cuts_.size()) clear();
   }
   // Of what is still here.
   [[nodiscard]] std::uint64_t bytes() const {
-    return bytes_between(begin_of_rest(), {bytes_.size(), extents_.size(), 0, 0});
+    return bytes_between(begin_of_rest(), {bytes_.size(), extents_.size(), 0});
   }
   [[nodiscard]] bool empty() const { return extents_.empty(); }
   // A batch that was large gives its memory back.
@@ -102,7 +90,6 @@ class Batch {
     if (bytes_.capacity() > kKeptBytes) bytes_ = {};
     bytes_.clear();
     extents_.clear();
-    rides_.clear();
     cuts_.clear();
     cut_ = {};
     sent_cuts_ = 0;
@@ -112,17 +99,12 @@ class Batch {
   struct Cut {
     std::size_t bytes = 0;
     std::size_t extents = 0;
-    std::size_t rides = 0;
     std::uint64_t commit = 0;
   };
   [[nodiscard]] Cut begin_of_rest() const { return sent_cuts_ == 0 ? Cut{} : cuts_[sent_cuts_ - 1]; }
   static std::uint64_t bytes_between(const Cut& begin, const Cut& end) {
     return end.bytes - begin.bytes + (end.extents - begin.extents) * sizeof(Extent);
   }
-  struct Passenger {
-    std::shared_ptr<Companion> companion;
-    std::uint64_t mark = 0;
-  };
   static constexpr std::uint64_t kKeptBytes = 8 * kMiB;
   template <class T>
   static void grow(std::vector<T>& all, std::uint64_t more) {
@@ -130,7 +112,6 @@ class Batch {
   }
   std::vector<std::byte> bytes_;
   std::vector<Extent> extents_;
-  std::vector<Passenger> rides_;
   std::vector<Cut> cuts_;
   Cut cut_;                    // the last
   std::size_t sent_cuts_ = 0;  // what lies before is in the log

@@ -89,12 +89,7 @@ Status Gatherer::send_carried(bool will_sync) {
     const Batch::Piece piece = carried_.front(frame_bytes_max);
     const auto end = pages_.region().commit_bytes(piece.extents, piece.sources, will_sync);
     if (end.ok()) {
-      logged_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
-      unsynced_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
-      handed_ = {piece.commit, *end};
-      carried_.drop_front(piece, *end);
-      const LockGuard queue(queue_mutex_);
-      queue_.push_back(handed_);
+      note_sent(piece, *end);
     } else if (is_refusal(end.error()) && piece.cuts > 1) {
       frame_bytes_max = piece.bytes / 2;
     } else {
@@ -103,6 +98,60 @@ Status Gatherer::send_carried(bool will_sync) {
     }
   }
   return kOk;
+}
+
+void Gatherer::note_sent(const Batch::Piece& piece, Lsn end) {
+  logged_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+  unsynced_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+  handed_ = {piece.commit, end};
+  carried_.drop_front(piece);
+  const LockGuard queue(queue_mutex_);
+  queue_.push_back(handed_);
+}
+
+// ---- a commit together with other structures ------------------------------------------------------------------
+
+// The writer's lock is held when this succeeds, which the analysis cannot follow: it is the lock of another object.
+Status Gatherer::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  hand_mutex_.lock();
+  pages_.writer().lock();
+  const Status sent = no_throw([this]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+    MEMLITH_TRY(send_carried(false));
+    if (pages_.batch().empty()) return kOk;
+    pages_.cut_batch();
+    std::swap(carried_, pages_.batch());
+    note_waiting(0);
+    return send_carried(false);
+  });
+  refused_bytes_.store(carried_.bytes(), std::memory_order_relaxed);
+  if (sent.ok()) return kOk;
+  const Status told = refused(sent);
+  pages_.writer().unlock();
+  hand_mutex_.unlock();
+  return told;
+}
+
+void Gatherer::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  pages_.writer().unlock();
+  hand_mutex_.unlock();
+}
+
+Batch::Piece Gatherer::take_held() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  pages_.cut_batch();
+  std::swap(carried_, pages_.batch());
+  pages_.writer().unlock();
+  return carried_.front(~std::uint64_t{0});
+}
+
+void Gatherer::held_in_log(const Batch::Piece& piece, Lsn end) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  note_sent(piece, end);
+  hand_mutex_.unlock();
+}
+
+// The store is poisoned: nothing of this goes to the log any more.
+void Gatherer::lose_held() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  carried_.clear();
+  hand_mutex_.unlock();
 }
 
 Status Gatherer::refused(Status cause) {

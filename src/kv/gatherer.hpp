@@ -48,6 +48,16 @@ class Gatherer {
   // Brings commits up to that number to the log.
   Result<Lsn> hand_over(std::uint64_t commit, bool will_sync);
   Status make_durable(std::uint64_t commit);
+
+  // A commit whose frame has the changes of other structures, too (KvPart). hold() brings to the log what waits, and
+  // holds the writer's lock and the way to the log. take_held() hands out what the next commit has left, and lets the
+  // writer go; held_in_log() says where its frame ends, and lets the way go. let_go() ends a hold() without a commit.
+  Status hold() MEMLITH_ACQUIRE(hand_mutex_);
+  void let_go() MEMLITH_RELEASE(hand_mutex_);
+  Batch::Piece take_held() MEMLITH_REQUIRES(hand_mutex_);
+  void held_in_log(const Batch::Piece& piece, Lsn end) MEMLITH_RELEASE(hand_mutex_);
+  void lose_held() MEMLITH_RELEASE(hand_mutex_);
+
   std::uint64_t durable();
   void set_window(Window window);
   void set_eventfd(int fd) { event_.set(fd); }
@@ -60,6 +70,7 @@ class Gatherer {
     Lsn lsn;
   };
   Status send_carried(bool will_sync) MEMLITH_REQUIRES(hand_mutex_);
+  void note_sent(const Batch::Piece& piece, Lsn end) MEMLITH_REQUIRES(hand_mutex_);
   void take_batch() MEMLITH_REQUIRES(hand_mutex_);
   Status refused(Status cause) MEMLITH_REQUIRES(hand_mutex_);
   Lsn newest_in_log();

@@ -219,28 +219,23 @@ void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   }
 }
 
-Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, Left& left) {
+Result<std::uint64_t> Kv::apply(const LockSet& locks, Left& left) {
   MEMLITH_TRY(gatherer_.keep_up());
   Leaves leaves;
   const bool found = find_leaves(locks, leaves);
   for (;;) {
     {
       const LockGuard lock(pages_.writer());
-      if (broken_)
-        return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
-      MEMLITH_TRY(pages_.region().store().failure());
+      MEMLITH_TRY(need_sound());
       Estimate estimate{0, leaves.count * (kPageBytes + 256)};
       const bool in_leaves = found && leaves_take(locks, leaves);
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
-      if (ride != nullptr) estimate.log_bytes += ride->bytes.size() + 64;
       const std::uint64_t before = pages_.batch().bytes();
       if (pages_.batch().empty() || before + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
         MEMLITH_TRY(make_ready(estimate));
         MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
                              write_all(locks, in_leaves ? &leaves : nullptr);
-                             if (ride != nullptr) pages_.batch().add(*ride);
                            }));
-        if (ride != nullptr) ride->taken = true;
         const std::uint64_t after = pages_.batch().bytes();
         left.waiting_bytes = gatherer_.note_waiting(after);
         if (left.waiting_bytes > WriterPace::kFreeBytes) {
@@ -252,6 +247,47 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Ride* ride, Left& left) {
     // Together with what waits it would be too much for one frame.
     MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
   }
+}
+
+// ---- a commit together with other structures -------------------------------------------------------------------
+
+// The locks stay held beyond the calls, which the analysis cannot follow.
+Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_TRY(gatherer_.hold());
+  joint_applied_ = false;
+  Estimate estimate;
+  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+    MEMLITH_TRY(need_sound());
+    MEMLITH_TRY(check_all(locks, estimate));
+    MEMLITH_TRY(make_ready(estimate));
+    return pages_.region().commit_size(false);
+  });
+  if (ready.ok()) return estimate.log_bytes;
+  gatherer_.let_go();
+  return ready;
+}
+
+Result<Batch::Piece> Kv::apply_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_TRY(change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { write_all(locks, nullptr); }).status());
+  joint_applied_ = true;
+  return gatherer_.take_held();
+}
+
+void Kv::end_joint(const Batch::Piece& piece, Lsn end) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  pages_.region().note_commit(end);
+  gatherer_.held_in_log(piece, end);
+  if (!manual_) gatherer_.left(piece.bytes);  // so that whoever waits for it in the kv store is told
+}
+
+void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { gatherer_.let_go(); }
+
+void Kv::give_up_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  joint_applied_ ? gatherer_.lose_held() : gatherer_.let_go();
+}
+
+Status Kv::need_sound() {
+  if (broken_) return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
+  return pages_.region().store().failure();
 }
 
 // ---- maps ------------------------------------------------------------------------------------------------------
@@ -282,8 +318,7 @@ Result<PageNumber> Kv::open_map(std::string_view name, bool create, bool exclusi
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   const LockGuard lock(pages_.writer());
-  if (broken_) return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
-  MEMLITH_TRY(pages_.region().store().failure());
+  MEMLITH_TRY(need_sound());
   TreeWriter catalogue(pages_, kCatalogue);
   Write write{name, bytes_of_number(map), false};
   MEMLITH_TRY(catalogue.check(write));
@@ -308,8 +343,7 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, PageNumber map) {
   // What waits goes to the log before, so that the frame of the removal has it all to itself.
   MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
   const LockGuard lock(pages_.writer());
-  if (broken_) return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
-  MEMLITH_TRY(pages_.region().store().failure());
+  MEMLITH_TRY(need_sound());
   if (locks_.in_use(map)) {
     return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended", name);
   }

@@ -24,6 +24,7 @@
 namespace memlith::core::kv {
 
 class Kv;
+class KvPart;
 class Cursor;
 
 struct KvOptions {
@@ -52,8 +53,7 @@ class Transaction {
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   Status for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
-  // With a ride, also a transaction without writes is a commit.
-  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket, Ride* ride = nullptr);
+  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
   Status undo_to(std::uint64_t savepoint);
@@ -62,9 +62,15 @@ class Transaction {
   [[nodiscard]] bool read_only() const { return read_only_; }
   Kv& kv() { return kv_; }
 
+  // ---- as a part of a transaction of the store, which alone commits it then
+  void set_part(KvPart* part) { part_ = part; }
+  // Invalid if it is a part, and so cannot end by itself.
+  [[nodiscard]] Status check_alone() const;
+
  private:
   friend class Cursor;
   friend class Kv;
+  friend class KvPart;
   struct Undo {
     RecordKey record;
     Pending before;
@@ -77,10 +83,13 @@ class Transaction {
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);
+  [[nodiscard]] bool writes() const;
+  [[nodiscard]] const LockSet& locks() const { return locks_; }
   void end();
 
   Kv& kv_;
   const bool read_only_;
+  KvPart* part_ = nullptr;
   bool active_ = false;
   Stamp view_ = kNewest;
   PageNumber known_map_ = 0;      // was found to exist; while it is used no other transaction can remove it
@@ -209,6 +218,7 @@ class Kv final : public RegionClient {
 
  private:
   friend class Transaction;
+  friend class KvPart;
   friend class Cursor;
   Kv() = default;
   // Where each of a few writes belongs, found before the writer's lock was taken.
@@ -228,7 +238,15 @@ class Kv final : public RegionClient {
   };
   void end_transactions();
   // Applies a transaction's writes. Returns the number of the commit.
-  Result<std::uint64_t> apply(const LockSet& locks, Ride* ride, Left& left);
+  Result<std::uint64_t> apply(const LockSet& locks, Left& left);
+  // The same as a part of a frame, in steps (KvPart). The locks are held from prepare_joint() on, which returns the
+  // bytes for the frame at most, until end_joint(), cancel_joint() or give_up_joint().
+  Result<std::uint64_t> prepare_joint(const LockSet& locks);
+  Result<Batch::Piece> apply_joint(const LockSet& locks);
+  void end_joint(const Batch::Piece& piece, Lsn end);
+  void cancel_joint();
+  void give_up_joint();
+  Status need_sound() MEMLITH_REQUIRES(pages_.writer());
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   bool find_leaves(const LockSet& locks, Leaves& leaves);
@@ -246,6 +264,7 @@ class Kv final : public RegionClient {
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
   bool stopped_ = false;
+  bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;
   WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
   bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;

@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <thread>
 
 #include "kv/kv.hpp"
-#include "region/refusal.hpp"
+#include "kv/part.hpp"
 
 namespace memlith::core::kv {
 
@@ -18,6 +19,13 @@ void rest(WriterPace::Time until) {
 
 Transaction::~Transaction() {
   if (active_) end();
+  if (part_ != nullptr) part_->lose_transaction();
+}
+
+Status Transaction::check_alone() const {
+  if (part_ == nullptr) return kOk;
+  return quick_failure(Errc::invalid, Detail::kv,
+                       "the transaction is a part of a transaction of the store; commit or abort that one");
 }
 
 Status Transaction::begin() {
@@ -211,20 +219,24 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
   return kOk;
 }
 
-Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket, Ride* ride) {
+bool Transaction::writes() const {
+  return std::any_of(locks_.writes.begin(), locks_.writes.end(),
+                     [](const auto& each) { return each.second.kind != Pending::Kind::none; });
+}
+
+Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket) {
   MEMLITH_TRY(need_active());
-  bool writes = ride != nullptr;
-  for (const auto& [record, pending] : locks_.writes) writes = writes || pending.kind != Pending::Kind::none;
+  const bool changes = writes();
   std::uint64_t number = 0;
   Kv::Left left;
-  if (writes) {
+  if (changes) {
     struct EndOnError {
       Transaction* transaction;
       ~EndOnError() {
         if (transaction != nullptr) transaction->end();
       }
     } failed{this};
-    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, ride, left));
+    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, left));
     failed.transaction = nullptr;
   } else {
     number = kv_.newest();
@@ -234,13 +246,8 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.gatherer_.make_durable(number));
-  } else if (writes && !kv_.manual_) {
+  } else if (changes && !kv_.manual_) {
     kv_.gatherer_.left(left.waiting_bytes);
-  }
-  if (ride != nullptr && durability == Durability::weak && ride->companion->is_urgent(ride->mark)) {
-    // The commit has taken effect: when there is no room for it yet, it waits, and those behind it are refused.
-    const Status handed = kv_.gatherer_.hand_over(number, false).status();
-    if (!handed.ok() && !is_refusal(handed)) return handed;
   }
   // Without locks, so that the rest makes no conflicts.
   if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);

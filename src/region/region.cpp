@@ -9,6 +9,7 @@
 #include "base/mutant.hpp"
 #include "region/address.hpp"
 #include "region/drop_pages.hpp"
+#include "region/participant.hpp"
 #include "region/per_thread.hpp"
 #include "region/pointer_check.hpp"
 #include "region/shown_region.hpp"
@@ -291,9 +292,7 @@ namespace {
 // Kept per thread, so that persisting allocates nothing once the vectors have grown.
 struct Scratch {
   std::vector<Region*> regions;
-  std::vector<Extent> extents;
-  std::vector<const std::byte*> sources;
-  std::vector<SizeChange> sizes;
+  JointFrame frame;
   std::vector<AddressWord> addresses;  // where pointers are checked
 };
 
@@ -331,7 +330,7 @@ Result<Lsn> Region::capture_part(std::span<Region* const> given, Scope scope, bo
     if (end.has_value()) report_addresses(work.addresses);
     if (end.has_value()) return *end;
     // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
-    MEMLITH_TRY(store.make_room({work.extents, work.sources, work.sizes}, will_sync));
+    MEMLITH_TRY(store.make_room({work.frame.extents, work.frame.sources, work.frame.sizes}, will_sync));
   }
 }
 
@@ -340,9 +339,9 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
                                                 bool wait_for_room, Range part) {
   Store& store = regions.front()->store_;
   Scratch& work = of_this_thread<Scratch>();
-  work.extents.clear();
-  work.sources.clear();
-  work.sizes.clear();
+  work.frame.extents.clear();
+  work.frame.sources.clear();
+  work.frame.sizes.clear();
   work.addresses.clear();
   // Holds the regions, and gives back what was taken unless a frame has it.
   struct Capture {
@@ -366,17 +365,14 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
       ++capture.taken;
-      MEMLITH_TRY(region->collect(thread, part));
-      region->append_extents(part, work.extents, work.sources);
+      MEMLITH_TRY(region->take(thread, part, work.frame));
       if (pointers_are_checked()) region->append_addresses(work.addresses);
-      const bool resized = region->size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
-      if (resized) work.sizes.push_back({region->object_, region->size_bytes_});
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
       if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->newest_commit());
     }
-    if (!work.extents.empty() || !work.sizes.empty()) {
-      const Changes changes{work.extents, work.sources, work.sizes};
-      std::optional<Lsn> committed;
+    std::optional<Lsn> committed(Lsn{0});
+    if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {
+      const Changes changes{work.frame.extents, work.frame.sources, work.frame.sizes};
       if (wait_for_room) {
         MEMLITH_TRY_ASSIGN(committed, store.commit_async(changes, will_sync));
       } else {
@@ -384,19 +380,12 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
       }
       if (!committed.has_value()) return committed;
       end = *committed;
-      for (Region* region : regions) {
-        region->size_changed_ = false;
-        region->note_commit(end);
-      }
     } else {
       MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
     }
     while (capture.taken > 0) {
       Region* const region = regions[--capture.taken];
-      region->accept(part);
-      if (region->hot_ != nullptr && part == kWholeRegion) {
-        region->hot_->note_capture(region->stored_, region->size_bytes_, region->twins_.get());
-      }
+      region->keep_taken(part, *committed);
     }
   }
   return std::optional(end);

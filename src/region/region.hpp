@@ -33,6 +33,8 @@
 namespace memlith::core {
 
 struct AddressWord;
+struct JointFrame;  // region/participant.hpp
+class RegionPart;   // region/region_part.hpp
 class ShownRegion;  // region/shown_region.hpp
 
 // Whose stores a persist or a rollback covers.
@@ -174,6 +176,7 @@ class Region {
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
                                                  bool wait_for_room, Range part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
+  friend class RegionPart;
   friend class ShownRegion;
   Status map(const ObjectInfo& info);
   Status allow_hot_pages();
@@ -192,6 +195,10 @@ class Region {
   void append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
       MEMLITH_REQUIRES(capture_mutex_);
   void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_mutex_);
+  // A capture of what lies in `part`: adds what has to be logged to the frame. give_back() follows if there is no
+  // frame, also after a failure; keep_taken() if the frame ends there in the log, or (Lsn 0) nothing had to be logged.
+  Status take(ThreadNumber thread, Range part, JointFrame& frame) MEMLITH_REQUIRES(capture_mutex_);
+  void keep_taken(Range part, Lsn end) MEMLITH_REQUIRES(capture_mutex_);
   void accept(Range part) MEMLITH_REQUIRES(capture_mutex_);
   void give_back() MEMLITH_REQUIRES(capture_mutex_);
   void lock() MEMLITH_ACQUIRE(capture_mutex_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/mutant.hpp"
+#include "region/participant.hpp"
 #include "region/pointer_check.hpp"
 #include "region/region.hpp"
 
@@ -52,6 +53,23 @@ void Region::append_extents(Range part, std::vector<Extent>& extents, std::vecto
 
 void Region::append_addresses(std::vector<AddressWord>& words) const {
   for (const SourceExtent& piece : pieces_) find_addresses(*this, piece.range.offset, piece.range.bytes, words);
+}
+
+Status Region::take(ThreadNumber thread, Range part, JointFrame& frame) {
+  MEMLITH_TRY(collect(thread, part));
+  append_extents(part, frame.extents, frame.sources);
+  const bool resized = size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
+  if (resized) frame.sizes.push_back({object_, size_bytes_});
+  return kOk;
+}
+
+void Region::keep_taken(Range part, Lsn end) {
+  if (end != Lsn{0}) {
+    size_changed_ = false;
+    note_commit(end);
+  }
+  accept(part);
+  if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, size_bytes_, twins_.get());
 }
 
 void Region::accept(Range part) {

@@ -92,18 +92,27 @@ void Transaction::collect_extents() {
   }
 }
 
-// Of extents_ and sources_.
-Result<Lsn> Transaction::commit(bool will_sync) {
-  // ORDER size-before-bytes: bytes beyond the size that the log knows must not be in it before the size is.
-  // [mutant transaction_without_size]
+// ORDER size-before-bytes: bytes beyond the size that the log knows must not be in it before the size is.
+// [mutant transaction_without_size]
+Status Transaction::commit_sizes(bool will_sync) {
   for (const Joined& each : regions_) {
     if (!MEMLITH_MUTANT(transaction_without_size)) MEMLITH_TRY(each.region->commit_size(will_sync));
   }
-  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents_, sources_, {}}, will_sync));
+  return kOk;
+}
+
+void Transaction::note_commit(Lsn end) {
   for (const Joined& each : regions_) {
     if (!MEMLITH_MUTANT(transaction_not_noted)) each.region->note_commit(end);
   }
   note_copied();
+}
+
+// Of extents_ and sources_.
+Result<Lsn> Transaction::commit(bool will_sync) {
+  MEMLITH_TRY(commit_sizes(will_sync));
+  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents_, sources_, {}}, will_sync));
+  note_commit(end);
   return end;
 }
 
@@ -120,6 +129,7 @@ Result<Lsn> Transaction::capture(bool will_sync) {
   extents_.clear();
   sources_.clear();
   collect_extents();
+  if (!parts_.empty()) return commit_with_parts(will_sync);
   if (extents_.empty()) {
     MEMLITH_TRY(store_.failure());
     return Lsn{};
@@ -161,11 +171,14 @@ void Transaction::abort() {
     const auto* const image = few ? reinterpret_cast<const std::byte*>(&each->image) : images_.data() + each->image;
     std::memcpy(each->region->address() + each->range.offset, image, each->range.bytes);
   }
+  for (const Part& each : parts_) each.participant->abort();
   forget();
 }
 
 void Transaction::forget() {
   for (const Joined& each : regions_) OpenTransactions::remove(each.place, *this);
+  for (const Part& each : parts_) OpenTransactions::remove(each.place, *this);
+  parts_.clear();
   regions_.clear();
   touched_.clear();
   images_.clear();

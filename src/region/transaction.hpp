@@ -5,18 +5,23 @@
 // images back, without I/O. The region's tracker does not know of these ranges: a persist of the region leaves them
 // out.
 //
-// No capture lock is taken: the bytes of the ranges are this transaction's alone until it ends (the program's locks see
-// to that), so the order of the log is the order of the changes.
+// Other structures may take part (Participant): kv stores, application logs, and regions with what a persist would
+// capture of them. Then the same frame holds the changes of all of them, so a crash keeps all or none.
+//
+// For the ranges, no capture lock is taken: the bytes of the ranges are this transaction's alone until it ends (the
+// program's locks see to that), so the order of the log is the order of the changes.
 //
 // Threads: one thread at a time uses a transaction; different threads use different transactions. A region must not be
-// unmapped, and does not release memory, while a transaction has ranges in it.
+// unmapped, and does not release memory, while a transaction has ranges or a part in it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "log/copy.hpp"
+#include "region/participant.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -58,17 +63,24 @@ class Transaction {
     return true;
   }
 
-  // Puts the ranges into one frame and returns its end, for Store::sync(). The transaction keeps its ranges: forget()
-  // follows, or abort() if anything failed. Without ranges: Lsn 0, or the failure of a poisoned store.
+  // A structure of the same store takes part from now on. A region takes part once.
+  Status add(std::unique_ptr<Participant> part);
+  // The part of that kind that lies in the region; null: there is none.
+  [[nodiscard]] Participant* part_in(Participant::Kind kind, const Region& region) const;
+
+  // Puts the ranges and the parts into one frame and returns its end, for Store::sync(). The transaction keeps its
+  // / ranges and parts: forget() follows, or abort() if anything failed. Without both: Lsn 0, or the failure of a
+  // poisoned
+  // store.
   Result<Lsn> capture(bool will_sync);
 
   // Logs the buffers' bytes, then copies the bytes to their targets, which lie in the regions given, one for each
   // write. On failure nothing has changed. The transaction has no ranges before, and none after forget().
   Result<Lsn> capture_buffers(std::span<const BufferedWrite> writes, std::span<Region* const> regions, bool will_sync);
 
-  // Copies the images back, the newest first, and forgets the ranges. No I/O, and no failure.
+  // Copies the images back, the newest first, aborts the parts, and forgets both. No I/O, and no failure.
   void abort();
-  // Forgets the ranges; the memory stays as it is.
+  // Forgets the ranges and parts; the memory stays as it is.
   void forget();
 
  private:
@@ -84,20 +96,32 @@ class Transaction {
     OpenTransactions::Place place = nullptr;
   };
 
+  struct Part {
+    std::unique_ptr<Participant> participant;
+    OpenTransactions::Place place = nullptr;
+  };
+
   Status join(Region& region);
   void add(Region& region, Range range);
   void collect_extents();
   void note_copied();
+  Status commit_sizes(bool will_sync);
+  void note_commit(Lsn end);
   Result<Lsn> commit(bool will_sync);
+  Result<Lsn> commit_with_parts(bool will_sync);
+  Result<std::uint64_t> prepare_parts(std::size_t& prepared);
+  Result<Lsn> commit_frame(bool will_sync);
 
   Store& store_;
   std::vector<Joined> regions_;  // in which it has ranges
   std::vector<Touched> touched_;
   std::vector<std::byte> images_;
+  std::vector<Part> parts_;
   // Kept between commits, so that a commit allocates nothing once they have grown.
   std::vector<Touched> sorted_;
   std::vector<Extent> extents_;
   std::vector<const std::byte*> sources_;
+  JointFrame frame_;
 };
 
 }  // namespace memlith::core

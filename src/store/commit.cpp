@@ -108,6 +108,11 @@ Status Store::make_room(const Changes& changes, bool will_sync) {
   return files_.log->make_room(directory_->commit_bytes(changes.extents, changes.sizes), kFrameKindCommit, will_sync);
 }
 
+Status Store::make_room_for(std::uint64_t bytes, bool will_sync) {
+  MEMLITH_TRY(check_process());
+  return files_.log->make_room(bytes + kPageBytes, kFrameKindCommit, will_sync);
+}
+
 Status Store::failure() const {
   if (!files_.log->poisoned()) return kOk;
   MEMLITH_TRY(check_process());

@@ -82,6 +82,8 @@ class Store {
   // case.
   Result<std::optional<Lsn>> commit_async_at_once(const Changes& changes, bool will_sync);
   Status make_room(const Changes& changes, bool will_sync);
+  // The same for changes that are not known yet, of so many bytes with their extents.
+  Status make_room_for(std::uint64_t bytes, bool will_sync);
   // A commit by which whole pages of a region, within its durable size, read as zeros. A checkpoint gives their disk
   // space back. The pages are less than 4 GiB. Returns the LSN for sync(). No other commit of these pages may run
   // beside it.
@@ -100,6 +102,8 @@ class Store {
   }
   // Why the store is poisoned; ok if it is not.
   [[nodiscard]] Status failure() const;
+  // Nothing is committed from now on: memory has changed in a way that no frame has.
+  void poison(Status cause) { files_.log->poison(cause); }
   Status sync(Lsn lsn) {
     if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
     MEMLITH_TRY(check_process());

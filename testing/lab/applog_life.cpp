@@ -22,9 +22,9 @@ std::vector<std::byte> bytes_of_words(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<std::byte> text_of_log(const AppLogModel& model) {
-  std::string text = fmt::format("a log\n{} consumed\n{} newest\n", model.consumed, model.newest());
-  for (const std::string& entry : model.entries) text += entry + "\n";
+std::vector<std::byte> text_of_log(std::uint64_t consumed, const std::deque<std::string>& entries) {
+  std::string text = fmt::format("a log\n{} consumed\n{} newest\n", consumed, consumed + entries.size());
+  for (const std::string& entry : entries) text += entry + "\n";
   return bytes_of_words(text);
 }
 
@@ -40,10 +40,10 @@ Result<std::vector<std::byte>> text_of_object(Store& store, const ObjectInfo& ob
   options.anywhere = store.read_only();
   MEMLITH_TRY_ASSIGN(const auto region, Region::open(store, object.name, options));
   AppLogModel model;
-  if (object.name == kLogName) {
+  if (object.name == kLogName || object.name == kAuditName) {
     MEMLITH_TRY_ASSIGN(const auto log, applog::AppLog::open(*region, {false, applog::WhenFull::fail, true}));
     MEMLITH_TRY(learn(*log, model));
-    return text_of_log(model);
+    return text_of_log(model.consumed, model.entries);
   }
   MEMLITH_TRY_ASSIGN(const auto kv, kv::Kv::open(*region, {false, {}, true}));
   MEMLITH_TRY(kv->verify().status());
@@ -63,9 +63,31 @@ void AppLogModel::consume_to(std::uint64_t number) {
   }
 }
 
-void AppLogModel::put_into(Content& content, bool with_kv) const {
-  content.objects[kLogName] = text_of_log(*this);
-  if (with_kv) content.objects[kKvName] = text_of_kv(*this);
+void AppLogModel::audit_to(std::uint64_t consumed_there, const std::string& entry) {
+  audit.push_back(entry);
+  while (audit_consumed < consumed_there) {
+    audit.pop_front();
+    ++audit_consumed;
+  }
+}
+
+void AppLogModel::put_into(Content& content, const AppLogPlan& has) const {
+  content.objects[kLogName] = text_of_log(consumed, entries);
+  if (has.with_kv) content.objects[kKvName] = text_of_kv(*this);
+  if (!has.with_audit) return;
+  content.objects[kAuditName] = text_of_log(audit_consumed, audit);
+  std::vector<std::byte>& tally = content.objects[kTallyName];
+  tally.assign(kPageBytes, std::byte{0});
+  std::memcpy(tally.data(), &consumed, sizeof consumed);
+  std::memcpy(tally.data() + sizeof consumed, &consumed, sizeof consumed);
+}
+
+Status learn_audit(applog::AppLog& audit, AppLogModel& model) {
+  AppLogModel found;
+  MEMLITH_TRY(learn(audit, found));
+  model.audit_consumed = found.consumed;
+  model.audit = std::move(found.entries);
+  return kOk;
 }
 
 Status learn(applog::AppLog& log, AppLogModel& model) {
@@ -109,11 +131,12 @@ bool is_mixture_of_lines(std::span<const std::byte> found, const std::vector<std
 
 Status show_storeys(Store& store, Content& content) {
   for (const ObjectInfo& object : store.objects()) {
-    if (object.name != kLogName && object.name != kKvName) continue;
+    const bool is_log = object.name == kLogName || object.name == kAuditName;
+    if (!is_log && object.name != kKvName) continue;
     std::vector<std::byte>& bytes = content.objects[object.name];
     std::uint64_t magic = 0;
     if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
-    if (magic != (object.name == kLogName ? applog::kMagic : kv::kMagic)) continue;
+    if (magic != (is_log ? applog::kMagic : kv::kMagic)) continue;
     const std::uint64_t sum = checksum(bytes, object.id.value);
     if (const auto known = g_shown.find(sum); known != g_shown.end()) {
       bytes = known->second;

@@ -10,31 +10,41 @@
 #include <string>
 #include <vector>
 
-#include "applog/applog.hpp"
+#include "applog/part.hpp"
 #include "history.hpp"
 #include "kv/kv.hpp"
-#include "region/region.hpp"
+#include "kv/part.hpp"
+#include "region/region_part.hpp"
+#include "region/transaction.hpp"
 
 namespace memlith::lab {
 
 inline constexpr const char* kLogName = "log";
 inline constexpr const char* kKvName = "kv";
+inline constexpr const char* kAuditName = "audit";
+inline constexpr const char* kTallyName = "tally";
 
 struct AppLogPlan {
   std::uint64_t size = 0;      // of the ring
   std::uint64_t max_size = 0;  // larger: it may grow
   bool with_kv = false;
+  // Each commit of the kv store has an entry in a second log, which it reads, and a region that counts what was
+  // consumed, twice: as announced to the transaction, and as stored.
+  bool with_audit = false;
 };
 
-// What a user sees of the two.
+// What a user sees of them.
 struct AppLogModel {
   std::uint64_t consumed = 0;
   std::deque<std::string> entries;             // from consumed + 1 on
   std::map<std::string, std::string> records;  // of the kv store
+  std::uint64_t audit_consumed = 0;
+  std::deque<std::string> audit;
 
   void consume_to(std::uint64_t number);
+  void audit_to(std::uint64_t consumed_there, const std::string& entry);
   [[nodiscard]] std::uint64_t newest() const { return consumed + entries.size(); }
-  void put_into(Content& content, bool with_kv) const;
+  void put_into(Content& content, const AppLogPlan& has) const;
 };
 
 struct AppLogLife {
@@ -44,15 +54,20 @@ struct AppLogLife {
   std::unique_ptr<core::kv::Kv> kv;
   core::kv::PageNumber map = 0;
   std::unique_ptr<core::applog::AppLog> log;
+  std::unique_ptr<core::Region> audit_region;
+  std::unique_ptr<core::applog::AppLog> audit;
+  std::unique_ptr<core::Region> tally;
   AppLogModel memory;
   AppLogModel framed;             // what frames of the redo log have
   std::uint64_t read = 0;         // the number of the newest entry that was read
+  std::uint64_t audited = 0;      // likewise of the second log
   std::vector<std::size_t> soon;  // commits whose frames were not waited for
 };
 
 // The model that the storeys of an open store show. Errors: what is not sound.
 core::Status learn(core::applog::AppLog& log, AppLogModel& model);
 core::Status learn(core::kv::Kv& kv, AppLogModel& model);
+core::Status learn_audit(core::applog::AppLog& audit, AppLogModel& model);
 // Of each application log and kv store among the store's objects, what it holds instead of its bytes.
 core::Status show_storeys(core::Store& store, Content& content);
 // Whether each line of such a text is one of the states'.

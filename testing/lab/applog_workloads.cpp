@@ -37,6 +37,9 @@ class AppLogSteps {
   [[nodiscard]] Step write() const {
     return step("write the log", [](Run& run) { run.write_applog(); });
   }
+  [[nodiscard]] Step read(std::uint64_t entries) const {
+    return step(fmt::format("read {} entries", entries), [=](Run& run) { run.read_applog(entries); });
+  }
   [[nodiscard]] Step consume(std::uint64_t entries) const {
     return step(fmt::format("consume {} entries", entries), [=](Run& run) { run.consume_applog(entries); });
   }
@@ -75,6 +78,7 @@ std::vector<Step> laps(Random& random, AppLogPlan plan, std::size_t rounds) {
       steps.push_back(log.append(random.one_in(9) ? 900 : least + random.below(500)));
     }
     steps.push_back(log.write());
+    if (random.one_in(4)) steps.push_back(log.read(1 + random.below(4)));
     if (plan.with_kv) {
       if (!random.one_in(3)) steps.push_back(log.commit(1 + random.below(random.one_in(4) ? 9 : 2), random.one_in(4)));
       if (random.one_in(4)) steps.push_back(log.persist());
@@ -89,13 +93,18 @@ std::vector<Step> laps(Random& random, AppLogPlan plan, std::size_t rounds) {
   return steps;
 }
 
-std::vector<Step> applog_alone(Random& random) { return laps(random, {kRingBytes, 0, false}, 26); }
-std::vector<Step> applog_growing(Random& random) { return laps(random, {kRingBytes, 6 * kRingBytes, false}, 26); }
-std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0, true}, 30); }
+std::vector<Step> applog_alone(Random& random) { return laps(random, {kRingBytes, 0, false, false}, 26); }
+std::vector<Step> applog_growing(Random& random) {
+  return laps(random, {kRingBytes, 6 * kRingBytes, false, false}, 26);
+}
+std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0, true, false}, 30); }
 
-// The ring is nearly full, and weak commits have released a part of it that is not in the redo log yet.
+// One frame for a kv store, two logs, and a region.
+std::vector<Step> applog_joint(Random& random) { return laps(random, {kRingBytes, 0, true, true}, 24); }
+
+// The ring is nearly full, and commits that are not waited for have released a part of it.
 std::vector<Step> applog_full(Random& random) {
-  const AppLogSteps log({kRingBytes, 0, true});
+  const AppLogSteps log({kRingBytes, 0, true, false});
   std::vector<Step> steps{open(), log.open()};
   for (int round = 0; round < 4; ++round) {
     for (int i = 0; i < 9; ++i) steps.push_back(log.append(350 + random.below(60)));
@@ -135,9 +144,16 @@ const Workload kAppLogWorkloads[] = {
      .dear = true,
      .about = "applog"},
     {.name = "applog-full",
-     .sentence = "the same with a log that is full, and weak commits that release parts of it",
+     .sentence = "the same with a log that is full, and commits that are not waited for and release parts of it",
      .options = applog_store,
      .steps = applog_full,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+    {.name = "applog-joint",
+     .sentence = "one commit for a kv store, a log that it consumes, a second log that it fills, and a region",
+     .options = applog_store,
+     .steps = applog_joint,
      .with_call_faults = false,
      .dear = true,
      .about = "applog"},

@@ -172,6 +172,7 @@ class Run {
   void open_applog(const AppLogPlan& plan);
   void append_entry(std::uint64_t bytes);  // if there is room
   void write_applog();
+  void read_applog(std::uint64_t entries);                 // without consuming them
   void consume_applog(std::uint64_t entries);              // of a log alone
   void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
   void persist_kv();
@@ -217,8 +218,9 @@ class Run {
                      const std::function<void(AppLogModel& framed)>& framed);
   std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most,
                                               std::uint64_t address);
+  bool open_audit();
+  core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
   void close_applog();
-  void read_applog(std::uint64_t entries);
   void destroy_everything();
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);

@@ -13,6 +13,8 @@ using namespace core;
 namespace {
 constexpr std::uint64_t kKvBytes = 16 * kPageBytes;
 constexpr std::uint64_t kKvAddress = kAddress + 64 * kMiB;
+constexpr std::uint64_t kAuditAddress = kAddress + 128 * kMiB;
+constexpr std::uint64_t kTallyAddress = kAddress + 192 * kMiB;
 }  // namespace
 
 // Whatever `act` puts into the redo log is one commit, after which the model's frames are as `framed` says. `wait`: it
@@ -24,8 +26,8 @@ bool Run::applog_commit(std::string_view text, bool wait, const std::function<St
   const auto left = std::make_shared<std::optional<AppLogModel>>();
   const std::size_t commit = history.started(
       std::string(text),
-      [left, with_kv = life.plan.with_kv](Content& content) {
-        if (left->has_value()) (*left)->put_into(content, with_kv);
+      [left, plan = life.plan](Content& content) {
+        if (left->has_value()) (*left)->put_into(content, plan);
       },
       now());
   const std::uint64_t before = fired();
@@ -73,7 +75,7 @@ void Run::open_applog(const AppLogPlan& plan) {
   if (store_ == nullptr || applog_ != nullptr) return;
   auto life = std::make_unique<AppLogLife>();
   life->plan = plan;
-  life->plan.with_kv = false;  // until there is one
+  life->plan.with_kv = life->plan.with_audit = false;  // until there is one
   const std::uint64_t most = std::max(plan.size, plan.max_size);
   life->log_region = applog_region(kLogName, kPageBytes + plan.size, kPageBytes + most, kAddress);
   if (life->log_region == nullptr) return;
@@ -101,13 +103,55 @@ void Run::open_applog(const AppLogPlan& plan) {
     };
     if (!applog_commit("make the map", true, open_map, as_it_is)) return close_applog();
   }
+  if (plan.with_audit && !open_audit()) return close_applog();
   made.memory = made.framed;
   made.read = made.memory.consumed;
+}
+
+// The second log and the region that counts. The region is made before anything counts, so it is what the model says.
+bool Run::open_audit() {
+  AppLogLife& life = *applog_;
+  life.tally = applog_region(kTallyName, kPageBytes, kPageBytes, kTallyAddress);
+  if (life.tally == nullptr) return false;
+  life.audit_region = applog_region(kAuditName, 2 * kPageBytes, 2 * kPageBytes, kAuditAddress);
+  if (life.audit_region == nullptr) return false;
+  life.plan.with_audit = true;
+  const auto open_log = [&]() -> Status {
+    MEMLITH_TRY_ASSIGN(life.audit, applog::AppLog::open(*life.audit_region, {true, applog::WhenFull::fail, true}));
+    return learn_audit(*life.audit, life.framed);
+  };
+  return applog_commit("make the second log", true, open_log, [](AppLogModel&) {});
+}
+
+// What a commit that consumes up to `number` does to the second log and to the region.
+Status Run::join_audit(Transaction& transaction, std::uint64_t number, const std::string& entry) {
+  AppLogLife& life = *applog_;
+  std::byte* const words = life.tally->address();
+  MEMLITH_TRY(transaction.touch_before(*life.tally, words, sizeof number));
+  std::memcpy(words, &number, sizeof number);
+  MEMLITH_TRY(life.tally->touch(words + sizeof number, sizeof number));
+  std::memcpy(words + sizeof number, &number, sizeof number);
+  MEMLITH_TRY(transaction.add(std::make_unique<RegionPart>(*life.tally)));
+
+  applog::AppLog::Entry read;
+  std::uint64_t newest = 0;
+  for (;;) {
+    MEMLITH_TRY_ASSIGN(const bool more, life.audit->read(0, read));
+    if (!more) break;
+    newest = read.number;
+  }
+  auto part = std::make_unique<applog::AppLogPart>(*life.audit);
+  const auto content = std::as_bytes(std::span(entry));
+  MEMLITH_TRY(part->append({&content, 1}));
+  if (newest != 0) MEMLITH_TRY(part->consume(newest));
+  life.audited = newest;
+  return transaction.add(std::move(part));
 }
 
 void Run::close_applog() {
   if (applog_ == nullptr) return;
   applog_->log = nullptr;  // neither writes anything
+  applog_->audit = nullptr;
   applog_->kv = nullptr;
   applog_ = nullptr;
 }
@@ -173,32 +217,42 @@ void Run::consume_with_kv(std::uint64_t entries, bool wait) {
   AppLogLife& life = *applog_;
   read_applog(entries);
   if (life.read == life.memory.consumed) return;
-  kv::Transaction transaction(*life.kv, false);
+  kv::Transaction records_transaction(*life.kv, false);
   auto records = life.memory.records;
   const auto put = [&](const std::string& key, const std::string& value) {
     records[key] = value;
-    return transaction.put(life.map, key, value);
+    return records_transaction.put(life.map, key, value);
   };
   const auto act = [&]() -> Status {
-    MEMLITH_TRY(transaction.begin());
+    MEMLITH_TRY(records_transaction.begin());
     MEMLITH_TRY(put("consumed", std::to_string(life.read)));
     for (std::uint64_t number = life.memory.consumed + 1; number <= life.read; ++number) {
       const std::string& entry = life.memory.entries[number - life.memory.consumed - 1];
       MEMLITH_TRY(put(fmt::format("{}", number % 7), entry));
     }
-    MEMLITH_TRY_ASSIGN(Ride ride, life.log->ride(life.read, life.kv.get()));
-    const auto durability = wait ? kv::Durability::sync : kv::Durability::weak;
-    const Status done = transaction.commit(durability, nullptr, &ride).status();
-    life.log->rode(ride);
-    if (ride.taken) {
-      life.memory.consume_to(life.read);
-      life.memory.records = std::move(records);
+    auto part = std::make_unique<applog::AppLogPart>(*life.log);
+    MEMLITH_TRY(part->consume(life.read));
+    Transaction transaction(*store_);
+    MEMLITH_TRY(transaction.add(std::make_unique<kv::KvPart>(records_transaction)));
+    MEMLITH_TRY(transaction.add(std::move(part)));
+    const std::string line = fmt::format("consumed {} in step {}", life.read, step_ + other_bytes);
+    if (life.audit != nullptr) MEMLITH_TRY(join_audit(transaction, life.read, line));
+    const auto captured = transaction.capture(wait);
+    if (!captured.ok()) {
+      transaction.abort();
+      return captured.error();
     }
-    return done;
+    transaction.forget();
+    life.memory.consume_to(life.read);
+    life.memory.records = std::move(records);
+    if (life.audit != nullptr) life.memory.audit_to(life.audited, line);
+    return wait ? store_->sync(*captured) : kOk;
   };
   (void)applog_commit(wait ? "commit both" : "commit both, weakly", wait, act, [&](AppLogModel& framed) {
     framed.consume_to(life.memory.consumed);
     framed.records = life.memory.records;
+    framed.audit_consumed = life.memory.audit_consumed;
+    framed.audit = life.memory.audit;
   });
 }
 

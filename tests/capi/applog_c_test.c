@@ -72,11 +72,15 @@ const char* applog_c_first(const char* path) {
 
   CHECK(memlith_kv_begin(kv, 0, &txn) == 0);
   CHECK(memlith_kv_put(txn, map, "newest", 6, "two", 3) == 0);
-  CHECK(memlith_category(memlith_applog_commit(log, 3, txn, MEMLITH_KV_SYNC, &ticket)) == MEMLITH_INVALID);
-  CHECK(memlith_applog_commit(log, 2, txn, MEMLITH_KV_WEAK, &ticket) == 0);
-  CHECK(memlith_category(memlith_applog_consume(log, 2)) == MEMLITH_BUSY);
+  memlith_tx* tx = NULL;
+  CHECK(memlith_begin(store, &tx) == 0);
+  CHECK(memlith_category(memlith_tx_consume(tx, log, 3)) == MEMLITH_INVALID);
+  CHECK(memlith_tx_consume(tx, log, 2) == 0);
+  CHECK(memlith_tx_add_kv(tx, txn) == 0);
   CHECK(memlith_category(memlith_applog_close(log)) == MEMLITH_BUSY);
-  CHECK(memlith_kv_wait(kv, ticket) == 0);
+  CHECK(memlith_commit(tx, MEMLITH_COMMIT_ASYNC, &ticket) == 0);
+  CHECK(memlith_applog_consume(log, 2) == 0); /* it is consumed */
+  CHECK(memlith_wait(store, ticket) == 0);
 
   memlith_applog_info info;
   memset(&info, 0, sizeof info);
@@ -118,7 +122,11 @@ const char* applog_c_second(const char* path) {
     CHECK(memlith_category(memlith_applog_read(log, 1, &entry)) == MEMLITH_NOT_FOUND);
   }
   /* A commit of nothing but the position. */
-  CHECK(memlith_applog_commit(log, 4, txn, MEMLITH_KV_SYNC, NULL) == 0);
+  memlith_tx* tx = NULL;
+  CHECK(memlith_begin(store, &tx) == 0);
+  CHECK(memlith_tx_add_kv(tx, txn) == 0);
+  CHECK(memlith_tx_consume(tx, log, 4) == 0);
+  CHECK(memlith_commit(tx, MEMLITH_COMMIT_SYNC, NULL) == 0);
   memlith_kv_txn_free(txn);
   CHECK(memlith_kv_close(kv) == 0);
   CHECK(memlith_applog_close(log) == 0);

@@ -118,7 +118,14 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
       }
       if (newest == 0) continue;
       or_leave(txn.put(opened.map, "consumed", std::to_string(newest)), 13);
-      (void)or_leave(opened.log.commit(newest, txn, draw() % 4 == 0 ? Durability::sync : Durability::weak), 14);
+      auto both = or_leave(opened.store.begin(), 14);
+      or_leave(txn.join(both), 14);
+      or_leave(opened.log.consume_in(both, newest), 14);
+      if (draw() % 4 == 0) {
+        or_leave(both.commit(), 14);
+      } else {
+        (void)or_leave(both.commit_async(), 14);
+      }
     }
   });
   for (std::thread& each : threads) each.join();

@@ -107,6 +107,15 @@ TEST(AppLogInterface, VerifyFindsADamagedEntry) {
   EXPECT_NE(damaged.message().find("offset 4096"), std::string::npos) << damaged.message();
 }
 
+// The kv transaction and the consumed entry in one commit of the store.
+Result<void> commit_both(const Store& store, const AppLog& log, std::uint64_t number, const KvTransaction& txn) {
+  auto tx = store.begin();
+  if (!tx) return tx.error();
+  if (auto joined = txn.join(*tx); !joined) return joined;
+  if (auto consumed = log.consume_in(*tx, number); !consumed) return consumed;
+  return tx->commit();
+}
+
 TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   const TempFolder folder;
   auto store = Store::open(folder / "a", {.create = true});
@@ -115,27 +124,35 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   auto far = Kv::open(*other, "kv", {.create = true});
   auto cache = Kv::open(*store, "cache", {.create = true, .is_volatile = true});
   auto kv = Kv::open(*store, "kv", {.create = true});
-  auto second = Kv::open(*store, "second", {.create = true});
-  ASSERT_TRUE(log && far && cache && kv && second);
+  ASSERT_TRUE(log && far && cache && kv);
   ASSERT_TRUE(log->append({"one", "two"}));
   ASSERT_TRUE(log->write());
   ASSERT_TRUE(*log->read());
   ASSERT_TRUE(*log->read());
   const auto category = [&](const Kv& of, bool read_only = false) {
     auto txn = of.begin(read_only);
-    const auto done = log->commit(1, *txn);
+    const auto done = commit_both(*store, *log, 1, *txn);
     return done ? MEMLITH_OK : done.error().category();
   };
   EXPECT_EQ(category(*far), MEMLITH_INVALID);
   EXPECT_EQ(category(*cache), MEMLITH_UNSUPPORTED);
   EXPECT_EQ(category(*kv, true), MEMLITH_READ_ONLY);
   EXPECT_EQ(log->info()->consumed, 0u);
-  ASSERT_TRUE(kv->set_window(1000 * 1000));
   EXPECT_EQ(category(*kv), MEMLITH_OK);
-  EXPECT_EQ(category(*second), MEMLITH_BUSY) << "a weak commit of kv carries the position";
-  EXPECT_EQ(category(*kv), MEMLITH_OK);
-  ASSERT_TRUE(kv->persist());
-  EXPECT_EQ(category(*second), MEMLITH_OK);
+  EXPECT_EQ(log->info()->consumed, 1u);
+  auto tx = store->begin();
+  ASSERT_TRUE(log->consume_in(*tx, 2));
+  EXPECT_EQ(log->consume_in(*tx, 3).error().category(), MEMLITH_INVALID) << "it was not read";
+  EXPECT_EQ(log->close().error().category(), MEMLITH_BUSY);
+  auto first = kv->begin();
+  auto second = kv->begin();
+  ASSERT_TRUE(first->join(*tx));
+  EXPECT_EQ(second->join(*tx).error().category(), MEMLITH_INVALID) << "one transaction of a kv store";
+  EXPECT_EQ(first->commit().error().category(), MEMLITH_INVALID) << "it is a part";
+  EXPECT_EQ(first->abort().error().category(), MEMLITH_INVALID);
+  tx->abort();
+  EXPECT_TRUE(first->renew());
+  EXPECT_EQ(log->info()->consumed, 1u);
 }
 
 TEST(AppLogInterface, AFollowerReadsNewEntriesAfterARefresh) {
@@ -189,9 +206,9 @@ TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
   ASSERT_TRUE(holder->put(*map, "key", "value"));
   auto txn = kv->begin();
   EXPECT_EQ(txn->put(*map, "key", "other").error().category(), MEMLITH_CONFLICT);
-  EXPECT_EQ(log->commit(1, *txn).error().category(), MEMLITH_INVALID);
+  EXPECT_EQ(commit_both(*store, *log, 1, *txn).error().category(), MEMLITH_INVALID);
   EXPECT_EQ(log->info()->consumed, 0u);
-  ASSERT_TRUE(log->commit(1, *holder, Durability::sync));
+  ASSERT_TRUE(commit_both(*store, *log, 1, *holder));
   EXPECT_EQ(log->info()->consumed, 1u);
   EXPECT_EQ(log->info()->room, log->info()->size - 24);
 }

@@ -87,7 +87,7 @@ struct keeper {
     newest = info->newest;
     cut = info->consumed;
     room = info->room;
-    mover.emplace(*log, records);
+    mover.emplace(store, *log, records);
     return {};
   }
 

@@ -55,7 +55,7 @@ class Records {
 // The thread that puts cuts into the kv store, and the one that flushes a weak log.
 class Mover {
  public:
-  Mover(memlith::AppLog& log, Records& records) : log_(log), records_(records) {}
+  Mover(memlith::Store& store, memlith::AppLog& log, Records& records) : store_(store), log_(log), records_(records) {}
 
   void start(int durability, std::uint64_t window_ms, std::uint64_t log_bytes);
   void stop();  // after what waits
@@ -81,6 +81,7 @@ class Mover {
   memlith::Result<void> read_to(std::uint64_t entry);
   void fail(const memlith::Error& error);
 
+  memlith::Store& store_;
   memlith::AppLog& log_;
   Records& records_;
   std::uint64_t read_ = 0;  // the newest entry that was read

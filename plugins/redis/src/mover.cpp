@@ -227,12 +227,19 @@ Result<void> Mover::commit(const std::vector<Batch>& batches) {
   if (entry != 0) {
     if (auto noted = records_.note_cut(*txn, entry); !noted) return noted;
   }
-  memlith::Durability durability = memlith::Durability::weak;
+  bool at_once = false;
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(hurry_, false)) durability = memlith::Durability::sync;
+    at_once = std::exchange(hurry_, false);
   }
-  auto ticket = entry == 0 ? txn->commit(durability) : log_.commit(entry, *txn, durability);
+  auto cut = store_.begin();
+  if (!cut) return cut.error();
+  if (auto joined = txn->join(*cut); !joined) return joined;
+  if (entry != 0) {
+    if (auto consumed = log_.consume_in(*cut, entry); !consumed) return consumed;
+  }
+  if (at_once) return cut->commit();
+  auto ticket = cut->commit_async();
   return ticket ? Result<void>() : ticket.error();
 }
 

@@ -210,40 +210,58 @@ TEST(AppLogTest, WritersShareTheLog) {
   for (std::thread& each : writers) each.join();
 }
 
-// A carrier that keeps what it carries, as a kv store does with a weak commit.
-TEST(AppLogTest, CarriedBytesAreNotUsedBeforeTheirCommitIsInTheRedoLog) {
+// Entries and the read position in one frame of a transaction of the store.
+TEST(AppLogTest, ATransactionAppendsAndConsumesInOneFrame) {
   AppLogWorld world(4 * kKiB);
   const std::string text(1000, 'x');
   for (int i = 0; i < 3; ++i) ASSERT_OK(append(world.log(), text));
   ASSERT_OK(world.log().write());
   ASSERT_EQ(world.read_all().size(), 3u);
-  int carrier = 0;
-  int other = 0;
-  Ride ride = must(world.log().ride(2, &carrier));
-  world.log().rode(ride);
-  EXPECT_EQ(world.log().report().consumed, 0u) << "the commit did not happen";
-  ride = must(world.log().ride(2, &carrier));
-  const Bytes carried(ride.bytes.begin(), ride.bytes.end());
-  ride.taken = true;
-  world.log().rode(ride);
-  EXPECT_EQ(world.log().report().consumed, 2u);
-  EXPECT_TRUE(world.log().carried());
-  EXPECT_ERROR(Errc::full, append(world.log(), text));
-  EXPECT_ERROR(Errc::busy, world.log().consume(3));
-  EXPECT_ERROR(Errc::busy, world.log().ride(3, &other));
-  EXPECT_OK(world.log().ride(3, &carrier));
-  EXPECT_TRUE(ride.companion->is_urgent(ride.mark)) << "it holds more than a quarter of the log";
+  const auto attempt = [&](std::uint64_t consumed, const std::string& entry, Transaction& transaction) {
+    auto part = std::make_unique<applog::AppLogPart>(world.log());
+    const auto content = content_of(entry);
+    EXPECT_OK(part->append({&content, 1}));
+    if (consumed != 0) {
+      EXPECT_OK(part->consume(consumed));
+    }
+    EXPECT_OK(transaction.add(std::move(part)));
+  };
+  Transaction transaction(world.region().store());
+  attempt(2, text, transaction);
+  EXPECT_ERROR(Errc::full, transaction.capture(true)) << "what it consumes leaves no room for what it appends";
+  transaction.abort();
+  EXPECT_EQ(world.log().report().consumed, 0u);
 
-  const Extent extent{ride.object, ride.offset, carried.size()};
-  const std::byte* const source = carried.data();
-  const Lsn end = must(world.region().commit_bytes({&extent, 1}, {&source, 1}, true));
-  ride.companion->captured(ride.mark, end);
-  EXPECT_FALSE(world.log().carried());
-  EXPECT_OK(append(world.log(), text));
-  EXPECT_OK(world.log().write());
-  world.crash();
-  EXPECT_EQ(world.read_all().size(), 2u);
+  attempt(2, "small", transaction);
+  const std::uint64_t frames = world.regions().frames();
+  const Lsn end = must(transaction.capture(true));
+  transaction.forget();
+  EXPECT_EQ(world.regions().frames(), frames + 1);
   EXPECT_EQ(world.log().report().consumed, 2u);
+  EXPECT_EQ(world.log().report().newest, 4u);
+  ASSERT_OK(append(world.log(), text)) << "the room of the consumed entries is free";
+  ASSERT_OK(world.region().store().sync(end));
+  world.crash();
+  const std::vector<std::string> left = world.read_all();
+  ASSERT_EQ(left.size(), 2u) << "the third, and the one of the transaction";
+  EXPECT_EQ(left[1], "small");
+  EXPECT_EQ(world.log().report().consumed, 2u);
+}
+
+// Entries of other writers that were not in the redo log go there before the transaction's.
+TEST(AppLogTest, EntriesOfATransactionAreBehindThoseThatWereAppendedBefore) {
+  AppLogWorld world(64 * kKiB);
+  ASSERT_OK(append(world.log(), "first"));
+  Transaction transaction(world.region().store());
+  auto part = std::make_unique<applog::AppLogPart>(world.log());
+  const std::string text = "second";
+  const auto content = content_of(text);
+  ASSERT_OK(part->append({&content, 1}));
+  ASSERT_OK(transaction.add(std::move(part)));
+  ASSERT_OK(world.region().store().sync(must(transaction.capture(true))));
+  transaction.forget();
+  world.crash();
+  EXPECT_EQ(world.read_all(), (std::vector<std::string>{"first", "second"}));
 }
 
 TEST(AppLogTest, ManyEntriesOfAnUnwrittenLogGoToTheRedoLogInParts) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "applog/applog.hpp"
+#include "applog/part.hpp"
+#include "region/transaction.hpp"
 #include "support/region_words.hpp"
 
 namespace memlith::test {

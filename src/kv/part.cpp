@@ -1,0 +1,53 @@
+#include "kv/part.hpp"
+
+#include "kv/kv.hpp"
+
+namespace memlith::core::kv {
+
+KvPart::KvPart(Transaction& transaction) : transaction_(&transaction), region_(transaction.kv().pages().region()) {
+  transaction.set_part(this);
+}
+
+KvPart::~KvPart() {
+  if (transaction_ != nullptr) transaction_->set_part(nullptr);
+}
+
+Result<std::uint64_t> KvPart::prepare() {
+  if (transaction_ == nullptr) {
+    return fail(Errc::invalid, Detail::kv,
+                "a transaction of kv store \"{}\" was freed; abort the transaction that it is a part of",
+                region_.name());
+  }
+  MEMLITH_TRY(transaction_->need_active());
+  writes_ = transaction_->writes();
+  if (!writes_) return std::uint64_t{0};
+  return transaction_->kv().prepare_joint(transaction_->locks());
+}
+
+Status KvPart::add_to(JointFrame& frame) {
+  if (!writes_) return kOk;
+  MEMLITH_TRY_ASSIGN(piece_, transaction_->kv().apply_joint(transaction_->locks()));
+  frame.extents.insert(frame.extents.end(), piece_.extents.begin(), piece_.extents.end());
+  frame.sources.insert(frame.sources.end(), piece_.sources.begin(), piece_.sources.end());
+  return kOk;
+}
+
+void KvPart::finish(Lsn end) noexcept {
+  if (writes_) transaction_->kv().end_joint(piece_, end);
+  transaction_->end();
+}
+
+void KvPart::cancel() noexcept {
+  if (writes_) transaction_->kv().cancel_joint();
+}
+
+void KvPart::give_up() noexcept {
+  if (writes_) transaction_->kv().give_up_joint();
+  transaction_->end();
+}
+
+void KvPart::abort() noexcept {
+  if (transaction_ != nullptr) transaction_->abort();
+}
+
+}  // namespace memlith::core::kv

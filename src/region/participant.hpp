@@ -1,0 +1,57 @@
+// A structure's part in a transaction that commits several structures of a store in one frame. Floor: region.
+//
+// Regions, kv stores and application logs know this interface and not each other. Transaction::capture() calls it:
+//     prepare()   of every part, in their order. If one fails, or the log cannot take the frame, cancel() of those that
+//                 were prepared: nothing has happened, and the transaction is still open.
+//     add_to()    of every part. From here on memory changes, so what can fail was made certain before.
+//     finish()    the frame is in the log: the commit has happened, and is durable when the frame is.
+//     give_up()   add_to() failed all the same, or the log did: the store is poisoned, because memory and log differ.
+// abort() follows where the program aborts the transaction, or the transaction is forgotten without a commit.
+//
+// Threads: that of the transaction. The locks that prepare() takes are held until finish(), cancel() or give_up(), also
+// while the log waits for room.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+// What one frame will hold. The bytes stay where they are until the frame is in the log.
+struct JointFrame {
+  std::vector<Extent> extents;
+  std::vector<const std::byte*> sources;
+  std::vector<SizeChange> sizes;
+  void add(ObjectId object, std::uint64_t offset, const std::byte* bytes, std::uint64_t count) {
+    if (count == 0) return;
+    extents.push_back({object, offset, count});
+    sources.push_back(bytes);
+  }
+};
+
+class Participant {
+ public:
+  // The order in which parts are prepared, the same in every transaction, so that two of them never wait for each
+  // other: kinds first, then objects.
+  enum class Kind : std::uint8_t { kv, applog, region };
+
+  virtual ~Participant() = default;
+  [[nodiscard]] virtual Kind kind() const = 0;
+  [[nodiscard]] virtual Region& region() const = 0;  // in which the structure lies
+
+  // Takes the part's locks and makes certain whatever can fail. Returns how many bytes the part adds to the frame at
+  // most, extents included. On failure nothing is locked and nothing has changed.
+  virtual Result<std::uint64_t> prepare() = 0;
+  virtual Status add_to(JointFrame& frame) = 0;
+  // The frame ends there in the log. Lsn 0: no part had anything to commit, and there is no frame.
+  virtual void finish(Lsn end) noexcept = 0;
+  virtual void cancel() noexcept = 0;
+  // Also of parts whose add_to() was not called.
+  virtual void give_up() noexcept { cancel(); }
+  virtual void abort() noexcept {}
+};
+
+}  // namespace memlith::core

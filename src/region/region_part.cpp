@@ -1,0 +1,47 @@
+#include "region/region_part.hpp"
+
+#include "base/mutant.hpp"
+
+namespace memlith::core {
+
+// The region stays locked beyond the calls, which the analysis cannot follow.
+Result<std::uint64_t> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  captured_ = {};
+  addresses_.clear();
+  struct Locked {
+    Region* region;
+    explicit Locked(Region& given) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : region(&given) { region->lock(); }
+    ~Locked() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+      if (region == nullptr) return;
+      region->give_back();
+      region->unlock();
+    }
+  } locked(region_);
+  MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
+  if (pointers_are_checked()) region_.append_addresses(addresses_);
+  locked.region = nullptr;
+  std::uint64_t bytes = captured_.sizes.size() * sizeof(SizeChange);
+  for (const Extent& extent : captured_.extents) bytes += sizeof extent + extent.bytes;
+  return bytes;
+}
+
+Status RegionPart::add_to(JointFrame& frame) {
+  if (MEMLITH_MUTANT(joint_region_forgotten)) return kOk;
+  frame.extents.insert(frame.extents.end(), captured_.extents.begin(), captured_.extents.end());
+  frame.sources.insert(frame.sources.end(), captured_.sources.begin(), captured_.sources.end());
+  frame.sizes.insert(frame.sizes.end(), captured_.sizes.begin(), captured_.sizes.end());
+  return kOk;
+}
+
+void RegionPart::finish(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  region_.keep_taken(kWholeRegion, end);
+  region_.unlock();
+  report_addresses(addresses_);
+}
+
+void RegionPart::cancel() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  region_.give_back();
+  region_.unlock();
+}
+
+}  // namespace memlith::core

@@ -1,0 +1,29 @@
+// What a persist would capture of a region, as a part of a transaction. Floor: region.
+#pragma once
+
+#include <vector>
+
+#include "region/participant.hpp"
+#include "region/pointer_check.hpp"
+
+namespace memlith::core {
+
+// The stores of all threads since the region's last capture. An abort leaves them as they are: due for the next one.
+class RegionPart final : public Participant {
+ public:
+  explicit RegionPart(Region& region) : region_(region) {}
+
+  [[nodiscard]] Kind kind() const override { return Kind::region; }
+  [[nodiscard]] Region& region() const override { return region_; }
+  Result<std::uint64_t> prepare() override;
+  Status add_to(JointFrame& frame) override;
+  void finish(Lsn end) noexcept override;
+  void cancel() noexcept override;
+
+ private:
+  Region& region_;
+  JointFrame captured_;
+  std::vector<AddressWord> addresses_;  // where pointers are checked
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,103 @@
+// Transactions in which several structures take part. Floor: region.
+#include <algorithm>
+
+#include "base/mutant.hpp"
+#include "base/no_throw.hpp"
+#include "region/transaction.hpp"
+
+namespace memlith::core {
+
+Status Transaction::add(std::unique_ptr<Participant> part) {
+  Region& region = part->region();
+  if (&region.store() != &store_) {
+    return fail(Errc::invalid, Detail::argument,
+                "\"{}\" belongs to another store than the transaction; one commit needs one store", region.name());
+  }
+  parts_.push_back({std::move(part), nullptr});
+  try {
+    parts_.back().place = region.transactions().add(*this);
+  } catch (...) {
+    parts_.pop_back();
+    throw;
+  }
+  return kOk;
+}
+
+Participant* Transaction::part_in(Participant::Kind kind, const Region& region) const {
+  const auto is_it = [&](const Part& each) {
+    return each.participant->kind() == kind && &each.participant->region() == &region;
+  };
+  const auto found = std::find_if(parts_.begin(), parts_.end(), is_it);
+  return found == parts_.end() ? nullptr : found->participant.get();
+}
+
+// Returns the bytes of all of them. Counts those that have succeeded.
+Result<std::uint64_t> Transaction::prepare_parts(std::size_t& prepared) {
+  const auto rank = [](const Part& part) {
+    return std::pair(part.participant->kind(), part.participant->region().object());
+  };
+  std::sort(parts_.begin(), parts_.end(), [&](const Part& a, const Part& b) { return rank(a) < rank(b); });
+  std::uint64_t bytes = 0;
+  for (const Extent& extent : extents_) bytes += sizeof extent + extent.bytes;
+  for (const Part& each : parts_) {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t more, each.participant->prepare());
+    ++prepared;
+    bytes += more;
+  }
+  return bytes;
+}
+
+// The parts are prepared, and the log has room.
+Result<Lsn> Transaction::commit_frame(bool will_sync) {
+  frame_.extents.assign(extents_.begin(), extents_.end());
+  frame_.sources.assign(sources_.begin(), sources_.end());
+  frame_.sizes.clear();
+  for (const Part& each : parts_) MEMLITH_TRY(each.participant->add_to(frame_));
+  if (frame_.extents.empty() && frame_.sizes.empty()) return Lsn{0};
+  if (MEMLITH_MUTANT(joint_commit_in_two) && frame_.extents.size() > 1) {
+    const std::size_t half = frame_.extents.size() / 2;
+    const std::span<const Extent> extents(frame_.extents);
+    const std::span<const std::byte* const> sources(frame_.sources);
+    MEMLITH_TRY(store_.commit_async({extents.first(half), sources.first(half), {}}, will_sync).status());
+    return store_.commit_async({extents.subspan(half), sources.subspan(half), frame_.sizes}, will_sync);
+  }
+  return store_.commit_async({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
+}
+
+Result<Lsn> Transaction::commit_with_parts(bool will_sync) {
+  MEMLITH_TRY(store_.failure());
+  MEMLITH_TRY(commit_sizes(will_sync));
+  std::size_t prepared = 0;
+  // ORDER room-before-change: parts change memory that no abort can change back, so the log must be able to take the
+  // frame before any of them does. [test OneCommit.ALogWithoutRoomLeavesEverythingAsItWas]
+  const Status ready = no_throw([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare_parts(prepared));
+    return store_.make_room_for(bytes, will_sync);
+  });
+  if (!ready.ok()) {
+    while (prepared > 0) parts_[--prepared].participant->cancel();
+    return ready;
+  }
+  Lsn end;
+  const Status done = no_throw([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(end, commit_frame(will_sync));
+    return kOk;
+  });
+  if (!done.ok()) {
+    // What the parts have changed in memory is in no frame, and nothing that is committed later may rest on it.
+    const KeptSentence sentence;
+    store_.poison(done);
+    while (prepared > 0) parts_[--prepared].participant->give_up();
+    return done;
+  }
+  while (prepared > 0) parts_[--prepared].participant->finish(end);
+  if (end != Lsn{0}) {
+    note_commit(end);
+    return end;
+  }
+  // What this commit has seen may be in flight: whoever waits for this commit waits for that, too.
+  for (const Part& each : parts_) end = std::max(end, each.participant->region().newest_commit());
+  return end;
+}
+
+}  // namespace memlith::core
