@@ -49,37 +49,12 @@ Records& Store::records() {
 
 Dictionary Store::open_dictionary(const std::string& name, const std::string& kind) {
   check_usable();
-  bool missing = false;
-  {
-    const auto lock = share(lock_);
-    missing = records_ == nullptr;
-  }
-  if (missing) {
-    try {
-      open_region(kNotesRegion, 65536, 0, MEMLITH_TRACKER_EXPLICIT, read_only_ ? 0 : MEMLITH_REGION_CREATE);
-    } catch (const Failure& failure) {
-      if (!read_only_ || memlith_category(failure.code) != MEMLITH_NOT_FOUND) throw;
-    }
-  }
   const Unlocked unlocked;
   std::optional<Turn> turn;
   if (!turn_.mine()) turn.emplace(turn_);
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
-  if (records_ == nullptr) {
-    const auto notes = regions_.find(kNotesRegion);
-    for (int looks = 0; records_ == nullptr; ++looks) {
-      try {
-        records_ =
-            std::make_unique<Records>(handle_, notes == regions_.end() ? nullptr : notes->second.region, read_only_);
-      } catch (const Failure& failure) {
-        // The process that writes may be about to complete it.
-        const bool passes = follows_ && memlith_category(failure.code) == MEMLITH_READ_ONLY && looks < kLooks;
-        if (!passes || !move_on()) throw;
-        std::this_thread::sleep_for(kLookEvery);
-      }
-    }
-  }
+  if (records_ == nullptr) records_ = std::make_unique<Records>(handle_, read_only_);
   return records_->dictionary(name, kind);
 }
 
@@ -91,7 +66,7 @@ bool Store::in_block() {
   turn_.begin();
   const std::shared_lock lock(lock_);
   try {
-    records().begin(true);
+    records().begin();
   } catch (const Failure&) {
     turn_.end();
     throw;
@@ -109,7 +84,7 @@ std::uint64_t Store::enter_block() {
   turn_.begin();
   const std::shared_lock lock(lock_);
   try {
-    records().begin(false);
+    records().begin();
   } catch (const Failure&) {
     turn_.end();
     throw;
@@ -170,7 +145,7 @@ void Store::write(bool weak, const std::function<void(Records& records)>& work) 
   Turn turn(turn_);
   const std::shared_lock lock(lock_);
   Records& all = records();
-  all.begin(false);
+  all.begin();
   try {
     work(all);
   } catch (const Failure&) {

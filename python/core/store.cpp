@@ -233,16 +233,6 @@ void Store::checkpoint() {
   with_handle([this] { check(memlith_store_checkpoint(handle_)); });
 }
 
-// Of a store that is open to be read only; whether there is a process that may write more.
-bool Store::move_on() {
-  check(memlith_store_refresh(handle_, nullptr));
-  // Arrays of an earlier opening may be stored to; those stores belong to nobody.
-  for (const auto& [name, open] : regions_) open.mapping->allow_stores(memlith_region_size(open.region));
-  auto now = sized<memlith_store_info>();
-  check(memlith_store_get_info(handle_, &now));
-  return now.writer != 0;
-}
-
 std::uint64_t Store::refresh() {
   check_usable();
   const Unlocked unlocked;
@@ -250,14 +240,9 @@ std::uint64_t Store::refresh() {
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
   if (!read_only_) fail(MEMLITH_INVALID, "the store is open for writing: it shows what this process does");
   if (!follows_) return memlith_store_durable(handle_);  // nobody can write while it is open
-  bool more = move_on();
-  // A transaction over arrays and dictionaries is in the arrays a moment before it is in the dictionaries.
-  for (int looks = 0; records_ != nullptr && !records_->is_complete(); ++looks) {
-    if (!more) fail(MEMLITH_READ_ONLY, kIncomplete);
-    if (looks == kLooks) fail(MEMLITH_BUSY, "the process that writes does not complete its transaction; try again");
-    std::this_thread::sleep_for(kLookEvery);
-    more = move_on();
-  }
+  check(memlith_store_refresh(handle_, nullptr));
+  // Arrays of an earlier opening may be stored to; those stores belong to nobody.
+  for (const auto& [name, open] : regions_) open.mapping->allow_stores(memlith_region_size(open.region));
   return memlith_store_durable(handle_);
 }
 
@@ -303,20 +288,21 @@ std::uint64_t Store::commit() {
     std::vector<memlith_region*> all;
     for (const auto& [name, open] : regions_) all.push_back(open.region);
     const bool with_records = turn_.mine() && records_->active();
-    std::uint64_t ticket = memlith_store_durable(handle_);
+    std::uint64_t ticket = 0;
+    memlith_tx* tx = nullptr;
     try {
-      if (with_records) records_->write_note();
-      if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
+      check(memlith_begin(handle_, &tx));
+      for (memlith_region* const region : all) check(memlith_tx_add_region(tx, region));
+      if (with_records) records_->join(tx);
+      check(memlith_commit(tx, MEMLITH_COMMIT_ASYNC, &ticket));
     } catch (const Failure&) {
-      if (with_records) {
-        records_->abort();
-        records_->forget_note();
-      }
-      memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
+      memlith_abort(tx);
+      if (with_records) records_->abort();
+      if (!all.empty()) memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
       throw;
     }
-    if (with_records) records_->commit();
-    return ticket;
+    if (with_records) records_->ended();
+    return std::max(ticket, memlith_store_durable(handle_));
   });
 }
 
@@ -507,9 +493,7 @@ nb::list Store::regions() {
   });
   nb::list made;
   for (const memlith_region_info& info : all) {
-    if (info.name != std::string_view(kRecordsRegion) && info.name != std::string_view(kNotesRegion)) {
-      made.append(describe(info));
-    }
+    if (info.name != std::string_view(kRecordsRegion)) made.append(describe(info));
   }
   return made;
 }

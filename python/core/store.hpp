@@ -121,7 +121,6 @@ class Store {
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
   void close_regions();
   void close_one(Open& open);
-  bool move_on();
 
   memlith_store* handle_ = nullptr;
   std::uint64_t durable_at_close_ = 0;
