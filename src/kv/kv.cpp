@@ -17,17 +17,18 @@ bool holds_kv(const Region& region) {
 // ---- open ------------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
-  auto kv = std::unique_ptr<Kv>(new Kv);
   if (region.size() < 2 * kPageBytes) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}", region.name(),
                 region.size(), 2 * kPageBytes);
   }
+  auto kv = std::unique_ptr<Kv>(new Kv);
   MEMLITH_TRY(kv->pages_.attach(region));
   kv->manual_ = options.manual || kv->read_only();
   const bool fresh = load_as<StoreHeader>(region.address()).magic == 0 && options.create && !kv->read_only();
   MEMLITH_TRY(fresh ? kv->pages_.format() : kv->pages_.check_header());
   kv->base_commit_ = kv->pages_.header().commits;
   if (kv->read_only()) return kv;
+  kv->stopped_ = false;
   kv->gatherer_.start(options.window, kv->manual_);
   if (fresh) {
     const auto handed = kv->gatherer_.hand_over(~std::uint64_t{0}, true);

@@ -242,7 +242,7 @@ class Kv final : public RegionClient {
   Gatherer gatherer_{pages_};
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
-  bool stopped_ = false;
+  bool stopped_ = true;  // also before it runs: then there is nothing to make durable
   std::uint64_t base_commit_ = 0;
   WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
   bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;

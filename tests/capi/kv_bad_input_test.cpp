@@ -235,6 +235,16 @@ TEST_F(KvBadInput, CorruptPages) {
   expect_error(Kv::open(*damaged_store, "kv"), MEMLITH_INCOMPATIBLE, "holds no kv store");
 }
 
+// A region of another making, smaller than any kv store.
+TEST_F(KvBadInput, ARegionOfOnePage) {
+  open();
+  ASSERT_TRUE(store->region("small", {.create = true, .size = kPageBytes}));
+  for (const bool create : {false, true}) {
+    expect_error(Kv::open(*store, "small", {.create = create}), MEMLITH_INCOMPATIBLE, "has 4096 bytes");
+  }
+  EXPECT_TRUE(store->region("small")) << "it was closed again";
+}
+
 TEST_F(KvBadInput, UseAfterTheEnd) {
   open();
   fill(3);
