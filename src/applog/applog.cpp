@@ -63,7 +63,7 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
     return fail(Errc::incompatible, Detail::object, "region \"{}\" has {} bytes; an application log has at least {}",
                 region.name(), region.size(), 2 * kPageBytes);
   }
-  const bool fresh = record_at<std::uint64_t>(region, 0) == 0 && options.create && !log->read_only();
+  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("an application log", options.create, options.exclusive));
   if (fresh) MEMLITH_TRY(log->format());
   MEMLITH_TRY(log->check_first_page());
   MEMLITH_TRY(log->find_end());

@@ -63,7 +63,9 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a log
-    const applog::AppLogOptions wanted{inner.create, static_cast<applog::WhenFull>(given.when_full)};
+    const applog::AppLogOptions wanted{.create = inner.create,
+                                       .when_full = static_cast<applog::WhenFull>(given.when_full),
+                                       .exclusive = inner.exclusive};
     MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, [&wanted](Region& region) {
                          return AppLog::open(region, wanted);
                        }));

@@ -109,6 +109,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(plain_options));
     kv::KvOptions wanted;
     wanted.create = inner.create;
+    wanted.exclusive = inner.exclusive;
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);

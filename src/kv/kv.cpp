@@ -24,7 +24,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   auto kv = std::unique_ptr<Kv>(new Kv);
   MEMLITH_TRY(kv->pages_.attach(region));
   kv->manual_ = options.manual || kv->read_only();
-  const bool fresh = load_as<StoreHeader>(region.address()).magic == 0 && options.create && !kv->read_only();
+  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
   MEMLITH_TRY(fresh ? kv->pages_.format() : kv->pages_.check_header());
   kv->base_commit_ = kv->pages_.header().commits;
   if (kv->read_only()) return kv;

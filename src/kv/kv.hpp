@@ -31,6 +31,7 @@ struct KvOptions {
   Window window;
   bool manual = false;       // without a thread: nothing but sync commits and persist() makes commits durable
   bool is_volatile = false;  // nothing is logged but the empty kv store of a new region
+  bool exclusive = false;    // with `create`: refuse one that is there
 };
 
 enum class Durability : std::uint32_t { weak = 0, sync = 1 };
