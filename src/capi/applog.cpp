@@ -139,17 +139,18 @@ int32_t memlith_applog_wait(memlith_applog* handle, uint64_t number) {
   });
 }
 
-uint64_t memlith_applog_durable(memlith_applog* handle) { return handle == nullptr ? 0 : log_of(handle).durable(); }
+uint64_t memlith_applog_durable(memlith_applog* handle) {
+  return need_ours(handle).ok() ? log_of(handle).durable() : 0;
+}
 
 // ---- the reader
 
 int32_t memlith_applog_read(memlith_applog* handle, uint64_t wait_ms, memlith_applog_entry* entry) {
-  constexpr std::uint64_t kWaitMsMax = 24ull * 3600 * 1000;
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(need(entry, "entry"));
     AppLog::Entry found;
-    MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read(std::min(wait_ms, kWaitMsMax), found));
+    MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read(wait_ms, found));
     if (!any) {
       set_error_text("there is no durable entry that was not read");  // expected often, so without a long message
       return Status{Errc::not_found, Detail::object, 0, 0};
