@@ -42,8 +42,9 @@ typedef struct memlith_applog_options {
 
 /* Opens the log in region `name`; `options` may be null. Reads and checks every entry that is not consumed: the
  * reader begins with the first of them. A new log is durable on return.
- * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE), EXISTS, BUSY (open already), NO_SPACE; INCOMPATIBLE - the region holds
- * something else, the log of another store, or the format of a later version; CORRUPT - the message names the place. */
+ * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE; also where a crash cut the making of the log), EXISTS, BUSY (open
+ * already), NO_SPACE; INCOMPATIBLE - the region holds something else, the log of another store, or a later format;
+ * CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, const memlith_applog_options* options,
                                         memlith_applog** log);
 

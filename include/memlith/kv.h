@@ -16,10 +16,10 @@
  *         background and by each call that commits, and become durable when there is room.
  *
  * ISOLATION. A transaction that writes locks the records that it reads or writes, and the gaps between the keys that it
- * scans, until it ends. Nobody waits for a lock: a call that meets a lock of another transaction returns
- * MEMLITH_CONFLICT and the transaction is ended, as by memlith_kv_abort; begin it again (transact() of kv.hpp does,
- * with growing pauses). A READ_ONLY transaction sees the state as of its beginning, takes no locks, never meets a
- * conflict, and makes no writer wait.
+ * scans, until it ends. A call that meets a lock of another transaction returns MEMLITH_CONFLICT and the transaction is
+ * ended, as by memlith_kv_abort; begin it again (transact() of kv.hpp does, with growing pauses). By default the call
+ * returns so at once; with memlith_kv_txn_set_wait it waits first for the other transaction to end. A READ_ONLY
+ * transaction sees the state as of its beginning, takes no locks, never meets a conflict, and makes no writer wait.
  *
  * MEMORY of keys and values that a call returns stays valid and constant until the transaction ends.
  *
@@ -42,7 +42,8 @@ extern "C" {
 typedef struct memlith_kv memlith_kv;
 typedef struct memlith_kv_txn memlith_kv_txn;
 typedef struct memlith_kv_cursor memlith_kv_cursor;
-/* The number of a map, valid as long as the kv store is open and the map is not removed. Never 0. */
+/* The number of a map, valid as long as the kv store is open and the map is not removed. Never 0. The number of a map
+ * that was removed is never given to another one, as long as the kv store is open. */
 typedef uint32_t memlith_kv_map;
 
 
@@ -65,7 +66,8 @@ typedef struct memlith_kv_options {
 /* Opens the kv store in region `name` of the store. With MEMLITH_REGION_CREATE a missing one is created, durably.
  * Takes the same time for every size: pages are loaded and checked when they are first used.
  * In a store that was opened read-only, only READ_ONLY transactions can be begun.
- * Errors: as memlith_region_open; INCOMPATIBLE - the region holds something else, or a kv store of another format;
+ * Errors: as memlith_region_open; NOT_FOUND - also where a crash cut the making of the kv store: set
+ *         MEMLITH_REGION_CREATE. INCOMPATIBLE - the region holds something else, or a kv store of another format;
  *         CORRUPT - its header is damaged. */
 MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
                                     memlith_kv** kv);
@@ -103,6 +105,12 @@ enum { MEMLITH_KV_WEAK = 0, MEMLITH_KV_SYNC = 1 };
 /* Begins a transaction. Errors: INVALID (flags), READ_ONLY (the store was opened read-only: ask for READ_ONLY),
  * POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_txn** txn);
+
+/* From now on, also after memlith_kv_renew, a call of this transaction that meets a lock of another transaction waits
+ * until that one has ended, but at most `wait_ms` milliseconds; 0, as it begins: it does not wait. The call takes the
+ * lock then, or returns CONFLICT and the transaction is ended. Transactions never wait for each other in a circle: the
+ * call that would close a circle returns CONFLICT at once. Errors: INVALID (more than a day). */
+MEMLITH_API int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms);
 
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
  * whatever the result; its handle stays until memlith_kv_txn_free. `ticket`, which may be null, receives the number of
@@ -150,11 +158,12 @@ MEMLITH_API int32_t memlith_kv_get(memlith_kv_txn* txn, memlith_kv_map map, cons
                                    memlith_bytes* value);
 
 /* Writes a record, a new one or over the old one. Visible to this transaction at once. Errors: INVALID - the key or the
- * value is too long; READ_ONLY. */
+ * value is too long; READ_ONLY; FULL - with this record the transaction would be more than the log may grow to: the
+ * record was not written, and the transaction goes on without it. */
 MEMLITH_API int32_t memlith_kv_put(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
                                    const void* value, uint64_t value_bytes);
 
-/* Removes a record. Errors: NOT_FOUND; READ_ONLY. */
+/* Removes a record. Errors: NOT_FOUND; READ_ONLY; FULL, as memlith_kv_put. */
 MEMLITH_API int32_t memlith_kv_remove(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes);
 
 /* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
@@ -209,7 +218,8 @@ MEMLITH_API int32_t memlith_kv_set_window(memlith_kv* kv, uint64_t interval_ms, 
 MEMLITH_API int32_t memlith_kv_set_eventfd(memlith_kv* kv, int fd);
 
 /* Calls `done` once, from a thread of the library, when the commit is durable (code 0) or will not be (the code of the
- * failure). Does not hurry the commit. `done` may not close the kv store. Calls come in the order of the tickets.
+ * failure). Does not hurry the commit. `done` may not close the kv store. Calls come in the order of the tickets, one
+ * at a time: a slow `done` delays those behind it, and nothing else.
  * Errors: INVALID - no such commit yet. */
 MEMLITH_API int32_t memlith_kv_on_durable(memlith_kv* kv, uint64_t ticket,
                                           void (*done)(void* context, uint64_t ticket, int32_t code), void* context);

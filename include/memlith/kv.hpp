@@ -247,18 +247,24 @@ class Kv {
     return detail::result_of(memlith_kv_map_remove(handle_, name.c_str()));
   }
 
-  Result<KvTransaction> begin(bool read_only = false) const {
+  // `wait_ms`: so long a call waits for the end of a transaction that is in its way, before that is a conflict; see
+  // memlith_kv_txn_set_wait.
+  Result<KvTransaction> begin(bool read_only = false, std::uint64_t wait_ms = 0) const {
     memlith_kv_txn* handle = nullptr;
     const std::uint32_t flags = detail::flag_if(read_only, MEMLITH_KV_READ_ONLY);
     if (const std::int32_t code = memlith_kv_begin(handle_, flags, &handle); code != MEMLITH_OK) return Error(code);
-    return KvTransaction(handle);
+    KvTransaction transaction(handle);
+    if (wait_ms > 0) {
+      if (const std::int32_t code = memlith_kv_txn_set_wait(handle, wait_ms); code != MEMLITH_OK) return Error(code);
+    }
+    return transaction;
   }
 
   // Runs `act(transaction)`, which returns a Result, and commits. An error of `act` aborts and is returned. A conflict,
-  // in `act` or in the commit, begins again: `act` may run several times. Returns the ticket.
+  // in `act` or in the commit, begins again: `act` may run several times. `wait_ms`: see begin(). Returns the ticket.
   template <class Act>
-  Result<std::uint64_t> transact(Act&& act, Durability durability = Durability::weak) const {
-    auto transaction = begin();
+  Result<std::uint64_t> transact(Act&& act, Durability durability = Durability::weak, std::uint64_t wait_ms = 0) const {
+    auto transaction = begin(false, wait_ms);
     if (!transaction) return transaction.error();
     for (unsigned tries = 0;; ++tries) {
       auto done = act(*transaction);

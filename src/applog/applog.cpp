@@ -52,7 +52,7 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
   }
   // Several of the frames fit the redo log as it is, in case it cannot grow because the disk is full.
   log->frame_bytes_ = std::min({kFrameBytesMax, log->frame_bytes_max() / 2, region.store().log().capacity_bytes() / 4});
-  const bool fresh = record_at<std::uint64_t>(region, 0) == 0 && options.create && !log->read_only();
+  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("an application log", options.create, options.exclusive));
   if (fresh) MEMLITH_TRY(log->format());
   MEMLITH_TRY(log->check_first_page());
   MEMLITH_TRY(log->find_end());

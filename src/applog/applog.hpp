@@ -33,7 +33,8 @@ enum class WhenFull : std::uint32_t { block = 0, fail = 1, grow = 2 };
 struct AppLogOptions {
   bool create = false;
   WhenFull when_full = WhenFull::block;
-  bool manual = false;  // closing writes nothing
+  bool manual = false;     // closing writes nothing
+  bool exclusive = false;  // with `create`: refuse one that is there
 };
 
 struct AppLogReport {

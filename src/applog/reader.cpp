@@ -1,4 +1,5 @@
 // Reading and consuming entries.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -7,6 +8,10 @@
 #include "base/no_throw.hpp"
 
 namespace memlith::core::applog {
+
+namespace {
+constexpr std::uint64_t kWaitMsMax = 365ull * 24 * 3600 * 1000;  // as good as for ever, and no clock overflows
+}  // namespace
 
 Result<bool> AppLog::copy_next(Entry& entry) {
   const std::uint64_t bytes_max = appended_ - read_.at;
@@ -41,7 +46,7 @@ void AppLog::rolled_back() {
 
 Result<bool> AppLog::read(std::uint64_t wait_ms, Entry& entry) {
   if (!not_followed_.ok()) return not_followed_.tell();
-  const auto until = SteadyClock::now() + std::chrono::milliseconds(wait_ms);
+  const auto until = SteadyClock::now() + std::chrono::milliseconds(std::min(wait_ms, kWaitMsMax));
   for (;;) {
     Lsn soon;
     {

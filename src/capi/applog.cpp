@@ -88,7 +88,9 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a log
-    const applog::AppLogOptions wanted{inner.create, static_cast<applog::WhenFull>(given.when_full)};
+    const applog::AppLogOptions wanted{.create = inner.create,
+                                       .when_full = static_cast<applog::WhenFull>(given.when_full),
+                                       .exclusive = inner.exclusive};
     MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, [&wanted](Region& region) {
                          return AppLog::open(region, wanted);
                        }));
@@ -145,17 +147,18 @@ int32_t memlith_applog_wait(memlith_applog* handle, uint64_t number) {
   });
 }
 
-uint64_t memlith_applog_durable(memlith_applog* handle) { return handle == nullptr ? 0 : log_of(handle).durable(); }
+uint64_t memlith_applog_durable(memlith_applog* handle) {
+  return need_ours(handle).ok() ? log_of(handle).durable() : 0;
+}
 
 // ---- the reader
 
 int32_t memlith_applog_read(memlith_applog* handle, uint64_t wait_ms, memlith_applog_entry* entry) {
-  constexpr std::uint64_t kWaitMsMax = 24ull * 3600 * 1000;
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(need(entry, "entry"));
     AppLog::Entry found;
-    MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read(std::min(wait_ms, kWaitMsMax), found));
+    MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read(wait_ms, found));
     if (!any) {
       set_error_text("there is no durable entry that was not read");  // expected often, so without a long message
       return Status{Errc::not_found, Detail::object, 0, 0};

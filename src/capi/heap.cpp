@@ -81,8 +81,10 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     inner.limited = true;
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
-    MEMLITH_TRY_ASSIGN(Heap* const heap,
-                       open_in_region(session, name, inner, [](Region& region) { return Heap::open(region); }));
+    const HeapOptions wanted{inner.create, inner.exclusive};
+    MEMLITH_TRY_ASSIGN(Heap* const heap, open_in_region(session, name, inner, [&wanted](Region& region) {
+                         return Heap::open(region, wanted);
+                       }));
     *result = handle_of(heap);
     return kOk;
   });

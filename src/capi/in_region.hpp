@@ -16,7 +16,9 @@ namespace memlith::core {
 template <class Open>
 auto open_in_region(Session& session, std::string_view name, const RegionOptions& options, const Open& open)
     -> Result<decltype(open(std::declval<Region&>())->get())> {
-  MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, options));
+  RegionOptions of_region = options;
+  of_region.exclusive = false;  // `open` looks whether something is there: an empty region is no obstacle
+  MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, of_region));
   auto made = open(*region->region);
   if (!made.ok()) {
     const KeptSentence sentence;

@@ -36,7 +36,8 @@ struct CursorHandle {
 Kv& kv_of(memlith_kv* handle) { return *reinterpret_cast<Kv*>(handle); }
 TransactionHandle& handle_of(memlith_kv_txn* txn) { return *reinterpret_cast<TransactionHandle*>(txn); }
 kv::Transaction& transaction_of(memlith_kv_txn* txn) { return *handle_of(txn).transaction; }
-kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return reinterpret_cast<CursorHandle*>(cursor)->cursor; }
+CursorHandle& handle_of(memlith_kv_cursor* cursor) { return *reinterpret_cast<CursorHandle*>(cursor); }
+kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(cursor).cursor; }
 
 Status need_ours(memlith_kv* handle) {
   MEMLITH_TRY(need(handle, "kv"));
@@ -46,6 +47,11 @@ Status need_ours(memlith_kv* handle) {
 Status need_ours(memlith_kv_txn* txn) {
   MEMLITH_TRY(need(txn, "txn"));
   return transaction_of(txn).kv().pages().region().store().check_process();
+}
+
+Status need_ours(memlith_kv_cursor* cursor) {
+  MEMLITH_TRY(need(cursor, "cursor"));
+  return handle_of(cursor).owner.transaction->kv().pages().region().store().check_process();
 }
 
 Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {
@@ -75,7 +81,7 @@ Result<kv::Window> window_of(std::uint64_t interval_ms, std::uint64_t bytes) {
 template <class Step>
 std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(cursor, "cursor"));
+    MEMLITH_TRY(need_ours(cursor));
     MEMLITH_TRY_ASSIGN(const bool found, move(cursor_of(cursor)));
     return found ? kOk : not_found("there is no such record");
   });
@@ -104,6 +110,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(plain_options));
     kv::KvOptions wanted;
     wanted.create = inner.create;
+    wanted.exclusive = inner.exclusive;
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
@@ -177,6 +184,17 @@ int32_t memlith_kv_begin(memlith_kv* handle, uint32_t flags, memlith_kv_txn** tx
     auto made = std::make_unique<TransactionHandle>(TransactionHandle{nullptr});
     MEMLITH_TRY_ASSIGN(made->transaction, kv_of(handle).begin((flags & MEMLITH_KV_READ_ONLY) != 0));
     *txn = reinterpret_cast<memlith_kv_txn*>(made.release());
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    if (wait_ms > kIntervalMsMax) {
+      return fail(Errc::invalid, Detail::argument, "a wait of {} ms for a lock is longer than a day", wait_ms);
+    }
+    transaction_of(txn).set_wait(std::chrono::milliseconds(wait_ms));
     return kOk;
   });
 }
@@ -347,8 +365,12 @@ int32_t memlith_kv_cursor_open(memlith_kv_txn* txn, memlith_kv_map map, memlith_
 
 void memlith_kv_cursor_close(memlith_kv_cursor* cursor) {
   if (cursor == nullptr) return;
-  const std::unique_ptr<CursorHandle> owned(reinterpret_cast<CursorHandle*>(cursor));
-  owned->owner.cursors.erase(owned.get());
+  (void)guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    const std::unique_ptr<CursorHandle> owned(&handle_of(cursor));
+    owned->owner.cursors.erase(owned.get());
+    return kOk;
+  });
 }
 
 int32_t memlith_kv_cursor_first(memlith_kv_cursor* cursor) {
@@ -372,7 +394,7 @@ int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint6
 
 int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need(cursor, "cursor"));
+    MEMLITH_TRY(need_ours(cursor));
     MEMLITH_TRY_ASSIGN(const auto record, cursor_of(cursor).current());
     if (!record.has_value()) return not_found("the cursor stands on no record");
     if (key != nullptr) *key = plain(record->key);
@@ -401,7 +423,7 @@ int32_t memlith_kv_wait(memlith_kv* handle, uint64_t ticket) {
   });
 }
 
-uint64_t memlith_kv_durable(memlith_kv* handle) { return handle == nullptr ? 0 : kv_of(handle).durable(); }
+uint64_t memlith_kv_durable(memlith_kv* handle) { return need_ours(handle).ok() ? kv_of(handle).durable() : 0; }
 
 int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t bytes) {
   return guarded([&]() -> Status {

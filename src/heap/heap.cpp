@@ -44,23 +44,17 @@ Heap::Heap(Region& region)
                                                region.tracker()->kind() == TrackerKind::instrumented)),
       arena_count_(std::clamp(2 * processors(), 1u, kArenas)) {}
 
-Result<std::unique_ptr<Heap>> Heap::open(Region& region) {
+Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& options) {
   if (region.reserve() > kHeapBytesMax) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most",
                 region.name(), region.reserve(), kHeapBytesMax);
   }
   auto heap = std::unique_ptr<Heap>(new Heap(region));
-  const bool empty =
-      std::all_of(region.address(), region.address() + std::min<std::uint64_t>(region.size(), sizeof(HeapHeader)),
-                  [](std::byte each) { return each == std::byte{0}; });
+  MEMLITH_TRY_ASSIGN(const bool empty, region.is_for_making("a heap", options.create, options.exclusive));
   if (empty && region.size() < size_min(region.reserve())) {
     return fail(Errc::invalid, Detail::argument,
                 "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures", region.name(),
                 region.size(), region.reserve(), size_min(region.reserve()));
-  }
-  if (empty && region.tracker() == nullptr) {
-    return fail(Errc::not_found, Detail::heap, "region \"{}\": there is no heap in it, and it was opened read-only",
-                region.name());
   }
   if (empty) {
     heap->create();

@@ -62,12 +62,17 @@ inline constexpr std::string_view kResourceName = "memlith::resource";
 
 struct OpenRegion;
 
+struct HeapOptions {
+  bool create = true;
+  bool exclusive = false;
+};
+
 class Heap final : public RegionClient {
  public:
   // The smallest region that holds a heap of so many bytes at most.
   static std::uint64_t size_min(std::uint64_t reserve_bytes);
-  // Makes a heap in a region of zeros, unless the store is read-only; else opens the one that is there.
-  static Result<std::unique_ptr<Heap>> open(Region& region);
+  // Opens the heap that is there; in a region of zeros makes one, if it may.
+  static Result<std::unique_ptr<Heap>> open(Region& region, const HeapOptions& options = {});
   // A store of one file forgets where the file's region lay when it is closed; a heap in it remembers. Completes
   // options that name no address. Before the region is opened.
   static Status place_as_made(Store& store, std::string_view name, RegionOptions& options);

@@ -3,17 +3,18 @@
 
 namespace memlith::core::kv {
 
-Cursor::Cursor(Transaction& transaction, PageNumber map)
+Cursor::Cursor(Transaction& transaction, MapNumber number)
     : transaction_(transaction),
-      map_(map),
+      number_(number),
+      map_(transaction.kv_.root_of(number)),
       generation_(transaction.generation_),
-      reader_(transaction.kv_.pages_, map, transaction.view_) {}
+      reader_(transaction.kv_.pages_, map_, transaction.view_) {}
 
 Status Cursor::check() {
   if (!transaction_.active() || generation_ != transaction_.generation_) {
     return fail(Errc::invalid, Detail::kv, "the cursor's transaction has ended; open a cursor in another one");
   }
-  return transaction_.check(map_, "k");
+  return transaction_.check(number_, "k").status();
 }
 
 // ---- the tree --------------------------------------------------------------------------------------------------
@@ -72,25 +73,31 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
 
 Result<bool> Cursor::lock_to_candidate(bool forward, const Start& start) {
   LockSet& locks = transaction_.locks_;
-  KeyRange wanted{map_, false, false, {}, {}};
-  if (range_ != kNoRange) {
-    wanted = locks.ranges[range_];
+  KeyRange wanted = range_;
+  if (has_range_) {
     const bool reaches = forward ? !wanted.has_high || (found_ && candidate_ <= wanted.high)
-                                 : !wanted.has_low || (found_ && wanted.low <= candidate_);
+                                 : wanted.low.empty() || (found_ && wanted.low <= candidate_);
     if (reaches) return true;
-  } else if (start.bounded) {
-    wanted.has_low = wanted.has_high = true;
-    wanted.low = wanted.high = transaction_.keep(start.key);
   } else {
-    (forward ? wanted.has_low : wanted.has_high) = false;
+    wanted = {map_, false, {}, {}};
+    if (start.bounded) {
+      wanted.has_high = true;
+      wanted.low = wanted.high = transaction_.keep(start.key);
+    }
   }
-  (forward ? wanted.has_high : wanted.has_low) = found_;
-  if (found_) (forward ? wanted.high : wanted.low) = transaction_.keep(candidate_);
-  const std::size_t index = range_ == kNoRange ? locks.ranges.size() : range_;
-  if (!transaction_.kv_.locks_.reach(locks, index, wanted)) return transaction_.conflict();
-  range_ = index;
-  MEMLITH_TRY(transaction_.confirm_map(map_));
-  return false;
+  const std::string_view end = found_ ? transaction_.keep(candidate_) : std::string_view();
+  if (forward) {
+    wanted.has_high = found_;
+    wanted.high = end;
+  } else {
+    wanted.low = end;
+  }
+  const bool had = locks.ranges.covers(wanted);
+  if (!had) MEMLITH_TRY(transaction_.took(transaction_.kv_.locks_.reach(locks, wanted)));
+  range_ = wanted;
+  has_range_ = true;
+  MEMLITH_TRY(transaction_.confirm_map(number_));
+  return had;
 }
 
 // The transaction's own record that comes before the candidate. True: it is the candidate now.
@@ -147,17 +154,17 @@ Result<bool> Cursor::move(bool forward, Start start) {
 }
 
 Result<bool> Cursor::first() {
-  range_ = kNoRange;
+  has_range_ = false;
   return go(true, {});
 }
 
 Result<bool> Cursor::last() {
-  range_ = kNoRange;
+  has_range_ = false;
   return go(false, {});
 }
 
 Result<bool> Cursor::seek(std::string_view key) {
-  range_ = kNoRange;
+  has_range_ = false;
   if (key.size() > kKeyBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a key has up to {} bytes; this one has {}", kKeyBytesMax, key.size());
   }
@@ -216,7 +223,7 @@ Result<bool> Cursor::remove() {
   if (transaction_.read_only()) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
   MEMLITH_TRY_ASSIGN(const auto record, current());
   if (!record.has_value()) return false;
-  MEMLITH_TRY(transaction_.write(map_, key_, {Pending::Kind::remove, {}}));
+  MEMLITH_TRY(transaction_.write(number_, map_, key_, {Pending::Kind::remove, false, {}}));
   return true;
 }
 

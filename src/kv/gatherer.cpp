@@ -20,6 +20,7 @@ void Gatherer::start(Window window, bool manual) {
     const LockGuard other(queue_mutex_);
     handed_.commit = durable_ = pages_.header().commits;
   }
+  manual_ = manual;
   set_window(window);
   if (!manual) thread_ = Thread([this] { run(); });
 }
@@ -32,6 +33,7 @@ Status Gatherer::stop(bool persist) {
   }
   if (thread_.joinable()) thread_.join();
   const Status done = persist ? no_throw([this] { return make_durable(newest()); }) : kOk;
+  stop_telling();
   const KeptSentence sentence;
   call_done(done);
   return done;
@@ -173,7 +175,10 @@ Status Gatherer::make_durable(std::uint64_t commit) {
     if (const Lsn end = newest_in_log(); pages_.region().store().sync(end).ok()) note_durable();
     return handed.error();
   }
-  MEMLITH_TRY(pages_.region().store().sync(*handed));
+  if (const Status synced = pages_.region().store().sync(*handed); !synced.ok()) {
+    tell();
+    return synced;
+  }
   unsynced_bytes_.store(0, std::memory_order_relaxed);
   note_durable();
   return kOk;
@@ -187,7 +192,6 @@ Lsn Gatherer::newest_in_log() {
 void Gatherer::note_durable() {
   const Lsn lsn = pages_.region().store().log().durable_lsn();
   bool more = false;
-  bool waits = false;
   {
     const LockGuard lock(queue_mutex_);
     while (!queue_.empty() && queue_.front().lsn <= lsn) {
@@ -195,13 +199,12 @@ void Gatherer::note_durable() {
       durable_ = std::max(durable_, queue_.front().commit);
       queue_.pop_front();
     }
-    waits = !waiting_.empty() && waiting_.begin()->first <= durable_;
+    if (!waiting_.empty() && waiting_.begin()->first <= durable_) {
+      can_tell_ = true;
+      tell_.notify_all();
+    }
   }
   if (more) event_.raise();
-  if (!waits) return;
-  const LockGuard lock(wake_mutex_);
-  nudged_ = true;
-  wake_.notify_all();
 }
 
 std::uint64_t Gatherer::durable() {
@@ -282,20 +285,49 @@ void Gatherer::run() {
       pending_.store(!poisoned);
       since_ = SteadyClock::now() + kTryAgainAfter;
     }
-    call_done(kOk);
+    tell();
   }
 }
 
 // ---- those who want to know ------------------------------------------------------------------------------------
 
 void Gatherer::when_durable(std::uint64_t commit, Done done) {
+  const LockGuard lock(queue_mutex_);
+  if (!manual_ && !telling_.joinable()) telling_ = Thread([this] { run_telling(); });
+  waiting_.emplace(commit, std::move(done));
+  can_tell_ = true;
+  tell_.notify_all();
+}
+
+void Gatherer::run_telling() {
+  for (;;) {
+    {
+      const LockGuard lock(queue_mutex_);
+      tell_.wait(queue_mutex_, [this]() MEMLITH_REQUIRES(queue_mutex_) { return can_tell_ || telling_stops_; });
+      if (telling_stops_) return;
+      can_tell_ = false;
+    }
+    call_done(kOk);
+  }
+}
+
+// What became durable, or will not, is told.
+void Gatherer::tell() {
+  note_durable();
+  const LockGuard lock(queue_mutex_);
+  can_tell_ = true;
+  tell_.notify_all();
+}
+
+void Gatherer::stop_telling() {
+  Thread telling;
   {
     const LockGuard lock(queue_mutex_);
-    waiting_.emplace(commit, std::move(done));
+    telling_stops_ = true;
+    tell_.notify_all();
+    std::swap(telling, telling_);
   }
-  const LockGuard lock(wake_mutex_);
-  nudged_ = true;
-  wake_.notify_all();
+  if (telling.joinable()) telling.join();
 }
 
 void Gatherer::call_done(Status unless_durable) {

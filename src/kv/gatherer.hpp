@@ -78,6 +78,9 @@ class Gatherer {
   bool wait_for_work() MEMLITH_REQUIRES(wake_mutex_);
   // `unless_durable`: for commits that will not become durable any more.
   void call_done(Status unless_durable);
+  void tell();
+  void run_telling();
+  void stop_telling();
   void note_durable();
   [[nodiscard]] std::uint64_t newest();
 
@@ -91,6 +94,12 @@ class Gatherer {
   std::deque<Handed> queue_ MEMLITH_GUARDED_BY(queue_mutex_);  // in the log, not known to be durable
   std::uint64_t durable_ MEMLITH_GUARDED_BY(queue_mutex_) = 0;
   std::multimap<std::uint64_t, Done> waiting_ MEMLITH_GUARDED_BY(queue_mutex_);
+  // The callbacks have a thread of their own, from the first of them on: a slow one delays those behind it, and no
+  // window.
+  Thread telling_ MEMLITH_GUARDED_BY(queue_mutex_);
+  ConditionVariable tell_;
+  bool can_tell_ MEMLITH_GUARDED_BY(queue_mutex_) = false;
+  bool telling_stops_ MEMLITH_GUARDED_BY(queue_mutex_) = false;
 
   Mutex wake_mutex_;
   ConditionVariable wake_;
@@ -104,6 +113,7 @@ class Gatherer {
   std::atomic<std::uint64_t> refused_bytes_{0};                    // in carried_, when the log had no room for it
   std::atomic<std::uint64_t> unsynced_bytes_{0};
   std::atomic<std::uint64_t> logged_bytes_{0};
+  bool manual_ = false;  // constant after start()
   DurableEvent event_;
   Thread thread_;
 };

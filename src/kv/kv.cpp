@@ -18,17 +18,18 @@ bool holds_kv(const Region& region) {
 // ---- open ------------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
-  auto kv = std::unique_ptr<Kv>(new Kv);
   if (region.size() < 2 * kPageBytes) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}", region.name(),
                 region.size(), 2 * kPageBytes);
   }
+  auto kv = std::unique_ptr<Kv>(new Kv);
   MEMLITH_TRY(kv->pages_.attach(region));
   kv->manual_ = options.manual || kv->read_only();
-  const bool fresh = load_as<StoreHeader>(region.address()).magic == 0 && options.create && !kv->read_only();
+  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
   MEMLITH_TRY(fresh ? kv->pages_.format() : kv->pages_.check_header());
   kv->base_commit_ = kv->pages_.header().commits;
   if (kv->read_only()) return kv;
+  kv->stopped_ = false;
   kv->gatherer_.start(options.window, kv->manual_);
   if (fresh) {
     const auto handed = kv->gatherer_.hand_over(~std::uint64_t{0}, true);
@@ -126,42 +127,40 @@ std::size_t Kv::transactions() {
 // ---- commit ----------------------------------------------------------------------------------------------------
 
 Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
-  std::uint64_t writes = 0;
-  bool puts = false;
-  std::uint64_t cell_bytes = 0;
-  std::uint64_t overflow_pages = 0;
+  LogNeed need;
+  SplitCount splits;
+  std::uint64_t more_overflow = 0;
   std::uint64_t depth = 0;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
     TreeWriter tree(pages_, record.map);
-    MEMLITH_TRY(tree.check(write));
+    TreeWriter::Found found;
+    MEMLITH_TRY(tree.check(write, found));
     depth = std::max<std::uint64_t>(depth, tree.depth());
-    const std::uint64_t pages = TreeWriter::overflow_pages_of(write);
-    ++writes;
-    puts = puts || !write.removes;
-    overflow_pages += pages;
-    cell_bytes += sizeof(CellHeader) + kSlotBytes + write.key.size() + (pages == 0 ? write.value.size() : 8);
+    splits.add(write, found);
+    const LogNeed own = LogNeed::of(record.key, {pending.kind, found.in_place, pending.value});
+    need += own;
+    more_overflow += own.overflow_pages - std::min(own.overflow_pages, found.overflow_pages);
   }
-  const std::uint64_t now = pages_.count();
-  // Removals need none, so that they succeed in a region that is full.
-  estimate.pages = puts ? TreeWriter::pages_needed(writes, cell_bytes, overflow_pages, now, depth) : 0;
-  // Pages that are laid out anew, and what else changes of a record.
-  const std::uint64_t laid_out = std::min(2 * writes, now) + cell_bytes / kKiB + 4;
-  estimate.log_bytes = (laid_out + overflow_pages) * (kPageBytes + 64) + 2 * cell_bytes + 128 * writes;
+  // Removals need none, so that they succeed in a region that is full; nor do records that are rewritten where they
+  // are.
+  estimate.pages = TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.count(), depth) + more_overflow;
+  estimate.log_bytes = need.log_bytes(pages_.count());
   return kOk;
+}
+
+Status Kv::too_large(std::uint64_t log_bytes) const {
+  return fail(Errc::full, Detail::kv,
+              "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
+              "transaction, "
+              "or open the store with a larger log_max_bytes",
+              log_bytes, log_bytes_max());
 }
 
 // What cannot fail afterwards is made certain here.
 Status Kv::make_ready(const Estimate& estimate) {
-  const std::uint64_t most = pages_.region().store().log_limit_bytes() / 2;
-  if (estimate.log_bytes > most) {
-    return fail(Errc::full, Detail::kv,
-                "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
-                "transaction, "
-                "or open the store with a larger log_max_bytes",
-                estimate.log_bytes, most);
-  }
+  if (estimate.log_bytes > log_bytes_max()) return too_large(estimate.log_bytes);
   MEMLITH_TRY(pages_.make_room(estimate.pages));
   pages_.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
   return kOk;
@@ -292,7 +291,21 @@ Status Kv::need_sound() {
 
 // ---- maps ------------------------------------------------------------------------------------------------------
 
-Result<PageNumber> Kv::open_map(std::string_view name, bool create, bool exclusive) {
+Status Kv::no_map(MapNumber number) const {
+  return fail(Errc::invalid, Detail::kv,
+              "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
+              pages_.region().name(), number);
+}
+
+MapNumber Kv::number_of(PageNumber root) {
+  const auto known = number_of_root_.find(root);
+  if (known != number_of_root_.end()) return known->second;
+  const MapNumber number = numbers_.add(root);
+  number_of_root_.emplace(root, number);
+  return number;
+}
+
+Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusive) {
   if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
     return fail(Errc::invalid, Detail::argument, "a map's name has 1 to {} bytes, none of them zero", kNameBytesMax);
   }
@@ -306,14 +319,14 @@ Result<PageNumber> Kv::open_map(std::string_view name, bool create, bool exclusi
   }
   if (found) {
     MEMLITH_TRY(TreeReader(pages_, map, kNewest).check_map());
-    return map;
+    return number_of(map);
   }
   if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
   MEMLITH_TRY(gatherer_.keep_up());
   MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
   MEMLITH_TRY(gatherer_.make_durable(number));
-  return map;
+  return number_of(map);
 }
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
@@ -321,7 +334,8 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   MEMLITH_TRY(need_sound());
   TreeWriter catalogue(pages_, kCatalogue);
   Write write{name, bytes_of_number(map), false};
-  MEMLITH_TRY(catalogue.check(write));
+  TreeWriter::Found found;
+  MEMLITH_TRY(catalogue.check(write, found));
   MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
   return change_pages([&] {
     map = pages_.allocate();
@@ -332,14 +346,23 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
 }
 
 Status Kv::remove_map(std::string_view name) {
-  MEMLITH_TRY_ASSIGN(const PageNumber map, open_map(name, false, false));
+  MEMLITH_TRY_ASSIGN(const MapNumber number, open_map(name, false, false));
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
   const LockGuard lock(maps_mutex_);
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, drop_map(name, map));
-  return gatherer_.make_durable(number);
+  MapEntry& map = *numbers_.find(number);
+  if (map.removed.load(std::memory_order_relaxed) != kNewest) {
+    return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; another thread removed it", name);
+  }
+  map.going.store(true);  // pairs with confirm_map()
+  const auto commit = drop_map(name, map);
+  map.going.store(false);
+  MEMLITH_TRY(commit.status());
+  number_of_root_.erase(map.root);
+  return gatherer_.make_durable(*commit);
 }
 
-Result<std::uint64_t> Kv::drop_map(std::string_view name, PageNumber map) {
+Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
+  const PageNumber map = entry.root;
   // What waits goes to the log before, so that the frame of the removal has it all to itself.
   MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
   const LockGuard lock(pages_.writer());
@@ -349,7 +372,8 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, PageNumber map) {
   }
   TreeWriter catalogue(pages_, kCatalogue);
   const Write write{name, {}, true};
-  MEMLITH_TRY(catalogue.check(write));
+  TreeWriter::Found found;
+  MEMLITH_TRY(catalogue.check(write, found));
   std::vector<PageNumber> all;
   MEMLITH_TRY(TreeWriter(pages_, map).collect(all));
   std::uint64_t records = 0;
@@ -358,11 +382,13 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, PageNumber map) {
     if (header.kind == PageKind::leaf) records += header.count;
   }
   MEMLITH_TRY(make_ready({4, 64 * all.size() + 8 * kPageBytes}));
-  return change_pages([&] {
-    for (const PageNumber page : all) pages_.free(page);
-    pages_.count_records(1 - static_cast<std::int64_t>(records));
-    catalogue.apply(write);
-  });
+  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&] {
+                       for (const PageNumber page : all) pages_.free(page);
+                       pages_.count_records(1 - static_cast<std::int64_t>(records));
+                       catalogue.apply(write);
+                     }));
+  entry.removed.store(pages_.newest());  // before the writer's lock is free, and with it the page for another map
+  return number;
 }
 
 StoreHeader Kv::header() {
@@ -371,11 +397,18 @@ StoreHeader Kv::header() {
 }
 
 Result<std::uint64_t> Kv::map_count() {
-  Status status = kOk;
+  TreeReader reader(pages_, kCatalogue, kNewest);
+  auto leaf = std::make_unique<TreeReader::Leaf>();
+  const LockGuard lock(maps_mutex_);
   std::uint64_t count = 0;
-  while (map_at(count, status).has_value()) ++count;
-  if (status.category != Errc::not_found) return status;
-  return count;
+  std::string from;
+  for (;;) {
+    const std::string_view key = from;
+    MEMLITH_TRY(reader.load_leaf(&key, *leaf));
+    count += header_of(leaf->bytes).count;
+    if (!leaf->has_upper) return count;
+    from = leaf->upper;
+  }
 }
 
 std::optional<std::string> Kv::map_at(std::uint64_t index, Status& status) {

@@ -12,11 +12,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "kv/gatherer.hpp"
 #include "kv/locks.hpp"
+#include "kv/log_need.hpp"
+#include "kv/maps.hpp"
 #include "kv/tree.hpp"
 #include "kv/writer_pace.hpp"
 #include "region/session.hpp"
@@ -32,6 +35,7 @@ struct KvOptions {
   Window window;
   bool manual = false;       // without a thread: nothing but sync commits and persist() makes commits durable
   bool is_volatile = false;  // nothing is logged but the empty kv store of a new region
+  bool exclusive = false;    // with `create`: refuse one that is there
 };
 
 enum class Durability : std::uint32_t { weak = 0, sync = 1 };
@@ -45,14 +49,16 @@ class Transaction {
   Transaction& operator=(const Transaction&) = delete;
 
   Status begin();
+  // So long it waits for the end of a transaction that is in its way, before that is a conflict. From now on.
+  void set_wait(std::chrono::milliseconds wait_max) { locks_.wait_max = wait_max; }
   // Nothing if there is no such record. The bytes stay valid until the transaction ends.
-  Result<std::optional<std::string_view>> get(PageNumber map, std::string_view key);
-  Status put(PageNumber map, std::string_view key, std::string_view value);
-  Result<bool> remove(PageNumber map, std::string_view key);
+  Result<std::optional<std::string_view>> get(MapNumber number, std::string_view key);
+  Status put(MapNumber number, std::string_view key, std::string_view value);
+  Result<bool> remove(MapNumber number, std::string_view key);
   // The records with from <= key < to, in order, until `visit` says false; without `to`, up to the last. The bytes are
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
-  Status for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
+  Status for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
   Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
@@ -75,11 +81,15 @@ class Transaction {
     RecordKey record;
     Pending before;
   };
-  Status check(PageNumber map, std::string_view key);
+  // The root of the map, for a transaction that is active and a key that is possible.
+  Result<PageNumber> check(MapNumber number, std::string_view key);
   Status need_active() const;
-  Status conflict();
-  Status confirm_map(PageNumber map);
-  Status write(PageNumber map, std::string_view key, const Pending& pending);
+  Status took(Taken taken);  // unless it is yes, the transaction ends
+  Status confirm_map(MapNumber number);
+  Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
+  Status reckon(const RecordKey& record, const Pending* before, Pending& pending);
+  Status look_for_places();
+  void change(const RecordKey& record, const Pending& before, const Pending& pending);
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);
@@ -92,7 +102,10 @@ class Transaction {
   KvPart* part_ = nullptr;
   bool active_ = false;
   Stamp view_ = kNewest;
-  PageNumber known_map_ = 0;      // was found to exist; while it is used no other transaction can remove it
+  MapNumber known_map_ = 0;       // was found to exist; while it is used no other transaction can remove it
+  PageNumber known_root_ = 0;     // its root
+  LogNeed need_;                  // of the writes
+  bool looked_ = false;           // which of them are in place is known
   std::uint64_t generation_ = 0;  // counts beginnings; cursors of an earlier one are over
   alignas(16) std::byte first_room_[2048];
   std::pmr::monotonic_buffer_resource memory_{first_room_, sizeof first_room_};
@@ -104,7 +117,7 @@ class Transaction {
 // Stands on a record, or on none. Owned by whoever opened it; its transaction lives longer.
 class Cursor {
  public:
-  Cursor(Transaction& transaction, PageNumber map);
+  Cursor(Transaction& transaction, MapNumber number);
   Status check();
 
   // False: there is none.
@@ -141,7 +154,8 @@ class Cursor {
   [[nodiscard]] bool usable(const Start& start, bool forward) const;
 
   Transaction& transaction_;
-  PageNumber map_;
+  MapNumber number_;
+  PageNumber map_;  // its root
   std::uint64_t generation_;
   TreeReader reader_;
   TreeReader::Leaf leaf_;
@@ -151,8 +165,8 @@ class Cursor {
   bool found_ = false;  // in the tree, by the step under way
   std::string candidate_;
   std::uint32_t index_ = 0;  // of the candidate in leaf_
-  std::size_t range_ = kNoRange;
-  static constexpr std::size_t kNoRange = ~std::size_t{0};
+  KeyRange range_;           // what it has locked since it was put somewhere
+  bool has_range_ = false;
 };
 
 struct KvReport {
@@ -175,7 +189,7 @@ class Kv final : public RegionClient {
   static Result<std::unique_ptr<Kv>> open(Region& region, const KvOptions& options);
   ~Kv() override;
 
-  Result<PageNumber> open_map(std::string_view name, bool create, bool exclusive);
+  Result<MapNumber> open_map(std::string_view name, bool create, bool exclusive);
   Status remove_map(std::string_view name);
   std::optional<std::string> map_at(std::uint64_t index, Status& status);
 
@@ -199,6 +213,7 @@ class Kv final : public RegionClient {
   [[nodiscard]] bool read_only() const { return pages_.region().store().read_only(); }
   [[nodiscard]] bool is_volatile() const { return !pages_.logs(); }
   [[nodiscard]] Pages& pages() { return pages_; }
+  [[nodiscard]] Locks& locks() { return locks_; }
   [[nodiscard]] std::uint64_t conflicts() const { return conflicts_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t transactions();  // active ones
   [[nodiscard]] std::size_t handles();       // not freed yet
@@ -231,6 +246,15 @@ class Kv final : public RegionClient {
     std::uint64_t pages = 0;
     std::uint64_t log_bytes = 0;
   };
+  [[nodiscard]] std::uint64_t log_bytes_max() const { return pages_.region().store().log_limit_bytes() / 2; }
+  Status too_large(std::uint64_t log_bytes) const;
+  // 0: the number was never given.
+  [[nodiscard]] PageNumber root_of(MapNumber number) const {
+    const MapEntry* const entry = numbers_.find(number);
+    return entry != nullptr ? entry->root : 0;
+  }
+  Status no_map(MapNumber number) const;
+  MapNumber number_of(PageNumber root) MEMLITH_REQUIRES(maps_mutex_);
   // What a commit left for the log.
   struct Left {
     std::uint64_t waiting_bytes = 0;  // those of other commits included
@@ -253,7 +277,7 @@ class Kv final : public RegionClient {
   bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(pages_.writer());
   void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
-  Result<std::uint64_t> drop_map(std::string_view name, PageNumber map);
+  Result<std::uint64_t> drop_map(std::string_view name, MapEntry& map);
   // One commit: `change` changes pages, for which there is room.
   template <class Change>
   Result<std::uint64_t> change_pages(Change&& change) MEMLITH_REQUIRES(pages_.writer());
@@ -263,12 +287,14 @@ class Kv final : public RegionClient {
   Gatherer gatherer_{pages_};
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
-  bool stopped_ = false;
+  bool stopped_ = true;         // also before it runs: then there is nothing to make durable
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;
   WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
   bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;
   Mutex maps_mutex_;  // held while a map is created or removed
+  MapNumbers numbers_;
+  std::unordered_map<PageNumber, MapNumber> number_of_root_ MEMLITH_GUARDED_BY(maps_mutex_);  // of maps that are there
   Mutex transactions_mutex_;
   std::unordered_set<Transaction*> transactions_ MEMLITH_GUARDED_BY(transactions_mutex_);
   std::atomic<std::uint64_t> conflicts_{0};

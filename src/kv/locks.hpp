@@ -1,12 +1,18 @@
 // The locks of the transactions that write: records, and ranges with the gaps in them. Floor: kv.
 //
-// Strong strict two-phase locking without waiting: a transaction takes locks as it goes and keeps them until it ends; a
-// lock that conflicts with another transaction's is refused. A lock is an entry in the lists of its transaction: the
-// record is in `writes` (exclusive) or in `reads` (shared), or lies in one of `ranges` (shared, gaps included). So a
-// transaction that leaves takes all its locks with it, and a key that is not there can be locked like one that is.
+// Strong strict two-phase locking: a transaction takes locks as it goes and keeps them until it ends; a lock that
+// conflicts with another transaction's is refused, at once or when the transaction has waited as long as it may. A lock
+// is an entry in the lists of its transaction: the record is in `writes` (exclusive) or in `reads` (shared), or lies in
+// one of `ranges` (shared, gaps included). So a transaction that leaves takes all its locks with it, and a key that is
+// not there can be locked like one that is.
+//
+// No transactions wait for each other in a circle: each waits for one other at a time, and the one that would close a
+// circle is refused. A transaction that several others are in the way of looks for the next of them when the first has
+// ended; a circle through that one is found then.
 #pragma once
 
-#include <compare>
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory_resource>
 #include <set>
@@ -15,33 +21,16 @@
 
 #include "base/mutant.hpp"
 #include "base/sync.hpp"
-#include "kv/page.hpp"
+#include "kv/ranges.hpp"
 
 namespace memlith::core::kv {
-
-struct RecordKey {
-  PageNumber map = 0;
-  std::string_view key;  // its bytes belong to the transaction
-  friend auto operator<=>(const RecordKey&, const RecordKey&) = default;
-};
 
 // What a transaction wants to write. `none`: it was undone, and its lock stays.
 struct Pending {
   enum class Kind : std::uint8_t { put, remove, none };
   Kind kind = Kind::none;
+  bool in_place = false;  // a value of this length is there: only its bytes will change, as far as was looked
   std::string_view value;
-};
-
-// The keys from `low` to `high`, both included; without a bound, all.
-struct KeyRange {
-  PageNumber map = 0;
-  bool has_low = false;
-  bool has_high = false;
-  std::string_view low;
-  std::string_view high;
-  [[nodiscard]] bool contains(const RecordKey& record) const {
-    return record.map == map && (!has_low || low <= record.key) && (!has_high || record.key <= high);
-  }
 };
 
 // The locks of one transaction. Others look at them under the mutex of Locks; only the transaction changes them, under
@@ -50,17 +39,20 @@ struct LockSet {
   explicit LockSet(std::pmr::memory_resource* memory) : writes(memory), reads(memory), ranges(memory) {}
   std::pmr::map<RecordKey, Pending> writes;
   std::pmr::set<RecordKey> reads;
-  std::pmr::vector<KeyRange> ranges;
-  bool entered = false;  // others look at it; from its first lock on
+  RangeSet ranges;
+  bool entered = false;                   // others look at it; from its first lock on
+  std::chrono::milliseconds wait_max{0};  // for the holder of a lock
+  const LockSet* waits_for = nullptr;     // of Locks: whose end it waits for
   void clear() {
     writes.clear();
     reads.clear();
-    // The vector gives its memory up, too: the transaction's next use takes it for something else.
-    ranges = std::pmr::vector<KeyRange>(ranges.get_allocator());
+    ranges.clear();
   }
 };
 
-// Threads: any. False: another transaction has a lock that conflicts; nothing was locked.
+enum class Taken : std::uint8_t { yes, conflict, circle };
+
+// Threads: any. Unless the answer is yes, nothing was locked.
 class Locks {
  public:
   void leave(LockSet& own) {
@@ -68,47 +60,45 @@ class Locks {
     const LockGuard lock(mutex_);
     std::erase(active_, &own);
     own.entered = false;
+    for (Waiter* const each : waiters_) {
+      if (each->own->waits_for != &own) continue;
+      each->own->waits_for = nullptr;
+      each->ended.notify_one();
+    }
   }
   // The bytes of the key belong to the transaction already.
-  bool read(LockSet& own, const RecordKey& record) {
+  Taken read(LockSet& own, const RecordKey& record) {
     const LockGuard lock(mutex_);
-    for (const LockSet* other : active_) {
-      if (other != &own && other->writes.contains(record)) return MEMLITH_MUTANT(kv_dirty_read);
-    }
+    const Taken free = free_of(own, [&](const LockSet& other) {
+      return other.writes.contains(record) && !MEMLITH_MUTANT(kv_dirty_read);
+    });
+    if (free != Taken::yes) return free;
     enter(own);
     if (MEMLITH_MUTANT(kv_read_locks_released_early)) own.reads.clear();
     own.reads.insert(record);
-    return true;
+    return Taken::yes;
   }
-  bool write(LockSet& own, const RecordKey& record, const Pending& pending) {
+  Taken write(LockSet& own, const RecordKey& record, const Pending& pending) {
     const LockGuard lock(mutex_);
-    for (const LockSet* other : active_) {
-      if (other == &own) continue;
-      if (other->writes.contains(record)) return false;
-      if (other->reads.contains(record) && !MEMLITH_MUTANT(kv_lost_update)) return false;
-      for (const KeyRange& range : other->ranges) {
-        if (range.contains(record) && !MEMLITH_MUTANT(kv_gaps_not_locked)) return false;
-      }
-    }
+    const Taken free = free_of(own, [&](const LockSet& other) {
+      return other.writes.contains(record) || (other.reads.contains(record) && !MEMLITH_MUTANT(kv_lost_update)) ||
+             (other.ranges.contains(record) && !MEMLITH_MUTANT(kv_gaps_not_locked));
+    });
+    if (free != Taken::yes) return free;
     enter(own);
     own.writes.insert_or_assign(record, pending);
-    return true;
+    return Taken::yes;
   }
-  // Makes range number `index` of the transaction reach that far.
-  bool reach(LockSet& own, std::size_t index, const KeyRange& wanted) {
+  Taken reach(LockSet& own, const KeyRange& wanted) {
     const LockGuard lock(mutex_);
-    for (const LockSet* other : active_) {
-      if (other == &own) continue;
-      const auto first = other->writes.lower_bound({wanted.map, wanted.has_low ? wanted.low : std::string_view()});
-      if (first != other->writes.end() && wanted.contains(first->first)) return false;
-    }
+    const Taken free = free_of(own, [&](const LockSet& other) {
+      const auto first = other.writes.lower_bound({wanted.map, wanted.low});
+      return first != other.writes.end() && wanted.contains(first->first);
+    });
+    if (free != Taken::yes) return free;
     enter(own);
-    if (index == own.ranges.size()) {
-      own.ranges.push_back(wanted);
-    } else {
-      own.ranges[index] = wanted;
-    }
-    return true;
+    own.ranges.add(wanted);
+    return Taken::yes;
   }
   // Changes a pending write; its lock is there already.
   void set(LockSet& own, const RecordKey& record, const Pending& pending) {
@@ -120,15 +110,16 @@ class Locks {
     const LockGuard lock(mutex_);
     const RecordKey first{map, {}};
     const auto of_map = [map](const auto& set, const auto& from) { return from != set.end() && from->map == map; };
-    for (const LockSet* each : active_) {
+    return std::any_of(active_.begin(), active_.end(), [&](const LockSet* each) {
       const auto write = each->writes.lower_bound(first);
       if (write != each->writes.end() && write->first.map == map) return true;
-      if (of_map(each->reads, each->reads.lower_bound(first))) return true;
-      for (const KeyRange& range : each->ranges) {
-        if (range.map == map) return true;
-      }
-    }
-    return false;
+      return of_map(each->reads, each->reads.lower_bound(first)) || each->ranges.any_in(map);
+    });
+  }
+  // Transactions that wait for another's end.
+  std::size_t waiting() {
+    const LockGuard lock(mutex_);
+    return waiters_.size();
   }
 #ifdef MEMLITH_MUTANTS
   // What another transaction has not committed, for the planted fault that reads it.
@@ -143,13 +134,48 @@ class Locks {
 #endif
 
  private:
+  // In the frame of the thread that waits.
+  struct Waiter {
+    LockSet* own = nullptr;
+    ConditionVariable ended;
+  };
   void enter(LockSet& own) MEMLITH_REQUIRES(mutex_) {
     if (own.entered) return;
     active_.push_back(&own);
     own.entered = true;
   }
+  // Returns yes when no other transaction is in the way, which `in_the_way` tells of each.
+  template <class InTheWay>
+  Taken free_of(LockSet& own, const InTheWay& in_the_way) MEMLITH_REQUIRES(mutex_) {
+    SteadyClock::time_point until{};
+    for (bool waited = false;; waited = true) {
+      const auto holder = std::find_if(active_.begin(), active_.end(),
+                                       [&](const LockSet* other) { return other != &own && in_the_way(*other); });
+      if (holder == active_.end()) return Taken::yes;
+      if (own.wait_max.count() == 0) return Taken::conflict;
+      if (!waited) until = SteadyClock::now() + own.wait_max;
+      if (closes_circle(own, *holder)) return Taken::circle;
+      if (!wait_for_end(own, *holder, until)) return Taken::conflict;
+    }
+  }
+  static bool closes_circle(const LockSet& own, const LockSet* holder) {
+    while (holder != nullptr && holder != &own) holder = holder->waits_for;
+    return holder == &own;
+  }
+  bool wait_for_end(LockSet& own, const LockSet* holder, SteadyClock::time_point until) MEMLITH_REQUIRES(mutex_) {
+    const auto now = SteadyClock::now();
+    if (now >= until) return false;
+    Waiter waiter{&own, {}};
+    own.waits_for = holder;
+    waiters_.push_back(&waiter);
+    const bool ended = waiter.ended.wait_for(mutex_, until - now, [&own] { return own.waits_for == nullptr; });
+    own.waits_for = nullptr;
+    std::erase(waiters_, &waiter);
+    return ended;
+  }
   Mutex mutex_;
   std::vector<LockSet*> active_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<Waiter*> waiters_ MEMLITH_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlith::core::kv

@@ -33,7 +33,7 @@ Status Transaction::begin() {
     return fail(Errc::invalid, Detail::kv, "the transaction is active; commit or abort it before it begins anew");
   }
   ++generation_;
-  known_map_ = 0;
+  known_map_ = known_root_ = 0;
   if (read_only_) view_ = kv_.pages_.take_snapshot();
   active_ = true;
   return kOk;
@@ -49,6 +49,8 @@ void Transaction::end() {
   locks_.clear();
   undo_.clear();
   savepoints_.clear();
+  need_ = {};
+  looked_ = false;
   memory_.release();
 }
 
@@ -61,28 +63,40 @@ Status Transaction::need_active() const {
   return quick_failure(Errc::invalid, Detail::kv, "the transaction has ended; begin another one, or begin it anew");
 }
 
-Status Transaction::conflict() {
+Status Transaction::took(Taken taken) {
+  if (taken == Taken::yes) return kOk;
   end();
   kv_.conflicts_.fetch_add(1, std::memory_order_relaxed);
   return quick_failure(Errc::conflict, Detail::kv,
-                       "another transaction has locked what this one needs; this one was aborted: begin it again");
+                       taken == Taken::circle
+                           ? "this transaction and another wait for each other; this one was aborted: begin it again"
+                           : "another transaction has locked what this one needs; this one was aborted: begin it "
+                             "again");
 }
 
-Status Transaction::check(PageNumber map, std::string_view key) {
+Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
   if (key.empty() || key.size() > kKeyBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a key has 1 to {} bytes; this one has {}", kKeyBytesMax, key.size());
   }
-  if (map == known_map_) return kOk;
-  if (map == kCatalogue) return fail(Errc::invalid, Detail::kv, "there is no map number {}", map);
-  return TreeReader(kv_.pages_, map, view_).check_map();
+  if (known_root_ != 0 && number == known_map_) return known_root_;
+  const MapEntry* const entry = kv_.numbers_.find(number);
+  if (entry == nullptr) return kv_.no_map(number);
+  const Stamp removed = entry->removed.load();
+  if (removed != kNewest && removed <= view_) return kv_.no_map(number);
+  const Status there = TreeReader(kv_.pages_, entry->root, view_).check_map();
+  if (there.category == Errc::invalid) return kv_.no_map(number);
+  MEMLITH_TRY(there);
+  return entry->root;
 }
 
 // Called with a lock in the map, so that no other transaction removes it from now on.
-Status Transaction::confirm_map(PageNumber map) {
-  if (map == known_map_) return kOk;
-  MEMLITH_TRY(TreeReader(kv_.pages_, map, view_).check_map());
-  known_map_ = map;
+Status Transaction::confirm_map(MapNumber number) {
+  if (known_root_ != 0 && number == known_map_) return kOk;
+  if (!read_only_ && kv_.numbers_.find(number)->going.load()) return took(Taken::conflict);  // pairs with remove_map()
+  MEMLITH_TRY_ASSIGN(const PageNumber root, check(number, "k"));
+  known_map_ = number;
+  known_root_ = root;
   return kOk;
 }
 
@@ -122,14 +136,14 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
   }
 }
 
-Result<std::optional<std::string_view>> Transaction::get(PageNumber map, std::string_view key) {
-  MEMLITH_TRY(check(map, key));
+Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::string_view key) {
+  MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return read_tree(map, key);
   if (const auto own = locks_.writes.find({map, key}); own != locks_.writes.end()) {
     if (own->second.kind == Pending::Kind::put) return std::optional(own->second.value);
     if (own->second.kind == Pending::Kind::remove) return std::optional<std::string_view>();
-  } else if (!locks_.reads.contains({map, key}) && !kv_.locks_.read(locks_, {map, keep(key)})) {
-    return conflict();
+  } else if (!locks_.reads.contains({map, key})) {
+    MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)})));
   }
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(kv_dirty_read)) {
@@ -137,14 +151,14 @@ Result<std::optional<std::string_view>> Transaction::get(PageNumber map, std::st
     if (dirty != nullptr && dirty->kind == Pending::Kind::put) return std::optional(keep(dirty->value));
   }
 #endif
-  MEMLITH_TRY(confirm_map(map));
+  MEMLITH_TRY(confirm_map(number));
   return read_tree(map, key);
 }
 
-Status Transaction::for_each(PageNumber map, std::string_view from, std::optional<std::string_view> to,
+Status Transaction::for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to,
                              const Visit& visit) {
   MEMLITH_ASSERT(read_only_);
-  MEMLITH_TRY(check(map, "k"));
+  MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
   TreeReader::Leaf leaf;
   for (std::string bound(from);;) {
@@ -167,34 +181,88 @@ Status Transaction::for_each(PageNumber map, std::string_view from, std::optiona
   }
 }
 
-Status Transaction::write(PageNumber map, std::string_view key, const Pending& pending) {
+// ---- writes ----------------------------------------------------------------------------------------------------
+
+namespace {
+// Whether the write will change nothing but the bytes of a value. The record is locked, or will be before the write.
+Result<bool> is_in_place(Pages& pages, const RecordKey& record, const Pending& pending) {
+  if (pending.kind != Pending::Kind::put) return false;
+  const Write write{record.key, pending.value, false};
+  if (TreeWriter::overflow_pages_of(write) > 0) return false;
+  bool same = false;
+  MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages, record.map, kNewest).get(record.key, [&](const Cell& cell) {
+    same = !cell.overflow && cell.value.size() == pending.value.size();
+  }));
+  return found && same;
+}
+}  // namespace
+
+// A transaction that becomes too large learns it here and not after all its work, at the commit. As long as it is small
+// in any case, nothing is looked up.
+Status Transaction::reckon(const RecordKey& record, const Pending* before, Pending& pending) {
+  const auto log_bytes = [&] {
+    LogNeed then = need_;
+    if (before != nullptr) then -= LogNeed::of(record.key, *before);
+    then += LogNeed::of(record.key, pending);
+    return then.log_bytes(kv_.pages_.count());
+  };
+  if (!looked_) {
+    if (log_bytes() <= kv_.log_bytes_max()) return kOk;
+    MEMLITH_TRY(look_for_places());  // from now on at every write
+  }
+  MEMLITH_TRY_ASSIGN(pending.in_place, is_in_place(kv_.pages_, record, pending));
+  const std::uint64_t needed = log_bytes();
+  return needed <= kv_.log_bytes_max() ? kOk : kv_.too_large(needed);
+}
+
+Status Transaction::look_for_places() {
+  for (auto& [record, pending] : locks_.writes) {
+    MEMLITH_TRY_ASSIGN(const bool in_place, is_in_place(kv_.pages_, record, pending));
+    need_ -= LogNeed::of(record.key, pending);
+    pending.in_place = in_place;  // nobody else looks at it
+    need_ += LogNeed::of(record.key, pending);
+  }
+  looked_ = true;
+  return kOk;
+}
+
+void Transaction::change(const RecordKey& record, const Pending& before, const Pending& pending) {
+  need_ -= LogNeed::of(record.key, before);
+  need_ += LogNeed::of(record.key, pending);
+  kv_.locks_.set(locks_, record, pending);
+}
+
+Status Transaction::write(MapNumber number, PageNumber map, std::string_view key, Pending pending) {
   const auto own = locks_.writes.find({map, key});
   const bool had = own != locks_.writes.end();
   const RecordKey record{map, had ? own->first.key : keep(key)};
+  MEMLITH_TRY(reckon(record, had ? &own->second : nullptr, pending));
   if (!savepoints_.empty()) undo_.push_back({record, had ? own->second : Pending{}});
   if (had) {
-    kv_.locks_.set(locks_, record, pending);
+    change(record, Pending(own->second), pending);
     return kOk;
   }
-  if (!kv_.locks_.write(locks_, record, pending)) return conflict();
-  return confirm_map(map);
+  MEMLITH_TRY(took(kv_.locks_.write(locks_, record, pending)));
+  need_ += LogNeed::of(record.key, pending);
+  return confirm_map(number);
 }
 
-Status Transaction::put(PageNumber map, std::string_view key, std::string_view value) {
-  MEMLITH_TRY(check(map, key));
+Status Transaction::put(MapNumber number, std::string_view key, std::string_view value) {
+  MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
   if (value.size() > kValueBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a value has up to {} bytes; this one has {}", kValueBytesMax,
                 value.size());
   }
-  return write(map, key, {Pending::Kind::put, keep(value)});
+  return write(number, map, key, {Pending::Kind::put, false, keep(value)});
 }
 
-Result<bool> Transaction::remove(PageNumber map, std::string_view key) {
+Result<bool> Transaction::remove(MapNumber number, std::string_view key) {
   if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-  MEMLITH_TRY_ASSIGN(const auto found, get(map, key));
+  MEMLITH_TRY_ASSIGN(const auto found, get(number, key));
   if (!found.has_value()) return false;
-  MEMLITH_TRY(write(map, key, {Pending::Kind::remove, {}}));
+  MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
+  MEMLITH_TRY(write(number, map, key, {Pending::Kind::remove, false, {}}));
   return true;
 }
 
@@ -212,7 +280,8 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
   }
   const std::size_t length = savepoints_[savepoint - 1];
   while (undo_.size() > length) {
-    kv_.locks_.set(locks_, undo_.back().record, undo_.back().before);
+    const auto now = locks_.writes.find(undo_.back().record);
+    change(undo_.back().record, Pending(now->second), undo_.back().before);
     undo_.pop_back();
   }
   savepoints_.resize(savepoint);

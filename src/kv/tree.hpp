@@ -43,8 +43,16 @@ class TreeWriter {
  public:
   TreeWriter(Pages& pages, PageNumber map) : pages_(pages), map_(map) {}
 
+  // Where a write belongs, and what is there.
+  struct Found {
+    PageNumber leaf = 0;
+    std::uint64_t used = 0;        // bytes of the leaf
+    std::uint64_t cell_bytes = 0;  // of the record; 0: there is none
+    std::uint64_t overflow_pages = 0;
+    bool in_place = false;  // the write changes the bytes of the value, and nothing else
+  };
   // Reads every page that apply() of this write will need, so that apply() cannot meet a damaged one.
-  Status check(const Write& write);
+  Status check(const Write& write, Found& found);
   // Of the tree, as the last check() found it.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
   // Whether the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
@@ -56,10 +64,11 @@ class TreeWriter {
   Status collect(std::vector<PageNumber>& all);
   static void make_empty(Pages& pages, PageNumber root);
 
-  // At most so many new pages for these writes.
-  static std::uint64_t pages_needed(std::uint64_t writes, std::uint64_t cell_bytes, std::uint64_t overflow_pages,
-                                    std::uint64_t pages_now, std::uint64_t depth);
+  // At most so many new pages for so many splits of leaves, by writes that bring so many bytes.
+  static std::uint64_t pages_needed(std::uint64_t splits, std::uint64_t cell_bytes, std::uint64_t pages_now,
+                                    std::uint64_t depth);
   static std::uint64_t overflow_pages_of(const Write& write);
+  static std::uint64_t cell_bytes_of(const Write& write);
 
  private:
   Status descend(std::string_view key, Path& path);
@@ -83,6 +92,23 @@ class TreeWriter {
   Pages& pages_;
   PageNumber map_;
   std::uint32_t depth_ = 0;
+};
+
+// How often the writes of a commit, which come in the order of maps and keys, may split leaves.
+class SplitCount {
+ public:
+  void add(const Write& write, const TreeWriter::Found& found);
+  [[nodiscard]] std::uint64_t most();
+
+ private:
+  void close_leaf();
+  PageNumber leaf_ = 0;
+  std::uint64_t used_ = 0;  // of that leaf, as it is
+  std::uint64_t growth_ = 0;
+  std::uint64_t puts_in_leaf_ = 0;
+  std::uint64_t puts_ = 0;
+  std::uint64_t removals_ = 0;
+  std::uint64_t splits_ = 0;
 };
 
 // ---- reading

@@ -41,12 +41,48 @@ std::uint64_t TreeWriter::overflow_pages_of(const Write& write) {
   return overflows(write) ? (write.value.size() + kChainBytes - 1) / kChainBytes : 0;
 }
 
-// Each write splits at most one leaf and, on the way up, one page of each level. Beyond one split of each page that
-// there is, a page must have been filled by a third before it is split again.
-std::uint64_t TreeWriter::pages_needed(std::uint64_t writes, std::uint64_t cell_bytes, std::uint64_t overflow_pages,
-                                       std::uint64_t pages_now, std::uint64_t depth) {
-  const std::uint64_t each = std::min(writes * 4, pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1));
-  return each + depth + 2 + overflow_pages;
+std::uint64_t TreeWriter::cell_bytes_of(const Write& write) {
+  if (write.removes) return sizeof(CellHeader) + write.key.size();
+  return cell_of_write(write, {}, overflows(write)).bytes();
+}
+
+// A split of a leaf splits, on the way up, at most one page of each level, and the tree may become higher. Beyond one
+// split of each page that there is, a page must have been filled by a third before it is split again.
+std::uint64_t TreeWriter::pages_needed(std::uint64_t splits, std::uint64_t cell_bytes, std::uint64_t pages_now,
+                                       std::uint64_t depth) {
+  if (splits == 0) return 0;
+  return std::min(splits * (depth + 1), pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1)) + depth + 2;
+}
+
+void SplitCount::add(const Write& write, const TreeWriter::Found& found) {
+  if (write.removes) {
+    ++removals_;
+    return;
+  }
+  ++puts_;
+  if (found.leaf != leaf_) {
+    close_leaf();
+    leaf_ = found.leaf;
+    used_ = found.used;
+  }
+  ++puts_in_leaf_;
+  const std::uint64_t bytes = TreeWriter::cell_bytes_of(write) + kSlotBytes;
+  const std::uint64_t before = found.cell_bytes == 0 ? 0 : found.cell_bytes + kSlotBytes;
+  growth_ += bytes - std::min(bytes, before);
+}
+
+// A leaf with room for all that comes is not split. After a split, and so before the next one of the same page, each
+// half has room for a sixth of a page at least.
+void SplitCount::close_leaf() {
+  if (used_ + growth_ > kRoomBytes) splits_ += std::min(puts_in_leaf_, 2 + 6 * (growth_ / kPageBytes + 1));
+  growth_ = puts_in_leaf_ = 0;
+}
+
+// A removal may merge two leaves, and what would have had room in each may split what they have become: as often as
+// two leaves of puts that just had room.
+std::uint64_t SplitCount::most() {
+  close_leaf();
+  return std::min(puts_, splits_ + 14 * removals_);
 }
 
 Status TreeWriter::descend(std::string_view key, Path& path) {
@@ -89,11 +125,22 @@ Status TreeWriter::check_chain(const Cell& cell) {
   return kOk;
 }
 
-Status TreeWriter::check(const Write& write) {
+Status TreeWriter::check(const Write& write, Found& found) {
   Path path;
   MEMLITH_TRY(descend(write.key, path));
   depth_ = path.depth;
-  return path.found ? check_chain(cell_of(pages_.bytes_of(path.leaf().page), path.leaf().index)) : kOk;
+  const std::byte* const leaf = pages_.bytes_of(path.leaf().page);
+  found = {path.leaf().page, used_bytes(leaf), 0, 0, false};
+  if (!path.found) return kOk;
+  const Cell cell = cell_of(leaf, path.leaf().index);
+  found.cell_bytes = cell.bytes();
+  if (!cell.overflow) {
+    found.in_place = !write.removes && !overflows(write) && cell.value.size() == write.value.size();
+    return kOk;
+  }
+  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  found.overflow_pages = (reference.bytes + kChainBytes - 1) / kChainBytes;
+  return check_chain(cell);
 }
 
 void TreeWriter::make_empty(Pages& pages, PageNumber root) {

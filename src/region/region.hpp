@@ -89,6 +89,10 @@ class Region {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
   [[nodiscard]] Store& store() const { return store_; }
+  // Whether a structure (`what`, for messages) is to be made in this region. A region whose first bytes are zeros holds
+  // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not
+  // set or the store is read-only; exists - `exclusive` forbids to open what is there.
+  [[nodiscard]] Result<bool> is_for_making(std::string_view what, bool create, bool exclusive) const;
   [[nodiscard]] std::uint64_t hot_pages();
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 

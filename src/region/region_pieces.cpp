@@ -11,6 +11,7 @@ namespace memlith::core {
 
 namespace {
 constexpr std::uint64_t kPieceBytesMax = 1 * kGiB;
+constexpr std::uint64_t kBlankBytes = 64 * kKiB;  // every structure begins with bytes other than zero before that
 }  // namespace
 
 // A file's last page reaches beyond its end; those bytes are not part of the file.
@@ -91,6 +92,19 @@ Status Region::allow_hot_pages() {
   if (hot_ != nullptr || (kind != TrackerKind::scan && !(kind == TrackerKind::fault && process_scope_))) return kOk;
   MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker_, base_, reserve_bytes_));
   return kOk;
+}
+
+Result<bool> Region::is_for_making(std::string_view what, bool create, bool exclusive) const {
+  const std::span<const std::byte> first(base_, std::min(size(), kBlankBytes));
+  const bool blank = !MEMLITH_MUTANT(half_made_not_noticed) &&
+                     std::all_of(first.begin(), first.end(), [](std::byte each) { return each == std::byte{0}; });
+  if (!blank && create && exclusive) {
+    return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store_.path(), name_);
+  }
+  if (!blank || (create && !store_.read_only())) return blank;
+  return fail(Errc::not_found, Detail::object,
+              "{}: region \"{}\" is empty: {} was never made in it, or a crash cut the making; {}", store_.path(),
+              name_, what, store_.read_only() ? "make it with the store open for writing" : "open it with `create`");
 }
 
 std::uint64_t Region::hot_pages() {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/checksum.hpp"
+#include "heap/heap.hpp"
 
 namespace memlith::lab {
 
@@ -49,6 +50,27 @@ Result<std::vector<std::byte>> text_of_object(Store& store, const ObjectInfo& ob
   MEMLITH_TRY(kv->verify().status());
   MEMLITH_TRY(learn(*kv, model));
   return text_of_kv(model);
+}
+
+// A region of zeros is what a crash in the middle of making a structure leaves: each of them is absent then, and none
+// says that something else is there. Status: which does not.
+Status all_are_absent(Store& store, const ObjectInfo& object) {
+  RegionOptions options;
+  options.tracker = TrackerKind::touched;
+  options.anywhere = store.read_only();
+  MEMLITH_TRY_ASSIGN(const auto region, Region::open(store, object.name, options));
+  if (region->size() < 2 * kPageBytes) return kOk;
+  const auto wrong = [&object](const char* what, const Status& status) {
+    if (status.category == Errc::not_found) return false;
+    (void)fail(Errc::corrupt, Detail::object, "{}, in empty region \"{}\", is not absent: {}", what, object.name,
+               status.ok() ? "it was opened" : last_error_text());
+    return true;
+  };
+  const Status corrupt{Errc::corrupt, Detail::object, 0, 0};
+  if (wrong("a kv store", kv::Kv::open(*region, {false, {}, true}).status())) return corrupt;
+  if (wrong("a log", applog::AppLog::open(*region, {false, applog::WhenFull::fail, true}).status())) return corrupt;
+  if (wrong("a heap", Heap::open(*region, {.create = false}).status())) return corrupt;
+  return kOk;
 }
 
 // By the bytes of the object, because most states of a run are like an earlier one.
@@ -131,6 +153,9 @@ bool is_mixture_of_lines(std::span<const std::byte> found, const std::vector<std
 
 Status show_storeys(Store& store, Content& content) {
   for (const ObjectInfo& object : store.objects()) {
+    const std::vector<std::byte>& found = content.objects[object.name];
+    const bool blank = std::ranges::all_of(found, [](std::byte each) { return each == std::byte{0}; });
+    if (blank && !store.one_file()) MEMLITH_TRY(all_are_absent(store, object));
     const bool is_log = object.name == kLogName || object.name == kAuditName;
     if (!is_log && object.name != kKvName) continue;
     std::vector<std::byte>& bytes = content.objects[object.name];

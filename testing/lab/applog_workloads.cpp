@@ -121,7 +121,26 @@ std::vector<Step> applog_full(Random& random) {
   return steps;
 }
 
+// Nothing but the making of a log and a kv store, and a second making behind it: a crash in the middle leaves either
+// absent, and the next life makes what is missing.
+std::vector<Step> making(Random& random) {
+  const AppLogSteps log({kRingBytes, 0, true});
+  std::vector<Step> steps{open(), log.open()};
+  log.reopen(steps, random.one_in(2) ? abandon() : close());
+  steps.push_back(log.append(100));
+  steps.push_back(log.write());
+  steps.push_back(log.commit(1, true));
+  return steps;
+}
+
 const Workload kAppLogWorkloads[] = {
+    {.name = "making",
+     .sentence = "a log and a kv store are made: cut in the middle, either is absent, and is made by the next life",
+     .options = applog_store,
+     .steps = making,
+     .lives_often = true,
+     .exhaustive_items = 8,
+     .about = "region"},
     {.name = "applog",
      .sentence = "laps of an application log, with checkpoints, kills and closings",
      .options = applog_store,

@@ -98,11 +98,18 @@ TEST_F(KvBadInput, KeysAndValuesThatAreTooLong) {
 TEST_F(KvBadInput, ATransactionLargerThanTheLog) {
   open({.create = true, .log_bytes = 1 << 20, .log_max_bytes = 1 << 20});
   fill(20);
+  // The put that makes it too large says so, and what was put before it can be committed.
   for (const Durability durability : {Durability::weak, Durability::sync}) {
     auto txn = kv->begin();
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(txn->put(map, key_of(i), std::string(10'000, 'x')));
-    expect_error(txn->commit(durability), MEMLITH_FULL, "log_max_bytes");
-    EXPECT_FALSE(txn->active());
+    int i = durability == Durability::weak ? 100 : 500;
+    const int first = i;
+    auto put = txn->put(map, key_of(i), std::string(10'000, 'x'));
+    while (put && i < first + 100) put = txn->put(map, key_of(++i), std::string(10'000, 'x'));
+    expect_error(put, MEMLITH_FULL, "log_max_bytes");
+    EXPECT_GT(i, first + 10);
+    EXPECT_TRUE(txn->active());
+    EXPECT_FALSE(*txn->find(map, key_of(i)));
+    EXPECT_TRUE(txn->commit(durability));
   }
   EXPECT_EQ(count(20), 20);
   auto txn = kv->begin();
@@ -120,6 +127,107 @@ TEST_F(KvBadInput, ATransactionLargerThanTheLog) {
   }
   EXPECT_TRUE(kv->persist());
   EXPECT_TRUE(kv->verify());
+}
+
+// Records that are rewritten with values of the same length change where they are: that takes no pages, and of the log
+// little more than the values.
+TEST_F(KvBadInput, RewritesInPlaceTakeNoRoom) {
+  constexpr int kRecords = 16'000;
+  open({.create = true, .log_bytes = 2 << 20, .log_max_bytes = 2 << 20}, {.create = true, .max_size = 4 << 20});
+  for (int i = 0; i < kRecords; i += 50) {
+    ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+      for (int k = i; k < i + 50; ++k) {
+        if (auto put = txn.put(map, key_of(k), std::string(100, 'a')); !put) return put;
+      }
+      return {};
+    }));
+  }
+  const auto before = kv->info();
+  EXPECT_GT(before->pages * kPageBytes, std::uint64_t{4} << 19) << "more than half of the room is used";
+  const auto done = kv->transact(
+      [&](KvTransaction& txn) -> memlith::Result<void> {
+        for (int k = 0; k < kRecords; k += 3) {
+          if (auto put = txn.put(map, key_of(k), std::string(100, 'b')); !put) return put;
+        }
+        return {};
+      },
+      Durability::sync);
+  ASSERT_TRUE(done) << done.error().message();
+  const auto after = kv->info();
+  EXPECT_EQ(after->pages, before->pages);
+  EXPECT_EQ(after->region_bytes, before->region_bytes);
+  EXPECT_TRUE(kv->verify());
+}
+
+// Transactions that remove, grow, shrink and add records, in a region with hardly more room than they need: what was
+// reckoned before suffices, or the commit is refused.
+TEST_F(KvBadInput, WhatIsReckonedSuffices) {
+  open({.create = true}, {.create = true, .max_size = 1 << 20});
+  std::uint64_t draw = 88172645463325252u;
+  const auto next = [&draw](std::uint64_t below) {
+    draw ^= draw << 13;
+    draw ^= draw >> 7;
+    draw ^= draw << 17;
+    return draw % below;
+  };
+  int refused = 0;
+  for (int round = 0; round < 600; ++round) {
+    const bool shrinks = round % 100 >= 70;
+    const auto done = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
+      for (std::uint64_t n = 1 + next(40); n-- > 0;) {
+        std::string key = std::to_string(next(900));
+        if (next(4) == 0) key += std::string(1 + next(900), 'k');
+        if (shrinks ? next(4) > 0 : next(4) == 0) {
+          if (auto gone = txn.remove(map, key); !gone && gone.error().category() != MEMLITH_NOT_FOUND) return gone;
+        } else if (auto put = txn.put(map, key, std::string(next(next(9) == 0 ? 9000 : 1200), 'v')); !put) {
+          return put;
+        }
+      }
+      return {};
+    });
+    if (done) continue;
+    expect_error(done, MEMLITH_NO_SPACE, "max_size");
+    ++refused;
+  }
+  EXPECT_GT(refused, 20);
+  EXPECT_LT(refused, 500);
+  EXPECT_TRUE(kv->verify());
+}
+
+TEST_F(KvBadInput, AForkedChild) {
+  open();
+  fill(3);
+  auto txn = kv->begin();
+  auto cursor = txn->cursor(map);
+  ASSERT_TRUE(cursor->first());
+  EXPECT_IN_CHILD([&]() -> std::string {
+    const std::int32_t refused = txn->get(map, "key1").error().category();
+    if (refused == MEMLITH_OK) return "get is not refused";
+    for (auto* step : {memlith_kv_cursor_first, memlith_kv_cursor_last, memlith_kv_cursor_next, memlith_kv_cursor_prev,
+                       memlith_kv_cursor_remove}) {
+      memlith_kv_cursor* raw = nullptr;
+      std::memcpy(&raw, &*cursor, sizeof raw);  // the handle is all that a Cursor has
+      if (memlith_category(step(raw)) != refused) return "a step is not refused";
+    }
+    const auto current = cursor->current();
+    if (current || current.error().category() != refused) return "current is not refused";
+    const auto sought = cursor->seek("key1");
+    if (sought || sought.error().category() != refused) return "seek is not refused";
+    return "";
+  });
+  EXPECT_TRUE(cursor->next());
+}
+
+// A kv store that is not closed, because transactions are left, can be used on, and closed later.
+TEST_F(KvBadInput, ACloseThatIsRefused) {
+  open();
+  auto txn = std::optional(std::move(*kv->begin()));
+  expect_error(kv->close(), MEMLITH_BUSY, "transactions were not freed");
+  ASSERT_TRUE(txn->put(map, "a", "1"));
+  ASSERT_TRUE(txn->commit());
+  txn.reset();
+  EXPECT_TRUE(kv->close());
+  EXPECT_TRUE(Kv::open(*store, "kv"));
 }
 
 TEST_F(KvBadInput, ARegionThatIsFull) {
@@ -233,6 +341,16 @@ TEST_F(KvBadInput, CorruptPages) {
   auto damaged_store = Store::open(folder_ / "store", {});
   ASSERT_TRUE(damaged_store);
   expect_error(Kv::open(*damaged_store, "kv"), MEMLITH_INCOMPATIBLE, "holds no kv store");
+}
+
+// A region of another making, smaller than any kv store.
+TEST_F(KvBadInput, ARegionOfOnePage) {
+  open();
+  ASSERT_TRUE(store->region("small", {.create = true, .size = kPageBytes}));
+  for (const bool create : {false, true}) {
+    expect_error(Kv::open(*store, "small", {.create = create}), MEMLITH_INCOMPATIBLE, "has 4096 bytes");
+  }
+  EXPECT_TRUE(store->region("small")) << "it was closed again";
 }
 
 TEST_F(KvBadInput, UseAfterTheEnd) {

@@ -101,6 +101,8 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
 
   /* A conflict ends the transaction that meets it, and a renewed one goes on. */
   CHECK(memlith_kv_begin(kv, 0, &other) == MEMLITH_OK);
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_txn_set_wait(other, UINT64_MAX));
+  CHECK(memlith_kv_txn_set_wait(other, 1) == MEMLITH_OK);
   CHECK_CATEGORY(MEMLITH_CONFLICT, get(other, map, "a", &value));
   CHECK(memlith_kv_txn_active(other) == 0);
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_commit(txn, 7, &ticket));
@@ -206,6 +208,7 @@ static int nulls(memlith_store* store, memlith_kv* kv, memlith_kv_map map) {
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_map_remove(NULL, "map"));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_begin(NULL, 0, &txn));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_begin(kv, 0, NULL));
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_txn_set_wait(NULL, 1));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_commit(NULL, 0, NULL));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_abort(NULL));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_renew(NULL));

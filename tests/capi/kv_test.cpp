@@ -72,7 +72,8 @@ TEST_F(KvInCpp, KeepsWhatWasCommitted) {
   EXPECT_EQ(kv->verify()->records, 2u);
   // A kv store, an ordinary region and a heap do not pass for each other.
   EXPECT_EQ(store_->region("kv").error().category(), MEMLITH_BUSY);
-  ASSERT_TRUE(store_->region("plain", {.create = true, .size = 64 << 10}));
+  auto plain = store_->region("plain", {.create = true, .size = 64 << 10});
+  ASSERT_TRUE(plain && plain->root<int>() && store_->persist() && plain->close());
   const auto wrong = Kv::open(*store_, "plain");
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().category(), MEMLITH_INCOMPATIBLE) << wrong.error().message();

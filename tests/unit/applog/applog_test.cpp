@@ -129,6 +129,22 @@ TEST(AppLogTest, AFullLogBlocksUntilRoomIsMade) {
   EXPECT_ERROR(Errc::full, append(world.log(), std::string(4 * kKiB, 'x'))) << "it could never have room";
 }
 
+// A reader that waits "for ever": no clock overflows.
+TEST(AppLogTest, AReaderWaitsAsLongAsItTakes) {
+  AppLogWorld world(4096);
+  std::atomic<bool> reads{false};
+  std::thread writer([&] {
+    while (!reads) std::this_thread::yield();
+    ASSERT_OK(append(world.log(), "one").status());
+    ASSERT_OK(world.log().write());
+  });
+  AppLog::Entry entry;
+  reads = true;
+  EXPECT_TRUE(must(world.log().read(~std::uint64_t{0}, entry)));
+  writer.join();
+  EXPECT_EQ(entry.number, 1u);
+}
+
 TEST(AppLogTest, AFullLogGrows) {
   AppLogWorld world(4 * kKiB, WhenFull::grow, 64 * kKiB);
   Texts expected;

@@ -55,7 +55,7 @@ class KvTest : public ::testing::Test {
 
 TEST_F(KvTest, HoldsWhatTheModelHolds) {
   Random random(11);
-  const PageNumber maps[] = {world.map("a"), world.map("b")};
+  kv::MapNumber maps[] = {world.map("a"), world.map("b")};
   Records model[2];
   Records durable[2];
   for (int round = 0; round < 400; ++round) {
@@ -96,6 +96,7 @@ TEST_F(KvTest, HoldsWhatTheModelHolds) {
     }
     if (round % 67 == 66) {
       world.crash();
+      for (int which : {0, 1}) maps[which] = world.map(which == 0 ? "a" : "b");
       for (int which : {0, 1}) model[which] = durable[which];
       for (int which : {0, 1}) ASSERT_TRUE(world.content(maps[which]) == model[which]) << round;
     }
@@ -199,6 +200,48 @@ TEST_F(KvTest, RefusesWhatItCannotHold) {
   const auto reader = begin(true);
   EXPECT_EQ(reader->put(map, "k", "v").category, Errc::read_only);
   EXPECT_EQ(reader->remove(map, "k").status().category, Errc::read_only);
+}
+
+// A number stands for one map: neither 0 nor the number of a map that was removed reaches another one, although the new
+// map may have the same root page.
+TEST_F(KvTest, TheNumberOfAMapIsNeverThatOfAnother) {
+  const kv::MapNumber old = world.map();
+  put(old, "a", "old");
+  const auto zero = begin();
+  EXPECT_EQ(zero->put(0, "a", "1").category, Errc::invalid);
+  EXPECT_EQ(zero->get(0, "a").status().category, Errc::invalid);
+  EXPECT_EQ(kv::Cursor(*zero, 0).first().status().category, Errc::invalid);
+  zero->abort();
+  const auto before = begin(true);
+  kv::Cursor standing(*before, old);
+  ASSERT_OK(world.kv().remove_map("map"));
+  for (int i = 0; i < 200; ++i) {  // more than the table's first piece has room for
+    const kv::MapNumber fresh = world.map("map" + std::to_string(i));
+    EXPECT_NE(fresh, old);
+    const auto transaction = begin();
+    EXPECT_EQ(transaction->put(old, "a", "stale").category, Errc::invalid);
+    EXPECT_EQ(transaction->remove(old, "a").status().category, Errc::invalid);
+    EXPECT_EQ(kv::Cursor(*transaction, old).first().status().category, Errc::invalid);
+    EXPECT_TRUE(transaction->active());
+    EXPECT_EQ(get(*transaction, fresh, "a"), std::nullopt);
+    transaction->abort();
+    EXPECT_EQ(begin(true)->get(old, "a").status().category, Errc::invalid);
+    if (i % 2 == 0) {
+      ASSERT_OK(world.kv().remove_map("map" + std::to_string(i)));
+    }
+  }
+  // Who began to read before the removal goes on.
+  EXPECT_EQ(get(*before, old, "a"), "old");
+  EXPECT_TRUE(must(standing.first()));
+  EXPECT_EQ(must(world.kv().verify()).maps, 100u);
+  EXPECT_EQ(must(world.kv().map_count()), 100u);
+}
+
+// Counting maps goes through the catalogue once. With a step from its beginning for each map this takes minutes.
+TEST(KvMaps, ManyAreCountedAtOnce) {
+  KvWorld world({true, {}, true, true});
+  for (int i = 0; i < 4000; ++i) (void)world.map("map" + std::to_string(i));
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(must(world.kv().map_count()), 4000u);
 }
 
 // What one use of a transaction has remembered is gone in the next: ranges, records, savepoints.
@@ -403,6 +446,35 @@ TEST(KvWindow, WeakCommitsBecomeDurable) {
   EXPECT_OK(world.kv().stop());
   EXPECT_EQ(told.size(), 50u);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+}
+
+// A callback that takes its time delays no window: while it runs, a later weak commit becomes durable by itself.
+TEST(KvWindow, ASlowCallbackStretchesNoWindow) {
+  KvWorld world({true, {5, 16 * kMiB}, false});
+  const kv::MapNumber map = world.map();
+  const auto commit = [&] {
+    std::uint64_t ticket = 0;
+    Transaction transaction(world.kv(), false);
+    EXPECT_OK(transaction.begin());
+    EXPECT_OK(transaction.put(map, "key", "v"));
+    EXPECT_OK(transaction.commit(Durability::weak, &ticket).status());
+    return ticket;
+  };
+  std::atomic<bool> called{false};
+  std::atomic<std::uint64_t> second{0};
+  std::atomic<bool> passed{false};
+  world.kv().gatherer().when_durable(commit(), [&](std::uint64_t, Status) {
+    called = true;
+    // It gives up some day, so that a failure is one and no hang.
+    for (int i = 0; i < 5000 && !passed; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      passed = second != 0 && world.kv().durable() >= second;
+    }
+  });
+  while (!called) std::this_thread::yield();
+  second = commit();
+  EXPECT_OK(world.kv().stop());
+  EXPECT_TRUE(passed);
 }
 
 // The region grows while there is room for many commits: none of them has to wait for the disk.

@@ -1,0 +1,56 @@
+// How much log a transaction may need. Floor: kv.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "kv/locks.hpp"
+#include "kv/tree.hpp"
+
+namespace memlith::core::kv {
+
+// A sum over the writes of a transaction.
+struct LogNeed {
+  std::uint64_t writes = 0;          // those that may lay out pages anew
+  std::uint64_t cell_bytes = 0;      // of these
+  std::uint64_t overflow_pages = 0;  // of these
+  std::uint64_t in_place_writes = 0;
+  std::uint64_t in_place_bytes = 0;
+
+  static LogNeed of(std::string_view key, const Pending& pending) {
+    LogNeed need;
+    if (pending.kind == Pending::Kind::none) return need;
+    if (pending.in_place) {
+      need.in_place_writes = 1;
+      need.in_place_bytes = pending.value.size();
+      return need;
+    }
+    const Write write{key, pending.value, pending.kind == Pending::Kind::remove};
+    need.writes = 1;
+    need.overflow_pages = TreeWriter::overflow_pages_of(write);
+    need.cell_bytes = TreeWriter::cell_bytes_of(write) + kSlotBytes;
+    return need;
+  }
+  LogNeed& operator+=(const LogNeed& other) { return add(other, 1); }
+  LogNeed& operator-=(const LogNeed& other) { return add(other, ~std::uint64_t{0}); }
+
+  // In a kv store of so many pages.
+  [[nodiscard]] std::uint64_t log_bytes(std::uint64_t pages) const {
+    const std::uint64_t laid_out = std::min(2 * writes, pages) + cell_bytes / kKiB + 4;
+    return (laid_out + overflow_pages) * (kPageBytes + 64) + 2 * cell_bytes + 128 * writes + in_place_bytes +
+           32 * in_place_writes;
+  }
+
+ private:
+  LogNeed& add(const LogNeed& other, std::uint64_t factor) {
+    writes += factor * other.writes;
+    cell_bytes += factor * other.cell_bytes;
+    overflow_pages += factor * other.overflow_pages;
+    in_place_writes += factor * other.in_place_writes;
+    in_place_bytes += factor * other.in_place_bytes;
+    return *this;
+  }
+};
+
+}  // namespace memlith::core::kv

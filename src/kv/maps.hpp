@@ -1,0 +1,67 @@
+// The numbers of maps that a program holds. Floor: kv.
+//
+// A number stands for one map from when it was opened or created until it is removed, and is never given again while
+// the kv store is open: the page of a removed map's root may become that of another map, and whoever still has the old
+// number must not reach that one.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <memory>
+
+#include "kv/pages.hpp"
+
+namespace memlith::core::kv {
+
+using MapNumber = std::uint32_t;
+
+// What a number stands for.
+struct MapEntry {
+  PageNumber root = 0;
+  // The commit that removed the map; kNewest: it is there.
+  std::atomic<Stamp> removed{kNewest};
+  // The map is being removed. Dekker: a transaction takes its lock first and looks here then; the removal stores here
+  // first and looks for locks then. One of them sees the other.
+  std::atomic<bool> going{false};
+};
+
+// Threads: any number look numbers up, while one adds.
+class MapNumbers {
+ public:
+  // Null: the number was never given.
+  [[nodiscard]] MapEntry* find(MapNumber number) const {
+    if (number < kFirst || number - kFirst >= count_.load(std::memory_order_acquire)) return nullptr;
+    const Place place = place_of(number - kFirst);
+    return &chunks_[place.chunk][place.index];
+  }
+  MapNumber add(PageNumber root) {
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    const Place place = place_of(count);
+    if (chunks_[place.chunk] == nullptr) {
+      chunks_[place.chunk] = std::make_unique<MapEntry[]>(std::size_t{kFirstChunk} << place.chunk);
+    }
+    chunks_[place.chunk][place.index].root = root;
+    count_.store(count + 1, std::memory_order_release);
+    return kFirst + count;
+  }
+
+ private:
+  struct Place {
+    std::uint32_t chunk = 0;
+    std::uint32_t index = 0;
+  };
+  // Chunks double, so that entries never move.
+  static Place place_of(std::uint32_t index) {
+    const std::uint64_t shifted = std::uint64_t{index} + kFirstChunk;
+    const auto chunk = static_cast<std::uint32_t>(std::bit_width(shifted) - 1 - kFirstChunkBits);
+    return {chunk, static_cast<std::uint32_t>(shifted - (std::uint64_t{kFirstChunk} << chunk))};
+  }
+  static constexpr MapNumber kFirst = 2;  // 0 is none, and 1 the catalogue
+  static constexpr std::uint32_t kFirstChunkBits = 6;
+  static constexpr std::uint32_t kFirstChunk = 1u << kFirstChunkBits;
+  std::unique_ptr<MapEntry[]> chunks_[32 - kFirstChunkBits + 1];
+  std::atomic<std::uint32_t> count_{0};
+};
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,95 @@
+// The ranges of keys that a transaction has locked. Floor: kv.
+//
+// Ranges that meet are joined, so that a lookup is one step down a tree, however many cursors passed where.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <memory_resource>
+#include <string_view>
+
+#include "kv/page.hpp"
+
+namespace memlith::core::kv {
+
+struct RecordKey {
+  PageNumber map = 0;
+  std::string_view key;  // its bytes belong to the transaction
+  friend auto operator<=>(const RecordKey&, const RecordKey&) = default;
+};
+
+// The keys from `low` to `high`, both included; without a bound, all. A key has a byte at least, so an empty `low` is
+// no bound.
+struct KeyRange {
+  PageNumber map = 0;
+  bool has_high = false;
+  std::string_view low;
+  std::string_view high;
+  [[nodiscard]] bool contains(const RecordKey& record) const {
+    return record.map == map && low <= record.key && (!has_high || record.key <= high);
+  }
+};
+
+class RangeSet {
+ public:
+  explicit RangeSet(std::pmr::memory_resource* memory) : all_(memory) {}
+
+  void add(const KeyRange& range) {
+    auto at = all_.upper_bound({range.map, range.low});
+    if (at != all_.begin()) {
+      const auto before = std::prev(at);
+      if (before->first.map == range.map && reaches(before->second, range.low)) at = before;
+    }
+    if (at == all_.end() || at->first.map != range.map || !reaches(high_of(range), at->first.key)) {
+      all_.emplace_hint(at, RecordKey{range.map, range.low}, high_of(range));
+      return;
+    }
+    if (range.low < at->first.key) {  // it begins earlier
+      auto node = all_.extract(at);
+      node.key() = {range.map, range.low};
+      at = all_.insert(std::move(node)).position;
+    }
+    at->second = further(at->second, high_of(range));
+    for (auto next = std::next(at);
+         next != all_.end() && next->first.map == range.map && reaches(at->second, next->first.key);
+         next = all_.erase(next)) {
+      at->second = further(at->second, next->second);
+    }
+  }
+  [[nodiscard]] bool contains(const RecordKey& record) const {
+    const auto at = last_from(record);
+    return at != all_.end() && reaches(at->second, record.key);
+  }
+  // Whether all of the range is in one of these.
+  [[nodiscard]] bool covers(const KeyRange& range) const {
+    const auto at = last_from({range.map, range.low});
+    if (at == all_.end() || !reaches(at->second, range.low)) return false;
+    return !at->second.bounded || (range.has_high && range.high <= at->second.key);
+  }
+  [[nodiscard]] bool any_in(PageNumber map) const {
+    const auto at = all_.lower_bound({map, {}});
+    return at != all_.end() && at->first.map == map;
+  }
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
+  void clear() { all_.clear(); }
+
+ private:
+  struct High {
+    bool bounded = false;
+    std::string_view key;
+  };
+  using Map = std::pmr::map<RecordKey, High>;  // by the lowest key
+  static High high_of(const KeyRange& range) { return {range.has_high, range.high}; }
+  static bool reaches(const High& high, std::string_view key) { return !high.bounded || key <= high.key; }
+  static High further(const High& a, const High& b) { return reaches(a, b.key) && (!a.bounded || b.bounded) ? a : b; }
+  // The last range of the map that begins at the key or before.
+  [[nodiscard]] Map::const_iterator last_from(const RecordKey& record) const {
+    auto at = all_.upper_bound(record);
+    if (at == all_.begin()) return all_.end();
+    --at;
+    return at->first.map == record.map ? at : all_.end();
+  }
+  Map all_;
+};
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,193 @@
+// src/kv/ranges.hpp and src/kv/locks.hpp: joined ranges are the ranges that were added; transactions that may wait get
+// the lock when its holder ends, and never wait for each other in a circle.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/random.hpp"
+#include "kv_world.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using kv::Durability;
+using kv::KeyRange;
+using kv::RangeSet;
+using kv::Transaction;
+
+constexpr std::chrono::milliseconds kLong{3'600'000};
+
+std::string key_of(std::uint64_t i) {
+  std::string digits = std::to_string(i);
+  return "key" + std::string(8 - digits.size(), '0') + digits;
+}
+
+TEST(KvRanges, AreWhatWasAdded) {
+  constexpr std::uint64_t kKeys = 30;
+  const std::string all = "abcdefghijklmnopqrstuvwxyz0123456789";
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    Random random(seed);
+    RangeSet joined(std::pmr::get_default_resource());
+    std::vector<KeyRange> added;
+    for (int i = 0; i < 20; ++i) {
+      KeyRange range{static_cast<kv::PageNumber>(2 + random.below(2)), !random.one_in(9), {}, {}};
+      const std::uint64_t low = random.below(kKeys);
+      if (!random.one_in(9)) range.low = std::string_view(all).substr(low, 1);
+      if (range.has_high) range.high = std::string_view(all).substr(low + random.below(5), 1);
+      if (range.has_high && range.high < range.low) std::swap(range.low, range.high);
+      if (range.has_high && range.high.empty()) continue;
+      joined.add(range);
+      added.push_back(range);
+      for (kv::PageNumber map = 1; map < 5; ++map) {
+        const bool any = std::any_of(added.begin(), added.end(), [map](const KeyRange& r) { return r.map == map; });
+        ASSERT_EQ(joined.any_in(map), any) << seed;
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          const kv::RecordKey key{map, std::string_view(all).substr(k, 1)};
+          const bool in_one =
+              std::any_of(added.begin(), added.end(), [&key](const KeyRange& r) { return r.contains(key); });
+          ASSERT_EQ(joined.contains(key), in_one) << seed << ": " << key.key << " of map " << map;
+        }
+      }
+      for (const KeyRange& each : added) ASSERT_TRUE(joined.covers(each)) << seed;
+      ASSERT_LE(joined.size(), added.size());
+    }
+    EXPECT_FALSE(joined.covers({9, true, "a", "b"}));
+  }
+}
+
+TEST(KvRanges, ThatMeetAreOne) {
+  RangeSet joined(std::pmr::get_default_resource());
+  joined.add({2, true, "c", "d"});
+  joined.add({2, true, "f", "g"});
+  EXPECT_EQ(joined.size(), 2u);
+  EXPECT_FALSE(joined.covers({2, true, "c", "g"}));
+  joined.add({2, true, "d", "f"});
+  EXPECT_EQ(joined.size(), 1u);
+  EXPECT_TRUE(joined.covers({2, true, "c", "g"}));
+  joined.add({2, false, "a", {}});
+  EXPECT_EQ(joined.size(), 1u);
+  EXPECT_TRUE(joined.covers({2, false, "zz", {}}));
+}
+
+class KvLocks : public ::testing::Test {
+ protected:
+  KvLocks() {
+    Transaction filling(world.kv(), false);
+    EXPECT_OK(filling.begin());
+    for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_OK(filling.put(map, key_of(i), "v"));
+    EXPECT_OK(filling.commit(Durability::weak, nullptr).status());
+  }
+  KvWorld world;
+  kv::MapNumber map = world.map();
+};
+
+// What each write of another transaction costs does not grow with the number of seeks. With a list of ranges that every
+// write goes through, this takes minutes.
+TEST_F(KvLocks, SeeksOfOneLeaveTheWritesOfOthersAlone) {
+  Transaction seeking(world.kv(), false);
+  ASSERT_OK(seeking.begin());
+  kv::Cursor cursor(seeking, map);
+  for (std::uint64_t i = 0; i < 100'000; ++i) ASSERT_TRUE(must(cursor.seek(key_of(i % 500))));
+  Transaction writing(world.kv(), false);
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    ASSERT_OK(writing.begin());
+    ASSERT_OK(writing.put(map, key_of(501 + i % 400), "w"));
+    ASSERT_OK(writing.commit(Durability::weak, nullptr).status());
+  }
+  EXPECT_TRUE(seeking.active());
+}
+
+TEST_F(KvLocks, AWriterWaitsForTheHolder) {
+  Transaction holder(world.kv(), false);
+  ASSERT_OK(holder.begin());
+  kv::Cursor scan(holder, map);
+  for (bool more = must(scan.first()); more; more = must(scan.next())) {
+  }
+  std::thread waiter([this] {
+    Transaction transaction(world.kv(), false);
+    transaction.set_wait(kLong);
+    EXPECT_OK(transaction.begin());
+    EXPECT_OK(transaction.put(map, "new", "w"));
+    EXPECT_OK(transaction.commit(Durability::weak, nullptr).status());
+  });
+  while (world.kv().locks().waiting() == 0) std::this_thread::yield();
+  holder.abort();
+  waiter.join();
+  EXPECT_EQ(world.kv().conflicts(), 0u);
+  EXPECT_EQ(world.content(map).at("new"), "w");
+}
+
+TEST_F(KvLocks, TheWaitIsBounded) {
+  Transaction holder(world.kv(), false);
+  ASSERT_OK(holder.begin());
+  ASSERT_OK(holder.put(map, "held", "1"));
+  Transaction waiter(world.kv(), false);
+  waiter.set_wait(std::chrono::milliseconds(2));
+  ASSERT_OK(waiter.begin());
+  EXPECT_EQ(waiter.get(map, "held").status().category, Errc::conflict);
+  EXPECT_FALSE(waiter.active());
+  EXPECT_EQ(world.kv().locks().waiting(), 0u);
+}
+
+// Two read a record, and both want to write it: the second one is refused at once, and the first one gets the lock.
+TEST_F(KvLocks, NoneWaitInACircle) {
+  Transaction first(world.kv(), false);
+  Transaction second(world.kv(), false);
+  for (Transaction* const each : {&first, &second}) {
+    each->set_wait(kLong);
+    ASSERT_OK(each->begin());
+    ASSERT_TRUE(must(each->get(map, key_of(1))).has_value());
+  }
+  std::thread waiter([&] {
+    EXPECT_OK(first.put(map, key_of(1), "first"));
+    EXPECT_OK(first.commit(Durability::weak, nullptr).status());
+  });
+  while (world.kv().locks().waiting() == 0) std::this_thread::yield();
+  const Status refused = second.put(map, key_of(1), "second");
+  EXPECT_EQ(refused.category, Errc::conflict);
+  EXPECT_NE(last_error_text().find("wait for each other"), std::string::npos) << last_error_text();
+  waiter.join();
+  EXPECT_EQ(world.content(map).at(key_of(1)), "first");
+}
+
+// Threads that all take the same few locks in any order: every transaction ends, and no update is lost.
+TEST_F(KvLocks, WaitersCountTogether) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 300;
+  std::atomic<std::uint64_t> done{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      Random random(t + 1);
+      Transaction transaction(world.kv(), false);
+      transaction.set_wait(kLong);
+      for (int i = 0; i < kEach;) {
+        ASSERT_OK(transaction.begin());
+        Status status = kOk;
+        for (int n = 0; n < 3 && status.ok(); ++n) {
+          const std::string key = "count" + std::to_string(random.below(4));
+          const auto now = transaction.get(map, key);
+          status = now.status();
+          if (!status.ok()) break;
+          const int count = now->has_value() ? std::stoi(std::string(**now)) : 0;
+          status = transaction.put(map, key, std::to_string(count + 1));
+        }
+        if (status.ok()) {
+          ASSERT_OK(transaction.commit(Durability::weak, nullptr).status());
+          ++i;
+          done += 3;
+        } else {
+          ASSERT_EQ(status.category, Errc::conflict);
+        }
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  std::uint64_t sum = 0;
+  for (const auto& [key, value] : world.content(map)) sum += key.starts_with("count") ? std::stoull(value) : 0;
+  EXPECT_EQ(sum, done);
+}
+
+}  // namespace
+}  // namespace memlith::test
