@@ -120,8 +120,7 @@ class allocator {
                   "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
                   "pointer to code; none of these is there any more in the next run. Use memlith::string, "
                   "memlith::vector and so on; if everything that the type owns lies in the heap, say so by "
-                  "specialising "
-                  "memlith::is_persistable for it");
+                  "specialising memlith::is_persistable for it");
     std::uninitialized_construct_using_allocator(place, *this, std::forward<Arguments>(arguments)...);
   }
 

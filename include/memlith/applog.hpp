@@ -4,12 +4,11 @@
 //   auto store = memlith::Store::open("shop", {.create = true});
 //   auto kv = memlith::Kv::open(*store, "kv", {.create = true});
 //   auto log = memlith::AppLog::open(*store, "log", {.create = true});
-//   log->append("sell marble");
-//   log->write();                             // durable: the sale can be acknowledged
-//   while (auto entry = *log->read()) {       // a thread behind
+//   if (!log->append("sell marble") || !log->write()) ...  // durable when both are ok: the sale can be acknowledged
+//   while (auto entry = *log->read()) {                    // a thread behind
 //     auto txn = kv->begin();
-//     ...                                     // what the entry says
-//     log->commit(entry->number, *txn);       // the change and the read position, both or neither
+//     ...                                                  // what the entry says
+//     if (!log->commit(entry->number, *txn)) ...           // the change and the read position, both or neither
 //   }
 //
 // Nothing here throws.

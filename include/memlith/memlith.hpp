@@ -4,7 +4,7 @@
 //   auto store = memlith::Store::open("notes", {.create = true});
 //   auto region = store->region("main", {.create = true, .size = 1 << 20});
 //   auto notes = region->root<Notes>();        // constructed once, then found again; an error if Notes has changed
-//   since if (!notes) ...                            // each call can fail; notes.error().message() says why
+//   if (!notes) ...                            // each call can fail; notes.error().message() says why
 //   (*notes)->count++;                         // plain memory
 //   if (!region->persist()) ...                // durable, all or nothing
 #pragma once
@@ -302,11 +302,9 @@ class Region {
   // Durable on ok, all or nothing.
   // Errors: INVALID                                 - the lock is not held.
   //         FULL, NO_SPACE, NO_MEMORY, UNSUPPORTED  - nothing was captured, and the lock is still held: undo or split
-  //         the change
-  //                                                   before another thread sees it.
+  //                                                   the change before another thread sees it.
   //         IO, POISONED                            - as memlith_persist. lock.owns_lock() tells whether the lock had
-  //         been
-  //                                                   released before the failure.
+  //                                                   been released before the failure.
   template <class Mutex>
   Result<void> persist(std::unique_lock<Mutex>& lock, Scope scope = Scope::process) const {
     return detail::persist_and_unlock(store_, &handle_, 1, lock, scope);
@@ -363,17 +361,15 @@ class Region {
   // `arguments`; like any change, it is durable with the next persist. Later calls find it again. Raise `version` when
   // the layout of T changes. T must be a type that may live in a region: see is_persistable.
   // Errors: INCOMPATIBLE (the region has a root of another size or version), INVALID (the region is too small),
-  // NOT_FOUND (no
-  //         root yet, and the store is open read-only).
+  //         NOT_FOUND (no root yet, and the store is open read-only).
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
     static_assert(is_persistable_v<T>,
                   "memlith: an object of this type cannot be the root of a region. The type owns memory of the process "
                   "(std::string, std::vector, std::unique_ptr or such a member), has virtual functions, or is a "
-                  "pointer "
-                  "to code; none of these is valid in the next run. Use plain data: numbers, arrays, and pointers into "
-                  "the region. If everything that the type owns lies in the region, specialise memlith::is_persistable "
-                  "for the type");
+                  "pointer to code; none of these is valid in the next run. Use plain data: numbers, arrays, and "
+                  "pointers into the region. If everything that the type owns lies in the region, specialise "
+                  "memlith::is_persistable for the type");
     static_assert(alignof(T) <= 64, "memlith: the alignment of a root is at most 64 bytes");
     if (size() < sizeof(RootHeader) + sizeof(T)) {
       return Error(MEMLITH_INVALID, std::string("region \"") + info().name + "\" has " + std::to_string(size()) +
@@ -400,8 +396,7 @@ class Region {
                                                     : std::string("found bytes that are no root object")) +
                        ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
                        " bytes; use the type and the version with which the root was created, and convert it to a root "
-                       "in "
-                       "a new region");
+                       "in a new region");
     }
     return object;
   }

@@ -148,8 +148,7 @@ Status Kv::make_ready(const Estimate& estimate) {
   if (estimate.log_bytes > most) {
     return fail(Errc::full, Detail::kv,
                 "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
-                "transaction, "
-                "or open the store with a larger log_max_bytes",
+                "transaction, or open the store with a larger log_max_bytes",
                 estimate.log_bytes, most);
   }
   MEMLITH_TRY(pages_.make_room(estimate.pages));
