@@ -9,6 +9,9 @@
 //   if (!region->persist()) ...                // durable, all or nothing
 #pragma once
 
+#include <cxxabi.h>
+
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +23,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -54,6 +58,24 @@ class Error {
 };
 
 namespace detail {
+// What type_name() made of a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
+inline std::string readable_type_name(std::string_view type_name) {
+  constexpr std::string_view kSymbol = "_ZTS";
+  std::string text;
+  while (!type_name.empty()) {
+    const std::size_t end = std::min(type_name.find_first_of(" ,{}"), type_name.size());
+    const std::string word(type_name.substr(0, std::max<std::size_t>(end, 1)));
+    type_name.remove_prefix(word.size());
+    char* const name = word.compare(0, kSymbol.size(), kSymbol) != 0
+                           ? nullptr
+                           : abi::__cxa_demangle(word.c_str() + kSymbol.size(), nullptr, nullptr, nullptr);
+    text += name != nullptr ? name : word.c_str();
+    std::free(name);
+  }
+  std::replace_if(text.begin(), text.end(), [](unsigned char each) { return each < ' ' || each > '~'; }, '?');
+  return text;
+}
+
 // The program used the value of a failed result: the program ends, in every build, and prints the error's message.
 [[noreturn]] inline void end_without_value(const Error& error) {
   std::fprintf(stderr, "memlith: the value of a failed call was used: %s\n", error.message().c_str());
@@ -357,11 +379,12 @@ class Region {
   }
 
   // The root: the object from which the program finds everything else in the region. It lies at the start of the
-  // region, after a header of 64 bytes that holds its size and `version`. The first call constructs it from
-  // `arguments`; like any change, it is durable with the next persist. Later calls find it again. Raise `version` when
-  // the layout of T changes. T must be a type that may live in a region: see is_persistable.
-  // Errors: INCOMPATIBLE (the region has a root of another size or version), INVALID (the region is too small),
-  //         NOT_FOUND (no root yet, and the store is open read-only).
+  // region, after a header of 512 bytes that holds `version` and what the compiler tells of T: its name, size,
+  // alignment and layout (memlith/layout.hpp). The first call constructs the root from `arguments`; like any change, it
+  // is durable with the next persist. Later calls find it again. Raise `version` when the meaning of T's bytes changes.
+  // T must be a type that may live in a region: see is_persistable.
+  // Errors: INCOMPATIBLE (the region has a root of another type or version; the message describes both), INVALID (the
+  //         region is too small), NOT_FOUND (no root yet, and the store is open read-only).
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
     static_assert(is_persistable_v<T>,
@@ -383,22 +406,19 @@ class Region {
       if (info().tracker == 0)
         return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and the store is open read-only");
       new (object) T(std::forward<Arguments>(arguments)...);
-      *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
+      *header = RootHeader::of<T>(version);
       // Regions with the explicit tracker need this; on others it has no effect.
       (void)touch(header, sizeof(RootHeader) + sizeof(T));
       return object;
     }
-    if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
-      return Error(MEMLITH_INCOMPATIBLE,
-                   std::string("region \"") + info().name + "\": its root object is of another type: " +
-                       (header->magic == kRootMagic ? "found version " + std::to_string(header->version) + " with " +
-                                                          std::to_string(header->bytes) + " bytes"
-                                                    : std::string("found bytes that are no root object")) +
-                       ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
-                       " bytes; use the type and the version with which the root was created, and convert it to a root "
-                       "in a new region");
-    }
-    return object;
+    const RootHeader expected = RootHeader::of<T>(version);
+    if (std::memcmp(header, &expected, sizeof expected) == 0) return object;
+    return Error(MEMLITH_INCOMPATIBLE,
+                 std::string("region \"") + info().name + "\": its root object is of another type: the region has " +
+                     (header->magic == kRootMagic ? header->in_words() : std::string("bytes that are no root object")) +
+                     "; the program expects " + expected.in_words() +
+                     ". Open it with the type and the version that it was made with, and convert it to a root in a new "
+                     "region");
   }
   template <class T>
   Result<T*> root() const {
@@ -413,12 +433,28 @@ class Region {
   struct RootHeader {
     std::uint64_t magic;
     std::uint32_t version;
-    std::uint32_t reserved;
+    std::uint32_t layout;
     std::uint64_t bytes;
-    std::uint64_t zeros[5];
+    std::uint32_t alignment;
+    std::uint32_t reserved;
+    char type[480];  // ended and filled with zeros
+
+    template <class T>
+    static RootHeader of(std::uint32_t version) {
+      constexpr std::size_t kRest = 24;  // what type_name() adds to a name that is too long, and the zero
+      RootHeader header{kRootMagic, version, layout_of<T>::value, sizeof(T), alignof(T), 0, {}};
+      const std::string name = detail::type_name<T>(sizeof header.type - kRest);
+      std::memcpy(header.type, name.data(), name.size());
+      return header;
+    }
+    [[nodiscard]] std::string in_words() const {
+      return detail::readable_type_name({type, ::strnlen(type, sizeof type)}) + " of " + std::to_string(bytes) +
+             " bytes, aligned to " + std::to_string(alignment) + ", layout " + std::to_string(layout) + ", version " +
+             std::to_string(version);
+    }
   };
-  static_assert(sizeof(RootHeader) == 64);
-  static constexpr std::uint64_t kRootMagic = 0x00746f6f72676572;  // "regroot"
+  static_assert(sizeof(RootHeader) == 512);
+  static constexpr std::uint64_t kRootMagic = 0x32746f6f72676572;  // "regroot2"
 
   memlith_region* handle_;
   memlith_store* store_;
