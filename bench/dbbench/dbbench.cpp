@@ -188,8 +188,8 @@ MaybeFailure run_dbbench(const DbBenchArguments& arguments) {
     if (std::ranges::any_of(all, [&](const Contender& each) { return each.side == side; })) continue;
     return tool_failure(MEMLITH_INVALID, fmt::format("there is no side {}", side),
                         "There are memlith-log, memlith, and the peers whose libraries were there when this program "
-                        "was "
-                        "built: leveldb, lmdb, sqlite, kyoto-tree-tran, rocksdb. `./dev bench dbbench` installs them.");
+                        "was built: leveldb, lmdb, sqlite, kyoto-tree-tran, rocksdb. `./dev bench dbbench` installs "
+                        "them.");
   }
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());

@@ -20,8 +20,7 @@ int run(int count, char** words) {
   app.add_option("--dir", arguments->folder, "Folder for the temporary stores")->capture_default_str();
   app.add_option("--sides", arguments->sides,
                  "Sides to compare: memlith-log (an application log before the kv store), memlith (the kv store "
-                 "alone), "
-                 "leveldb, lmdb, sqlite, kyoto-tree-tran, rocksdb")
+                 "alone), leveldb, lmdb, sqlite, kyoto-tree-tran, rocksdb")
       ->delimiter(',');
   app.add_option("--workloads", arguments->workloads, "Any of fillseq, fillrandom, readseq, readrandom")
       ->delimiter(',')

@@ -69,8 +69,7 @@ void measure(const char* side, const char* what, std::uint64_t bytes, const Act&
   std::sort(times.begin(), times.end());
   std::printf(
       "{\"suite\": \"lines\", \"side\": \"%s\", \"workload\": \"%s %llu B\", \"durability\": \"fence\", \"threads\": "
-      "1, "
-      "\"ops_per_s\": %.0f, \"p50_us\": %.4f, \"p99_us\": %.4f, \"p999_us\": %.4f}\n",
+      "1, \"ops_per_s\": %.0f, \"p50_us\": %.4f, \"p99_us\": %.4f, \"p999_us\": %.4f}\n",
       side, what, static_cast<unsigned long long>(bytes), static_cast<double>(rounds) / seconds, times[rounds / 2],
       times[rounds * 99 / 100], times[rounds * 999 / 1000]);
 }

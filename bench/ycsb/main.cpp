@@ -20,8 +20,7 @@ int run(int count, char** words) {
   app.add_option("--dir", arguments->folder, "Folder for the temporary stores")->capture_default_str();
   app.add_option("--sides", arguments->sides,
                  "Sides to compare: memlith, memlith-wait (sync: weak commits that are waited for), "
-                 "memlith-no-durability, "
-                 "leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb, berkeleydb, wiredtiger")
+                 "memlith-no-durability, leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb, berkeleydb, wiredtiger")
       ->delimiter(',');
   app.add_option("--workloads", arguments->workloads,
                  "Any of write, read, insert, scan, modify, a, b, c, d, e, f (the last six are YCSB's)")

@@ -120,8 +120,7 @@ class allocator {
                   "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
                   "pointer to code; none of these is there any more in the next run. Use memlith::string, "
                   "memlith::vector and so on; if everything that the type owns lies in the heap, say so by "
-                  "specialising "
-                  "memlith::is_persistable for it");
+                  "specialising memlith::is_persistable for it");
     std::uninitialized_construct_using_allocator(place, *this, std::forward<Arguments>(arguments)...);
   }
 
@@ -156,11 +155,7 @@ struct hash {
   template <class Key>
   std::size_t operator()(const Key& key) const noexcept {
     if constexpr (std::is_convertible_v<const Key&, std::string_view>) {
-      std::uint64_t value = 0xcbf29ce484222325;
-      for (const char each : std::string_view(key)) {
-        value = (value ^ static_cast<unsigned char>(each)) * 0x100000001b3;
-      }
-      return static_cast<std::size_t>(value ^ value >> 32);
+      return static_cast<std::size_t>(detail::text_number(std::string_view(key)));
     } else {
       static_assert(std::is_integral_v<Key> || std::is_enum_v<Key> || std::is_pointer_v<Key>,
                     "memlith: pass a hash of your own for keys of this type, one that is the same in every run");
@@ -176,7 +171,34 @@ struct hash {
   }
 };
 
-using string = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+// std::basic_string in a heap. A string of the process becomes one where a heap's is wanted (as a key, as an argument),
+// and the other way round; both copy the bytes.
+class string : public std::basic_string<char, std::char_traits<char>, allocator<char>> {
+  using Base = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+  template <class Other>
+  using ElsewhereString = std::basic_string<char, std::char_traits<char>, Other>;
+
+ public:
+  using Base::Base;
+  using Base::operator=;
+  string() = default;
+  string(const string&) = default;
+  string(string&&) = default;
+  string& operator=(const string&) = default;
+  string& operator=(string&&) = default;
+  ~string() = default;
+  string(const string& other, const allocator<char>& in) : Base(other, in) {}
+  string(string&& other, const allocator<char>& in) : Base(std::move(other), in) {}
+  // NOLINTBEGIN(google-explicit-constructor): conversions
+  string(const Base& other) : Base(other) {}  // results of operator+ and substr()
+  string(Base&& other) noexcept : Base(std::move(other)) {}
+  template <class Other>
+    requires(!std::is_same_v<Other, allocator<char>>)
+  string(const ElsewhereString<Other>& other, const allocator<char>& in = allocator<char>())
+      : Base(other.data(), other.size(), in) {}
+  operator std::string() const { return std::string(data(), size()); }
+  // NOLINTEND(google-explicit-constructor)
+};
 template <class T>
 using vector = std::vector<T, allocator<T>>;
 template <class T>

@@ -4,15 +4,13 @@
 //   auto store = memlith::Store::open("shop", {.create = true});
 //   auto kv = memlith::Kv::open(*store, "kv", {.create = true});
 //   auto log = memlith::AppLog::open(*store, "log", {.create = true});
-//   log->append("sell marble");
-//   log->write();                             // durable: the sale can be acknowledged
-//   while (auto entry = *log->read()) {       // a thread behind
+//   if (!log->append("sell marble") || !log->write()) ...  // durable when both are ok: the sale can be acknowledged
+//   while (auto entry = *log->read()) {                    // a thread behind
 //     auto tx = store->begin();
 //     auto txn = kv->begin();
-//     ...                                     // what the entry says
-//     txn->join(*tx);
-//     log->consume_in(*tx, entry->number);
-//     tx->commit_async();                     // the change and the read position, both or neither
+//     ...                                                  // what the entry says
+//     if (!txn->join(*tx) || !log->consume_in(*tx, entry->number)) ...
+//     if (!tx->commit_async()) ...                         // the change and the read position, both or neither
 //   }
 //
 // Nothing here throws.

@@ -49,8 +49,9 @@ extern "C" {
 MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
 
 /* Commits or undoes what was stored to the pages [address, address + bytes) of mapped files, through whichever mapping,
- * since it was last committed. A file's length is committed with them; if the file was cut since, all of its changes
- * are. The range may cover mappings of several files: each file is committed by itself.
+ * since it was last committed. A file's length is committed with them: if the file was cut since, what was cut off is
+ * gone, and is zeros where the file has grown again. Stores to other pages are not committed. The range may cover
+ * mappings of several files: each file is committed by itself.
  *  - MS_SYNC:       the changes are durable on return, all of them or, after a crash in the middle, none.
  *  - MS_ASYNC:      the changes are captured on return. They become durable soon, all or none, in the order of the
  *                   calls: a crash keeps no call without those before it. A later MS_SYNC of the file makes them

@@ -29,22 +29,7 @@ namespace memlith {
 
 namespace detail {
 
-// T's name and, of an aggregate, its members' types, for messages; of a very long name the beginning, and a number for
-// the rest.
-template <class T>
-std::string type_name() {
-  constexpr std::size_t kLongest = 1000;
-  std::string name = plain_type_name<T>();
-  if constexpr (has_known_members_v<T>) {
-    const std::string members = names_of_members(members_of_t<T>());
-    if (name.size() + members.size() <= kLongest) name += members;
-  }
-  if (name.size() > kLongest) {
-    const std::size_t rest = hash<std::string_view>()(std::string_view(name).substr(kLongest));
-    name = name.substr(0, kLongest) + "..." + std::to_string(rest);
-  }
-  return name;
-}
+inline constexpr std::size_t kHeapTypeNameLongest = 1000;
 
 // What std::pmr containers in a heap lead to: it lies in the heap. Its pointer to virtual functions is another one in
 // each run, and is written anew when the heap is opened or rolled back.
@@ -135,7 +120,7 @@ class Heap {
   // NOT_FOUND; INCOMPATIBLE if the object is of another type, size, alignment or layout, with a message that has both.
   template <class T>
   Result<T*> find(const std::string& name) const {
-    const std::string type_name = detail::type_name<T>();
+    const std::string type_name = detail::type_name<T>(detail::kHeapTypeNameLongest);
     const memlith_type type = type_of<T>(type_name.c_str());
     void* object = nullptr;
     const std::int32_t code = memlith_heap_find(handle_, name.c_str(), &type, &object);
@@ -258,7 +243,7 @@ class Heap {
     std::unique_ptr<void, void (*)(void*)> guard(block, [](void* address) { detail::free_in_heap(address); });
     auto* const object = std::uninitialized_construct_using_allocator(static_cast<T*>(block), get_allocator(),
                                                                       std::forward<Arguments>(arguments)...);
-    const std::string type_name = detail::type_name<T>();
+    const std::string type_name = detail::type_name<T>(detail::kHeapTypeNameLongest);
     const memlith_type type = type_of<T>(type_name.c_str());
     if (const std::int32_t code = give_name(handle_, name.c_str(), object, &type); code != MEMLITH_OK) {
       const Error error(code);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
@@ -349,6 +350,13 @@ constexpr std::uint32_t number_of_layout() {
   }
 }
 
+// The same in every run and with every standard library.
+constexpr std::uint64_t text_number(std::string_view text) {
+  std::uint64_t value = 0xcbf29ce484222325;
+  for (const char each : text) value = (value ^ static_cast<unsigned char>(each)) * 0x100000001b3;
+  return value ^ value >> 32;
+}
+
 // The name of T's type information, which compilers for Linux agree on.
 template <class T>
 std::string plain_type_name() {
@@ -359,6 +367,20 @@ std::string names_of_members(std::type_identity<std::tuple<Member...>>) {
   std::string names;
   ((names += (names.empty() ? "" : ", ") + plain_type_name<Member>()), ...);
   return " {" + names + "}";
+}
+// T's name and, of an aggregate, its members' types; of a very long name the beginning, and a number for the rest.
+template <class T>
+std::string type_name(std::size_t longest) {
+  std::string name = plain_type_name<T>();
+  if constexpr (has_known_members_v<T>) {
+    const std::string members = names_of_members(members_of_t<T>());
+    if (name.size() + members.size() <= longest) name += members;
+  }
+  if (name.size() > longest) {
+    const std::uint64_t rest = text_number(std::string_view(name).substr(longest));
+    name = name.substr(0, longest) + "..." + std::to_string(rest);
+  }
+  return name;
 }
 
 }  // namespace detail

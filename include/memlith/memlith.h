@@ -496,17 +496,16 @@ MEMLITH_API int32_t memlith_persist_async(memlith_region* const* regions, uint64
 MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
 
 /* Undoes the stores, in that scope, since the regions were last persisted, synchronously or asynchronously: memory is
- * again as the last persist captured it. With EXPLICIT and INSTRUMENTED, only touched and
- * recorded ranges are undone. A growth stays.
+ * again as the last persist captured it. With EXPLICIT and INSTRUMENTED, only touched and recorded ranges are undone. A
+ * growth stays.
  * FAULT regions take the old bytes from copies in memory, without I/O. Otherwise, and for pages of FAULT regions of
  * which there is no copy, the call runs a checkpoint and reads the home files.
  * Threads: with process scope, no other thread may store to the regions during the call; with thread scope, no other
  * thread may store to the pages that are undone.
  * Durability: none; what is undone was never durable.
  * Errors: UNSUPPORTED as for memlith_persist. IO, POISONED: nothing was undone in the region that failed. IO because a
- * home
- *         file cannot be read: part of the region may be undone. A FAULT region needs no I/O for pages of which it has
- *         copies.
+ *         home file cannot be read: part of the region may be undone. A FAULT region needs no I/O for pages of which it
+ *         has copies.
  * Source: failure-atomic msync, MS_INVALIDATE with a meaning. */
 MEMLITH_API int32_t memlith_rollback(memlith_region* const* regions, uint64_t count, uint32_t scope);
 
@@ -617,11 +616,11 @@ typedef struct memlith_snapshot memlith_snapshot;
  * The call runs a checkpoint, then copies the data files into memory. The copy takes as much memory as the regions have
  * pages that are not all zeros, and one descriptor for each region until memlith_snapshot_close. Other threads may
  * store and persist meanwhile; a persist waits only if the log fills up before the copy is complete. A region may be
- * named twice. Stores that were not persisted are not in the snapshot. Durability: none.
+ * named twice. Stores that were not persisted are not in the snapshot.
+ * Durability: none.
  * Errors: INVALID (no region, regions of two stores, a forked child), NO_MEMORY, TOO_MANY_FILES, and IO if a data file
- * cannot
- *         be read: no snapshot was made, and the store is unchanged. IO, POISONED and NO_SPACE of the checkpoint: as
- *         for memlith_store_checkpoint. */
+ *         cannot be read: no snapshot was made, and the store is unchanged. IO, POISONED and NO_SPACE of the
+ *         checkpoint: as for memlith_store_checkpoint. */
 MEMLITH_API int32_t memlith_region_snapshot(memlith_region* const* regions, uint64_t count,
                                             memlith_snapshot** snapshot);
 
@@ -645,8 +644,7 @@ MEMLITH_API uint64_t memlith_snapshot_lsn(const memlith_snapshot* snapshot);
  * Allocates nothing and takes no lock, so a child of a program with threads may call this function directly after
  * fork(2).
  * Errors: INVALID (this process made the snapshot), ADDRESS_TAKEN (the parent closed the region before the fork, and
- * the
- *         addresses are in use now), NO_MEMORY. After an error, some of the views may be placed. */
+ *         the addresses are in use now), NO_MEMORY. After an error, some of the views may be placed. */
 MEMLITH_API int32_t memlith_snapshot_place(memlith_snapshot* snapshot);
 
 /* Frees the view's memory and descriptors in this process. Placed views (memlith_snapshot_place) stay. Null is

@@ -4,11 +4,14 @@
 //   auto store = memlith::Store::open("notes", {.create = true});
 //   auto region = store->region("main", {.create = true, .size = 1 << 20});
 //   auto notes = region->root<Notes>();        // constructed once, then found again; an error if Notes has changed
-//   since if (!notes) ...                            // each call can fail; notes.error().message() says why
+//   if (!notes) ...                            // each call can fail; notes.error().message() says why
 //   (*notes)->count++;                         // plain memory
 //   if (!region->persist()) ...                // durable, all or nothing
 #pragma once
 
+#include <cxxabi.h>
+
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +23,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -54,6 +58,24 @@ class Error {
 };
 
 namespace detail {
+// What type_name() made of a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
+inline std::string readable_type_name(std::string_view type_name) {
+  constexpr std::string_view kSymbol = "_ZTS";
+  std::string text;
+  while (!type_name.empty()) {
+    const std::size_t end = std::min(type_name.find_first_of(" ,{}"), type_name.size());
+    const std::string word(type_name.substr(0, std::max<std::size_t>(end, 1)));
+    type_name.remove_prefix(word.size());
+    char* const name = word.compare(0, kSymbol.size(), kSymbol) != 0
+                           ? nullptr
+                           : abi::__cxa_demangle(word.c_str() + kSymbol.size(), nullptr, nullptr, nullptr);
+    text += name != nullptr ? name : word.c_str();
+    std::free(name);
+  }
+  std::replace_if(text.begin(), text.end(), [](unsigned char each) { return each < ' ' || each > '~'; }, '?');
+  return text;
+}
+
 // The program used the value of a failed result: the program ends, in every build, and prints the error's message.
 [[noreturn]] inline void end_without_value(const Error& error) {
   std::fprintf(stderr, "memlith: the value of a failed call was used: %s\n", error.message().c_str());
@@ -318,11 +340,9 @@ class Region {
   // Durable on ok, all or nothing.
   // Errors: INVALID                                 - the lock is not held.
   //         FULL, NO_SPACE, NO_MEMORY, UNSUPPORTED  - nothing was captured, and the lock is still held: undo or split
-  //         the change
-  //                                                   before another thread sees it.
+  //                                                   the change before another thread sees it.
   //         IO, POISONED                            - as memlith_persist. lock.owns_lock() tells whether the lock had
-  //         been
-  //                                                   released before the failure.
+  //                                                   been released before the failure.
   template <class Mutex>
   Result<void> persist(std::unique_lock<Mutex>& lock, Scope scope = Scope::process) const {
     return detail::persist_and_unlock(store_, &handle_, 1, lock, scope);
@@ -375,21 +395,20 @@ class Region {
   }
 
   // The root: the object from which the program finds everything else in the region. It lies at the start of the
-  // region, after a header of 64 bytes that holds its size and `version`. The first call constructs it from
-  // `arguments`; like any change, it is durable with the next persist. Later calls find it again. Raise `version` when
-  // the layout of T changes. T must be a type that may live in a region: see is_persistable.
-  // Errors: INCOMPATIBLE (the region has a root of another size or version), INVALID (the region is too small),
-  // NOT_FOUND (no
-  //         root yet, and the store is open read-only).
+  // region, after a header of 512 bytes that holds `version` and what the compiler tells of T: its name, size,
+  // alignment and layout (memlith/layout.hpp). The first call constructs the root from `arguments`; like any change, it
+  // is durable with the next persist. Later calls find it again. Raise `version` when the meaning of T's bytes changes.
+  // T must be a type that may live in a region: see is_persistable.
+  // Errors: INCOMPATIBLE (the region has a root of another type or version; the message describes both), INVALID (the
+  //         region is too small), NOT_FOUND (no root yet, and the store is open read-only).
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
     static_assert(is_persistable_v<T>,
                   "memlith: an object of this type cannot be the root of a region. The type owns memory of the process "
                   "(std::string, std::vector, std::unique_ptr or such a member), has virtual functions, or is a "
-                  "pointer "
-                  "to code; none of these is valid in the next run. Use plain data: numbers, arrays, and pointers into "
-                  "the region. If everything that the type owns lies in the region, specialise memlith::is_persistable "
-                  "for the type");
+                  "pointer to code; none of these is valid in the next run. Use plain data: numbers, arrays, and "
+                  "pointers into the region. If everything that the type owns lies in the region, specialise "
+                  "memlith::is_persistable for the type");
     static_assert(alignof(T) <= 64, "memlith: the alignment of a root is at most 64 bytes");
     if (size() < sizeof(RootHeader) + sizeof(T)) {
       return Error(MEMLITH_INVALID, std::string("region \"") + info().name + "\" has " + std::to_string(size()) +
@@ -403,23 +422,19 @@ class Region {
       if (info().tracker == 0)
         return Error(MEMLITH_NOT_FOUND, "the region has no root object yet, and the store is open read-only");
       new (object) T(std::forward<Arguments>(arguments)...);
-      *header = RootHeader{kRootMagic, version, 0, sizeof(T), {}};
+      *header = RootHeader::of<T>(version);
       // Regions with the explicit tracker need this; on others it has no effect.
       (void)touch(header, sizeof(RootHeader) + sizeof(T));
       return object;
     }
-    if (header->magic != kRootMagic || header->version != version || header->bytes != sizeof(T)) {
-      return Error(MEMLITH_INCOMPATIBLE,
-                   std::string("region \"") + info().name + "\": its root object is of another type: " +
-                       (header->magic == kRootMagic ? "found version " + std::to_string(header->version) + " with " +
-                                                          std::to_string(header->bytes) + " bytes"
-                                                    : std::string("found bytes that are no root object")) +
-                       ", expected version " + std::to_string(version) + " with " + std::to_string(sizeof(T)) +
-                       " bytes; use the type and the version with which the root was created, and convert it to a root "
-                       "in "
-                       "a new region");
-    }
-    return object;
+    const RootHeader expected = RootHeader::of<T>(version);
+    if (std::memcmp(header, &expected, sizeof expected) == 0) return object;
+    return Error(MEMLITH_INCOMPATIBLE,
+                 std::string("region \"") + info().name + "\": its root object is of another type: the region has " +
+                     (header->magic == kRootMagic ? header->in_words() : std::string("bytes that are no root object")) +
+                     "; the program expects " + expected.in_words() +
+                     ". Open it with the type and the version that it was made with, and convert it to a root in a new "
+                     "region");
   }
   template <class T>
   Result<T*> root() const {
@@ -434,12 +449,28 @@ class Region {
   struct RootHeader {
     std::uint64_t magic;
     std::uint32_t version;
-    std::uint32_t reserved;
+    std::uint32_t layout;
     std::uint64_t bytes;
-    std::uint64_t zeros[5];
+    std::uint32_t alignment;
+    std::uint32_t reserved;
+    char type[480];  // ended and filled with zeros
+
+    template <class T>
+    static RootHeader of(std::uint32_t version) {
+      constexpr std::size_t kRest = 24;  // what type_name() adds to a name that is too long, and the zero
+      RootHeader header{kRootMagic, version, layout_of<T>::value, sizeof(T), alignof(T), 0, {}};
+      const std::string name = detail::type_name<T>(sizeof header.type - kRest);
+      std::memcpy(header.type, name.data(), name.size());
+      return header;
+    }
+    [[nodiscard]] std::string in_words() const {
+      return detail::readable_type_name({type, ::strnlen(type, sizeof type)}) + " of " + std::to_string(bytes) +
+             " bytes, aligned to " + std::to_string(alignment) + ", layout " + std::to_string(layout) + ", version " +
+             std::to_string(version);
+    }
   };
-  static_assert(sizeof(RootHeader) == 64);
-  static constexpr std::uint64_t kRootMagic = 0x00746f6f72676572;  // "regroot"
+  static_assert(sizeof(RootHeader) == 512);
+  static constexpr std::uint64_t kRootMagic = 0x32746f6f72676572;  // "regroot2"
 
   memlith_region* handle_;
   memlith_store* store_;

@@ -159,6 +159,8 @@
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
   X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")                        \
+  X(cut_off_bytes_come_back, files, "a commit of a part of a file that has grown again leaves the rest as it was")  \
+  X(regrown_pages_not_in_range_committed, files, "such a commit takes pages outside of its range")                 \
   X(half_made_not_noticed, region, "a region in which nothing was made counts as one that holds something else")     \
   X(applog_reused_early, applog, "the bytes of an entry that was read are used again before it is consumed")        \
   X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of its transaction") \

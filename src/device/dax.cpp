@@ -75,8 +75,8 @@ Result<std::unique_ptr<DaxMapping>> DaxMapping::open(int fd, const std::string& 
   }
   return fail(Errc::unsupported, Detail::open,
               "{}: direct access (DAX) was requested, but this file system maps no persistent memory (MAP_SYNC), and "
-              "is "
-              "no tmpfs that could stand for it; mount an fsdax file system, or let memlith choose (MEMLITH_IO_AUTO)",
+              "is no tmpfs that could stand for it; mount an fsdax file system, or let memlith choose "
+              "(MEMLITH_IO_AUTO)",
               path);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -196,17 +197,21 @@ Status FileImage::find_changes(std::uint64_t size_bytes) {
   suspect_ = suspect_ || !all_known;
   if (suspect_) MEMLITH_TRY(compare_with_file(size_bytes));
   suspect_ = false;  // what differs is in changed_
-  // ORDER regrown-bytes-logged: where the file was cut, its home may still hold older bytes, and the log the order to
-  // cut it. So everything that a commit ever covered and that was cut off is logged again.
-  // [workload file-image-lengths]
-  const std::uint64_t cut_at = round_down(std::min(shortest_bytes_, committed_bytes_), kPageBytes);
-  const std::uint64_t known_end = std::min(size_bytes, longest_bytes_);
-  const bool regrown = cut_at < known_end && (shortest_bytes_ < committed_bytes_ || committed_bytes_ < known_end);
-  if (regrown) changed_.push_back({cut_at, known_end - cut_at});
+  if (const Range gone = cut_off_by_length(size_bytes); gone.bytes > 0) {
+    const std::uint64_t begin = round_down(gone.offset, kPageBytes);
+    changed_.push_back({begin, gone.offset + gone.bytes - begin});
+  }
   if (size_bytes > longest_bytes_) MEMLITH_TRY(add_data(round_down(longest_bytes_, kPageBytes), size_bytes));
   normalize(changed_);
   cut_off(changed_, size_bytes);
   return kOk;
+}
+
+// What a commit covered once, and a change of the length has made zeros since, whatever was stored there afterwards.
+Range FileImage::cut_off_by_length(std::uint64_t size_bytes) const {
+  const std::uint64_t begin = std::min(shortest_bytes_, committed_bytes_);
+  const std::uint64_t end = std::min(size_bytes, longest_bytes_);
+  return {begin, begin < end ? end - begin : 0};
 }
 
 // Beyond every committed length the file is zeros, and so is what the image has no memory for.
@@ -251,12 +256,10 @@ void FileImage::choose(Range range, std::uint64_t size_bytes) {
   const std::uint64_t end = range.bytes >= size_bytes - std::min(size_bytes, begin)
                                 ? size_bytes
                                 : round_up(range.offset + range.bytes, kPageBytes);
-  // What was cut off, or comes back after an earlier cut, is logged with the length that says so.
-  const bool everything = shortest_bytes_ < committed_bytes_ || committed_bytes_ < std::min(size_bytes, longest_bytes_);
   for (const Range& each : changed_) {
     const std::uint64_t until = each.offset + each.bytes;
-    const std::uint64_t from = everything ? each.offset : std::clamp(begin, each.offset, until);
-    const std::uint64_t to = everything ? until : std::clamp(end, from, until);
+    const std::uint64_t from = std::clamp(begin, each.offset, until);
+    const std::uint64_t to = std::clamp(end, from, until);
     if (each.offset < from) left_.push_back({each.offset, from - each.offset});
     if (from < to) chosen_.push_back({from, to - from});
     if (to < until) left_.push_back({to, until - to});
@@ -291,10 +294,30 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync) {
   MEMLITH_TRY(find_changes(size));
   if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
   MEMLITH_TRY(reserve(size));
-  choose(range, size);
-  if (shortest_bytes_ < committed_bytes_) twins_->clear();            // of bytes that were cut off
-  if (chosen_.empty() && size == committed_bytes_) return last_lsn_;  // others may be writing what they captured
+  const bool regrown = cut_off_by_length(size).bytes > 0;
+  choose(regrown && MEMLITH_MUTANT(regrown_pages_not_in_range_committed) ? Range{0, size} : range, size);
+  if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
+  const bool nothing = chosen_.empty() && size == committed_bytes_ && !regrown;
+  if (nothing) return last_lsn_;  // others may be writing what they captured
   return append(size, will_sync);
+}
+
+// For the pages that the commit does not take.
+//
+// ORDER zeros-with-length: where the file was cut, its home may still hold older bytes, and the log the order to cut
+// it. The commit that makes the file longer again logs what is there now: the image's bytes, or zeros outside of its
+// range. [mutant cut_off_bytes_come_back]
+void FileImage::add_zeros(Range gone) {
+  static constexpr std::array<std::byte, 64 * kKiB> kZeros{};
+  if (MEMLITH_MUTANT(cut_off_bytes_come_back)) return;
+  for (const Range& each : left_) {
+    const std::uint64_t end = std::min(each.offset + each.bytes, gone.offset + gone.bytes);
+    for (std::uint64_t at = std::max(each.offset, gone.offset); at < end;) {
+      const std::uint64_t bytes = std::min<std::uint64_t>(end - at, kZeros.size());
+      pieces_.push_back({{at, bytes}, kZeros.data()});
+      at += bytes;
+    }
+  }
 }
 
 Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
@@ -308,6 +331,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   extents_.clear();
   sources_.clear();
   twins_->reduce(base_, chosen_, pieces_);
+  add_zeros(cut_off_by_length(size_bytes));
   for (const SourceExtent& piece : pieces_) {
     std::uint64_t done = 0;
     if (store_.is_guarded() && piece.range.offset < kFileMarkBytes) {  // the mark is there

@@ -55,7 +55,8 @@ class FileImage {
   // Anything may have changed.
   void suspect() MEMLITH_EXCLUDES(mutex_);
 
-  // Captures all changes within `range`, and the length, into one commit. Store::sync() of the result makes it durable.
+  // Captures all changes within `range`, and the length, into one commit. What a change of the length made zeros is
+  // zeros in the commit wherever it lies. Store::sync() of the result makes it durable.
   // On an error nothing was captured, and the next commit covers everything.
   Result<Lsn> capture(Range range, bool will_sync) MEMLITH_EXCLUDES(mutex_);
   // Puts the image back to the last commit; its length, too, if the range is the whole file.
@@ -71,6 +72,8 @@ class FileImage {
   Status find_changes(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   Status add_data(std::uint64_t begin, std::uint64_t end) MEMLITH_REQUIRES(mutex_);
   Status compare_with_file(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] Range cut_off_by_length(std::uint64_t size_bytes) const MEMLITH_REQUIRES(mutex_);
+  void add_zeros(Range gone) MEMLITH_REQUIRES(mutex_);
   void choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   Status reserve(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> append(std::uint64_t size_bytes, bool will_sync) MEMLITH_REQUIRES(mutex_);

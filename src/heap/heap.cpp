@@ -153,8 +153,7 @@ void Heap::wrote(const void* structure, std::uint64_t bytes) {
 Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
   return fail(Errc::corrupt, Detail::heap,
               "{}: damaged at offset {}: {}. A store through a wrong pointer may have written there; what was "
-              "persisted "
-              "before is in the last backup",
+              "persisted before is in the last backup",
               place(), offset, what);
 }
 

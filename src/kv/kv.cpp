@@ -153,8 +153,7 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
 Status Kv::too_large(std::uint64_t log_bytes) const {
   return fail(Errc::full, Detail::kv,
               "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
-              "transaction, "
-              "or open the store with a larger log_max_bytes",
+              "transaction, or open the store with a larger log_max_bytes",
               log_bytes, log_bytes_max());
 }
 

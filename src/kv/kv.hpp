@@ -1,9 +1,8 @@
 // A transactional key-value store in a region. Floor: kv. include/memlith/kv.h states the contract of each call.
 //
 // A transaction collects its writes and takes locks (Locks). A commit applies the writes to the trees under the
-// writer's
-// lock: the order of these applications is the order of the commits. Gatherer brings what they changed to the log.
-// Transactions that only read see the pages as of their beginning (Pages).
+// writer's lock: the order of these applications is the order of the commits. Gatherer brings what they changed to the
+// log. Transactions that only read see the pages as of their beginning (Pages).
 #pragma once
 
 #include <functional>

@@ -1,9 +1,8 @@
 // The pages of a kv store in memory: allocation, what a commit changes, and reading beside a writer. Floor: kv.
 //
 // One commit at a time changes pages, under the writer's lock of Kv. Each page has a word in memory of the process,
-// never
-// in the region: twice the stamp of the commit that changed the page last, plus 1 while a commit is changing the page.
-// A reader looks at the word, reads the page, and looks again: if the word is the same and even, what it read was
+// never in the region: twice the stamp of the commit that changed the page last, plus 1 while a commit is changing the
+// page. A reader looks at the word, reads the page, and looks again: if the word is the same and even, what it read was
 // whole.
 //
 // Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a

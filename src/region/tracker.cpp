@@ -68,8 +68,7 @@ std::string describe_tracker(TrackerKind kind) {
       return "fault: pages are protected, stores to them caught; bytes, by comparing; tells threads apart";
     case TrackerKind::instrumented:
       return "instrumented: the compiler says what was stored, in programs built with memlith-cc or memlith-c++; "
-             "bytes; "
-             "tells threads apart";
+             "bytes; tells threads apart";
     case TrackerKind::automatic:
       return fmt::format("auto: scan for regions of up to {} MiB when they are opened, fault for larger ones",
                          kScanBytesMax / kMiB);

@@ -288,8 +288,7 @@ Status FolderDirectory::read_header(std::span<const std::byte> bytes, DirectoryH
   if (header.magic != kDirectoryMagic || header.checksum != header_checksum(header, files_.log->log_id())) {
     return fail(Errc::corrupt, Detail::directory,
                 "{}: the directory's header is damaged or belongs to another store (offset 0, expected magic {:#018x}, "
-                "found "
-                "{:#018x})",
+                "found {:#018x})",
                 path, kDirectoryMagic, header.magic);
   }
   if (header.version != kFormatVersion) {

@@ -99,8 +99,8 @@ enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 // The first 8 bytes of a marked file; 8 that say its moment follow. docs/format.md, "The mark".
 inline constexpr std::uint64_t kFileMark = 0x0a4854494c4d454dU;  // "MEMLITH\n"
 inline constexpr std::uint64_t kFileMarkBytes = 16;
-inline constexpr std::uint64_t kUnmarkedRest =
-    0x00332074616d726fU;  // of SQLite's own bytes, in the place of the moment
+// What SQLite's own bytes have in the place of the moment, in a file that is not marked.
+inline constexpr std::uint64_t kUnmarkedRest = 0x00332074616d726fU;
 
 // The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
 inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;

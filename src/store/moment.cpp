@@ -44,9 +44,8 @@ bool same_chain(std::uint64_t a, std::uint64_t b) {
 Status guarded_without_log(StoreFiles& files) {
   return fail(Errc::corrupt, Detail::open,
               "{}: this guarded file is a copy that was taken while it was in use, or after a crash: its newest "
-              "commits "
-              "and its own first bytes are in the log that was {} then. Copy the file again when no program has it "
-              "open and `memlith recover` has run, or copy the log with it. Nothing was changed",
+              "commits and its own first bytes are in the log that was {} then. Copy the file again when no program "
+              "has it open and `memlith recover` has run, or copy the log with it. Nothing was changed",
               files.path(), files.volume.path_of(files.names.log));
 }
 
@@ -97,9 +96,8 @@ Status FileMoment::check_marked(bool stays_marked) const {
   if (!lacks_mark_ || !stays_marked) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
-              "has "
-              "not the mark that such a file begins with. One of the two is a copy of another time; put back the two "
-              "as they were together. To take the file as it is, remove the log. Nothing was changed",
+              "has not the mark that such a file begins with. One of the two is a copy of another time; put back the "
+              "two as they were together. To take the file as it is, remove the log. Nothing was changed",
               files_.path(), files_.log_device->path());
 }
 

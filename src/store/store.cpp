@@ -206,8 +206,7 @@ Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset) {
   if (files_.options.guards_file) {
     return fail(Errc::unsupported, Detail::argument,
                 "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
-                "a "
-                "region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
+                "a region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
                 path());
   }
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));

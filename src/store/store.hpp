@@ -9,7 +9,8 @@
 //     StoreFiles    the volume, the log, the homes of the objects that are open, the options
 //     Directory     which objects there are; all that differs between a folder store and a one-file store
 //     Replay        writes homes, with what a power cut must not spoil (KeptBlocks) and what a marked file says of
-//     itself (FileMoment) Opening       finds or makes the log; Recovery brings the store to its last durable commit
+//                   itself (FileMoment)
+//     Opening       finds or makes the log; Recovery brings the store to its last durable commit
 //     Checkpointer  when replay runs, and how fast; LogGrower lets the log grow instead
 //     Flusher       makes asynchronous commits durable; StatsPublisher shows counters to other processes
 //

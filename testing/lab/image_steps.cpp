@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "steps.hpp"
+#include "workload.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
@@ -47,7 +49,6 @@ void Run::map_image() {
     broken("an image has other bytes than its file");
   }
   made->captured = made->expected;
-  made->longest_bytes = made->expected.size();
   image_ = std::move(made);
 }
 
@@ -79,14 +80,13 @@ void Run::cut_image(std::uint64_t size) {
 void Run::sync_image(Range range, bool wait) {
   if (image_ == nullptr) return;
   std::vector<std::byte> content = image_->expected;
-  const std::uint64_t known = image_->captured.size();
-  const bool was_cut = image_->shortest_bytes < known || known < std::min(content.size(), image_->longest_bytes);
-  if (range.bytes != kWholeFile && !was_cut) {
-    // Whole pages of the range are new, the others as they were; beyond the end they were zeros.
+  if (range.bytes != kWholeFile) {
+    // Whole pages of the range are new, the others as they were; what was beyond the end, or cut off since, is zeros.
+    const std::uint64_t kept = std::min<std::uint64_t>(image_->captured.size(), image_->shortest_bytes);
     for (std::uint64_t at = 0; at < content.size(); ++at) {
       const std::uint64_t page = round_down(at, kPageBytes);
       if (page + kPageBytes > range.offset && page < range.offset + range.bytes) continue;
-      content[at] = at < image_->captured.size() ? image_->captured[at] : std::byte{0};
+      content[at] = at < kept ? image_->captured[at] : std::byte{0};
     }
   }
   const std::size_t commit = history.started(
@@ -107,7 +107,6 @@ void Run::sync_image(Range range, bool wait) {
   if (!ok) return;
   region_content_["file"] = content;
   image_->captured = std::move(content);
-  image_->longest_bytes = std::max<std::uint64_t>(image_->longest_bytes, image_->captured.size());
   image_->shortest_bytes = kWholeFile;
 }
 
@@ -159,7 +158,6 @@ void Run::attach_image() {
   if (!made->image->watch(made->mapping, kMappedBytes, 0).ok()) broken("an image cannot be watched");
   made->expected = std::move(left->expected);
   made->captured = region_content_["file"];
-  made->longest_bytes = made->captured.size();
   image_ = std::move(made);
 }
 
@@ -290,6 +288,46 @@ std::vector<Step> random_file_image(Random& random) {
   return steps;
 }
 
+// Pages outside of the range of an msync, in a file that was cut and grows again up to a length that it once had.
+std::vector<Step> file_image_regrown(Random& random) {
+  const std::uint64_t shift = random.below(300);
+  return {open(),
+          kMapImage,
+          write_image(0, 5 * kPageBytes),
+          kSyncImage,
+          checkpoint(),
+          cut_image(5000 + shift),
+          kSyncImage,
+          cut_image(5 * kPageBytes),  // regrown after a commit of the cut
+          store_image(4 * kPageBytes + 10, 200),
+          store_image(5100, 20),
+          store_image(30, 40 + shift),
+          sync_range(0, 100),
+          kRollBack,
+          store_image(3 * kPageBytes, 100),
+          store_image(50, 8),
+          sync_range(0, 100),
+          abandon(),
+          open(),
+          kMapImage,
+          write_image(0, 5 * kPageBytes),
+          kSyncImage,
+          cut_image(6000 + shift),  // cut and regrown between two commits
+          cut_image(5 * kPageBytes - shift),
+          store_image(4 * kPageBytes, 200),
+          store_image(4200, 10),
+          sync_range(2 * kPageBytes, 100),
+          checkpoint(),
+          sync_range(4096, 10),
+          kRollBack,
+          store_image(3 * kPageBytes, 10),
+          cut_image(4 * kPageBytes),
+          cut_image(4 * kPageBytes + 1000),
+          sync_range(0, 1),
+          kSyncImage,
+          close()};
+}
+
 // What `memlith run` does around a rename: a commit, the store is closed, its log goes, and a new one comes.
 std::vector<Step> file_image_detached(Random& random) {
   const std::uint64_t shift = random.below(300);
@@ -413,6 +451,73 @@ std::vector<Step> random_moments(Random& random) {
     if (random.one_in(6)) steps.push_back(random.one_in(2) ? abandon() : close()), steps.push_back(open());
   }
   return steps;
+}
+
+std::span<const Workload> image_workloads() {
+  static const Workload kAll[] = {
+      {.name = "moments",
+       .sentence = "a file with a mark; the file or its log may be replaced by an older copy",
+       .options = stores::marked_file,
+       .steps = moments,
+       .start = stores::marked_image,
+       .before = stores::marked_content},
+      {.name = "moments-random",
+       .sentence = "the same, drawn by seed",
+       .options = stores::marked_file,
+       .steps = random_moments,
+       .start = stores::marked_image,
+       .before = stores::marked_content},
+      {.name = "holes",
+       .sentence = "a sparse file, which gets room for its holes when it is opened",
+       .options = stores::file,
+       .steps = holes,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "file-image",
+       .sentence = "msync of an ordinary file that a program maps and writes",
+       .options = stores::file_wide_slots,
+       .steps = file_image_syncs,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "file-image-lengths",
+       .sentence = "such a file is cut and grown between its commits",
+       .options = stores::file_wide_slots,
+       .steps = file_image_lengths,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "file-image-regrown",
+       .sentence = "parts of such a file are committed after it was cut and has grown again",
+       .options = stores::file_wide_slots,
+       .steps = file_image_regrown,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "random-file-image",
+       .sentence = "histories of such a file drawn by seed",
+       .options = stores::file_wide_slots,
+       .steps = random_file_image,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "file-image-detached",
+       .sentence = "such a file is closed and gets a new log, while its image goes on",
+       .options = stores::file_wide_slots,
+       .steps = file_image_detached,
+       .with_call_faults = false,  // after a removal that failed it is unknown whether there is a log
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "guarded-file",
+       .sentence = "such a file, with the mark of the guard in the place of its first bytes",
+       .options = stores::guarded_file,
+       .steps = guarded_file,
+       .start = stores::file_image,
+       .before = stores::file_content},
+      {.name = "guarded-file-random",
+       .sentence = "histories of a guarded file drawn by seed",
+       .options = stores::guarded_file,
+       .steps = random_file_image,
+       .start = stores::file_image,
+       .before = stores::file_content},
+  };
+  return kAll;
 }
 
 }  // namespace memlith::lab

@@ -50,6 +50,8 @@ constexpr ShownBy kShownBy[] = {
     {"hot_pages_not_compared", "hot-pages"},
     {"hot_twin_not_renewed", "hot-pages"},
     {"hot_twin_renewed_when_full", "hot-scanned-pages"},
+    {"cut_off_bytes_come_back", "file-image-regrown"},
+    {"regrown_pages_not_in_range_committed", "file-image-regrown"},
     {"guard_not_home", "guarded-file"},
     {"guard_ends_too_early", "guarded-file"},
     {"poisoned_homes_written", "poisoned"},

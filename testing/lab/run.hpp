@@ -186,7 +186,6 @@ class Run {
     std::vector<std::byte> expected;                  // the content that it must have
     std::vector<std::byte> captured;                  // what a commit took last
     std::uint64_t shortest_bytes = core::kWholeFile;  // since that
-    std::uint64_t longest_bytes = 0;                  // of all commits
   };
   struct Memory {
     std::unique_ptr<core::Region> region;

@@ -62,6 +62,7 @@ std::vector<Step> random_moments(core::Random& random);
 std::vector<Step> holes(core::Random& random);
 std::vector<Step> file_image_syncs(core::Random& random);
 std::vector<Step> file_image_lengths(core::Random& random);
+std::vector<Step> file_image_regrown(core::Random& random);
 std::vector<Step> random_file_image(core::Random& random);
 std::vector<Step> guarded_file(core::Random& random);
 std::vector<Step> file_image_detached(core::Random& random);

@@ -43,6 +43,7 @@ std::span<const Workload> workloads();
 std::span<const Workload> heap_workloads();  // some of them
 std::span<const Workload> applog_workloads();
 std::span<const Workload> page_workloads();
+std::span<const Workload> image_workloads();
 // Some of `others` on a byte-addressable medium, and small ones of which every subset of words is tried.
 std::vector<Workload> line_workloads(std::span<const Workload> others);
 std::span<const Workload> raw_workloads();

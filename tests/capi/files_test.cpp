@@ -336,11 +336,26 @@ TEST_F(Files, AFileGrowsAndShrinks) {
   ASSERT_EQ(memlith_ftruncate(fd, kPage), 0) << last_error();
   ASSERT_EQ(memlith_ftruncate(fd, 3 * kPage), 0) << last_error();
   data[kPage] = 'n';
-  ASSERT_EQ(memlith_msync(data, kPage, MS_SYNC), 0) << last_error();  // all of it, because the file was cut
-  ASSERT_EQ(memlith_munmap(data, 64 * kPage), 0);
+  data[2 * kPage] = 'l';
+  ASSERT_EQ(memlith_msync(data, 2 * kPage, MS_SYNC), 0) << last_error();  // the length, and nothing in the last page
   std::string expected(3 * kPage, '\0');
   expected.replace(0, kPage, kPage, 'o');
   expected[kPage] = 'n';
+  EXPECT_EQ(memlith_msync(data, 3 * kPage, MS_INVALIDATE), 0) << last_error();
+  EXPECT_EQ(std::string(data, 3 * kPage), expected);
+  // The same after a commit of the cut.
+  ASSERT_EQ(memlith_ftruncate(fd, kPage + 7), 0) << last_error();
+  ASSERT_EQ(memlith_msync(data, kPage, MS_SYNC), 0) << last_error();
+  ASSERT_EQ(memlith_ftruncate(fd, 3 * kPage), 0) << last_error();
+  data[kPage + 100] = 'l';
+  data[2 * kPage] = 'l';
+  data[0] = 'f';
+  ASSERT_EQ(memlith_msync(data, kPage, MS_SYNC), 0) << last_error();
+  expected[0] = 'f';
+  EXPECT_EQ(memlith_msync(data, 3 * kPage, MS_INVALIDATE), 0) << last_error();
+  EXPECT_EQ(std::string(data, 3 * kPage), expected);
+  data[2 * kPage] = 'l';
+  ASSERT_EQ(memlith_munmap(data, 64 * kPage), 0);
   EXPECT_EQ(content(), expected);
   EXPECT_EQ(memlith_ftruncate(fd, 1), -1);
   EXPECT_EQ(errno, EINVAL);

@@ -399,10 +399,8 @@ std::string Database::describe() const {
   const auto value = [](const core::Counter& counter) { return counter.load(std::memory_order_relaxed); };
   text += fmt::format(
       " commits={} commit_p50_ns={} commit_p99_ns={} commit_max_ns={} weak_commits={} changed_bytes={} "
-      "log_written_bytes={} "
-      "log_bytes={} log_used_bytes={} checkpoints={} home_written_bytes={} replayed_commits={} "
-      "not_yet_durable_bytes={} "
-      "failed={}",
+      "log_written_bytes={} log_bytes={} log_used_bytes={} checkpoints={} home_written_bytes={} replayed_commits={} "
+      "not_yet_durable_bytes={} failed={}",
       page.persists.count(), page.persists.percentile_ns(0.5), page.persists.percentile_ns(0.99),
       page.persists.percentile_ns(1), page.captures.count(), value(page.captured_bytes), value(page.logged_bytes),
       value(page.log_bytes), value(page.log_used_bytes), value(page.checkpoints), value(page.home_bytes),

@@ -299,8 +299,7 @@ Status Database::find_left_journal() {
   if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
     return fail(Errc::corrupt, Detail::open,
                 "{}: belongs to another database than {} (expected log {:016x}, found {:016x}); remove it if that "
-                "database "
-                "is gone, or put it back where it was. Nothing was changed",
+                "database is gone, or put it back where it was. Nothing was changed",
                 path, path_, store_->log().log_id(), left->origin.log_id);
   }
   const std::uint64_t head = store_->log().head().value;

@@ -9,8 +9,7 @@
 // SQLite, which restores the old pages if the super-journal still exists.
 //
 // INVARIANT: a journal on the disk belongs to the frame that follows `lsn` in the log `log_id`; it is there, durably,
-//            before
-// that frame is begun, and gone, durably, before the one after it that is not its undoing.
+//            before that frame is begun, and gone, durably, before the one after it that is not its undoing.
 #pragma once
 
 #include <cstdint>

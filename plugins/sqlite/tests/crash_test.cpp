@@ -505,8 +505,7 @@ class Story {
 std::string rows(int first, int count, int bytes) {
   return fmt::format(
       "insert into t with recursive n(i) as (values({}) union all select i + 1 from n where i + 1 < {}) select i, i % "
-      "7, "
-      "printf('%.*c', {}, char(65 + i % 26)) from n",
+      "7, printf('%.*c', {}, char(65 + i % 26)) from n",
       first, first + count, bytes);
 }
 
