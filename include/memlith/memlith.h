@@ -593,8 +593,8 @@ typedef struct memlith_change memlith_change;
  * memlith_persist_async, and is not undone.
  * Until the change has ended, persists, rollbacks and discards of these regions that any thread asks for, this one
  * included, return BUSY and do nothing, as they would make half of the change durable; so does closing a region, and
- * beginning a change in it: changes do not nest. KV stores and application logs have commits of their own, which are
- * not part of the change. End a change before its store is closed.
+ * beginning a change in it: changes do not nest. Transactions (memlith_begin), kv stores and application logs have
+ * commits of their own, which are not part of the change. End a change before its store is closed.
  * Threads: a change covers the stores of all threads. No other thread stores to these regions, or allocates in these
  * heaps, until the change has ended: threads that share data hold one lock from the beginning to the end.
  * Cost: what memlith_persist_async costs if nothing was stored since the last persist, which is a look at what changed,

@@ -156,6 +156,7 @@
   X(heap_growth_forgotten, heap, "what a growth adds to the last segment is not used")                             \
   X(heap_names_out_of_order, heap, "a name is put in front of a record that does not lead back to it")             \
   X(heap_name_counted_twice, heap, "a name that is taken away is still counted")                                   \
+  X(heap_inside_of_blocks_not_reached, heap, "only pointers to a block's beginning keep it from being collected")   \
   X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \

@@ -167,6 +167,8 @@ class Run {
   void rollback_heap();
   // In a change, which is committed or undone: containers are changed, or else blocks come and go.
   void transact_heap(std::uint64_t draw, std::size_t times, bool undone);
+  // Stores a pointer to the inside of a block into an object with a name, frees what nothing leads to, and persists.
+  void collect_heap();
   void damage_heap();
   // Threads that allocate, free each other's blocks, and persist.
   void heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw);

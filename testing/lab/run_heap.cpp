@@ -287,6 +287,40 @@ void Run::transact_heap(std::uint64_t draw, std::size_t times, bool undone) {
   wait();
 }
 
+void Run::collect_heap() {
+  if (heap_ == nullptr || heap_->containers != nullptr) return;
+  HeapLife& life = *heap_;
+  const auto holder = std::find_if(life.model.names.begin(), life.model.names.end(), [&](const auto& name) {
+    return life.model.blocks.at(name.second).content.size() >= sizeof(std::uint64_t);
+  });
+  std::uint64_t held = 0;
+  if (holder != life.model.names.end()) {
+    const auto& [offset, block] = *life.model.blocks.rbegin();
+    held = offset;
+    std::byte* const at = life.region->address() + holder->second;
+    const std::uint64_t pointer = reinterpret_cast<std::uintptr_t>(life.region->address()) + offset + block.bytes / 2;
+    std::memcpy(at, &pointer, sizeof pointer);
+    std::memcpy(life.model.blocks.at(holder->second).content.data(), &pointer, sizeof pointer);
+    if (!life.region->touch(at, sizeof pointer).ok()) broken("touch failed");
+  }
+  std::vector<std::uint64_t> unreached;
+  const std::uint64_t before = fired();
+  const Status looked = life.heap->for_each_unreached({}, [&](const std::byte* block, std::uint64_t) {
+    unreached.push_back(life.offset_of(block));
+  });
+  if (!passed(looked, "looking for blocks that nothing leads to", before)) return;
+  for (const std::uint64_t offset : unreached) {
+    const bool named = std::any_of(life.model.names.begin(), life.model.names.end(),
+                                   [&](const auto& name) { return name.second == offset; });
+    if (named || offset == held || !life.model.blocks.contains(offset)) {
+      return broken(fmt::format("the block at offset {} is needed, and would be collected", offset));
+    }
+    if (!passed(life.heap->free(life.region->address() + offset), "freeing what nothing leads to", before)) return;
+    life.model.blocks.erase(offset);
+  }
+  persist_heap(true);
+}
+
 // Stores through a wrong pointer: each must be found and named. What was there is put back.
 void Run::damage_heap() {
   if (heap_ == nullptr) return;
