@@ -22,7 +22,7 @@ std::uint64_t end_of_piece(const std::string& text, std::uint64_t begin, std::ui
 
 // Indexes about `batch_bytes` of text from where the index stands, and moves its position behind it.
 template <class AnyIndex>
-Result<void> index_batch(AnyIndex& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes) {
+Result<void> add_batch(AnyIndex& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes) {
   Position& position = index.position;
   std::uint64_t indexed = 0;
   while (indexed < batch_bytes && position.file < corpus.files.size()) {
@@ -43,6 +43,13 @@ Result<void> index_batch(AnyIndex& index, const Corpus& corpus, TextReader& read
   return {};
 }
 
+// Pages in which the bytes of the last commit lie; 0 if the store does not say.
+std::uint64_t pages_of_last_commit(const memlith::Store& store) {
+  memlith_stats stats{};
+  stats.struct_size = sizeof stats;
+  return memlith_store_get_stats(store.handle(), &stats) == MEMLITH_OK ? stats.last_captured_pages : 0;
+}
+
 Report report_of(ReportKind kind, const Index& index) {
   Report report;
   report.kind = kind;
@@ -59,7 +66,7 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
   std::uint64_t logged_bytes = open.store.info().logged_bytes;
   std::uint64_t cycle_begin_ns = now_ns();
   while (index.position.file < corpus.files.size()) {
-    if (auto indexed = index_batch(index, corpus, reader, options.batch_bytes); !indexed) return indexed;
+    if (auto indexed = add_batch(index, corpus, reader, options.batch_bytes); !indexed) return indexed;
     ++index.commits;
 
     // ORDER report-before-persist: from the first moment of the persist on, this commit may be what recovery finds.
@@ -73,6 +80,7 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
     acked.cycle_ns = end_ns - cycle_begin_ns;
     const std::uint64_t logged_bytes_now = open.store.info().logged_bytes;
     acked.logged_bytes = logged_bytes_now - logged_bytes;
+    acked.pages = pages_of_last_commit(open.store);
     reporter.send(acked);
     if (options.verbose) {
       fmt::print(stderr, "commit {}: {} bytes of text, {} words known, persisted {} bytes in {} us\n", index.commits,
@@ -135,11 +143,15 @@ Result<void> build(const BuildOptions& options) {
   return open->store.close();
 }
 
+Result<void> index_batch(MemoryIndex& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes) {
+  return add_batch(index, corpus, reader, batch_bytes);
+}
+
 Result<MemoryIndex> build_in_memory(const Corpus& corpus) {
   MemoryIndex index;
   TextReader reader(corpus);
   while (index.position.file < corpus.files.size()) {
-    if (auto indexed = index_batch(index, corpus, reader, kMiB); !indexed) return indexed.error();
+    if (auto indexed = add_batch(index, corpus, reader, kMiB); !indexed) return indexed.error();
   }
   return index;
 }

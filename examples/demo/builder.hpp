@@ -37,6 +37,9 @@ struct BuildOptions {
 // Opens or resumes the index, checks it, and continues to the end of the list of files. Durable at each persist.
 Result<void> build(const BuildOptions& options);
 
+// Indexes about `batch_bytes` of text from where the index stands, and moves its position behind it.
+Result<void> index_batch(MemoryIndex& index, const Corpus& corpus, TextReader& reader, std::uint64_t batch_bytes);
+
 // The index built in one go, in the memory of the process.
 Result<MemoryIndex> build_in_memory(const Corpus& corpus);
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "disk_file.hpp"
+
 namespace demo {
 namespace {
 
@@ -16,46 +18,9 @@ constexpr std::size_t kTimesMin = 20;
 constexpr std::uint64_t kMeasuringNsMax = 6'000'000'000;
 constexpr std::uint64_t kFileBytes = 64 * kMiB;
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  [[nodiscard]] int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-// The file goes, however measuring ends.
-struct Removal {
-  const std::string& path;
-  ~Removal() { ::unlink(path.c_str()); }
-};
-
-struct Unmap {
-  std::uint64_t bytes = 0;
-  void operator()(char* memory) const { ::munmap(memory, bytes); }
-};
-
-bool write_all(int file, const char* from, std::uint64_t bytes, std::uint64_t offset) {
-  while (bytes > 0) {
-    const ssize_t wrote = ::pwrite(file, from, bytes, static_cast<off_t>(offset));
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return false;
-    from += wrote;
-    bytes -= static_cast<std::uint64_t>(wrote);
-    offset += static_cast<std::uint64_t>(wrote);
-  }
-  return true;
-}
-
 // Written once with zeros, like memlith's log: a flush of a file that was only reserved would also pay for metadata.
 Result<void> prepare(const std::string& path, const char* zeros, std::uint64_t bytes, std::uint64_t slots) {
-  const File file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const DiskFile file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return error_of_errno(path);
   for (std::uint64_t slot = 0; slot < slots; ++slot) {
     if (!write_all(file.get(), zeros, bytes, slot * bytes)) return error_of_errno(path);
@@ -82,10 +47,10 @@ Result<Floor> measure_floor(const std::string& folder, std::uint64_t bytes) {
 
   Floor floor;
   floor.bytes = bytes;
-  const File direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
+  const DiskFile direct(::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
   // Some file systems open with O_DIRECT and refuse the first write.
   floor.direct = direct.get() >= 0 && write_all(direct.get(), buffer.get(), bytes, 0);
-  const File buffered(floor.direct ? -1 : ::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const DiskFile buffered(floor.direct ? -1 : ::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   const int file = floor.direct ? direct.get() : buffered.get();
   if (file < 0) return error_of_errno(path);
 

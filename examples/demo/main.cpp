@@ -7,7 +7,7 @@
 //   build   one life of the builder, as run starts it
 //
 // index.hpp is the index; builder.hpp fills and persists it; supervisor.hpp kills the builder and judges what comes
-// back; floor.hpp measures the disk beside it.
+// back; floor.hpp and otherwise.hpp measure the disk, and what one would do without memlith, beside it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -24,7 +24,7 @@ struct Report {
   std::uint64_t cycle_ns = 0;         //        and the indexing before it too
   std::uint64_t logged_bytes = 0;     //        what it wrote to the log
   std::uint64_t replayed_frames = 0;  // opened: what recovery found in the log
-  std::uint64_t zero = 0;
+  std::uint64_t pages = 0;            // acked: in which the persisted bytes lie
 };
 static_assert(sizeof(Report) == 64 && std::is_trivially_copyable_v<Report>);
 

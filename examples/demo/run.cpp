@@ -17,6 +17,7 @@
 #include "display.hpp"
 #include "floor.hpp"
 #include "index.hpp"
+#include "otherwise.hpp"
 #include "supervisor.hpp"
 
 namespace demo {
@@ -70,8 +71,8 @@ void print_corpus(const Corpus& corpus) {
              format_count(corpus.unreadable));
 }
 
-// Builds the index a second time, undisturbed and in memory, and compares everything.
-Result<void> prove(const OpenIndex& open, const Corpus& corpus) {
+// Builds the index a second time, undisturbed and in memory, and compares everything. Returns the second one.
+Result<MemoryIndex> prove(const OpenIndex& open, const Corpus& corpus) {
   const Index& index = *open.index;
   const std::uint64_t begin_ns = now_ns();
   auto reference = build_in_memory(corpus);
@@ -90,7 +91,7 @@ Result<void> prove(const OpenIndex& open, const Corpus& corpus) {
   fmt::print("the heap accounts for every byte: {} in {} blocks, {} of structures, {} free\n",
              format_bytes(heap->block_bytes), format_count(heap->blocks), format_bytes(heap->header_bytes),
              format_bytes(heap->slab_bytes + heap->free_bytes));
-  return {};
+  return reference;
 }
 
 void print_hits(const Index& index, const std::vector<std::string>& words, std::uint64_t opened_ns) {
@@ -120,40 +121,72 @@ std::string sample_word(const Index& index) {
   return std::string(best);
 }
 
-double ratio(std::uint64_t value, std::uint64_t floor) {
-  return floor == 0 ? 0 : static_cast<double>(value) / static_cast<double>(floor);
+// "1.3 times a persist", of the medians.
+std::string beside(std::uint64_t nanoseconds, std::uint64_t persist_ns) {
+  if (persist_ns == 0) return "";
+  return fmt::format("{:.1f} times a persist", static_cast<double>(nanoseconds) / static_cast<double>(persist_ns));
 }
 
-void print_figures(const Corpus& corpus, const Index& index, const Outcome& outcome, const Floor& floor,
-                   std::uint64_t begin_ns) {
-  const std::uint64_t persist_p50 = percentile(outcome.persist_ns, 0.50);
-  const std::uint64_t persist_p99 = percentile(outcome.persist_ns, 0.99);
-  const std::uint64_t floor_p50 = percentile(floor.nanoseconds, 0.50);
-  const std::uint64_t floor_p99 = percentile(floor.nanoseconds, 0.99);
+void print_counts(const Corpus& corpus, const Index& index, const Outcome& outcome, const RunOptions& options) {
+  const std::uint32_t kills = outcome.kills_at_work() + outcome.kills_opening;
   const double commits_a_second = static_cast<double>(outcome.persist_ns.size()) * 1e9 /
                                   static_cast<double>(std::max<std::uint64_t>(outcome.building_ns, 1));
   print_table({
-      {"files indexed", format_count(index.documents().size()), corpus.cut ? "(the text was cut by --limit)" : ""},
+      {"files indexed", format_count(index.documents().size()), corpus.cut ? "the text was cut by --limit" : ""},
       {"text", format_bytes(corpus.text_bytes), ""},
-      {"terms", format_count(index.terms().size()), ""},
+      {"words known", format_count(index.terms().size()), ""},
       {"commits made", format_count(outcome.commits), "all synchronous: durable on return"},
-      {"kills survived", format_count(outcome.kills_at_work() + outcome.kills_opening),
-       fmt::format("{} indexing, {} inside persist, {} opening or closing", outcome.kills_indexing,
-                   outcome.kills_persisting, outcome.kills_opening)},
       {"commits/s", fmt::format("{:.0f}", commits_a_second), "indexing included, opening not"},
-      {"logged by a commit", format_bytes(percentile(outcome.logged_bytes, 0.50)),
-       fmt::format("for {} of text (medians)", format_bytes(percentile(outcome.text_bytes, 0.50)))},
-      {"persist p50", format_duration(persist_p50), ""},
-      {"persist p99", format_duration(persist_p99), ""},
-      {"raw write p50", format_duration(floor_p50),
-       fmt::format("{} of {} and fdatasync, {} times{}", floor.direct ? "O_DIRECT write" : "buffered write",
-                   format_bytes(floor.bytes), floor.nanoseconds.size(),
-                   floor.direct ? "" : " (O_DIRECT was refused here)")},
-      {"raw write p99", format_duration(floor_p99), ""},
-      {"persist / raw write", fmt::format("{:.2f}x", ratio(persist_p50, floor_p50)),
-       fmt::format("at p50; {:.2f}x at p99", ratio(persist_p99, floor_p99))},
-      {"total time", format_duration(now_ns() - begin_ns), ""},
+      {"kills survived", format_count(kills),
+       fmt::format("{} while indexing, {} inside a persist, {} while opening or closing", outcome.kills_indexing,
+                   outcome.kills_persisting, outcome.kills_opening)},
   });
+  if (outcome.kills_at_work() < options.kills) {
+    fmt::print(
+        "\nThe text was indexed after {} of the {} kills while at work; with more text (--folder, --limit) more "
+        "kills fit.\n",
+        format_count(outcome.kills_at_work()), format_count(options.kills));
+  }
+}
+
+// All of it from this run and this disk.
+void print_durations(const Outcome& outcome, const Commit& commit, const Otherwise& otherwise, const Floor& floor) {
+  const std::uint64_t persist_ns = percentile(outcome.persist_ns, 0.50);
+  const std::uint64_t cycle_ns = percentile(outcome.cycle_ns, 0.50);
+  const auto row = [persist_ns](const char* name, const std::vector<std::uint64_t>& samples, std::string remark) {
+    const std::uint64_t median = percentile(samples, 0.50);
+    return Row{name, format_duration(median), beside(median, persist_ns) + "; " + std::move(remark)};
+  };
+  fmt::print("\nTo make {} of text durable, indexed into {} pages of memory, on this disk (medians):\n\n",
+             format_bytes(commit.text_bytes), format_count(commit.pages));
+  print_table({
+      {"memlith: persist", format_duration(persist_ns),
+       fmt::format("p99 {}; all or nothing; {} with the indexing before it",
+                   format_duration(percentile(outcome.persist_ns, 0.99)), format_duration(cycle_ns))},
+      row("msync", otherwise.msync_ns, "as many scattered pages of a mapped file; a crash leaves some of them"),
+      row("SQLite", otherwise.sqlite_ns,
+          fmt::format("the same words as rows, beside {}; {} of it is the COMMIT", format_count(otherwise.sqlite_rows),
+                      format_duration(percentile(otherwise.sqlite_commit_ns, 0.50)))),
+      row("a new file", otherwise.file_ns,
+          fmt::format("the whole index, {}, written, fsync, rename", format_bytes(otherwise.file_bytes))),
+      row("one plain write", floor.nanoseconds,
+          fmt::format("{} in one piece{} and fdatasync", format_bytes(floor.bytes),
+                      floor.direct ? " with O_DIRECT" : ", buffered,")),
+  });
+  fmt::print(
+      "\nThe plain write is what the disk needs at least for the {} that a commit logs. A persist also finds and\n"
+      "copies what changed on each of the pages, which no single write does.\n",
+      format_bytes(percentile(outcome.logged_bytes, 0.50)));
+}
+
+// What the run has shown, in a sentence.
+std::string verdict(const Outcome& outcome) {
+  const std::uint32_t kills = outcome.kills_at_work() + outcome.kills_opening;
+  if (kills == 0) return "No kill was made, because the text was too short for one: nothing is shown about crashes.";
+  return fmt::format(
+      "All {} kills were survived, and the index is equal to one built without any: nothing that was "
+      "acknowledged is lost.",
+      format_count(kills));
 }
 
 // Everything after the folder is ours and the text is chosen.
@@ -174,15 +207,25 @@ Result<void> run_in(const RunOptions& options, const Corpus& corpus, std::uint64
     return error_saying(fmt::format("the finished index holds commit {} instead of {}", index.commits,
                                     outcome->commits));
   }
-  if (auto proved = prove(*open, corpus); !proved) return proved;
+  auto reference = prove(*open, corpus);
+  if (!reference) return reference.error();
 
   fmt::print("\n");
   print_hits(index, {sample_word(index)}, opened_ns);
+  fmt::print("\n");
+  print_counts(corpus, index, *outcome, options);
+  std::fflush(stdout);
+
+  auto heap = open->heap.verify();
+  if (!heap) return heap.error();
+  const Commit commit = {percentile(outcome->pages, 0.50), percentile(outcome->text_bytes, 0.50)};
+  auto otherwise = measure_otherwise(options.store, corpus, *reference, heap->block_bytes, commit);
+  if (!otherwise) return otherwise.error();
   const std::uint64_t logged_bytes = percentile(outcome->logged_bytes, 0.50);
   auto floor = measure_floor(options.store, std::max<std::uint64_t>((logged_bytes + 4095) / 4096, 1) * 4096);
   if (!floor) return floor.error();
-  fmt::print("\n");
-  print_figures(corpus, index, *outcome, *floor, begin_ns);
+  print_durations(*outcome, commit, *otherwise, *floor);
+  fmt::print("\n{}\nTotal time: {}\n", verdict(*outcome), format_duration(now_ns() - begin_ns));
   return {};
 }
 
@@ -195,7 +238,10 @@ int run(const RunOptions& options) {
   if (!corpus) return failed(corpus.error());
   print_corpus(*corpus);
   fmt::print("store    {}\n", options.store);
-  fmt::print("kills    {} while the builder is at work, seed {}\n\n", options.kills, options.seed);
+  fmt::print("kills    {} while the builder is at work, seed {}\n", options.kills, options.seed);
+  fmt::print(
+      "\nThe builder persists the index after each piece of text: a commit. After a kill it must come back with the\n"
+      "last commit that was acknowledged, or with the one that was under way.\n\n");
   std::fflush(stdout);
 
   if (auto done = run_in(options, *corpus, begin_ns); !done) {

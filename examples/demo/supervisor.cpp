@@ -181,11 +181,6 @@ Result<Outcome> Supervisor::run() {
   }
   progress_.end();
   outcome_.commits = acked_.commit;
-  if (outcome_.kills_at_work() < options_.kills) {
-    return error_saying(
-        fmt::format("the text was indexed after {} kills, too soon for {}; use more text or fewer --kills",
-                    outcome_.kills_at_work(), options_.kills));
-  }
   return std::move(outcome_);
 }
 
@@ -280,7 +275,7 @@ Result<void> Supervisor::take_opened(const Report& report, const Life& life) {
   const std::uint64_t opening_ns = life.opened_ns - life.begin_ns;
   opening_ns_ = static_cast<double>(opening_ns);
   if (!kill_.empty()) {
-    progress_.say(fmt::format("{}: back with {} ({} acknowledged, {} started) in {}, {} frames replayed", kill_,
+    progress_.say(fmt::format("{}: back with commit {} (acknowledged {}, started {}) in {}, {} replayed", kill_,
                               report.commit, acked_.commit, started_.commit, format_duration(opening_ns),
                               report.replayed_frames));
     kill_.clear();
@@ -298,7 +293,9 @@ void Supervisor::take_acked(const Report& report) {
   if (text_bytes > 0) follow_mean(byte_ns_, static_cast<double>(report.cycle_ns) / static_cast<double>(text_bytes));
   acked_ = {report.commit, report.text_bytes};
   outcome_.persist_ns.push_back(report.persist_ns);
+  outcome_.cycle_ns.push_back(report.cycle_ns);
   outcome_.logged_bytes.push_back(report.logged_bytes);
+  outcome_.pages.push_back(report.pages);
   outcome_.text_bytes.push_back(text_bytes);
   progress_.advance(report.text_bytes, report.commit, outcome_.kills_at_work());
 }

@@ -34,12 +34,15 @@ struct Outcome {
   std::uint32_t kills_opening = 0;          // while opening, or closing, the store
   std::uint64_t building_ns = 0;            // of all lives, without opening
   std::vector<std::uint64_t> persist_ns;    // of each persist acknowledged, in all lives
+  std::vector<std::uint64_t> cycle_ns;      // the same with the indexing before it
   std::vector<std::uint64_t> logged_bytes;  // the same persists' bytes in the log,
+  std::vector<std::uint64_t> pages;         // the pages in which they lie,
   std::vector<std::uint64_t> text_bytes;    // and the text indexed for each
   [[nodiscard]] std::uint32_t kills_at_work() const { return kills_indexing + kills_persisting; }
 };
 
-// Returns when the index is complete. An error if anything came back wrong, or the builder failed by itself.
+// Returns when the index is complete. An error if anything came back wrong, or the builder failed by itself. A machine
+// may finish the text before all kills were made; that is no error.
 Result<Outcome> supervise(const SuperviseOptions& options);
 
 }  // namespace demo

@@ -129,6 +129,34 @@ typedef struct memlith_heap_report {
  * other threads' calls wait. `report` may be null. Errors: CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_heap_verify(memlith_heap* heap, memlith_heap_report* report);
 
+/* Looks for blocks to which nothing leads, in the heaps of a store that is closed, or whose process was killed, and
+ * calls `found` for each: the region's name, the block's offset in the region, and its bytes. Such blocks are what a
+ * program held outside of the heap (a local memlith::string) when a persist captured them and the program was killed
+ * before it had freed them. Nobody frees them any more.
+ * A block is kept by a name; by any eight bytes, wherever they lie, in a block that is kept or in another region of the
+ * store, whose value is an address in the block, or at its end; and by a word that leads to its beginning as a distance
+ * from the word's own address (boost::interprocess::offset_ptr). So a number may keep a block that nothing owns.
+ * Changes nothing. If a process has the store open, what it holds by itself is found, too. Errors: as
+ * memlith_verify. */
+MEMLITH_API int32_t memlith_verify_leaks(const char* path,
+                                         void (*found)(void* context, const char* heap, uint64_t offset,
+                                                       uint64_t bytes),
+                                         void* context);
+
+enum { MEMLITH_PLAIN_POINTERS = 1 };
+
+/* Frees these blocks, in one commit, and then calls `freed`, which may be null, for each. The store must not be open.
+ * `promise` is MEMLITH_PLAIN_POINTERS: the caller says that what is needed can be found in the way described above. It
+ * cannot where pointers are compressed, combined with each other (XOR lists), or carry bits in their upper bytes; where
+ * offset pointers lead to the inside of blocks; or where another store or a file leads into the heaps.
+ * Durability: durable on 0. After a crash during this call all of the blocks are free or none.
+ * Errors: INVALID - without the promise; those of memlith_store_open, of memlith_heap_verify and of memlith_persist.
+ * Nothing was freed then; after IO, all or nothing. */
+MEMLITH_API int32_t memlith_collect_leaks(const char* path, uint32_t promise,
+                                          void (*freed)(void* context, const char* heap, uint64_t offset,
+                                                        uint64_t bytes),
+                                          void* context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -194,6 +194,24 @@ class Heap {
     return ticket;
   }
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(store_, ticket)); }
+  // Calls the function, and makes durable what it changed in the heap, all or nothing. If the function throws, or
+  // returns a Result with an error, the heap and all that is in it is as it was before the call, and the exception, or
+  // the error, comes back. See Store::transact and docs/heap.md, "Undo".
+  //
+  //     auto done = heap->transact([&] {
+  //       orders.push_back(order);
+  //       stock.at(order.item) -= order.count;  // throws std::out_of_range: the order is gone again
+  //     });
+  template <class Change>
+  auto transact(Change&& change) const {
+    memlith_region* const one = region();
+    return detail::transact(store_, &one, 1, std::forward<Change>(change));
+  }
+  template <class Mutex, class Change>
+  auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
+    memlith_region* const one = region();
+    return detail::transact(store_, &one, 1, lock, std::forward<Change>(change));
+  }
   // The heap and all that is in it is as it was last persisted. No other thread may use the heap meanwhile. Containers
   // outside of the heap that allocated in it since must not be used any more.
   Result<void> rollback() const {

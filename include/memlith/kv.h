@@ -67,7 +67,7 @@ typedef struct memlith_kv_options {
  * Takes the same time for every size: pages are loaded and checked when they are first used.
  * In a store that was opened read-only, only READ_ONLY transactions can be begun.
  * Errors: as memlith_region_open; NOT_FOUND - also where a crash cut the making of the kv store: set
- *         MEMLITH_REGION_CREATE. INCOMPATIBLE - the region holds something else, or a kv store of another format;
+ *         MEMLITH_REGION_CREATE. INCOMPATIBLE - the region holds something else, or a kv store of another format.
  *         CORRUPT - its header is damaged. */
 MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
                                     memlith_kv** kv);

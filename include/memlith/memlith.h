@@ -603,6 +603,51 @@ typedef struct memlith_write {
 MEMLITH_API int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count,
                                            uint32_t mode, uint64_t* ticket);
 
+/* ---- changes that are undone ------------------------------------------------------------------------------------- */
+
+typedef struct memlith_change memlith_change;
+
+/* Begins a change of these regions of the store (count 0: of all its open regions): whatever is stored to them from now
+ * on becomes durable as a whole, with memlith_change_commit, or is undone, with memlith_change_undo. Works with every
+ * tracker and with heaps, and needs no announcements; with EXPLICIT and INSTRUMENTED regions, what is not touched or
+ * recorded is neither captured nor undone. Of a heap, blocks and names are undone, too: what was allocated is free,
+ * what was freed is there again.
+ *
+ *     memlith_change* change = NULL;
+ *     if (memlith_change_begin(store, &region, 1, &change) != 0) return;
+ *     if (!rename_everything(region)) memlith_change_undo(change);
+ *     else if (memlith_change_commit(change, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_change_undo(change);
+ *
+ * What was stored before and not persisted is persisted first, by itself: it becomes durable, as after
+ * memlith_persist_async, and is not undone.
+ * Until the change has ended, persists, rollbacks and discards of these regions that any thread asks for, this one
+ * included, return BUSY and do nothing, as they would make half of the change durable; so does closing a region, and
+ * beginning a change in it: changes do not nest. Transactions (memlith_begin), kv stores and application logs have
+ * commits of their own, which are not part of the change. End a change before its store is closed.
+ * Threads: a change covers the stores of all threads. No other thread stores to these regions, or allocates in these
+ * heaps, until the change has ended: threads that share data hold one lock from the beginning to the end.
+ * Cost: what memlith_persist_async costs if nothing was stored since the last persist, which is a look at what changed,
+ * without I/O.
+ * Errors: BUSY (a change is under way in one of the regions), INVALID (a region of another store), READ_ONLY, and
+ * those of memlith_persist_async. Nothing has begun then. */
+MEMLITH_API int32_t memlith_change_begin(memlith_store* store, memlith_region* const* regions, uint64_t count,
+                                         memlith_change** change);
+
+/* Makes what was stored since the beginning durable, all or nothing, and ends the change, whose handle is freed. `mode`
+ * and `ticket` as in memlith_commit. After an error memlith_change_undo has to end the change.
+ * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was written. IO - whether the change became durable is unknown until the
+ * store is reopened. POISONED - as memlith_persist. */
+MEMLITH_API int32_t memlith_change_commit(memlith_change* change, uint32_t mode, uint64_t* ticket);
+
+/* Undoes what was stored since the beginning, and ends the change: memory is as it was then, and so are the blocks and
+ * names of heaps. A growth stays. Pointers to what was allocated since lead nowhere. The handle is freed, whatever is
+ * returned. Null is ignored.
+ * Cost: as memlith_rollback. FAULT regions have copies of the pages in memory; the others run a checkpoint and read.
+ * Errors: those of memlith_rollback. A region in which that failed holds half of the change in memory; memlith never
+ * persists it: every later persist of it returns BUSY, until it is opened again. After a commit that failed with IO:
+ * POISONED, and memory stays as it is. */
+MEMLITH_API int32_t memlith_change_undo(memlith_change* change);
+
 /* ---- snapshots ------------------------------------------------------------------------------------------------- */
 
 typedef struct memlith_snapshot memlith_snapshot;

@@ -271,6 +271,100 @@ Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* reg
 }
 }  // namespace detail
 
+namespace detail {
+
+// What transact() returns for a function that returns T: Result<T>; and the same for one that returns Result<T>.
+template <class T>
+struct result_for {
+  using type = Result<T>;
+};
+template <class T>
+struct result_for<Result<T>> {
+  using type = Result<T>;
+};
+template <class T>
+inline constexpr bool is_result_v = std::is_same_v<typename result_for<T>::type, T>;
+
+// A change that is under way; the destructor undoes it.
+class OpenChange {
+ public:
+  static Result<OpenChange> begin(memlith_store* store, memlith_region* const* regions, std::uint64_t count) {
+    memlith_change* handle = nullptr;
+    const std::int32_t code = memlith_change_begin(store, regions, count, &handle);
+    if (code != MEMLITH_OK) return Error(code);
+    return OpenChange(store, handle);
+  }
+  OpenChange(OpenChange&& other) noexcept : store_(other.store_), handle_(std::exchange(other.handle_, nullptr)) {}
+  OpenChange& operator=(OpenChange&&) = delete;
+  ~OpenChange() { (void)memlith_change_undo(handle_); }
+
+  Result<void> commit() { return end(MEMLITH_COMMIT_SYNC, nullptr); }
+  // The lock is released when the change is captured, and held still if that failed.
+  template <class Mutex>
+  Result<void> commit(std::unique_lock<Mutex>& lock) {
+    Ticket ticket = 0;
+    if (auto captured = end(MEMLITH_COMMIT_ASYNC, &ticket); !captured) return captured;
+    lock.unlock();
+    return result_of(memlith_wait(store_, ticket));
+  }
+
+ private:
+  OpenChange(memlith_store* store, memlith_change* handle) : store_(store), handle_(handle) {}
+  Result<void> end(std::uint32_t mode, Ticket* ticket) {
+    if (const std::int32_t code = memlith_change_commit(handle_, mode, ticket); code != MEMLITH_OK) {
+      const Error failed(code);
+      (void)memlith_change_undo(std::exchange(handle_, nullptr));
+      return failed;
+    }
+    handle_ = nullptr;
+    return {};
+  }
+
+  memlith_store* store_;
+  memlith_change* handle_;
+};
+
+// Runs the function in a change. `commit` ends it.
+template <class Change, class Commit>
+auto transact(memlith_store* store, memlith_region* const* regions, std::uint64_t count, Change&& change,
+              const Commit& commit) -> typename result_for<std::invoke_result_t<Change>>::type {
+  using Returned = std::invoke_result_t<Change>;
+  static_assert(!std::is_reference_v<Returned>,
+                "memlith: the function of transact() returns a reference; return a "
+                "pointer or a value");
+  auto open = OpenChange::begin(store, regions, count);
+  if (!open) return open.error();
+  if constexpr (std::is_void_v<Returned>) {
+    std::forward<Change>(change)();
+    return commit(*open);
+  } else {
+    Returned returned = std::forward<Change>(change)();
+    if constexpr (is_result_v<Returned>) {
+      if (!returned) return returned;
+    }
+    if (auto done = commit(*open); !done) return done.error();
+    return returned;
+  }
+}
+
+template <class Change>
+auto transact(memlith_store* store, memlith_region* const* regions, std::uint64_t count, Change&& change) {
+  return transact(store, regions, count, std::forward<Change>(change), [](OpenChange& open) { return open.commit(); });
+}
+
+template <class Mutex, class Change>
+auto transact(memlith_store* store, memlith_region* const* regions, std::uint64_t count, std::unique_lock<Mutex>& lock,
+              Change&& change) {
+  using Returned = typename result_for<std::invoke_result_t<Change>>::type;
+  if (!lock.owns_lock()) {
+    return Returned(Error(MEMLITH_INVALID, "transact(lock): the lock is not held; take it before the call"));
+  }
+  return transact(store, regions, count, std::forward<Change>(change),
+                  [&lock](OpenChange& open) { return open.commit(lock); });
+}
+
+}  // namespace detail
+
 // A read-only view of regions as one durable persist left them. Move-only. The view outlives the regions and the store,
 // and a forked child may use it. See memlith_region_snapshot.
 class Snapshot {
@@ -361,6 +455,15 @@ class Region {
   // Undoes all changes since the last persist. See memlith_rollback.
   Result<void> rollback(Scope scope = Scope::process) const {
     return detail::result_of(memlith_rollback(&handle_, 1, static_cast<std::uint32_t>(scope)));
+  }
+  // Calls the function, and makes durable what it changed in the region, or undoes all of that. See Store::transact.
+  template <class Change>
+  auto transact(Change&& change) const {
+    return detail::transact(store_, &handle_, 1, std::forward<Change>(change));
+  }
+  template <class Mutex, class Change>
+  auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
+    return detail::transact(store_, &handle_, 1, lock, std::forward<Change>(change));
   }
   // A read-only view of the region's last durable state. See memlith_region_snapshot.
   [[nodiscard]] Result<Snapshot> snapshot() const { return Snapshot::of(&handle_, 1); }
@@ -579,6 +682,21 @@ class Store {
                        Scope scope = Scope::process) const {
     const std::vector<memlith_region*> handles = handles_of(regions);
     return detail::persist_and_unlock(handle_, handles.data(), handles.size(), lock, scope);
+  }
+  // Calls the function, and makes durable what it changed in the store's open regions and heaps, all or nothing. If the
+  // function throws, or returns a Result with an error, everything that it changed there is undone, memory as well as
+  // the blocks and names of heaps, and the exception, or the error, comes back. So it is if the change cannot be made
+  // durable. See memlith_change_begin for what was stored before, for what returns BUSY meanwhile, and for threads.
+  // Returns what the function returns, in a Result. docs/heap.md, "Undo".
+  template <class Change>
+  auto transact(Change&& change) const {
+    return detail::transact(handle_, nullptr, 0, std::forward<Change>(change));
+  }
+  // For threads that change shared data under a lock, which is held at the call: released when the change is captured;
+  // held still if an exception or an error comes back. lock.owns_lock() tells.
+  template <class Mutex, class Change>
+  auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
+    return detail::transact(handle_, nullptr, 0, lock, std::forward<Change>(change));
   }
   // Begins a transaction. End it before the store is closed. See memlith_begin.
   [[nodiscard]] Result<Transaction> begin() const {

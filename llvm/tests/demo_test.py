@@ -22,8 +22,8 @@ def compiled(source):
 with concurrent.futures.ThreadPoolExecutor(2) as threads:
     objects = list(threads.map(compiled, sorted((SOURCE / "examples/demo").glob("*.cpp"))))
 program = FOLDER / "memlith-demo"
-subprocess.run([compiler("main.cpp"), *objects, "-o", program, f"-L{LIBRARY}", "-lmemlith", "-lfmt", "-pthread",
-                f"-Wl,-rpath,{LIBRARY}"], check=True)
+subprocess.run([compiler("main.cpp"), *objects, "-o", program, f"-L{LIBRARY}", "-lmemlith", "-lfmt", "-lsqlite3",
+                "-pthread", f"-Wl,-rpath,{LIBRARY}"], check=True)
 test = SOURCE / "tests/cli/demo_test.py"
 done = subprocess.run([sys.executable, "-B", test, program], capture_output=True, text=True, check=False,
                       env=dict(os.environ, MEMLITH_VERIFY_TRACKING="1"))

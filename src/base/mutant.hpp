@@ -117,6 +117,9 @@
   X(flusher_ends_without_a_look, store, "the flusher ends without a last look at what it shall make durable")      \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                        \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \
+  X(change_begins_uncaptured, region, "a change begins without what was stored before it having been captured")    \
+  X(change_captured_inside, region, "others may capture a change that is under way")                               \
+  X(change_not_undone, region, "the undoing of a change leaves memory as it is")                                   \
   X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                           \
   X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")       \
   X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")        \
@@ -155,6 +158,7 @@
   X(heap_growth_forgotten, heap, "what a growth adds to the last segment is not used")                             \
   X(heap_names_out_of_order, heap, "a name is put in front of a record that does not lead back to it")             \
   X(heap_name_counted_twice, heap, "a name that is taken away is still counted")                                   \
+  X(heap_inside_of_blocks_not_reached, heap, "only pointers to a block's beginning keep it from being collected")   \
   X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \

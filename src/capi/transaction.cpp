@@ -1,4 +1,6 @@
-// Transactions and commits from buffers; include/memlith/memlith.h. Floor: capi.
+// Transactions, commits from buffers, and changes; include/memlith/memlith.h. Floor: capi.
+#include <memory>
+
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "region/per_thread.hpp"
@@ -93,6 +95,44 @@ int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes
     MEMLITH_TRY_ASSIGN(const Lsn end, session.commit_buffers(all, mode == MEMLITH_COMMIT_SYNC));
     if (ticket != nullptr) *ticket = end.value;
     return kOk;
+  });
+}
+
+int32_t memlith_change_begin(memlith_store* store, memlith_region* const* regions, uint64_t count,
+                             memlith_change** change) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(store));
+    MEMLITH_TRY(need(change, "change"));
+    Session& session = session_of(store);
+    MEMLITH_TRY(need_writable(session));
+    MEMLITH_TRY_ASSIGN(const Selection selected, selection_of(regions, count));
+    if (selected.session != nullptr && selected.session != &session) {
+      return fail(Errc::invalid, Detail::argument, "{}: a region of another store was given", session.store().path());
+    }
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<OpenChange> open, session.begin_change(selected.regions));
+    *change = handle_of(open.release());
+    return kOk;
+  });
+}
+
+int32_t memlith_change_commit(memlith_change* change, uint32_t mode, uint64_t* ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(change));
+    MEMLITH_TRY(check_mode(mode));
+    OpenChange& open = change_of(change);
+    MEMLITH_TRY_ASSIGN(const Lsn end, open.session.commit_change(open, mode == MEMLITH_COMMIT_SYNC));
+    if (ticket != nullptr) *ticket = end.value;
+    delete &open;
+    return kOk;
+  });
+}
+
+int32_t memlith_change_undo(memlith_change* change) {
+  if (change == nullptr) return 0;
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(change));
+    const std::unique_ptr<OpenChange> open(&change_of(change));
+    return open->session.undo_change(*open);
   });
 }
 

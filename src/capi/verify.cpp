@@ -7,6 +7,7 @@
 #include "applog/applog.hpp"
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/read_store.hpp"
 #include "heap/heap.hpp"
 #include "kv/kv.hpp"
 #include "region/pointer_check.hpp"
@@ -39,25 +40,6 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Heap> heap, Heap::open(*region));
   MEMLITH_TRY(heap->verify().status());
   return look(*region, heap.get(), Holds::heap);
-}
-
-Result<std::unique_ptr<Session>> open_to_read(const char* path) {
-  MEMLITH_TRY(need(path, "path"));
-  StoreOptions options;
-  options.kind = kind_at(path);
-  options.read_only = true;
-  MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, options.kind));
-  // A read-only opening reads and checks every structure, and keeps the result in memory.
-  auto opened = Session::open(std::move(place), options);
-  if (opened.ok() || opened.error().category != Errc::busy) return opened;
-  // A process has the store open for writing: what it has made durable is checked.
-  options.follow = true;
-  MEMLITH_TRY_ASSIGN(Place beside, place_of_store(path, options.kind));
-  auto followed = Session::open(std::move(beside), options);
-  if (followed.ok() || followed.error().category != Errc::unsupported) return followed;
-  options.follow = false;
-  MEMLITH_TRY_ASSIGN(Place again, place_of_store(path, options.kind));
-  return Session::open(std::move(again), std::move(options));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -67,6 +68,12 @@ struct HeapOptions {
   bool exclusive = false;
 };
 
+// Memory outside of a heap that may lead into the heap, and where programs see it.
+struct SeenMemory {
+  std::span<const std::byte> bytes;
+  std::uint64_t address = 0;
+};
+
 class Heap final : public RegionClient {
  public:
   // The smallest region that holds a heap of so many bytes at most.
@@ -103,6 +110,11 @@ class Heap final : public RegionClient {
   // Checks every structure, and that they account for every byte. No other thread may change the heap meanwhile.
   Result<HeapReport> verify();
   Status for_each_block(const std::function<void(std::byte* address, std::uint64_t bytes)>& use);
+
+  // The blocks to which neither names nor words of other blocks lead, nor words of `others`: heap/reach.hpp says which
+  // words do. No other thread may change the heap meanwhile. Blocks that the program holds by itself are among them.
+  Status for_each_unreached(std::span<const SeenMemory> others,
+                            const std::function<void(std::byte* address, std::uint64_t bytes)>& use);
 
   [[nodiscard]] Region& region() { return region_; }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }  // whatever was set

@@ -36,6 +36,7 @@ Status Region::discard(const void* address, std::uint64_t bytes) {
 
 Status Region::discard_part(Range part) {
   const Held held(*this);
+  MEMLITH_TRY(check_unchanging());
   Status status = kOk;
   // No transaction begins in the region meanwhile: its images would be of bytes that the log does not have any more.
   const bool alone = transactions_.if_none([&]() MEMLITH_REQUIRES(capture_mutex_) { status = discard_held(part); });

@@ -317,26 +317,26 @@ Status put_in_order(std::span<Region* const> given, std::vector<Region*>& region
 
 }  // namespace
 
-Result<Lsn> Region::capture_part(std::span<Region* const> given, Scope scope, bool will_sync, Range part) {
+Result<Lsn> Region::capture_part(std::span<Region* const> given, const CaptureWish& wish) {
   MEMLITH_ASSERT(!given.empty());
   Store& store = given.front()->store_;
   Scratch& work = of_this_thread<Scratch>();
   std::vector<Region*>& regions = work.regions;
   MEMLITH_TRY(put_in_order(given, regions));
-  for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
+  for (const Region* region : regions) MEMLITH_TRY(region->thread_of(wish.scope).status());
   for (int attempt = 0;; ++attempt) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end,
-                       capture_once(regions, scope, will_sync, attempt == kCapturesMax, part));
+    MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, wish, attempt == kCapturesMax));
     if (end.has_value()) report_addresses(work.addresses);
     if (end.has_value()) return *end;
     // The regions are free meanwhile: others capture into what room there is, and the disk may be slow.
-    MEMLITH_TRY(store.make_room({work.frame.extents, work.frame.sources, work.frame.sizes}, will_sync));
+    MEMLITH_TRY(store.make_room({work.frame.extents, work.frame.sources, work.frame.sizes}, wish.will_sync));
   }
 }
 
 // Nothing if the log has no room right now: everything is due still. Unless the caller shall wait in here.
-Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
-                                                bool wait_for_room, Range part) {
+Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, const CaptureWish& wish,
+                                                bool wait_for_room) {
+  const Range part = wish.part;
   Store& store = regions.front()->store_;
   Scratch& work = of_this_thread<Scratch>();
   work.frame.extents.clear();
@@ -363,7 +363,8 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     Capture capture(regions);
     for (Region* region : regions) {
       if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
-      MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
+      MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(wish.scope));
+      if (!wish.ends_change) MEMLITH_TRY(region->check_unchanging());
       ++capture.taken;
       MEMLITH_TRY(region->take(thread, part, work.frame));
       if (pointers_are_checked()) region->append_addresses(work.addresses);
@@ -374,9 +375,9 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {
       const Changes changes{work.frame.extents, work.frame.sources, work.frame.sizes};
       if (wait_for_room) {
-        MEMLITH_TRY_ASSIGN(committed, store.commit_async(changes, will_sync));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_async(changes, wish.will_sync));
       } else {
-        MEMLITH_TRY_ASSIGN(committed, store.commit_async_at_once(changes, will_sync));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_async_at_once(changes, wish.will_sync));
       }
       if (!committed.has_value()) return committed;
       end = *committed;
@@ -386,6 +387,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, S
     while (capture.taken > 0) {
       Region* const region = regions[--capture.taken];
       region->keep_taken(part, *committed);
+      if (wish.ends_change) region->change_ = Change::none;
     }
   }
   return std::optional(end);
@@ -407,11 +409,16 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
   for (Region* region : regions) {
     const Held held(*region);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
-    const Status done = region->roll_back(thread);
-    if (region->client_ != nullptr) region->client_->rolled_back();  // some of it may be, even where it failed
-    MEMLITH_TRY(done);
+    MEMLITH_TRY(region->check_unchanging());
+    MEMLITH_TRY(region->roll_back_with_client(thread));
   }
   return kOk;
+}
+
+Status Region::roll_back_with_client(ThreadNumber thread) {
+  const Status done = roll_back(thread);
+  if (client_ != nullptr) client_->rolled_back();  // some of it may be, even where it failed
+  return done;
 }
 
 Status Region::roll_back(ThreadNumber thread) {

@@ -8,6 +8,9 @@
 // Capture: under the regions' capture locks, the trackers say what was stored, the bytes are copied into one frame, and
 // the locks are released; the I/O happens without them, so other threads continue to store and capture.
 //
+// A change is a time between two captures in which nothing else captures or rolls back: what is captured at its end is
+// the whole of it, and what is undone leads back to its beginning.
+//
 // Rollback restores a region to what was last captured: from the tracker's copies of pages, or else from home, after a
 // checkpoint has written everything in the log there.
 #pragma once
@@ -109,7 +112,7 @@ class Region {
   // On `full` and `no_space` nothing was captured, and the next capture covers everything. `will_sync`: the caller
   // waits at once.
   static Result<Lsn> capture(std::span<Region* const> regions, Scope scope, bool will_sync) {
-    return capture_part(regions, scope, will_sync, kWholeRegion);
+    return capture_part(regions, {scope, will_sync});
   }
 
   // capture(), then waits until the commit is durable.
@@ -138,6 +141,19 @@ class Region {
   // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
   // failed.
   static Status rollback(std::span<Region* const> regions, Scope scope);
+
+  // ---- changes (region/change.cpp), of all threads' stores
+
+  // Captures what was stored before, and begins a change of the regions: until it ends, captures and rollbacks of them
+  // that others ask for are `busy`. Returns the LSN of the capture. Errors: those of capture(); busy (a change is under
+  // way in one of them). Nothing has begun then.
+  static Result<Lsn> begin_change(std::span<Region* const> regions);
+  // Captures what was stored since, all or nothing, and ends the change on ok. After an error it is under way still.
+  static Result<Lsn> capture_change(std::span<Region* const> regions, bool will_sync);
+  // The regions are as they were when the change began, and it has ended; a growth stays. A region in which that failed
+  // holds half of the change: it is captured no more, until it is opened again.
+  static Status undo_change(std::span<Region* const> regions);
+  [[nodiscard]] bool changing() const { return change_.load() == Change::under_way; }
 
   // Whether the region is still mapped at its addresses; outlives the region.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
@@ -174,11 +190,16 @@ class Region {
         base_(reinterpret_cast<std::byte*>(info.address)),
         reserve_bytes_(info.reserve_bytes) {}
 
-  // Captures what lies in `part` of each region.
-  static Result<Lsn> capture_part(std::span<Region* const> regions, Scope scope, bool will_sync, Range part);
+  struct CaptureWish {
+    Scope scope = Scope::process;
+    bool will_sync = false;
+    Range part = kWholeRegion;  // what lies in it, of each region
+    bool ends_change = false;
+  };
+  static Result<Lsn> capture_part(std::span<Region* const> regions, const CaptureWish& wish);
   // The analysis cannot follow the locks of as many regions as the list has.
-  static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, Scope scope, bool will_sync,
-                                                 bool wait_for_room, Range part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, const CaptureWish& wish,
+                                                 bool wait_for_room) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   friend class RegionPart;
   friend class ShownRegion;
@@ -190,6 +211,8 @@ class Region {
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status roll_back_with_client(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  [[nodiscard]] Status check_unchanging() const;
   Status discard_part(Range part);
   Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status restore_from_home() MEMLITH_REQUIRES(capture_mutex_);
@@ -244,7 +267,9 @@ class Region {
   Mutex capture_mutex_;
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
-  Atomic<bool> size_changed_{false};  // since the last commit; changed under capture_mutex_
+  enum class Change : std::uint8_t { none, under_way, left_half };
+  Atomic<Change> change_{Change::none};  // changed under capture_mutex_
+  Atomic<bool> size_changed_{false};     // since the last commit; changed under capture_mutex_
   OpenTransactions transactions_;
   std::unique_ptr<ShownObject> shown_;  // only in a store that is followed
 };

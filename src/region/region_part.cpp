@@ -10,13 +10,16 @@ Result<std::uint64_t> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   addresses_.clear();
   struct Locked {
     Region* region;
+    bool taken = false;
     explicit Locked(Region& given) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : region(&given) { region->lock(); }
     ~Locked() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       if (region == nullptr) return;
-      region->give_back();
+      if (taken) region->give_back();
       region->unlock();
     }
   } locked(region_);
+  MEMLITH_TRY(region_.check_unchanging());
+  locked.taken = true;
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
   if (pointers_are_checked()) region_.append_addresses(addresses_);
   locked.region = nullptr;

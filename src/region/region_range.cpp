@@ -31,7 +31,7 @@ Status Region::persist_range(const void* address, std::uint64_t bytes, Scope sco
     part.bytes = end - part.offset;
   }
   Region* const self = this;
-  MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, scope, true, part));
+  MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, {scope, true, part}));
   return store_.sync(end);
 }
 

@@ -103,6 +103,11 @@ Result<Lsn> Session::refresh() {
 
 Status Session::close_region(OpenRegion& region) {
   const LockGuard lock(regions_mutex_);
+  if (region.region->changing()) {
+    return fail(Errc::busy, Detail::object,
+                "region \"{}\" cannot be closed while a change is under way in it; commit or undo the change first",
+                region.region->name());
+  }
   const bool closed = region.region->transactions().if_none([&]() MEMLITH_REQUIRES(regions_mutex_) {
     remove_place(region.region.get());
   });
@@ -173,14 +178,18 @@ Result<Lsn> Session::persist_async(std::span<Region* const> regions, Scope scope
   return end;
 }
 
-Status Session::persist_all(Scope scope) {
+// Valid until the thread's next list.
+std::vector<Region*>& Session::all_open() {
   std::vector<Region*>& all = empty_region_list();
-  {
-    // Not regions_mutex_, which is held while a region is opened or releases memory.
-    SessionPart& part = parts_.mine();
-    const LockGuard lock(part.mutex);
-    all.assign(part.places.begin(), part.places.end());
-  }
+  // Not regions_mutex_, which is held while a region is opened or releases memory.
+  SessionPart& part = parts_.mine();
+  const LockGuard lock(part.mutex);
+  all.assign(part.places.begin(), part.places.end());
+  return all;
+}
+
+Status Session::persist_all(Scope scope) {
+  const std::vector<Region*>& all = all_open();
   if (!all.empty()) return persist(all, scope);
   // There is nothing to capture; a poisoned store is reported nevertheless.
   return store_->failure();

@@ -53,6 +53,13 @@ struct SessionPart {
   std::vector<OpenTransaction*> idle MEMLITH_GUARDED_BY(mutex);  // of these, those that are not open
 };
 
+// A change of regions that is under way.
+struct OpenChange {
+  Session& session;
+  std::vector<Region*> regions;
+  bool captured = false;
+};
+
 class Session {
  public:
   // Opens the store of `options.kind` at `place`. `memory_max_bytes`: for the private copies of all regions; 0: no
@@ -76,7 +83,8 @@ class Session {
   // `busy` if the region is open already. With `options.limited`, the region keeps to the session's memory limit, if
   // there is one. The session keeps the region until close_region() or close().
   Result<OpenRegion*> open_region(std::string_view name, const RegionOptions& options);
-  // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction is open in the region.
+  // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction or a change is open in the
+  // region.
   Status close_region(OpenRegion& region);
   // Durable on ok. `busy` while the region is open.
   Status remove_region(std::string_view name);
@@ -97,6 +105,18 @@ class Session {
   // Returns when everything before `lsn` is durable. `invalid` if the log has not reached `lsn`.
   Status wait(Lsn lsn);
   Status rollback(std::span<Region* const> regions, Scope scope);
+
+  // ---- changes (Region::begin_change)
+
+  // Of these regions of the session; none given: of all that are open. What was stored before is captured, and a
+  // background thread makes it durable. None of the regions can be closed until the change has ended.
+  Result<std::unique_ptr<OpenChange>> begin_change(std::span<Region* const> regions);
+  // Durable on ok if `wait`; otherwise captured, and a background thread makes it durable. Returns the LSN for wait().
+  // After an error undo_change() has to end it.
+  Result<Lsn> commit_change(OpenChange& open, bool wait);
+  // The memory is as it was. After a commit that captured the change and could not make it durable: the store's
+  // failure, and memory stays as it is.
+  Status undo_change(OpenChange& open);
 
   // ---- transactions (region/transaction.hpp)
 
@@ -125,6 +145,7 @@ class Session {
   void add_place(Region* region) MEMLITH_REQUIRES(regions_mutex_);
   void remove_place(const Region* region) MEMLITH_REQUIRES(regions_mutex_);
   static void give_back(OpenTransaction& open);
+  std::vector<Region*>& all_open();
   Status finish(Lsn end, bool wait, const PersistTimer& timer);
   Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
   [[nodiscard]] std::uint64_t copied_bytes() const MEMLITH_REQUIRES(regions_mutex_);

@@ -1,4 +1,5 @@
-// Transactions of a session.
+// Transactions and changes of a session.
+#include <algorithm>
 #include <utility>
 
 #include "region/per_thread.hpp"
@@ -110,6 +111,38 @@ Result<Lsn> Session::commit_buffers(std::span<const BufferedWrite> writes, bool 
   MEMLITH_TRY_ASSIGN(const Lsn end, used.open.transaction.capture_buffers(writes, regions, wait));
   MEMLITH_TRY(finish(end, wait, timer));
   return end;
+}
+
+// ---- changes ---------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<OpenChange>> Session::begin_change(std::span<Region* const> given) {
+  if (given.empty()) given = all_open();
+  auto open = std::make_unique<OpenChange>(OpenChange{*this, {given.begin(), given.end()}});
+  // A region that is named twice is in the change once.
+  std::sort(open->regions.begin(), open->regions.end());
+  open->regions.erase(std::unique(open->regions.begin(), open->regions.end()), open->regions.end());
+  if (open->regions.empty()) return open;
+  MEMLITH_TRY_ASSIGN(const Lsn before, Region::begin_change(open->regions));
+  store_->flush_soon(before);
+  return open;
+}
+
+Result<Lsn> Session::commit_change(OpenChange& open, bool wait) {
+  if (open.regions.empty()) return Lsn{};
+  const PersistTimer timer;
+  MEMLITH_TRY_ASSIGN(const Lsn end, Region::capture_change(open.regions, wait));
+  open.captured = true;
+  MEMLITH_TRY(finish(end, wait, timer));
+  keep_to_memory();
+  return end;
+}
+
+Status Session::undo_change(OpenChange& open) {
+  if (open.regions.empty()) return kOk;
+  if (open.captured) return store_->failure();
+  MEMLITH_TRY(Region::undo_change(open.regions));
+  keep_to_memory();
+  return kOk;
 }
 
 }  // namespace memlith::core

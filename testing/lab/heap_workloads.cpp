@@ -48,6 +48,13 @@ class HeapSteps {
   [[nodiscard]] Step rollback() const {
     return step("roll the heap back", [](Run& run) { run.rollback_heap(); });
   }
+  [[nodiscard]] Step transact(std::uint64_t draw, std::size_t times, bool undone) const {
+    return step(fmt::format("a change of the heap in {} steps, {}", times, undone ? "undone" : "committed"),
+                [=](Run& run) { run.transact_heap(draw, times, undone); });
+  }
+  [[nodiscard]] Step collect() const {
+    return step("free what nothing leads to", [](Run& run) { run.collect_heap(); });
+  }
   [[nodiscard]] Step damage() const {
     return step("store over the heap's structures, and look", [](Run& run) { run.damage_heap(); });
   }
@@ -246,6 +253,46 @@ std::vector<Step> heap_containers(Random& random) {
   return steps;
 }
 
+std::vector<Step> heap_collect(Random& random) {
+  const HeapSteps heap({kSmallBytes, 256 * kKiB, TrackerKind::touched});
+  std::vector<Step> steps{open(), heap.open_heap(), heap.allocate(100), heap.name("a", 0), heap.persist()};
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t i = 0; i < 3 + random.below(6); ++i) {
+      steps.push_back(heap.allocate(8 + random.below(random.one_in(4) ? 9'000 : 300)));
+    }
+    if (random.one_in(2)) steps.push_back(heap.name("b", random.below(64)));
+    steps.push_back(heap.persist());
+    steps.push_back(abandon()), steps.push_back(open()), steps.push_back(heap.open_heap());
+    steps.push_back(heap.collect());
+    if (round == 1) steps.push_back(heap.unname("b")), steps.push_back(heap.collect());
+  }
+  steps.push_back(close());
+  return steps;
+}
+
+// Half of the steps leave something behind that is not persisted when the change begins.
+std::vector<Step> heap_changes(Random& random, TrackerKind tracker, bool containers) {
+  const std::uint64_t bytes = containers ? 160 * kKiB : kSmallBytes;
+  const HeapSteps heap({bytes, containers ? bytes : 128 * kKiB, tracker});
+  std::vector<Step> steps{open(), heap.open_heap()};
+  const auto change = [&] {
+    return containers ? heap.change(random.next(), 5) : heap.allocate(1 + random.below(3000));
+  };
+  for (int i = 0; i < 8; ++i) {
+    steps.push_back(change());
+    if (random.one_in(2)) steps.push_back(heap.persist());
+    steps.push_back(heap.transact(random.next(), 1 + random.below(9), random.one_in(2)));
+    if (i == 3) steps.push_back(checkpoint());
+    if (i == 5) steps.push_back(abandon()), steps.push_back(open()), steps.push_back(heap.open_heap());
+  }
+  steps.push_back(heap.transact(random.next(), 5, true));
+  steps.push_back(heap.persist());
+  steps.push_back(close());
+  return steps;
+}
+std::vector<Step> changes_of_blocks(Random& random) { return heap_changes(random, TrackerKind::touched, false); }
+std::vector<Step> changes_of_containers(Random& random) { return heap_changes(random, TrackerKind::scan, true); }
+
 std::vector<Step> heap_threads(Random& random) { return threads_of(random, TrackerKind::touched); }
 std::vector<Step> heap_page_threads(Random& random) { return threads_of(random, TrackerKind::scan); }
 
@@ -307,6 +354,25 @@ const Workload kHeapWorkloads[] = {
      .sentence = "containers of the standard library in a heap",
      .options = stores::wide_slots,
      .steps = heap_containers,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-collect",
+     .sentence = "blocks that nothing leads to are freed, after a crash each time",
+     .options = stores::wide_slots,
+     .steps = heap_collect,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-changes",
+     .sentence = "changes of a heap that are committed as a whole or undone",
+     .options = stores::wide_slots,
+     .steps = changes_of_blocks,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-container-changes",
+     .sentence = "the same with containers, tracked by pages",
+     .options = stores::wide_slots,
+     .steps = changes_of_containers,
      .with_call_faults = false,
      .dear = true,
      .about = "heap"},

@@ -165,6 +165,10 @@ class Run {
   void change_containers(std::uint64_t draw, std::size_t times);
   void persist_heap(bool wait);
   void rollback_heap();
+  // In a change, which is committed or undone: containers are changed, or else blocks come and go.
+  void transact_heap(std::uint64_t draw, std::size_t times, bool undone);
+  // Stores a pointer to the inside of a block into an object with a name, frees what nothing leads to, and persists.
+  void collect_heap();
   void damage_heap();
   // Threads that allocate, free each other's blocks, and persist.
   void heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw);
@@ -221,6 +225,9 @@ class Run {
   core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
   void close_applog();
   void destroy_everything();
+  // What the capture takes is the heap as it is now. False: it failed.
+  bool capture_heap(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& capture);
+  void heap_is_undone(bool ok);
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
   [[nodiscard]] bool can_write(const std::vector<Write>& writes) const;

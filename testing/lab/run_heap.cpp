@@ -173,12 +173,18 @@ void Run::change_containers(std::uint64_t draw, std::size_t times) {
 
 void Run::persist_heap(bool wait) {
   if (heap_ == nullptr) return;
+  Region* const region = heap_->region.get();
+  (void)capture_heap(wait ? "persist the heap" : "persist the heap without waiting", wait,
+                     [&] { return Region::capture({&region, 1}, Scope::process, wait); });
+}
+
+bool Run::capture_heap(const std::string& what, bool wait, const std::function<Result<Lsn>()>& capture) {
   HeapLife& life = *heap_;
   const std::string name = life.name;
   auto bytes = life.bytes();
   check_heap("before a persist");
   const std::size_t commit = history.started(
-      wait ? "persist the heap" : "persist the heap without waiting",
+      what,
       [name, bytes, text = life.model.text()](Content& content) {
         content.objects[name] = bytes;
         content.objects[inventory_name(name)] = text;
@@ -186,15 +192,10 @@ void Run::persist_heap(bool wait) {
       now());
   const std::uint64_t before = fired();
   const Lsn head = store_->log().head();
-  Region* const region = life.region.get();
-  Status status = kOk;
-  if (wait) {
-    status = Region::persist({&region, 1});
-  } else {
-    const auto end = Region::capture({&region, 1}, Scope::process, false);
-    status = end.status();
-    if (end.ok()) soon_.emplace_back(commit, *end);
-  }
+  const auto end = capture();
+  Status status = end.status();
+  if (end.ok() && wait) status = store_->sync(*end);
+  if (end.ok() && !wait) soon_.emplace_back(commit, *end);
   if (store_->log().head() == head) history.wrote_nothing(commit);
   const bool ok = status.category == Errc::full ? false : passed(status, "persisting a heap", before);
   if (wait || !ok) settle(commit, ok);
@@ -205,6 +206,7 @@ void Run::persist_heap(bool wait) {
   } else if (poisoned_) {
     destroy_everything();
   }
+  return ok;
 }
 
 // What destructors do after a persist that failed. Nothing of it reaches the disk.
@@ -234,9 +236,13 @@ void Run::rollback_heap() {
   HeapLife& life = *heap_;
   const std::uint64_t before = fired();
   Region* const region = life.region.get();
-  const bool ok = passed(Region::rollback({&region, 1}, Scope::process), "rolling a heap back", before);
+  heap_is_undone(passed(Region::rollback({&region, 1}, Scope::process), "rolling a heap back", before));
+}
+
+void Run::heap_is_undone(bool ok) {
   if (store_->log().poisoned()) now_poisoned();
   if (!ok) return close_heap();  // some of it may be undone
+  HeapLife& life = *heap_;
   life.model = life.captured_model.copy();
   std::vector<std::byte> wanted = life.captured;
   wanted.resize(life.region->size());  // a growth stays
@@ -247,6 +253,72 @@ void Run::rollback_heap() {
   life.containers =
       found == life.model.names.end() ? nullptr : reinterpret_cast<Containers*>(life.region->address() + found->second);
   check_heap("after a rollback");
+}
+
+void Run::transact_heap(std::uint64_t draw, std::size_t times, bool undone) {
+  if (heap_ == nullptr || poisoned_) return;
+  Region* const region = heap_->region.get();
+  const std::vector<std::byte> bytes = heap_->bytes();
+  const HeapModel model = heap_->model.copy();
+  if (!capture_heap("begin a change of the heap", false, [&] { return Region::begin_change({&region, 1}); })) return;
+  Random random(draw);
+  for (std::size_t i = 0; i < times && !poisoned_; ++i) {
+    if (heap_->containers != nullptr) {
+      change_containers(random.next(), 1);
+    } else if (random.one_in(3)) {
+      free_block(random.below(64));
+    } else {
+      allocate(1 + random.below(2000), 16);
+    }
+  }
+  // What this would capture is half of the change.
+  if (Region::capture({&region, 1}, Scope::process, true).status().category != Errc::busy) {
+    broken("a change that was under way could be captured");
+  }
+  const std::uint64_t before = fired();
+  const bool committed = !undone && !poisoned_ && capture_heap("commit a change of the heap", true, [&] {
+    return Region::capture_change({&region, 1}, true);
+  });
+  if (committed) return wait();
+  if (poisoned_) return close_heap();  // whether the change became durable is unknown
+  heap_->captured = bytes;
+  heap_->captured_model = model.copy();
+  heap_is_undone(passed(Region::undo_change({&region, 1}), "undoing a change of a heap", before));
+  wait();
+}
+
+void Run::collect_heap() {
+  if (heap_ == nullptr || heap_->containers != nullptr) return;
+  HeapLife& life = *heap_;
+  const auto holder = std::find_if(life.model.names.begin(), life.model.names.end(), [&](const auto& name) {
+    return life.model.blocks.at(name.second).content.size() >= sizeof(std::uint64_t);
+  });
+  std::uint64_t held = 0;
+  if (holder != life.model.names.end()) {
+    const auto& [offset, block] = *life.model.blocks.rbegin();
+    held = offset;
+    std::byte* const at = life.region->address() + holder->second;
+    const std::uint64_t pointer = reinterpret_cast<std::uintptr_t>(life.region->address()) + offset + block.bytes / 2;
+    std::memcpy(at, &pointer, sizeof pointer);
+    std::memcpy(life.model.blocks.at(holder->second).content.data(), &pointer, sizeof pointer);
+    if (!life.region->touch(at, sizeof pointer).ok()) broken("touch failed");
+  }
+  std::vector<std::uint64_t> unreached;
+  const std::uint64_t before = fired();
+  const Status looked = life.heap->for_each_unreached({}, [&](const std::byte* block, std::uint64_t) {
+    unreached.push_back(life.offset_of(block));
+  });
+  if (!passed(looked, "looking for blocks that nothing leads to", before)) return;
+  for (const std::uint64_t offset : unreached) {
+    const bool named = std::any_of(life.model.names.begin(), life.model.names.end(),
+                                   [&](const auto& name) { return name.second == offset; });
+    if (named || offset == held || !life.model.blocks.contains(offset)) {
+      return broken(fmt::format("the block at offset {} is needed, and would be collected", offset));
+    }
+    if (!passed(life.heap->free(life.region->address() + offset), "freeing what nothing leads to", before)) return;
+    life.model.blocks.erase(offset);
+  }
+  persist_heap(true);
 }
 
 // Stores through a wrong pointer: each must be found and named. What was there is put back.

@@ -103,6 +103,12 @@ class Fields(unittest.TestCase):
         for command in "info", "verify", "recover":
             self.check(f"memlith {command}", command, self.store)
         self.assertEqual(self.check("memlith verify", "verify", "--pointers", self.store)[0]["pointers"], [])
+        found = self.check("memlith verify", "verify", "--leaks", self.store)[0]["leaks"]
+        self.assertEqual(found, {"blocks": 0, "bytes": 0})
+        freed = self.check("memlith recover", "recover", "--collect=plain-pointers", self.store)[0]["freed"]
+        self.assertEqual(freed, found)
+        refused = self.check("A failure, of any command", "recover", "--collect=all", self.store, code=1)[0]
+        self.assertIn("plain-pointers", json.dumps(refused))
 
     def test_kv(self):
         self.check("memlith kv load", "kv", "load", self.store, "--in", self.dump())

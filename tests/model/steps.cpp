@@ -66,6 +66,7 @@ const std::vector<World::Step>& World::steps() {
       {"discard pages", 12, &World::discard_pages},
       {"roll back", 12, &World::roll_back},
       {"a transaction", 40, &World::transact},
+      {"a change", 40, &World::change},
       {"commit buffers", 20, &World::commit_buffers},
       {"release memory", 4, &World::release},
       {"checkpoint", 6, &World::checkpoint},
@@ -382,17 +383,20 @@ void World::fill_disk() {
 void World::store_bytes() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
-  if (region == nullptr) return;
-  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
+  if (region != nullptr) store_into(*region);
+}
+
+void World::store_into(ModelRegion& region) {
+  auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region.handle));
   for (std::uint64_t i = random_.below(4); i < 5; ++i) {
     const std::uint64_t bytes =
-        1 + random_.below(std::min<std::uint64_t>(region->now.size(), random_.one_in(20) ? 9000 : 40));
-    const std::uint64_t offset = random_.below(region->now.size() - bytes + 1);
+        1 + random_.below(std::min<std::uint64_t>(region.now.size(), random_.one_in(20) ? 9000 : 40));
+    const std::uint64_t offset = random_.below(region.now.size() - bytes + 1);
     const auto value = static_cast<unsigned char>(random_.below(256));
     std::memset(memory + offset, value, bytes);
-    std::fill_n(region->now.begin() + static_cast<std::ptrdiff_t>(offset), bytes, value);
-    own(*region, offset, bytes);
-    expect(MEMLITH_CALL(memlith_touch, region->handle, memory + offset, bytes), MEMLITH_OK, "touch");
+    std::fill_n(region.now.begin() + static_cast<std::ptrdiff_t>(offset), bytes, value);
+    own(region, offset, bytes);
+    expect(MEMLITH_CALL(memlith_touch, region.handle, memory + offset, bytes), MEMLITH_OK, "touch");
   }
 }
 
@@ -571,14 +575,55 @@ void World::roll_back() {
   const auto chosen = choose_regions(*store, handles);
   if (chosen.empty()) return;
   expect(MEMLITH_CALL(memlith_rollback, handles.data(), handles.size(), MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "rollback");
-  for (ModelRegion* const region : chosen) {
-    const std::uint64_t size = region->now.size();  // a growth stays
-    region->now = region->captured;
-    region->now.resize(size, 0);
-    region->by_others.clear();
-    region->own.clear();
-    compare_part(*region);
+  for (ModelRegion* const region : chosen) undone(*region);
+}
+
+void World::undone(ModelRegion& region) {
+  const std::uint64_t size = region.now.size();  // a growth stays
+  region.now = region.captured;
+  region.now.resize(size, 0);
+  region.by_others.clear();
+  region.own.clear();
+  compare_part(region);
+}
+
+// Captured whole or undone; meanwhile nothing else captures, undoes or closes its regions.
+void World::change() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  std::vector<memlith_region*> handles;
+  auto chosen = choose_regions(*store, handles);
+  if (chosen.empty()) return;
+  if (random_.one_in(4)) {
+    handles.clear();
+    chosen.clear();
+    for (auto& [name, region] : store->regions) {
+      if (region.handle != nullptr) chosen.push_back(&region);
+    }
   }
+  memlith_change* change = nullptr;
+  expect(MEMLITH_CALL(memlith_change_begin, store->handle, handles.data(), handles.size(), &change), MEMLITH_OK,
+         "change_begin");
+  if (change == nullptr) return;
+  for (ModelRegion* const region : chosen) captured_all(*region);
+  for (ModelRegion* const region : chosen) store_into(*region);
+  memlith_region* const one = chosen.front()->handle;
+  memlith_change* none = nullptr;
+  expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "persist_all, inside");
+  expect(MEMLITH_CALL(memlith_rollback, &one, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "rollback, inside");
+  expect(MEMLITH_CALL(memlith_change_begin, store->handle, &one, 1, &none), MEMLITH_BUSY, "change_begin, inside");
+  expect(MEMLITH_CALL(memlith_region_close, one), MEMLITH_BUSY, "closing a region, inside");
+  if (random_.one_in(2)) {
+    expect(MEMLITH_CALL(memlith_change_undo, change), MEMLITH_OK, "change_undo");
+    for (ModelRegion* const region : chosen) undone(*region);
+    return;
+  }
+  std::uint64_t ticket = 0;
+  const bool waits = random_.one_in(2);
+  expect(MEMLITH_CALL(memlith_change_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_ASYNC, &ticket),
+         MEMLITH_OK, "change_commit");
+  for (ModelRegion* const region : chosen) captured_all(*region);
+  if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
 
 // Announced bytes are committed as they are then, also what was touched and not persisted.

@@ -128,6 +128,7 @@ class World {
   void discard_pages();
   void roll_back();
   void transact();
+  void change();
   void commit_buffers();
   void release();
   void checkpoint();
@@ -147,6 +148,8 @@ class World {
   void compare(const ModelStore& store, const std::string& name, const ModelRegion& region);
   void compare_part(const ModelRegion& region);
   void captured_all(ModelRegion& region);
+  void store_into(ModelRegion& region);
+  void undone(ModelRegion& region);
   // A growth goes along.
   static void captured_range(ModelRegion& region, const Range& range);
   // Whether the region has the explicit tracker.

@@ -19,11 +19,19 @@ struct StoreArguments {
 };
 
 [[nodiscard]] MaybeFailure run_info(const StoreArguments& arguments);
-[[nodiscard]] MaybeFailure run_recover(const StoreArguments& arguments);
+
+struct RecoverArguments {
+  std::string path;
+  std::string collect;  // empty: nothing is collected
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_recover(const RecoverArguments& arguments);
 
 struct VerifyArguments {
   std::string path;
   bool pointers = false;
+  bool leaks = false;
   Format format = Format::text;
 };
 

@@ -49,7 +49,24 @@ void add_verify(CLI::App& app, CommandLine& line) {
       ->required();
   command->add_flag("--pointers", arguments->pointers,
                     "Also list the words that look like addresses of a process, which lead nowhere in the next run");
+  command->add_flag("--leaks", arguments->leaks,
+                    "Also list the blocks of heaps that nothing leads to: what a program that was killed held outside "
+                    "of its heap. `recover --collect` frees them");
   add_command(command, line, arguments, run_verify);
+}
+
+void add_recover(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<RecoverArguments>();
+  CLI::App* command = app.add_subcommand("recover", "Replay the log of a store that was not closed, and close it");
+  command
+      ->add_option("STORE", arguments->path,
+                   "A store's folder or block device, or a file with its log FILE.memlith beside it")
+      ->required();
+  command->add_option("--collect", arguments->collect,
+                      "Also free the blocks that `verify --leaks` lists, in one commit. The value plain-pointers says "
+                      "that no pointer in the heaps is compressed, combined with another or tagged in its upper bytes, "
+                      "and that no other store leads into them");
+  add_command(command, line, arguments, run_recover);
 }
 
 void add_format(CLI::App& app, CommandLine& line) {
@@ -135,7 +152,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   if (run_only) return add_run(app, line);
   add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
   add_verify(app, line);
-  add_store_command(app, line, "recover", "Replay the log of a store that was not closed, and close it", run_recover);
+  add_recover(app, line);
   add_format(app, line);
   add_stat(app, line);
   add_run(app, line);

@@ -11,6 +11,8 @@
 #include "kit/clock.hpp"
 #include "kit/progress.hpp"
 #include "kit/store_path.hpp"
+#include "leaks.hpp"
+#include "memlith/heap.h"
 #include "sqlite/tool/sqlite_head.hpp"
 
 namespace memlith::tool {
@@ -129,7 +131,11 @@ void print_text(const StorePath& path, const Recovery& recovery) {
 
 }  // namespace
 
-MaybeFailure run_recover(const StoreArguments& arguments) {
+MaybeFailure run_recover(const RecoverArguments& arguments) {
+  const std::uint32_t promise = arguments.collect == "plain-pointers" ? MEMLITH_PLAIN_POINTERS : 0;
+  if (!arguments.collect.empty() && promise == 0) {  // it says why
+    return library_failure(memlith_collect_leaks(arguments.path.c_str(), promise, nullptr, nullptr), {});
+  }
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());
   if (!path->has_log) {
@@ -142,6 +148,11 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
   Result<Recovery> recovery = recover(*path);
   if (!recovery.ok()) return std::move(recovery.failure());
   if (MaybeFailure failure = look_again(*path, *recovery)) return failure;
+  Leaks freed;
+  if (!arguments.collect.empty()) {
+    const std::int32_t code = memlith_collect_leaks(arguments.path.c_str(), promise, Leaks::note, &freed);
+    if (code != MEMLITH_OK) return library_failure(code, {});
+  }
   if (arguments.format == Format::json) {
     Json result{{"path", path->path},
                 {"kind", name_of(path->kind)},
@@ -150,11 +161,14 @@ MaybeFailure run_recover(const StoreArguments& arguments) {
                 {"open_s", seconds_of(recovery->open_ns)},
                 {"close_s", seconds_of(recovery->close_ns)},
                 {"clean", true}};
+    if (!arguments.collect.empty()) result["freed"] = freed.json();
     if (recovery->is_marked) result["sqlite"] = {{"marked", true}, {"undecided", recovery->is_undecided}};
     write_json(result);
   } else {
     print_text(*path, *recovery);
     print_mark(*path, *recovery);
+    print_leaks(freed, "freed");
+    if (!arguments.collect.empty() && freed.heaps.empty()) write_line("  something leads to every block of its heaps");
   }
   return {};
 }

@@ -6,6 +6,8 @@
 
 #include "commands.hpp"
 #include "kit/store_path.hpp"
+#include "leaks.hpp"
+#include "memlith/heap.h"
 #include "sqlite/tool/sqlite_head.hpp"
 
 namespace memlith::tool {
@@ -22,7 +24,8 @@ Failure verify_failure(Failure failure) {
 // Of --pointers; null without it.
 using Pointers = std::vector<std::string>;
 
-void print_json(const StorePath& path, const memlith_report& report, const Pointers* pointers) {
+// `pointers` and `leaks` are null where they were not asked for.
+void print_json(const StorePath& path, const memlith_report& report, const Pointers* pointers, const Leaks* leaks) {
   Json all = {{"path", path.path},
               {"ok", true},
               {"kind", name_of(path.kind)},
@@ -37,10 +40,11 @@ void print_json(const StorePath& path, const memlith_report& report, const Point
               {"superblock_copies", report.superblock_copies},
               {"incarnation", report.incarnation}};
   if (pointers != nullptr) all["pointers"] = *pointers;
+  if (leaks != nullptr) all["leaks"] = leaks->json();
   write_json(all);
 }
 
-void print_text(const StorePath& path, const memlith_report& report, const Pointers* pointers) {
+void print_text(const StorePath& path, const memlith_report& report, const Pointers* pointers, const Leaks* leaks) {
   write_line(fmt::format("{}: sound", printable(path.path)));
   write_line(fmt::format("  {} region{}, {}", report.regions, report.regions == 1 ? "" : "s",
                          human_bytes(report.region_bytes)));
@@ -59,6 +63,10 @@ void print_text(const StorePath& path, const memlith_report& report, const Point
     write_line(
         "  one of the two superblock copies is damaged, as a crash can leave it; the next opening for writing repairs "
         "it");
+  }
+  if (leaks != nullptr) {
+    print_leaks(*leaks, "to which nothing leads");
+    if (leaks->heaps.empty()) write_line("  something leads to every block of its heaps");
   }
   if (pointers == nullptr) return;
   write_line(pointers->empty() ? "  no word looks like an address of a process"
@@ -84,11 +92,17 @@ MaybeFailure run_verify(const VerifyArguments& arguments) {
     const std::int32_t looked = memlith_verify_pointers(arguments.path.c_str(), note, &pointers);
     if (looked != MEMLITH_OK) return verify_failure(library_failure(looked, {}));
   }
+  Leaks leaks;
+  if (arguments.leaks) {
+    const std::int32_t looked = memlith_verify_leaks(arguments.path.c_str(), Leaks::note, &leaks);
+    if (looked != MEMLITH_OK) return verify_failure(library_failure(looked, {}));
+  }
   const Pointers* const shown = arguments.pointers ? &pointers : nullptr;
+  const Leaks* const shown_leaks = arguments.leaks ? &leaks : nullptr;
   if (arguments.format == Format::json) {
-    print_json(*path, report, shown);
+    print_json(*path, report, shown, shown_leaks);
   } else {
-    print_text(*path, report, shown);
+    print_text(*path, report, shown, shown_leaks);
   }
   if (pointers.empty()) return {};
   return Failure{"pointers", 0,

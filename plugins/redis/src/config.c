@@ -73,8 +73,17 @@ static sds read_stream(sds to, FILE* from) {
   return to;
 }
 
+/* What the user's configuration says of directives that are other ones while memlith keeps the data. CONFIG REWRITE
+ * writes these, and a new store takes its first data from what a plain server would have loaded. */
+static struct {
+  int has_save, has_appendonly; /* in the text, included files not */
+  int appendonly, appendfsync, memcheck;
+} users;
+
+int memlith_users_appendonly(void) { return users.appendonly ? 1 : users.has_appendonly ? 0 : -1; }
+
 /* The text without our directives, line for line, so that Redis's messages name the right ones. */
-static sds take_out(sds text, int* has_save) {
+static sds take_out(sds text) {
   int count;
   sds* lines = sdssplitlen(text, (ssize_t)sdslen(text), "\n", 1, &count);
   sds rest = sdsempty();
@@ -83,7 +92,8 @@ static sds take_out(sds text, int* has_save) {
     sds line = sdstrim(sdsdup(lines[i]), " \t\r\n");
     sds* argv = *line && *line != '#' ? sdssplitargs(line, &argc) : NULL;
     int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
-    if (argv && argc > 0 && !strcasecmp(argv[0], "save")) *has_save = 1;
+    if (argv && argc > 0 && !strcasecmp(argv[0], "save")) users.has_save = 1;
+    if (argv && argc > 0 && !strcasecmp(argv[0], "appendonly")) users.has_appendonly = 1;
     if (which >= 0) {
       const char* why = argc == 2 ? set_directive(which, argv[1]) : "one argument is needed";
       if (why) refuse(i + 1, line, why);
@@ -98,15 +108,18 @@ static sds take_out(sds text, int* has_save) {
   return rest;
 }
 
-static void begin_with_memlith(int has_save) {
+static void begin_with_memlith(void) {
   if (server.cluster_enabled) {
     fprintf(stderr, "memlith: cluster-enabled is not supported together with memlith yes\n");
     exit(1);
   }
   if (!memlith_config.folder) memlith_config.folder = sdsnew("memlith");
+  users.appendonly = server.aof_enabled;
+  users.appendfsync = server.aof_fsync;
+  users.memcheck = server.memcheck_enabled;
   server.aof_enabled = 1; /* writes are fed to the append-only file, which is ours */
   server.aof_fsync = memlith_config.weak ? AOF_FSYNC_EVERYSEC : AOF_FSYNC_ALWAYS;
-  if (!has_save) resetServerSaveParams();
+  if (!users.has_save) resetServerSaveParams();
   server.memcheck_enabled = 0; /* after a crash Redis would test the terabytes of addresses that regions reserve */
 }
 
@@ -117,7 +130,6 @@ void __wrap_loadServerConfig(char* file, char from_stdin, char* options) {
     return;
   }
   sds text = sdsempty();
-  int has_save = 0;
   FILE* opened = file ? fopen(file, "r") : NULL;
   if (file && !opened) {
     __real_loadServerConfig(file, 0, NULL); /* says what is wrong with it, and ends */
@@ -130,11 +142,11 @@ void __wrap_loadServerConfig(char* file, char from_stdin, char* options) {
   if (from_stdin) text = read_stream(text, stdin);
   text = sdscat(text, "\n");
   if (options) text = sdscat(text, options);
-  sds rest = take_out(text, &has_save);
+  sds rest = take_out(text);
   __real_loadServerConfig(NULL, 0, rest);
   sdsfree(rest);
   sdsfree(text);
-  if (memlith_config.on) begin_with_memlith(has_save);
+  if (memlith_config.on) begin_with_memlith();
 }
 
 /* ---- CONFIG GET -------------------------------------------------------------------------------------------------- */
@@ -226,11 +238,35 @@ void __wrap_configSetCommand(client* c) {
     return;
   }
   __real_configSetCommand(c);
+  if (!memlith_keeper) return;
+  /* From now on the user has said it. */
+  for (int i = 2; i + 1 < c->argc; i += 2) {
+    if (!strcasecmp(c->argv[i]->ptr, "save")) users.has_save = 1;
+    if (!strcasecmp(c->argv[i]->ptr, "crash-memcheck-enabled")) users.memcheck = server.memcheck_enabled;
+  }
 }
 
 /* ---- CONFIG REWRITE ---------------------------------------------------------------------------------------------- */
 
-/* Redis makes comments of directives that it does not know: "# ??? memlith yes". */
+/* What Redis writes is what the user had, so that a plain server starts as it would have before. */
+struct in_effect {
+  int appendonly, appendfsync, memcheck;
+};
+static struct in_effect show_users(void) {
+  struct in_effect kept = {server.aof_enabled, server.aof_fsync, server.memcheck_enabled};
+  server.aof_enabled = users.appendonly;
+  server.aof_fsync = users.appendfsync;
+  server.memcheck_enabled = users.memcheck;
+  return kept;
+}
+static void hide_users(struct in_effect kept) {
+  server.aof_enabled = kept.appendonly;
+  server.aof_fsync = kept.appendfsync;
+  server.memcheck_enabled = kept.memcheck;
+}
+
+/* Redis makes comments of directives that it does not know ("# ??? memlith yes"), and writes `save ""` where there are
+ * no save points: a user who had no `save` gets none. */
 static int put_back(void) {
   static const char mark[] = "# ??? memlith";
   FILE* file = fopen(server.configfile, "r");
@@ -245,6 +281,10 @@ static int put_back(void) {
     int argc = 0;
     sds* argv = is_ours ? sdssplitargs(lines[i] + strlen("# ??? "), &argc) : NULL;
     int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
+    if (!users.has_save && !strcmp(lines[i], "save \"\"")) {
+      found = 1;
+      continue;
+    }
     if (which >= 0) {
       sds value = value_of(which);
       text = sdscatfmt(text, "%s %S", names[which], value);
@@ -273,15 +313,24 @@ static int put_back(void) {
 /* Calls of it that come from other files than Redis's config.c: DEBUG CONFIG-REWRITE-FORCE-ALL. */
 int __real_rewriteConfig(char* path, int force);
 int __wrap_rewriteConfig(char* path, int force) {
+  if (!memlith_config.on) return __real_rewriteConfig(path, force);
+  struct in_effect kept = show_users();
   int done = __real_rewriteConfig(path, force);
-  return done == 0 && memlith_config.on && put_back() != C_OK ? -1 : done;
+  hide_users(kept);
+  return done == 0 && put_back() != C_OK ? -1 : done;
 }
 
 void __real_configRewriteCommand(client* c);
 void __wrap_configRewriteCommand(client* c) {
+  if (!memlith_config.on) {
+    __real_configRewriteCommand(c);
+    return;
+  }
   long long errors = server.stat_total_error_replies;
+  struct in_effect kept = show_users();
   __real_configRewriteCommand(c);
-  if (!memlith_config.on || !server.configfile || errors != server.stat_total_error_replies) return;
+  hide_users(kept);
+  if (!server.configfile || errors != server.stat_total_error_replies) return;
   if (put_back() != C_OK) {
     serverLog(LL_WARNING, "memlith: the directives in \"%s\" are comments now, and cannot be put back: %s",
               server.configfile, strerror(errno));

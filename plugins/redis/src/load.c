@@ -200,7 +200,43 @@ static int load_record(void* context, int db, const char* name, size_t name_byte
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* A store that was just made: an RDB file that is there is what the server had before. */
+/* A store that was just made: what a plain server would load is what the server had before. */
+
+void __real_aofLoadManifestFromDisk(void);
+int __real_loadAppendOnlyFiles(aofManifest* manifest);
+
+static int has_append_only_file(void) {
+  return server.aof_manifest->base_aof_info || listLength(server.aof_manifest->incr_aof_list) > 0 ||
+         access(server.aof_filename, F_OK) == 0;
+}
+
+/* AOF_NOT_EXIST: there is none, or the user does not want it. */
+static int import_aof(int* imported) {
+  int wanted = memlith_users_appendonly();
+  __real_aofLoadManifestFromDisk(); /* ends the server where the manifest is damaged */
+  int done = AOF_NOT_EXIST;
+  if (has_append_only_file() && wanted == 1) {
+    done = __real_loadAppendOnlyFiles(server.aof_manifest);
+  } else if (has_append_only_file() && wanted == -1) {
+    serverLog(
+        LL_WARNING,
+        "memlith: the store is new, and there is an append-only file (\"%s\"), but the configuration does not say "
+        "whether it is what the server had: 'appendonly yes' loads it into the store, 'appendonly no' loads \"%s\"",
+        server.aof_dirname, server.rdb_filename);
+    done = AOF_FAILED;
+  }
+  aofManifestFree(server.aof_manifest);
+  server.aof_manifest = NULL;
+  /* Or Redis would find one day that it has grown enough to be rewritten. */
+  server.aof_current_size = server.aof_rewrite_base_size = 0;
+  if (done == AOF_OK || done == AOF_TRUNCATED || done == AOF_EMPTY) {
+    serverLog(LL_NOTICE,
+              "memlith: the store is new; its first data comes from the append-only file, which is not read any more");
+    *imported = 1;
+  }
+  return done;
+}
+
 static int import_rdb(int* imported) {
   rdbSaveInfo info = RDB_SAVE_INFO_INIT;
   errno = 0;
@@ -226,7 +262,11 @@ static int load_all(void) {
 }
 
 int memlith_load(int* imported) {
-  if (keeper_is_new(memlith_keeper)) return import_rdb(imported);
+  if (keeper_is_new(memlith_keeper)) {
+    int done = import_aof(imported);
+    if (done == AOF_NOT_EXIST) return import_rdb(imported);
+    return *imported ? C_OK : C_ERR;
+  }
   /* At DEBUG LOADAOF a thread runs, and there is more than at a start. */
   if (keeper_stop(memlith_keeper) != 0 || keeper_forget(memlith_keeper) != 0) {
     serverLog(LL_WARNING, "memlith: %s", keeper_error(memlith_keeper));

@@ -17,6 +17,7 @@ struct memlith_config {
   sds folder;
 };
 extern struct memlith_config memlith_config;
+int memlith_users_appendonly(void); /* as the configuration has it: 1 yes, 0 no, -1 it says nothing */
 
 /* persistence.c: the one store of this server; NULL if there is none. */
 extern keeper* memlith_keeper;

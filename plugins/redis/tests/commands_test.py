@@ -12,7 +12,7 @@ import sys
 import time
 
 from model import Model
-from server import Gone, Refused, Server, skip_without
+from server import Gone, Refused, Server, encode, skip_without
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOG_VERSION_AT = 8  # in the region of an application log
@@ -321,6 +321,97 @@ def test_import(place):
     after = digest(client)
     client = restarted(server)
     assert digest(client) == after
+    server.stop()
+
+
+def test_import_append_only(place):
+    """A new store takes what a plain server would have loaded: the append-only file, not an older RDB file."""
+    plain = place.server("import-aof", memlith=None, directives=[("appendonly", "yes")]).fresh().start()
+    client = plain.client()
+    fill(client, 12)
+    client("SAVE")
+    client("SELECT", 0)
+    older = digest(client)
+    fill(client, 13, databases=(2, 3))
+    before = digest(client)
+    assert before != older
+    plain.kill()
+    conf = plain.folder / "redis.conf"
+    kept = plain.folder.with_name("import-aof-kept")
+    shutil.rmtree(kept, ignore_errors=True)
+    conf.unlink()
+    (plain.folder / "s").unlink()
+    shutil.copytree(plain.folder, kept)
+
+    # The configuration does not say which of the two it was.
+    said = place.server("import-aof").refuses_to_start()
+    assert "'appendonly yes' loads it" in said, said
+    conf.unlink()
+    server = place.server("import-aof", directives=[("appendonly", "yes")]).start()
+    client = server.client()
+    assert digest(client) == before, "not what the append-only file has"
+    info = server.info(client)
+    assert info["aof_rewrite_in_progress"] == "0" and info["aof_current_size"] == "0", info
+    client("SELECT", 0)
+    client("SET", "later", 1)
+    after = digest(client)
+    server.kill()
+    client = server.start().client()
+    assert digest(client) == after, "after a restart"
+    server.stop()
+
+    shutil.rmtree(server.folder)
+    shutil.copytree(kept, server.folder)
+    server = place.server("import-aof", directives=[("appendonly", "no")]).start()
+    assert digest(server.client()) == older, "not what the RDB file has"
+    server.stop()
+
+    # As Redis 6 and before wrote it: one file.
+    server = place.server("import-aof", directives=[("appendonly", "yes")]).fresh()
+    (server.folder / "appendonly.aof").write_bytes(b"".join(encode(["SET", f"key{i}", i]) for i in range(50)))
+    client = server.start().client()
+    assert client("DBSIZE") == 50 and client("GET", "key49") == b"49"
+    server.kill()
+    assert server.start().client()("DBSIZE") == 50
+    server.stop()
+    shutil.rmtree(kept)
+
+
+def test_the_way_back(place):
+    """CONFIG REWRITE leaves what the user had, so that a plain server starts with the RDB file that was saved."""
+    users = [("appendfsync", "everysec"), ("save", "900 7")]
+    for lines, kept in (([], []), (users, ["appendfsync everysec", "save 900 7"]), ([("appendonly", "no")], [])):
+        server = Server(place.program, place.work / "back", "strong", lines).fresh().start()
+        client = server.client()
+        client("SET", "a", 1)
+        client("CONFIG", "SET", "maxmemory-samples", 7)
+        client("SAVE")
+        client("CONFIG", "REWRITE")
+        client("CONFIG", "REWRITE")
+        assert client("CONFIG", "GET", "appendonly") == [b"appendonly", b"yes"], "what is in effect has changed"
+        server.stop()
+        conf = server.folder / "redis.conf"
+        config = conf.read_text(encoding="utf-8").splitlines()
+        for word in ("appendonly yes", 'save ""', "appendfsync always", "crash-memcheck-enabled no"):
+            assert word not in config, (word, config)
+        assert "memlith yes" in config and "maxmemory-samples 7" in config, config
+        said = [line for line in config if line.split(" ")[0] in ("save", "appendfsync")]
+        assert [line for line in said if line in kept] == said or not kept, said
+        assert kept or not any(line.startswith("save") for line in config), config
+        client = server.start().client()  # still on memlith
+        assert client("GET", "a") == b"1"
+        server.stop()
+        conf.write_text("".join(f"{line}\n" for line in config if not line.startswith("memlith")), encoding="utf-8")
+        plain = Server(place.plain, server.folder, None).start()
+        assert plain.client()("GET", "a") == b"1", "a plain server starts empty beside a good dump.rdb"
+        plain.stop()
+    server = Server(place.program, place.work / "back", "strong").fresh().start()
+    client = server.client()
+    client("CONFIG", "SET", "save", "100 5")
+    client("CONFIG", "SET", "crash-memcheck-enabled", "no")
+    client("CONFIG", "REWRITE")
+    config = (server.folder / "redis.conf").read_text(encoding="utf-8").splitlines()
+    assert "save 100 5" in config and "crash-memcheck-enabled no" in config, config
     server.stop()
 
 
