@@ -112,6 +112,8 @@ class Images {
   int unmap(void* address, std::size_t bytes);
   void* remap(void* address, std::size_t old_bytes, std::size_t bytes, int flags, void* wanted);
   int sync(void* address, std::size_t bytes, int flags);
+  // madvise(MADV_REMOVE): the pages, and what the file has of them, are zeros.
+  int punch(void* address, std::size_t bytes);
 
   // The files at two names, if the process has them open, are detached from them; afterwards they get the names that
   // are theirs then.

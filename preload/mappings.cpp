@@ -218,6 +218,39 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
   return 0;
 }
 
+int Images::punch(void* address, std::size_t bytes) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  auto* const begin = static_cast<std::byte*>(address);
+  std::byte* const end = begin + whole_pages(bytes);
+  const auto each_part = [&](const auto& body) {
+    for (const Mapping& mapping : mappings_) {
+      std::byte* const from = std::max(begin, mapping.begin);
+      std::byte* const to = std::min(end, mapping.begin + mapping.bytes);
+      if (from < to) body(mapping, from, static_cast<std::size_t>(to - from));
+    }
+  };
+  bool is_of_parent = false;
+  each_part([&](const Mapping& mapping, const std::byte*, std::size_t) {
+    is_of_parent = is_of_parent || mapping.image->owner != ::getpid();
+  });
+  if (is_of_parent) {
+    say("a forked child cannot punch holes into the mapping of its parent's file");
+    errno = EIO;
+    return -1;
+  }
+  const int result = real().madvise(address, bytes, MADV_REMOVE);
+  const int error = errno;
+  // Also after a failure, which may have come in the middle.
+  each_part([&](const Mapping& mapping, const std::byte* from, std::size_t count) {
+    if (!mapping.image->attached) return;
+    memlith_image_written(mapping.image->handle, mapping.offset + static_cast<std::uint64_t>(from - mapping.begin),
+                          count);
+  });
+  errno = error;
+  return result;
+}
+
 // A forked child has the parent's mappings; what it stored through them would reach no commit.
 void Images::in_child() {
   forbidden().clear();

@@ -4,6 +4,7 @@
 Usage: run_test.py MEMLITH
 Programs that this machine lacks are named and left out.
 """
+import errno
 import os
 import pathlib
 import shutil
@@ -53,6 +54,15 @@ fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
 os.ftruncate(fd, 8192)
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)\n"
+# System calls by their numbers, as the processor has them.
+NUMBERS = """
+import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+PWRITE, FSYNC, CLOSE, WRITE = (18, 74, 3, 1) if platform.machine() == 'x86_64' else (68, 82, 57, 64)
+IO_URING_SETUP = 425
+def call(number, *words):
+    return libc.syscall(number, *(ctypes.c_long(each) if isinstance(each, int) else each for each in words))
+"""
 
 
 class AfterACrash(Folder):
@@ -125,6 +135,30 @@ libc.fputs(b'two', file)
 libc.fflush(file)
 """)
         self.assertEqual(found, b"one")
+
+    def test_system_calls_by_number_commit_and_are_committed(self):
+        found = self.died(NUMBERS + OPEN + """
+call(PWRITE, fd, b'one', 3, 5000)
+os.fsync(fd)
+os.pwrite(fd, b'two', 0)
+call(FSYNC, fd)
+call(PWRITE, fd, b'xxx', 3, 6)
+""")
+        self.assertEqual((found[:9], found[5000:5003]), (b"two\0\0\0\0\0\0", b"one"))
+
+    def test_what_the_c_library_opens_and_writes_by_itself(self):
+        found = self.died("""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+name = ctypes.create_string_buffer(b'./XXXXXX.bin')
+fd = libc.mkstemps(name, 4)
+libc.dprintf(fd, b'%s %d', b'printed', 7)
+os.fsync(fd)
+libc.dprintf(fd, b'lost')
+os.rename(name.value.decode(), 'data.bin')
+os.pwrite(fd, b'lost', 0)
+""")
+        self.assertEqual(found, b"printed 7lost")  # a rename commits
 
     def test_o_dsync_commits_each_write(self):
         found = self.died("""
@@ -203,6 +237,15 @@ class AfterAnEnd(Folder):
 
     def test__exit(self):
         self.check("os._exit(0)")
+
+    def test_what_was_written_and_closed_by_number(self):
+        self.check("os.close(fd)\n" + NUMBERS + """
+for i in range(20):
+    fd = os.open('data.bin', os.O_RDWR)
+    call(PWRITE, fd, b'%04d' % i, 4, 0)
+    assert call(CLOSE, fd) == 0
+assert os.open('data.bin', os.O_RDONLY) == fd
+""", b"0019")
 
     def test_exec(self):
         done = self.check("os.execvp('cat', ['cat', 'data.bin'])")
@@ -344,6 +387,28 @@ os.fsync(fd)
         self.assertEqual(done.returncode, 126)
         self.assertIn("opened for writing by another program", done.stderr)
 
+    def test_a_descriptor_for_a_program_that_the_c_library_starts(self):
+        done = self.python(OPEN + """
+child = os.posix_spawn('/bin/cat', ['cat', '/etc/hostname'], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, fd, 1)])
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+        self.assertEqual(done.stdout, "126\n", done.stderr)
+        self.assertIn("keeps with memlith", done.stderr)
+
+    def test_a_descriptor_that_is_sent(self):
+        done = self.python(OPEN + """
+import array, errno, socket
+one, other = socket.socketpair()
+try:
+    socket.send_fds(one, [b'x'], [fd])
+except OSError as error:
+    print(error.errno == errno.EPERM)
+with open('other.txt', 'w') as other_file:
+    socket.send_fds(one, [b'x'], [other_file.fileno()])
+""")
+        self.assertEqual(done.stdout, "True\n")
+        self.assertIn("cannot be sent to another process", done.stderr)
+
     def test_hard_links(self):
         done = self.python(OPEN + """
 try:
@@ -356,13 +421,12 @@ os.close(fd)
         os.link(self.folder / "data.bin", self.folder / "second.bin")
         self.assertNotEqual(self.python("os.open('data.bin', os.O_RDWR)", check=False).returncode, 0)
 
-    def test_rings_are_not_there(self):
-        done = self.python("""
-import ctypes, errno
-libc = ctypes.CDLL(None, use_errno=True)
-print(libc.syscall(425, 8, ctypes.create_string_buffer(128)), ctypes.get_errno() == errno.ENOSYS)
+    def test_rings_are_refused_with_a_sentence(self):
+        done = self.python(NUMBERS + """
+print(call(IO_URING_SETUP, 8, ctypes.create_string_buffer(128)), ctypes.get_errno())
 """)
-        self.assertEqual(done.stdout, "-1 True\n")
+        self.assertEqual(done.stdout, f"-1 {errno.ENOSYS}\n")
+        self.assertIn("io_uring", done.stderr)
 
     def test_a_program_cannot_close_what_memlith_has_open(self):
         self.python(OPEN + """
