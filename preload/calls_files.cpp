@@ -110,7 +110,11 @@ Place at(off_t offset) { return {offset, true}; }
 constexpr Place kHere{};
 
 int sync_descriptor(int fd, int (*call)(int)) {
-  const ImagePtr image = images().of_descriptor(fd);
+  ImagePtr image = images().of_descriptor(fd);
+  if (image == nullptr && !settings().patterns.empty()) {
+    images().adopt_unseen(fd);
+    image = images().of_descriptor(fd);
+  }
   if (image == nullptr) return call(fd);
   image->was_fsynced = true;
   image->msyncs_left_out = 0;
@@ -181,6 +185,8 @@ int close_descriptor(int fd) {
 template <class Call>
 int replace_descriptor(int to, Call call) {
   if (is_engine_descriptor(to)) {
+    say("the program wants descriptor " + std::to_string(to) +
+        " to be another file, and memlith has it open (its own are those from 512 on); dup2 fails with EBUSY");
     errno = EBUSY;
     return -1;
   }

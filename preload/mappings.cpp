@@ -50,8 +50,16 @@ void on_fault(int number, siginfo_t* info, void*) {
 
 int Images::watch(const Mapping& mapping) {
   if (!mapping.writable || !mapping.image->attached) return 0;
-  const std::int32_t code = memlith_image_watch(mapping.image->handle, mapping.begin, mapping.bytes, mapping.offset);
-  return code == 0 ? 0 : fail_with(code, mapping.image->path() + " cannot be mapped");
+  Image& image = *mapping.image;
+  const std::int32_t code = memlith_image_watch(image.handle, mapping.begin, mapping.bytes, mapping.offset);
+  if (code == 0) return 0;
+  if (memlith_category(code) != MEMLITH_UNSUPPORTED) return fail_with(code, image.path() + " cannot be mapped");
+  // Nothing marks the pages that are stored to: each commit finds them by comparing.
+  if (!image.has_unseen.exchange(true)) {
+    say(image.path() + ": each commit will compare the whole file, because the program maps it for writing, and " +
+        why());
+  }
+  return 0;
 }
 
 void Images::leave(std::byte* begin, std::byte* end, std::vector<ImagePtr>& touched) {

@@ -74,6 +74,7 @@ void in_child() {
   // The lock belongs to the parent's thread, as which the child cannot unlock it.
   std::construct_at(&images().lock());
   images().in_child();
+  Witness::in_child();
 }
 
 __attribute__((constructor)) void start() {
