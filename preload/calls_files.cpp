@@ -10,14 +10,12 @@
 #include <cstring>
 #include <vector>
 
+#include "calls.hpp"
 #include "engine_files.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
 namespace memlith::preload {
-
-extern "C" ssize_t our_write(int fd, const void* bytes, size_t count) __asm__("write");
-extern "C" ssize_t our_pwrite(int fd, const void* bytes, size_t count, off_t offset) __asm__("pwrite");
 
 namespace {
 
@@ -112,7 +110,11 @@ Place at(off_t offset) { return {offset, true}; }
 constexpr Place kHere{};
 
 int sync_descriptor(int fd, int (*call)(int)) {
-  const ImagePtr image = images().of_descriptor(fd);
+  ImagePtr image = images().of_descriptor(fd);
+  if (image == nullptr && !settings().patterns.empty()) {
+    images().adopt_unseen(fd);
+    image = images().of_descriptor(fd);
+  }
   if (image == nullptr) return call(fd);
   image->was_fsynced = true;
   image->msyncs_left_out = 0;
@@ -183,6 +185,8 @@ int close_descriptor(int fd) {
 template <class Call>
 int replace_descriptor(int to, Call call) {
   if (is_engine_descriptor(to)) {
+    say("the program wants descriptor " + std::to_string(to) +
+        " to be another file, and memlith has it open (its own are those from 512 on); dup2 fails with EBUSY");
     errno = EBUSY;
     return -1;
   }
@@ -252,7 +256,10 @@ MEMLITH_INTERPOSE(FILE*, freopen, const char* path, const char* mode, FILE* stre
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  return real().freopen(path, mode, stream);
+  const ImagePtr closed = images().any() && stream != nullptr ? images().of_descriptor(::fileno(stream)) : nullptr;
+  FILE* const opened = real().freopen(path, mode, stream);
+  if (closed != nullptr) images().closed_one(closed);
+  return opened;
 }
 MEMLITH_INTERPOSE_ALSO(freopen64, freopen);
 MEMLITH_INTERPOSE(int, fclose, FILE* stream) {
@@ -357,6 +364,14 @@ MEMLITH_INTERPOSE(int, fallocate, int fd, int mode, off_t offset, off_t bytes) {
   return result;
 }
 MEMLITH_INTERPOSE_ALSO(fallocate64, fallocate);
+MEMLITH_INTERPOSE(int, posix_fallocate, int fd, off_t offset, off_t bytes) {
+  if (images().of_descriptor(fd) == nullptr) return real().posix_fallocate(fd, offset, bytes);
+  const int before = errno;
+  const int result = our_fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+  errno = before;
+  return result;
+}
+MEMLITH_INTERPOSE_ALSO(posix_fallocate64, posix_fallocate);
 
 MEMLITH_INTERPOSE(int, fsync, int fd) { return sync_descriptor(fd, real().fsync); }
 MEMLITH_INTERPOSE(int, fdatasync, int fd) { return sync_descriptor(fd, real().fdatasync); }

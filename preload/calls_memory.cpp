@@ -1,6 +1,7 @@
 // Mapping and syncing memory, as programs call it.
 #include <stdarg.h>
 
+#include "calls.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
@@ -27,6 +28,10 @@ MEMLITH_INTERPOSE(void*, mremap, void* address, size_t old_bytes, size_t bytes, 
 }
 MEMLITH_INTERPOSE(int, msync, void* address, size_t bytes, int flags) {
   return images().any() ? images().sync(address, bytes, flags) : real().msync(address, bytes, flags);
+}
+MEMLITH_INTERPOSE(int, madvise, void* address, size_t bytes, int advice) {
+  if (advice != MADV_REMOVE || !images().any()) return real().madvise(address, bytes, advice);
+  return images().punch(address, bytes);
 }
 
 }  // namespace memlith::preload

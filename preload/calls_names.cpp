@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "calls.hpp"
 #include "images.hpp"
 #include "real.hpp"
 

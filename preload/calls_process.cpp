@@ -1,4 +1,4 @@
-// Other programs, as programs start them; the end of the process; and system calls by their numbers.
+// Other programs, as programs start them, and the end of the process.
 #include <spawn.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.hpp"
 #include "images.hpp"
 #include "program.hpp"
 #include "real.hpp"
@@ -19,17 +20,6 @@
 extern char** environ;
 
 namespace memlith::preload {
-
-extern "C" {
-int our_open(const char* path, int flags, ...) __asm__("open");
-int our_openat(int folder, const char* path, int flags, ...) __asm__("openat");
-ssize_t our_write(int fd, const void* bytes, size_t count) __asm__("write");
-ssize_t our_pwrite(int fd, const void* bytes, size_t count, off_t offset) __asm__("pwrite");
-int our_ftruncate(int fd, off_t bytes) __asm__("ftruncate");
-int our_fsync(int fd) __asm__("fsync");
-int our_fdatasync(int fd) __asm__("fdatasync");
-int our_close(int fd) __asm__("close");
-}
 
 namespace {
 
@@ -166,6 +156,15 @@ MEMLITH_INTERPOSE(int, fexecve, int fd, char* const* arguments, char* const* env
   const Environment full(environment);
   return become("/proc/self/fd/" + std::to_string(fd), [&] { return real().fexecve(fd, arguments, full.get()); });
 }
+MEMLITH_INTERPOSE(int, execveat, int folder, const char* path, char* const* arguments, char* const* environment,
+                  int flags) {
+  const Environment full(environment);
+  const bool in_folder = folder != AT_FDCWD && path[0] != '/';
+  const std::string whole = in_folder ? "/proc/self/fd/" + std::to_string(folder) + "/" + path : path;
+  return become(whole, [&] {
+    return static_cast<int>(real().syscall(SYS_execveat, folder, path, arguments, full.get(), flags));
+  });
+}
 MEMLITH_INTERPOSE(int, posix_spawn, pid_t* child, const char* path, const posix_spawn_file_actions_t* actions,
                   const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
   if (settings().patterns.empty()) return real().posix_spawn(child, path, actions, attributes, arguments, environment);
@@ -205,38 +204,6 @@ MEMLITH_INTERPOSE(int, pthread_create, pthread_t* thread, const pthread_attr_t* 
   const int result = real().pthread_create(thread, attributes, run, start.get());
   if (result == 0) (void)start.release();
   return result;
-}
-
-// A system call by its number, where the C library's function is one that this library has, too.
-MEMLITH_INTERPOSE(long, syscall, long number, ...) {
-  std::array<long, 6> given{};
-  va_list more;
-  va_start(more, number);
-  for (long& each : given) each = va_arg(more, long);
-  va_end(more);
-  const auto fd = static_cast<int>(given[0]);
-  const auto* const text = reinterpret_cast<const char*>(given[0]);
-  if (!settings().patterns.empty()) {
-    switch (number) {
-#ifdef SYS_open
-      case SYS_open: return our_open(text, static_cast<int>(given[1]), static_cast<mode_t>(given[2]));
-#endif
-      case SYS_openat:
-        return our_openat(fd, reinterpret_cast<const char*>(given[1]), static_cast<int>(given[2]),
-                          static_cast<mode_t>(given[3]));
-      case SYS_openat2: errno = ENOSYS; return -1;
-      case SYS_write: return our_write(fd, reinterpret_cast<void*>(given[1]), static_cast<size_t>(given[2]));
-      case SYS_pwrite64:
-        return our_pwrite(fd, reinterpret_cast<void*>(given[1]), static_cast<size_t>(given[2]), given[3]);
-      case SYS_ftruncate: return our_ftruncate(fd, given[1]);
-      case SYS_fsync: return our_fsync(fd);
-      case SYS_fdatasync: return our_fdatasync(fd);
-      case SYS_close: return our_close(fd);
-      default: break;
-    }
-  }
-  (void)text;
-  return real().syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
 }  // namespace memlith::preload

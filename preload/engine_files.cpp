@@ -111,6 +111,7 @@ void* __wrap_mremap(void* address, size_t old_bytes, size_t bytes, int flags, vo
   return real().mremap(address, old_bytes, bytes, flags, wanted);
 }
 int __wrap_msync(void* address, size_t bytes, int flags) { return real().msync(address, bytes, flags); }
+int __wrap_madvise(void* address, size_t bytes, int advice) { return real().madvise(address, bytes, advice); }
 FILE* __wrap_fopen(const char* path, const char* mode) { return real().fopen(path, mode); }
 int __wrap_fclose(FILE* file) { return real().fclose(file); }
 

@@ -116,6 +116,11 @@ ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   return image;
 }
 
+int Images::open_like(const Image& image, int flags) {
+  constexpr int kKept = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DSYNC | O_SYNC | O_NOATIME;
+  return real().open(link_of(memlith_image_descriptor(image.handle)).c_str(), (flags & kKept) | O_CLOEXEC);
+}
+
 int Images::take_over(int fd, int flags, const struct stat& seen) {
   const NoSignals no_signals;
   const std::unique_lock lock(lock_);
@@ -127,10 +132,7 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
   if (image == nullptr) image = open(fd, seen, may_write);
   if (image == nullptr && errno == 0) return fd;
   int mine = -1;
-  if (image != nullptr) {
-    constexpr int kKept = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DSYNC | O_SYNC | O_NOATIME;
-    mine = real().open(link_of(memlith_image_descriptor(image->handle)).c_str(), (flags & kKept) | O_CLOEXEC);
-  }
+  if (image != nullptr) mine = open_like(*image, flags);
   if (mine >= 0 && (flags & O_TRUNC) != 0) {
     const std::shared_lock alive(image->life);
     const std::int32_t code = memlith_image_cut(image->handle, 0);

@@ -112,11 +112,15 @@ class Images {
   int unmap(void* address, std::size_t bytes);
   void* remap(void* address, std::size_t old_bytes, std::size_t bytes, int flags, void* wanted);
   int sync(void* address, std::size_t bytes, int flags);
+  // madvise(MADV_REMOVE): the pages, and what the file has of them, are zeros.
+  int punch(void* address, std::size_t bytes);
 
   // The files at two names, if the process has them open, are detached from them; afterwards they get the names that
   // are theirs then.
   int rename(const std::string& from, const std::string& to, unsigned flags, int (*call)(void*), void* context);
   int unlink(const std::string& path, int (*call)(void*), void* context);
+  // The descriptor is one of a matching file that was opened by a call that nobody saw: it becomes one of an image.
+  void adopt_unseen(int fd);
   // A file that a crashed program has left is made whole, and its log removed. 0, or -1 with errno.
   int tidy(const std::string& path);
 
@@ -140,6 +144,12 @@ class Images {
   ImagePtr find_descriptor(int fd);
   ImagePtr find_name(const std::string& path);
   ImagePtr open(int fd, const struct stat& seen, bool may_write);
+  // A descriptor of the image, as open(2) gives one.
+  static int open_like(const Image& image, int flags);
+  // Takes over the matching file at the path, if the process has it open, and says so if that is impossible.
+  void adopt(const std::string& path);
+  static int replace_descriptors(const Image& image);
+  int replace_mappings(const ImagePtr& image, const std::string& path);
   bool is_used(const Image& image);
   int close(const ImagePtr& image);
   int detach(Image& image);

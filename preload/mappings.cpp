@@ -50,8 +50,16 @@ void on_fault(int number, siginfo_t* info, void*) {
 
 int Images::watch(const Mapping& mapping) {
   if (!mapping.writable || !mapping.image->attached) return 0;
-  const std::int32_t code = memlith_image_watch(mapping.image->handle, mapping.begin, mapping.bytes, mapping.offset);
-  return code == 0 ? 0 : fail_with(code, mapping.image->path() + " cannot be mapped");
+  Image& image = *mapping.image;
+  const std::int32_t code = memlith_image_watch(image.handle, mapping.begin, mapping.bytes, mapping.offset);
+  if (code == 0) return 0;
+  if (memlith_category(code) != MEMLITH_UNSUPPORTED) return fail_with(code, image.path() + " cannot be mapped");
+  // Nothing marks the pages that are stored to: each commit finds them by comparing.
+  if (!image.has_unseen.exchange(true)) {
+    say(image.path() + ": each commit will compare the whole file, because the program maps it for writing, and " +
+        why());
+  }
+  return 0;
 }
 
 void Images::leave(std::byte* begin, std::byte* end, std::vector<ImagePtr>& touched) {
@@ -216,6 +224,39 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
     if (commit(*image, (flags & MS_SYNC) != 0) != 0) return -1;
   }
   return 0;
+}
+
+int Images::punch(void* address, std::size_t bytes) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  auto* const begin = static_cast<std::byte*>(address);
+  std::byte* const end = begin + whole_pages(bytes);
+  const auto each_part = [&](const auto& body) {
+    for (const Mapping& mapping : mappings_) {
+      std::byte* const from = std::max(begin, mapping.begin);
+      std::byte* const to = std::min(end, mapping.begin + mapping.bytes);
+      if (from < to) body(mapping, from, static_cast<std::size_t>(to - from));
+    }
+  };
+  bool is_of_parent = false;
+  each_part([&](const Mapping& mapping, const std::byte*, std::size_t) {
+    is_of_parent = is_of_parent || mapping.image->owner != ::getpid();
+  });
+  if (is_of_parent) {
+    say("a forked child cannot punch holes into the mapping of its parent's file");
+    errno = EIO;
+    return -1;
+  }
+  const int result = real().madvise(address, bytes, MADV_REMOVE);
+  const int error = errno;
+  // Also after a failure, which may have come in the middle.
+  each_part([&](const Mapping& mapping, const std::byte* from, std::size_t count) {
+    if (!mapping.image->attached) return;
+    memlith_image_written(mapping.image->handle, mapping.offset + static_cast<std::uint64_t>(from - mapping.begin),
+                          count);
+  });
+  errno = error;
+  return result;
 }
 
 // A forked child has the parent's mappings; what it stored through them would reach no commit.

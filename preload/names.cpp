@@ -33,7 +33,7 @@ int Images::rename(const std::string& from, const std::string& to, unsigned flag
   const ImagePtr replaced = find_name(to);
   if (moved == nullptr && tidy(from) != 0) return -1;
   if (replaced == nullptr && tidy(to) != 0) return -1;
-  if (moved == replaced) return call(context);  // neither is an image, or two names of one
+  if (moved != nullptr && moved == replaced) return call(context);  // two names of one
   if (moved != nullptr) {
     const std::unique_lock dead(moved->life);
     if (detach(*moved) != 0) return -1;
@@ -53,8 +53,27 @@ int Images::rename(const std::string& from, const std::string& to, unsigned flag
     const std::unique_lock dead(replaced->life);
     attach(replaced, result == 0 ? from : to);
   }
+  if (result == 0 && moved == nullptr) adopt(to);
+  if (exchanged && replaced == nullptr) adopt(from);
   errno = error;
   return result;
+}
+
+void Images::adopt_unseen(int fd) {
+  struct stat seen{};
+  if (NoSignals::held() || real().fstat(fd, &seen) != 0 || !S_ISREG(seen.st_mode)) return;
+  const int error = errno;
+  const std::string path = target_of(fd);
+  if (settings().matches(path)) {
+    const NoSignals no_signals;
+    const std::unique_lock lock(lock_);
+    if (find_name(path) == nullptr) {
+      say(path + ": it was opened by a system call that memlith does not see; what was written to it before now was " +
+          "not failure-atomic");
+      adopt(path);
+    }
+  }
+  errno = error;
 }
 
 int Images::unlink(const std::string& path, int (*call)(void*), void* context) {

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "images.hpp"
@@ -23,6 +25,7 @@ namespace memlith::preload {
 namespace {
 
 constexpr int kExitRefused = 126;
+constexpr std::string_view kImageName = "/memfd:memlith (deleted)";  // of working images, in /proc/self/fd
 
 // A descriptor that another program opened is not of an image, or of an image that is no more.
 void refuse_inherited() {
@@ -35,6 +38,12 @@ void refuse_inherited() {
     std::array<char, PATH_MAX> path{};
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     if (::readlink(link.c_str(), path.data(), path.size() - 1) <= 0) continue;
+    if (path.data() == kImageName) {
+      say("descriptor " + std::to_string(fd) +
+          " is of a file that another program keeps with memlith, which would not see what this one writes; let this "
+          "program open the file itself");
+      real()._exit(kExitRefused);
+    }
     if (!settings().matches(path.data())) continue;
     say(std::string(path.data()) + " was opened for writing by another program, as descriptor " + std::to_string(fd) +
         ", and memlith cannot take it over; let the program open the file itself");
@@ -65,6 +74,7 @@ void in_child() {
   // The lock belongs to the parent's thread, as which the child cannot unlock it.
   std::construct_at(&images().lock());
   images().in_child();
+  Witness::in_child();
 }
 
 __attribute__((constructor)) void start() {
@@ -84,6 +94,19 @@ const Settings& settings() {
     return made;
   }();
   return read;
+}
+
+long fork_by(long (*call)(const void*), const void* context) {
+  before_fork();
+  const long made = call(context);
+  const int error = errno;
+  if (made == 0) {
+    in_child();
+  } else {
+    after_fork();
+  }
+  errno = error;
+  return made;
 }
 
 const char* library_path() {

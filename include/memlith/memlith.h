@@ -271,6 +271,9 @@ typedef struct memlith_store_info {
   uint64_t log_block_bytes;   /* what frames of the log are padded to: 512 or 4096, or 64 in a store for DAX */
   uint64_t device_bytes;      /* size of the block device that the store lies on; 0: it lies in a file system */
   uint64_t device_used_bytes; /* of these, what the store and its map take */
+  uint32_t marks_sqlite; /* 1: the log of memlith's SQLite VFS, in use: as long as commits in it count, the file begins
+                            with a mark (memlith/sqlite_file.h) */
+  uint32_t reserved;
 } memlith_store_info;
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

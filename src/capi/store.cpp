@@ -212,6 +212,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.one_file = inner.one_file() ? 1 : 0;
     info.direct_io = log.device().direct() ? 1 : 0;
     info.was_clean = inner.was_clean() ? 1 : 0;
+    info.marks_sqlite = inner.marks_sqlite() ? 1 : 0;
     info.memory_error = code_of(session.memory_status());
     info.incarnation = session.incarnation();
     info.log_id = log.log_id();

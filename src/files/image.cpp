@@ -98,7 +98,6 @@ Status FileImage::load(Descriptor memory) {
                 "available; add memory or swap space, or use the file without memlith",
                 store_.path(), committed_bytes_, available);
   }
-  MEMLITH_TRY_ASSIGN(watches_, Watches::make());
   MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
   if (memory.get() >= 0) {
     memory_ = std::move(memory);
@@ -152,12 +151,16 @@ std::uint64_t FileImage::committed_bytes() const {
 
 Status FileImage::watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) {
   const LockGuard lock(mutex_);
+  if (watches_ == nullptr) {
+    MEMLITH_TRY_ASSIGN(watches_, Watches::make());
+  }
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
   return watches_->add(address, bytes, offset, size);
 }
 
 Status FileImage::unwatch(const std::byte* address, std::uint64_t bytes) {
   const LockGuard lock(mutex_);
+  if (watches_ == nullptr) return kOk;
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
   return watches_->remove(address, bytes, size, changed_);
 }
@@ -193,8 +196,10 @@ void FileImage::suspect() {
 // Leaves in changed_ all pages that may differ from the last commit, sorted.
 Status FileImage::find_changes(std::uint64_t size_bytes) {
   shortest_bytes_ = std::min(shortest_bytes_, size_bytes);
-  MEMLITH_TRY_ASSIGN(const bool all_known, watches_->collect(size_bytes, changed_));
-  suspect_ = suspect_ || !all_known;
+  if (watches_ != nullptr) {
+    MEMLITH_TRY_ASSIGN(const bool all_known, watches_->collect(size_bytes, changed_));
+    suspect_ = suspect_ || !all_known;
+  }
   if (suspect_) MEMLITH_TRY(compare_with_file(size_bytes));
   suspect_ = false;  // what differs is in changed_
   if (const Range gone = cut_off_by_length(size_bytes); gone.bytes > 0) {

@@ -87,7 +87,7 @@ class FileImage {
   mutable Mutex mutex_;
   std::byte* base_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // the whole image, for reading; reaches beyond its end
   std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<Watches> watches_ MEMLITH_GUARDED_BY(mutex_);
+  std::unique_ptr<Watches> watches_ MEMLITH_GUARDED_BY(mutex_);  // null until a mapping is watched
   std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(mutex_);
   std::vector<Range> changed_ MEMLITH_GUARDED_BY(mutex_);  // since the last commit, whole pages, as known so far
   std::vector<Range> chosen_ MEMLITH_GUARDED_BY(mutex_);   // what the running commit takes of them

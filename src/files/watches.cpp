@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+
+#include "base/process.hpp"
+#include "base/sync.hpp"
 
 namespace memlith::core {
 
@@ -13,18 +17,48 @@ namespace {
 constexpr std::size_t kRangesPerScan = 512;
 }  // namespace
 
-Result<std::unique_ptr<Watches>> Watches::make() {
+// Belongs to one process. A forked child gets another: its parent's descriptors are of the parent's memory, and a
+// thread that the child does not have may hold the mutex.
+struct Watches::Registry {
+  std::uint64_t process = 0;
+  Mutex mutex;
+  std::weak_ptr<Marks> shared MEMLITH_GUARDED_BY(mutex);
+};
+
+Watches::Registry& Watches::registry() {
+  static std::atomic<Registry*> latest{nullptr};
+  Registry* found = latest.load(std::memory_order_acquire);  // pairs with the exchange below
+  while (found == nullptr || found->process != process_mark()) {
+    auto made = std::make_unique<Registry>();
+    made->process = process_mark();
+    // The parent's object stays as it is.
+    if (latest.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) found = made.release();
+  }
+  return *found;
+}
+
+Result<std::shared_ptr<Watches::Marks>> Watches::marks_of_process() {
+  Registry& own = registry();
+  const LockGuard lock(own.mutex);
+  if (std::shared_ptr<Marks> shared = own.shared.lock()) return shared;
   MEMLITH_TRY(probe_scan());
   MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, "WP_ASYNC (Linux 6.7)"));
   Descriptor pagemap(above_standard(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");
-  return std::unique_ptr<Watches>(new Watches(std::move(uffd), std::move(pagemap)));
+  auto made = std::make_shared<Marks>(Marks{std::move(uffd), std::move(pagemap)});
+  own.shared = made;
+  return made;
+}
+
+Result<std::unique_ptr<Watches>> Watches::make() {
+  MEMLITH_TRY_ASSIGN(std::shared_ptr<Marks> marks, marks_of_process());
+  return std::unique_ptr<Watches>(new Watches(std::move(marks)));
 }
 
 Status Watches::add(std::byte* address, std::uint64_t bytes, std::uint64_t offset, std::uint64_t size_bytes) {
   const Watch watch{reinterpret_cast<std::uintptr_t>(address), round_up(bytes, kPageBytes), offset};
   watches_.reserve(watches_.size() + 1);
-  if (!register_range(uffd_.get(), address, watch.bytes, UFFDIO_REGISTER_MODE_WP)) {
+  if (!register_range(marks_->uffd.get(), address, watch.bytes, UFFDIO_REGISTER_MODE_WP)) {
     return fail_errno(errno, Detail::tracker, "userfaultfd refuses the {} bytes at {}", watch.bytes,
                       static_cast<const void*>(address));
   }
@@ -50,7 +84,7 @@ Status Watches::remove(const std::byte* address, std::uint64_t bytes, std::uint6
     const Watch part{from, until - from, whole.offset + (from - whole.begin)};
     MEMLITH_TRY_ASSIGN(const bool known, scan(part, size_bytes, written));
     (void)known;  // a mapping that was replaced was given up by the program
-    unregister_range(uffd_.get(), reinterpret_cast<const std::byte*>(from), part.bytes);
+    unregister_range(marks_->uffd.get(), reinterpret_cast<const std::byte*>(from), part.bytes);
     watches_.erase(watches_.begin() + static_cast<std::ptrdiff_t>(i));
     if (whole.begin < from) watches_.push_back({whole.begin, from - whole.begin, whole.offset});
     const std::uint64_t behind = whole.begin + whole.bytes - until;
@@ -92,7 +126,7 @@ Result<bool> Watches::scan(const Watch& watch, std::uint64_t size_bytes, std::ve
     if (written.capacity() - written.size() < kRangesPerScan) {
       written.reserve(std::max(2 * written.capacity(), written.size() + kRangesPerScan));
     }
-    const int count = ::ioctl(pagemap_.get(), PAGEMAP_SCAN, &scan);
+    const int count = ::ioctl(marks_->pagemap.get(), PAGEMAP_SCAN, &scan);
     if (count < 0) {
       if (errno == EINTR || errno == EAGAIN) continue;
       if (errno == EPERM || errno == ENOMEM || errno == EFAULT) return false;

@@ -21,7 +21,8 @@ namespace memlith::core {
 
 class Watches {
  public:
-  // UNSUPPORTED if the kernel cannot mark pages (before Linux 6.7, or in a sandbox).
+  // UNSUPPORTED if the kernel cannot mark pages (before Linux 6.7, or in a sandbox). The Watches of a process share the
+  // descriptors that they need.
   static Result<std::unique_ptr<Watches>> make();
 
   // Watches [address, address + bytes), which maps the image from `offset` on and was not stored to yet. The image has
@@ -40,11 +41,19 @@ class Watches {
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;
   };
-  Watches(FileDescriptor uffd, Descriptor pagemap) : uffd_(std::move(uffd)), pagemap_(std::move(pagemap)) {}
+  // What the kernel marks the pages of the process by.
+  struct Marks {
+    FileDescriptor uffd;
+    Descriptor pagemap;
+  };
+  struct Registry;
+  static Registry& registry();
+  static Result<std::shared_ptr<Marks>> marks_of_process();
+
+  explicit Watches(std::shared_ptr<Marks> marks) : marks_(std::move(marks)) {}
   Result<bool> scan(const Watch& watch, std::uint64_t size_bytes, std::vector<Range>& written);
 
-  FileDescriptor uffd_;
-  Descriptor pagemap_;
+  const std::shared_ptr<Marks> marks_;
   std::vector<Watch> watches_;
 };
 

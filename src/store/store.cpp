@@ -146,7 +146,13 @@ Status Store::finish(bool keeps_log_size) {
   MEMLITH_TRY(log.close(directory_->client_bytes(), keeps_log_size));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
-  return dropped;
+  MEMLITH_TRY(dropped);
+  if (!one_file()) return kOk;
+  // ORDER counters-before-log: whoever finds the counters of this file, and no log, takes the log for lost. The log may
+  // be removed as soon as the file is closed, so the counters are gone from the medium before. [test
+  // CloseOfAFile.TheCountersAreGoneBeforeTheLogMayBe]
+  const Status gone = files_.volume.sync_folder("");
+  return gone.category == Errc::permission ? kOk : gone;  // as when opening
 }
 
 // Its file says that the store is open. The holder of the lock may remove the file; if it stays, it does no harm.

@@ -164,6 +164,7 @@ class Store {
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
+  [[nodiscard]] bool marks_sqlite() const { return files_.keeps_mark; }
   [[nodiscard]] const StoreCounters& counters() const { return files_.counters; }
   // Null in a read-only store. The caller fills the histograms; publish_stats() copies the counters.
   [[nodiscard]] StatsPage* stats() const { return publisher_ != nullptr ? &publisher_->page() : nullptr; }

@@ -4,10 +4,12 @@
 Usage: run_test.py MEMLITH
 Programs that this machine lacks are named and left out.
 """
+import errno
 import os
 import pathlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -53,6 +55,26 @@ fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
 os.ftruncate(fd, 8192)
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)\n"
+# userfaultfd fails with EPERM from here on, also after exec.
+WITHOUT_USERFAULTFD = """
+import ctypes, platform, struct
+libc = ctypes.CDLL(None, use_errno=True)
+number = 323 if platform.machine() == 'x86_64' else 282
+words = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000))
+code = b''.join(struct.pack('HBBI', *each) for each in words)
+text = ctypes.create_string_buffer(code)
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(words), ctypes.addressof(text)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
+"""
+# System calls by their numbers, as the processor has them.
+NUMBERS = """
+import ctypes, platform
+libc = ctypes.CDLL(None, use_errno=True)
+PWRITE, FSYNC, CLOSE, WRITE = (18, 74, 3, 1) if platform.machine() == 'x86_64' else (68, 82, 57, 64)
+IO_URING_SETUP = 425
+def call(number, *words):
+    return libc.syscall(number, *(ctypes.c_long(each) if isinstance(each, int) else each for each in words))
+"""
 
 
 class AfterACrash(Folder):
@@ -126,6 +148,30 @@ libc.fflush(file)
 """)
         self.assertEqual(found, b"one")
 
+    def test_system_calls_by_number_commit_and_are_committed(self):
+        found = self.died(NUMBERS + OPEN + """
+call(PWRITE, fd, b'one', 3, 5000)
+os.fsync(fd)
+os.pwrite(fd, b'two', 0)
+call(FSYNC, fd)
+call(PWRITE, fd, b'xxx', 3, 6)
+""")
+        self.assertEqual((found[:9], found[5000:5003]), (b"two\0\0\0\0\0\0", b"one"))
+
+    def test_what_the_c_library_opens_and_writes_by_itself(self):
+        found = self.died("""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+name = ctypes.create_string_buffer(b'./XXXXXX.bin')
+fd = libc.mkstemps(name, 4)
+libc.dprintf(fd, b'%s %d', b'printed', 7)
+os.fsync(fd)
+libc.dprintf(fd, b'lost')
+os.rename(name.value.decode(), 'data.bin')
+os.pwrite(fd, b'lost', 0)
+""")
+        self.assertEqual(found, b"printed 7lost")  # a rename commits
+
     def test_o_dsync_commits_each_write(self):
         found = self.died("""
 fd = os.open('data.bin', os.O_RDWR | os.O_CREAT | os.O_DSYNC, 0o644)
@@ -183,10 +229,86 @@ os.fsync(fd)
 """)
         self.assertEqual(found, b"2")
 
+    def test_a_file_that_gets_its_name_by_rename_while_it_is_open(self):
+        found = self.died("""
+(part, memory) = (os.open('part.tmp', os.O_RDWR | os.O_CREAT, 0o644), None)
+os.write(part, b'before' + bytes(8186))
+memory = mmap.mmap(part, 8192)
+copy = os.dup(part)
+os.rename('part.tmp', 'data.bin')
+os.write(copy, b'end')
+assert os.lseek(part, 0, os.SEEK_CUR) == 8195
+memory[4096:4102] = b'stored'
+os.pwrite(part, b'BEF', 0)
+os.fsync(part)
+memory[4096:4102] = b'xxxxxx'
+os.pwrite(copy, b'xxx', 0)
+""")
+        self.assertEqual((found[:6], found[4096:4102], found[8192:]), (b"BEFore", b"stored", b"end"))
+
+    def test_a_file_that_was_opened_by_a_call_that_nobody_saw(self):
+        # The loader of the C library has open(2) of its own.
+        source = self.folder / "unseen.c"
+        source.write_text("""
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <signal.h>
+static long raw(long n, long a, long b, long c, long d) {
+  long r;
+#ifdef __x86_64__
+  register long r10 __asm__("r10") = d;
+  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+#else
+  register long x8 __asm__("x8") = n; register long x0 __asm__("x0") = a; register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c; register long x3 __asm__("x3") = d;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory"); r = x0;
+#endif
+  return r;
+}
+int main(void) {
+  int fd = (int)raw(SYS_openat, AT_FDCWD, (long)"data.bin", O_RDWR | O_CREAT, 0644);
+  if (write(fd, "first", 5) != 5 || fsync(fd) != 0) return 1;
+  if (pwrite(fd, "lost!", 5, 0) != 5) return 1;
+  kill(getpid(), SIGKILL);
+}
+""")
+        subprocess.run(["cc", "-o", str(self.folder / "unseen"), str(source)], check=True)
+        done = self.run_with("*.bin", "./unseen", check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        self.assertIn("opened by a system call that memlith does not see", done.stderr)
+        self.assertEqual(self.recovered(), b"first")
+
     def test_the_next_run_sees_the_last_commit(self):
         self.died(OPEN + "os.write(fd, b'seen')\nos.fsync(fd)\nos.ftruncate(fd, 100)\n")
         done = self.python("print(os.stat('data.bin').st_size, open('data.bin', 'rb').read()[:4])")
         self.assertEqual(done.stdout, "8192 b'seen'\n")
+
+
+class Sqlite(Folder):
+    """A SQLite database whose program was killed: its own first bytes say nothing about the log beside it."""
+
+    def test_recover_and_verify(self):
+        with sqlite3.connect(self.folder / "data.db") as database:
+            database.execute("create table t(a)")
+        database.close()
+        done = self.run_with("*.db", PYTHON, "-c", """
+import os, signal, sqlite3
+database = sqlite3.connect('data.db')
+for i in range(50):
+    with database:
+        database.execute('insert into t values (?)', (i,))
+print(i, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""", check=False)
+        self.assertEqual((done.returncode, done.stdout), (-signal.SIGKILL, "49\n"), done.stderr)
+        file = str(self.folder / "data.db")
+        subprocess.run([MEMLITH, "verify", file], check=True, capture_output=True)
+        subprocess.run([MEMLITH, "recover", file], check=True, capture_output=True)
+        (self.folder / "data.db.memlith").unlink()
+        with sqlite3.connect(file) as database:
+            self.assertEqual(database.execute("select count(*) from t").fetchone(), (50,))
+            self.assertEqual(database.execute("pragma integrity_check").fetchone(), ("ok",))
 
 
 class AfterAnEnd(Folder):
@@ -203,6 +325,15 @@ class AfterAnEnd(Folder):
 
     def test__exit(self):
         self.check("os._exit(0)")
+
+    def test_what_was_written_and_closed_by_number(self):
+        self.check("os.close(fd)\n" + NUMBERS + """
+for i in range(20):
+    fd = os.open('data.bin', os.O_RDWR)
+    call(PWRITE, fd, b'%04d' % i, 4, 0)
+    assert call(CLOSE, fd) == 0
+assert os.open('data.bin', os.O_RDONLY) == fd
+""", b"0019")
 
     def test_exec(self):
         done = self.check("os.execvp('cat', ['cat', 'data.bin'])")
@@ -344,6 +475,28 @@ os.fsync(fd)
         self.assertEqual(done.returncode, 126)
         self.assertIn("opened for writing by another program", done.stderr)
 
+    def test_a_descriptor_for_a_program_that_the_c_library_starts(self):
+        done = self.python(OPEN + """
+child = os.posix_spawn('/bin/cat', ['cat', '/etc/hostname'], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, fd, 1)])
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+        self.assertEqual(done.stdout, "126\n", done.stderr)
+        self.assertIn("keeps with memlith", done.stderr)
+
+    def test_a_descriptor_that_is_sent(self):
+        done = self.python(OPEN + """
+import array, errno, socket
+one, other = socket.socketpair()
+try:
+    socket.send_fds(one, [b'x'], [fd])
+except OSError as error:
+    print(error.errno == errno.EPERM)
+with open('other.txt', 'w') as other_file:
+    socket.send_fds(one, [b'x'], [other_file.fileno()])
+""")
+        self.assertEqual(done.stdout, "True\n")
+        self.assertIn("cannot be sent to another process", done.stderr)
+
     def test_hard_links(self):
         done = self.python(OPEN + """
 try:
@@ -356,13 +509,34 @@ os.close(fd)
         os.link(self.folder / "data.bin", self.folder / "second.bin")
         self.assertNotEqual(self.python("os.open('data.bin', os.O_RDWR)", check=False).returncode, 0)
 
-    def test_rings_are_not_there(self):
-        done = self.python("""
-import ctypes, errno
-libc = ctypes.CDLL(None, use_errno=True)
-print(libc.syscall(425, 8, ctypes.create_string_buffer(128)), ctypes.get_errno() == errno.ENOSYS)
+    def test_rings_are_refused_with_a_sentence(self):
+        done = self.python(NUMBERS + """
+print(call(IO_URING_SETUP, 8, ctypes.create_string_buffer(128)), ctypes.get_errno())
 """)
-        self.assertEqual(done.stdout, "-1 True\n")
+        self.assertEqual(done.stdout, f"-1 {errno.ENOSYS}\n")
+        self.assertIn("io_uring", done.stderr)
+
+    def test_dup2_to_a_descriptor_of_memlith(self):
+        done = self.python(OPEN + """
+import errno
+try:
+    os.dup2(fd, 512)
+except OSError as error:
+    print(error.errno == errno.EBUSY)
+""")
+        self.assertEqual(done.stdout, "True\n")
+        self.assertIn("descriptor 512", done.stderr)
+
+    def test_few_descriptors_are_enough_for_many_files(self):
+        self.python("""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+files = [os.open(f'{i}.bin', os.O_RDWR | os.O_CREAT) for i in range(8)]
+for each in files:
+    os.write(each, b'written')
+    os.fsync(each)
+""")
+        self.assertEqual({each.read_bytes() for each in self.folder.iterdir()}, {b"written"})
 
     def test_a_program_cannot_close_what_memlith_has_open(self):
         self.python(OPEN + """
@@ -407,6 +581,31 @@ except OSError as error:
         self.assertRegex(done.stderr, "has to fit into memory|has no space")
         self.assertEqual((self.folder / "data.bin").stat().st_size, 1 << 42)
         self.assertEqual([each.name for each in self.folder.iterdir()], ["data.bin"])
+
+
+class Sandboxed(Folder):
+    """As under the seccomp profile of a container: there is no userfaultfd."""
+
+    def test_files_that_are_mapped_are_compared(self):
+        done = self.python(WITHOUT_USERFAULTFD + """
+os.execv(sys.executable, ['python3', '-c', '''
+import mmap, os, signal
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(fd, 8192)
+os.pwrite(fd, b'written', 0)
+os.fsync(fd)
+memory = mmap.mmap(fd, 8192)
+memory[5000:5006] = b'stored'
+os.fsync(fd)
+memory[6000:6004] = b'lost'
+os.kill(os.getpid(), signal.SIGKILL)
+'''])
+""", check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        self.assertIn("each commit will compare the whole file", done.stderr)
+        self.assertIn("seccomp profile", done.stderr)
+        found = self.recovered()
+        self.assertEqual((found[:7], found[5000:5006], found[6000:6004]), (b"written", b"stored", bytes(4)))
 
 
 class Threads(Folder):

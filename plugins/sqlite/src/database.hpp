@@ -222,6 +222,7 @@ class Database final : private Leased {
   core::Status check_nothing_left();
   core::Status keep_writers_out(Head& head);
   [[nodiscard]] bool in_wal_mode() const;
+  core::Result<bool> look_at_log(const Head& head, const std::string& log_name);
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
   core::Status open_plain(const Head& head);

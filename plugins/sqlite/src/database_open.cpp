@@ -90,7 +90,10 @@ Status Database::open_it() {
   if (head.is(MEMLITH_SQLITE_FOREIGN) || (head.is(MEMLITH_SQLITE_ZEROS) && !log_there)) read_only_ = true;
   if (!read_only_) MEMLITH_TRY(check_log(head));
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
-  if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) return open_plain(head);
+  if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) {
+    if (log_there) MEMLITH_TRY(look_at_log(head, file_log_name(file_name_)).status());
+    return open_plain(head);
+  }
   MEMLITH_TRY(open_store());
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
   MEMLITH_TRY(show_magic());
@@ -203,13 +206,24 @@ Status Database::check_log(const Head& head) {
   }
   if (!there) return kOk;
   MEMLITH_TRY(check_free(log_name));
-  bool clean = false;
-  {
-    MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));
-    MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
-    clean = log->closed_cleanly();
-  }
+  MEMLITH_TRY_ASSIGN(const bool clean, look_at_log(head, log_name));
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
+}
+
+// Whether the log was closed cleanly. Refuses a log as `memlith run` leaves it when its program is killed: it holds
+// acknowledged commits, and SQLite's own bytes at the beginning of the file say nothing about it.
+Result<bool> Database::look_at_log(const Head& head, const std::string& log_name) {
+  MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
+  if (log->closed_cleanly()) return true;
+  core::StoreHeader header;
+  std::memcpy(&header, log->superblock().client, sizeof header);
+  if (!head.is(MEMLITH_SQLITE_PLAIN) || header.marked == core::kMarkedBySqlite) return false;
+  return fail(Errc::corrupt, Detail::open,
+              "{0}: its newest commits are in the log {1}, which memlith wrote without this plugin, and which was not "
+              "closed. Run `memlith recover {0}`, which brings them into the database, and open it again. Nothing was "
+              "changed",
+              path_, volume_->path_of(log_name));
 }
 
 // The file is complete by itself. A log with commits beside it is left by a crash between the last steps of closing or

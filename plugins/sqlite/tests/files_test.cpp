@@ -1,5 +1,6 @@
 // docs/sqlite.md, "The file": an ordinary database file before and after, refused or whole in between, and what lies
 // beside it.
+#include <memlith/files.h>
 #include <sys/inotify.h>
 
 #include "files_fixture.hpp"
@@ -219,6 +220,32 @@ TEST_F(Files, ALogWithoutItsFileIsRefusedAndAnOldLogIsOfNoAccount) {
   EXPECT_EQ(Db(crashed, "memlith").all("select * from mine"), "7");
   EXPECT_EQ(Db(crashed, nullptr).all("select * from mine"), "7");
   EXPECT_FALSE(fs::exists(crashed + ".memlith"));
+}
+
+// As `memlith run` leaves it: the log counts, although the file begins with SQLite's own bytes.
+TEST_F(Files, ALogThatAnotherUserOfMemlithLeftIsRefused) {
+  make_plain();
+  const std::string before = read_file(path_);
+  Child other([&](int ready) {
+    memlith_store_options options{};
+    options.struct_size = sizeof options;
+    options.flags = MEMLITH_OPEN_CREATE;
+    memlith_image* image = nullptr;
+    if (memlith_image_open(path_.c_str(), &options, &image) != 0) ::_exit(1);
+    if (::pwrite(memlith_image_descriptor(image), "new", 3, 200) != 3) ::_exit(1);
+    if (memlith_image_written(image, 200, 3) != 0 || memlith_image_commit(image, 0) != 0) ::_exit(1);
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(other.wait(), 1);
+  other.kill();
+  for (const int flags : {SQLITE_OPEN_READWRITE, SQLITE_OPEN_READONLY}) {
+    sqlite_log.clear();
+    EXPECT_EQ(Db(path_, "memlith", flags).open_code(), SQLITE_CORRUPT);
+    EXPECT_TRUE(sqlite_log.told("Run `memlith recover")) << sqlite_log.last();
+  }
+  EXPECT_EQ(read_file(path_).substr(0, before.size()), before) << "nothing was changed";
+  EXPECT_TRUE(fs::exists(path_ + ".memlith"));
 }
 
 TEST_F(Files, TheLogMayBeRemovedAfterACleanClose) {

@@ -86,7 +86,9 @@ MaybeFailure check_sqlite_before_replay(const StorePath& path) {
   if (!look.ok()) return std::move(look.failure());
   Result<memlith_store_info> info = info_of(store->get());
   if (!info.ok()) return std::move(info.failure());
-  if (look->is(MEMLITH_SQLITE_PLAIN) && info->was_clean == 0) return complete_by_itself(path.path);
+  // A log of the VFS counts only while the file is marked. Other logs, as `memlith run` makes them, always count.
+  const bool does_not_count = info->marks_sqlite != 0 && info->was_clean == 0;
+  if (look->is(MEMLITH_SQLITE_PLAIN) && does_not_count) return complete_by_itself(path.path);
   return {};
 }
 

@@ -34,6 +34,12 @@ class FileDescriptor {
 // USER_MODE_ONLY works without privilege; a system call that meets such a fault fails with EFAULT instead of waiting.
 inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const char* lacking) {
   FileDescriptor fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
+  if (fd.get() < 0 && (errno == EPERM || errno == ENOSYS)) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "the system call userfaultfd, which finds the pages that are stored to, is not allowed here ({}); in a "
+                "container, add userfaultfd to the calls that its seccomp profile allows",
+                errno == EPERM ? "Operation not permitted" : "Function not implemented");
+  }
   if (fd.get() < 0) return fail_errno(errno, Detail::tracker, "userfaultfd is not available");
   uffdio_api api{};
   api.api = UFFD_API;

@@ -1,5 +1,7 @@
-// What a close that fails says.
+// What a close that fails says, and what a close leaves that did not fail.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "sim/sim.hpp"
 #include "store/store.hpp"
@@ -10,8 +12,8 @@ namespace {
 
 using namespace core;
 
-// A simulated disk on which the store shows its counters in a file that cannot be removed.
-class VolumeWithStuckNotice final : public Volume {
+// A simulated disk on which the store shows its counters in a file, which may be one that cannot be removed.
+class VolumeWithNotice final : public Volume {
  public:
   Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
     return disk.open(name, mode, caching);
@@ -29,24 +31,28 @@ class VolumeWithStuckNotice final : public Volume {
   }
   [[nodiscard]] std::string path_of(std::string_view name) const override { return disk.path_of(name); }
   std::unique_ptr<Notice> make_notice(std::string_view, std::span<const std::byte>, Device*) override {
-    struct Stuck final : Notice {
-      explicit Stuck(int& count) : removals(count) {}
+    struct Told final : Notice {
+      explicit Told(VolumeWithNotice& volume) : told(volume) {}
       void show(std::span<const std::byte>) override {}
       void remove() override {
-        ++removals;
-        (void)fail(Errc::permission, Detail::write, "the counters cannot be removed");
+        ++told.removals;
+        told.removed_at = told.disk.operations();
+        if (told.is_stuck) (void)fail(Errc::permission, Detail::write, "the counters cannot be removed");
       }
-      int& removals;
+      VolumeWithNotice& told;
     };
-    return std::make_unique<Stuck>(removals);
+    return std::make_unique<Told>(*this);
   }
 
-  SimVolume disk;
+  SimVolume disk{SimImage{}, true};
+  bool is_stuck = false;
   int removals = 0;
+  std::size_t removed_at = 0;  // after so many operations of the disk
 };
 
 TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
-  VolumeWithStuckNotice volume;
+  VolumeWithNotice volume;
+  volume.is_stuck = true;
   StoreOptions options;
   options.create = true;
   options.manual_checkpoint = true;
@@ -59,6 +65,25 @@ TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
   store = nullptr;
   EXPECT_EQ(volume.removals, 1) << "or this test tests nothing";
   EXPECT_EQ(last_error_text(), told_by_close);
+}
+
+// Counters without a log say that the log was lost. A user may remove the log of a closed file, and `memlith run` does;
+// a power cut that undid the removal of the counters alone made a complete file one that is refused.
+TEST(CloseOfAFile, TheCountersAreGoneBeforeTheLogMayBe) {
+  VolumeWithNotice volume;
+  StoreOptions options;
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.log_bytes = 256 * kKiB;
+  std::unique_ptr<Store> store = must(Store::open(volume, options));
+  ASSERT_OK(store->close());
+  ASSERT_EQ(volume.removals, 1);
+  const auto& records = volume.disk.trace().records;
+  const auto removed = records.begin() + static_cast<std::ptrdiff_t>(volume.removed_at);
+  EXPECT_TRUE(std::any_of(removed, records.end(), [](const SimRecord& each) { return each.op == SimOp::sync_folder; }))
+      << volume.disk.trace().describe(records.size());
 }
 
 }  // namespace
