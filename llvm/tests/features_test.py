@@ -90,6 +90,10 @@ user.write_text(UNTRACKED.replace("MEMLITH_NO_TRACK void quiet(int* to) { *to = 
     "quiet", "set"))
 program, _ = build(user, "user", "-O2", f"-L{FOLDER}", "-lstores", f"-Wl,-rpath,{FOLDER}")
 silent("a shared library", run(program))
+probe = subprocess.run([compiler(source), "-x", "c", "-", "-o", FOLDER / "probe"], capture_output=True, text=True,
+                       input="#include <string.h>\nint main(void) { char c[9]; strcpy(c, \"4\"); return c[0]; }\n")
+expect("a program from standard input, with -x c", probe.returncode == 0 and run(FOLDER / "probe").returncode == 52,
+       probe.stderr)
 source.write_text("#include <string.h>\n"
                   "int main(int argc, char** argv) { char c[64]; strcpy(c, argv[0]); return argc == c[0]; }")
 program, _ = build(source, "plain", "-O2", "-Wl,--as-needed")
