@@ -6,6 +6,7 @@
 #include <new>
 #include <thread>
 
+#include "base/process.hpp"
 #include "errors.hpp"
 #include "files.hpp"
 
@@ -178,10 +179,26 @@ int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
 
 // ---- databases by identity ---------------------------------------------------------------------------------------
 
+Databases::Databases(World& world, Options defaults)
+    : world_(world), defaults_(std::move(defaults)), here_(new Here{core::process_mark(), {}, {}, {}, {}, {}}) {}
+
+Databases::Here& Databases::here() {
+  const std::uint64_t mark = core::process_mark();
+  Here* found = here_.load(std::memory_order_acquire);
+  if (found->process_mark == mark) return *found;
+  auto* const made = new Here{mark, {}, {}, {}, {}, {}};
+  if (here_.compare_exchange_strong(found, made)) {
+    world_.leave_parent();
+    return *made;
+  }
+  delete made;
+  return *found;
+}
+
 std::shared_ptr<Databases::Shared> Databases::find(std::string_view path) {
-  const std::lock_guard lock(mutex_);
-  const auto found = by_path_.find(path);
-  return found != by_path_.end() ? found->second.shared : nullptr;
+  const std::lock_guard lock(here().mutex);
+  const auto found = here().by_path.find(path);
+  return found != here().by_path.end() ? found->second.shared : nullptr;
 }
 
 Databases::Owner Databases::find_owner(std::string_view name, std::string_view suffix) {
@@ -192,11 +209,11 @@ Databases::Owner Databases::find_owner(std::string_view name, std::string_view s
 
 // If a database could not be opened, the file that attach() created is removed, unless another process uses it by now.
 void Databases::remove_made(const std::string& path) {
-  const std::lock_guard naming(names_mutex_);
+  const std::lock_guard naming(here().names_mutex);
   const auto identity = world_.identity_of(path);
   {
-    const std::lock_guard lock(mutex_);
-    if (!identity.ok() || by_identity_.contains(*identity)) return;
+    const std::lock_guard lock(here().mutex);
+    if (!identity.ok() || here().by_identity.contains(*identity)) return;
   }
   const auto place = world_.place_of(path);
   if (!place.ok()) return;
@@ -220,38 +237,39 @@ Status Databases::attach(const std::string& path, bool create, bool& made, std::
     removed_here = open_here->database != nullptr && open_here->database->removed();
     if (removed_here && create) MEMLITH_TRY(open_here->database->remove_log());
   }
-  const std::lock_guard naming(names_mutex_);
+  const std::lock_guard naming(here().names_mutex);
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
     if (create || !removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
     if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
     if (removed_here) {
-      const std::lock_guard lock(mutex_);
-      by_path_.erase(path);
-      memory_.remove(path + "-journal");  // connections that have it open keep it
+      const std::lock_guard lock(here().mutex);
+      here().by_path.erase(path);
+      memory().remove(path + "-journal");  // connections that have it open keep it
     }
     MEMLITH_TRY(world_.create(path));
     made = true;
     MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));
   }
-  const std::lock_guard lock(mutex_);
-  auto& entry = by_identity_[identity];
+  const std::lock_guard lock(here().mutex);
+  auto& entry = here().by_identity[identity];
   if (entry == nullptr) entry = std::make_shared<Shared>();
   ++entry->users;
   shared = entry;
-  OpenPath& open_path = by_path_[path];
+  OpenPath& open_path = here().by_path[path];
   if (open_path.shared != shared) open_path = {shared, 0};
   ++open_path.users;
   return kOk;
 }
 
 void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& shared) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(here().mutex);
   if (--shared->users == 0) {
-    std::erase_if(by_identity_, [&](const auto& each) { return each.second == shared; });
+    std::erase_if(here().by_identity, [&](const auto& each) { return each.second == shared; });
   }
-  const auto found = by_path_.find(path);
-  if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
+  const auto found = here().by_path.find(path);
+  if (found != here().by_path.end() && found->second.shared == shared && --found->second.users == 0)
+    here().by_path.erase(found);
 }
 
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
@@ -268,7 +286,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
       auto opened = Database::open(world_, path, options, read_only);
       if (opened.ok()) {
         shared->database = std::move(*opened);
-        if (auto left = shared->database->take_left_journal()) memory_.put(path + "-journal", std::move(left));
+        if (auto left = shared->database->take_left_journal()) memory().put(path + "-journal", std::move(left));
       } else {
         status = opened.error();
       }
@@ -277,8 +295,6 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
           fail(Errc::busy, Detail::open,
                "{}: this process has it open read-only; close those connections first, or open it for writing first",
                path);
-    } else {
-      status = shared->database->check_process();
     }
     if (status.ok()) return kOk;
     // A connection that closed meanwhile counted this one as a remaining user.
@@ -306,20 +322,20 @@ Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& 
   Status status = kOk;
   bool last = false;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(here().mutex);
     last = shared->users == 1;
     if (last && shared->database != nullptr) {
       // Unless the file was removed, and the journal belongs to the next one of its name.
       const std::string& name = shared->database->path();
-      const auto found = by_path_.find(name);
-      if (found == by_path_.end() || found->second.shared == shared) memory_.remove(name + "-journal");
+      const auto found = here().by_path.find(name);
+      if (found == here().by_path.end() || found->second.shared == shared) memory().remove(name + "-journal");
     }
   }
   if (last && shared->database != nullptr) {
     status = shared->database->close();
     if (!status.ok() && shared->database->removed()) {
       // Its log is not needed any more, and would prevent the next database of that name.
-      const std::lock_guard naming(names_mutex_);
+      const std::lock_guard naming(here().names_mutex);
       status = shared->database->remove_log();
     }
     shared->database = nullptr;
