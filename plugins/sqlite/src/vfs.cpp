@@ -9,6 +9,8 @@
 #include "base/process.hpp"
 #include "errors.hpp"
 #include "files.hpp"
+#include "shared/connection.hpp"
+#include "shared/shared_files.hpp"
 
 namespace memlith::sqlite {
 
@@ -35,13 +37,34 @@ int guarded(Body body) {
   }
 }
 
+// A main database, with the engine or in mode shared, as its parameters say.
+int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  Options options = mine.databases().defaults();
+  const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
+  if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
+    return report(mine.api(), status, true);
+  }
+  if (!options.share) return open_main(mine, name, file, flags, out_flags);
+  if (mine.databases().find(name) != nullptr) {
+    return report(mine.api(),
+                  fail(Errc::busy, Detail::open,
+                       "{}: this process has the database open without share=1; close those connections first", name),
+                  true);
+  }
+  return shared::open_shared(mine, name, file, flags, out_flags, options);
+}
+
 // ---- sqlite3_vfs -------------------------------------------------------------------------------------------------
 
 int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
-    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_main(mine, name, file, flags, out_flags);
+    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_database(mine, name, file, flags, out_flags);
+    if (name != nullptr && shared::belongs_to_shared(name)) {
+      return (flags & SQLITE_OPEN_WAL) != 0 ? shared::open_shared_wal(mine, name, file, flags, out_flags)
+                                            : mine.base()->xOpen(mine.base(), name, file, flags, out_flags);
+    }
     if (name != nullptr && (flags & SQLITE_OPEN_WAL) != 0) return open_wal(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0) {
       // SQLite also says "super-journal" for the databases' journals when it checks whether they still name one.
@@ -57,6 +80,7 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
     // Allocates nothing for a journal: the commit is durable when SQLite removes the journal, and must not fail any
     // more.
     Vfs& mine = self(vfs);
+    if (shared::belongs_to_shared(name)) return mine.base()->xDelete(mine.base(), name, sync_folder);
     if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
     const auto journaled = mine.databases().find_owner(name, "-journal");
     if (journaled && journaled->part_is_open()) {
@@ -76,6 +100,7 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
 int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
+    if (shared::belongs_to_shared(name)) return mine.base()->xAccess(mine.base(), name, flags, result);
     if (const auto found = mine.memory().open(name, false); found != nullptr) {
       *result = found->size() > 0 ? 1 : 0;
       return SQLITE_OK;
@@ -114,6 +139,12 @@ int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->x
 // The busy handler of a connection that waits for the write lock sleeps in the queue, and that of a connection whose
 // database another process has waits for the lease.
 int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
+  if (const auto connection = shared::take_refused(); connection != nullptr) {
+    return guarded([&] {
+      connection->sleep(std::chrono::microseconds(microseconds));
+      return microseconds;
+    });
+  }
   if (const auto lease = take_lease_refused(); lease != nullptr) {
     return guarded([&] {
       lease->await(std::chrono::microseconds(microseconds));
@@ -155,7 +186,7 @@ std::unique_ptr<Vfs> Vfs::make(const Api& api, Databases& databases, const char*
 Vfs::Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* name)
     : api_(api), databases_(databases), base_(base) {
   vfs_.iVersion = 2;
-  vfs_.szOsFile = std::max(base->szOsFile, kFileBytes);
+  vfs_.szOsFile = std::max({base->szOsFile, kFileBytes, shared::kSharedFileBytes});
   vfs_.mxPathname = base->mxPathname;
   vfs_.zName = name;
   vfs_.pAppData = this;

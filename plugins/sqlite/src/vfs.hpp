@@ -56,6 +56,8 @@ class Databases {
 
   [[nodiscard]] MemoryFolder& memory() { return here().memory; }
   [[nodiscard]] World& world() { return world_; }
+  // Of databases whose parameters say nothing else.
+  [[nodiscard]] const Options& defaults() const { return defaults_; }
 
  private:
   core::Status attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared);
