@@ -71,6 +71,9 @@ Status read_options(const Api& api, const char* name, Options& options) {
   std::uint64_t share = options.share ? 1 : 0;
   MEMLITH_TRY(read_number(api, name, "share", 0, 1, 1, share));
   options.share = share != 0;
+  std::uint64_t foresight = options.foresight ? 1 : 0;
+  MEMLITH_TRY(read_number(api, name, "foresight", 0, 1, 1, foresight));
+  options.foresight = foresight != 0;
   std::uint64_t direct_io = options.store.direct_io ? 1 : 0;
   MEMLITH_TRY(read_number(api, name, "direct_io", 0, 1, 1, direct_io));
   options.store.direct_io = direct_io != 0;

@@ -312,8 +312,11 @@ TEST_F(SharedPage, AReaderSeesDurableRowsOnly) {
             0)
       << "read=latest is shown what is not durable yet";
   sqlite::sabotage.shared_skip_reader_wait = true;
-  EXPECT_GT(lost_reads(fresh, [&] { return open(); }, [&] { return after_cut(); }), 0) << "a planted mistake is not "
-                                                                                          "noticed";
+  EXPECT_GT(lost_reads(
+                fresh, [&] { return open(); }, [&] { return after_cut(); }),
+            0)
+      << "a planted mistake is not "
+         "noticed";
 }
 
 // A transaction that was rolled back leaves pages in its connection's cache, which may be of commits in doubt.
@@ -405,6 +408,47 @@ TEST_F(SharedPage, RollbackJournalsAreSqlitesOwn) {
   EXPECT_EQ(plain.all("select v from n"), "1");
   ASSERT_RUNS(db, "begin; update n set v = 2; rollback; update n set v = v + 2");
   EXPECT_EQ(plain.all("select v from n"), "3");
+}
+
+// SQLite refuses a transaction that read before another one's commit and then writes. One that is expected to write has
+// the write lock when it reads.
+TEST_F(SharedPage, ATransactionThatWillWriteIsForeseen) {
+  Db db = make();
+  Db other = open();
+  sqlite3_busy_timeout(other.get(), 0);
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(other, transfer(1));
+  EXPECT_EQ(db.run("update n set v = 9"), SQLITE_BUSY_SNAPSHOT) << "nothing is known about it yet";
+  ASSERT_RUNS(db, "rollback; begin; select v from n");
+  EXPECT_EQ(other.run(transfer(2)), SQLITE_BUSY) << "the lock is taken when the transaction begins";
+  ASSERT_RUNS(db, "update n set v = 7; commit");
+  EXPECT_EQ(after_cut(), 7);
+  ASSERT_RUNS(other, transfer(2));
+
+  // Without a write the lock is free again, and the next time less is expected.
+  ASSERT_RUNS(db, "begin; select v from n");
+  EXPECT_EQ(other.run(transfer(3)), SQLITE_BUSY);
+  ASSERT_RUNS(db, "commit");
+  ASSERT_RUNS(other, transfer(3));
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "commit; begin; select v from n");
+  ASSERT_RUNS(other, transfer(4));
+  ASSERT_RUNS(db, "commit");
+
+  EXPECT_EQ(db.all("pragma memlith_foresight = off"), "off");
+  ASSERT_RUNS(db, "begin; select v from n; update n set v = 8; commit; begin; select v from n");
+  ASSERT_RUNS(other, transfer(5));
+  EXPECT_EQ(db.run("update n set v = 9"), SQLITE_BUSY_SNAPSHOT) << "switched off";
+}
+
+// What such a transaction was shown is durable when its COMMIT returned, also if it changed nothing.
+TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, "begin; select v from n; update n set v = 1; commit");
+  ASSERT_RUNS(normal, transfer(2));  // not flushed
+  ASSERT_RUNS(db, "begin; select v from n; commit");
+  EXPECT_EQ(after_cut(), 2);
 }
 
 // ---- a process that is killed at each step ------------------------------------------------------------------------

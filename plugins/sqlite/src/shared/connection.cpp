@@ -53,8 +53,13 @@ int RealFile::close() {
   return file != nullptr ? file->pMethods->xClose(file) : SQLITE_OK;
 }
 
-Connection::Connection(std::string path, bool reads_latest)
-    : path_(std::move(path)), process_mark_(core::process_mark()), reads_latest_(reads_latest) {}
+Connection::Connection(const Api& api, std::string path, const Options& options)
+    : path_(std::move(path)),
+      process_mark_(core::process_mark()),
+      foresight_(api),
+      reads_latest_(options.reads_latest) {
+  foresight_.set_on(foresight_.is_on() && options.foresight);
+}
 
 bool Connection::inherited() const { return process_mark_ != core::process_mark(); }
 
@@ -124,18 +129,50 @@ int Connection::unmap_index(int remove) {
 int Connection::lock_index(int first, int count, int flags) {
   if (node_ == nullptr) return real_lock(first, count, flags);
   if (first == kWriteLock && count == 1) {
-    if (flags == kLockExclusive) return lock_write();
+    if (flags == kLockExclusive) return lock_ahead();
     if (flags == kUnlockExclusive) return unlock_write();
+  }
+  if (first >= kFirstReadLock && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED)) {
+    return end_reading(first, count, flags);
   }
   const int code = real_lock(first, count, flags);
   if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = flags == kLockExclusive;
   const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
   if (!begins || code != SQLITE_OK) return code;
+  ++readings_;
   note_snapshot();
   if (!std::exchange(waits_early_, false) || reads_latest_ || is_seen_durable()) return SQLITE_OK;
   const int durable = node_->group.await(seen_, *this);
-  if (durable != SQLITE_OK) (void)real_lock(first, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  if (durable != SQLITE_OK) (void)end_reading(first, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
   return durable;
+}
+
+int Connection::end_reading(int first, int count, int flags) {
+  if (readings_ > 0) --readings_;
+  const int code = real_lock(first, count, flags);
+  if (ahead_ != Ahead::waits) return code;
+  // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
+  // waiting not any longer.
+  foresight_.note_no_write(node_->sidecar->page());
+  (void)release_write();
+  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, *this);
+  return code;
+}
+
+// SQLite holds no lock between its two looks at the header. If the header changes meanwhile, SQLite looks again, under
+// the write lock, which it gets because this connection has it.
+void Connection::barrier() {
+  const bool begins = node_ != nullptr && readings_ == 0 && !writes_ && !checkpoints_;
+  if (begins && foresight_.begin(node_->sidecar->page())) {
+    int code = lock_write();
+    while (code == SQLITE_BUSY) {
+      note_refused(shared_from_this());
+      if (!foresight_.wait()) break;
+      code = lock_write();
+    }
+    if (code == SQLITE_OK) ahead_ = Ahead::waits;
+  }
+  database_->xShmBarrier(database_.file());
 }
 
 // SQLite has looked at the header before, and looks again after it got the lock: what it sees is no newer than this.
@@ -146,17 +183,33 @@ void Connection::note_snapshot() {
 
 // ---- the write lock ------------------------------------------------------------------------------------------------
 
+// SQLite asks for the lock.
+int Connection::lock_ahead() {
+  if (ahead_ == Ahead::waits) {
+    if (readings_ > 0) ahead_ = Ahead::writes;  // otherwise it reads the header again
+    begin_writing();
+    return SQLITE_OK;
+  }
+  if (readings_ > 0) foresight_.note_write(node_->sidecar->page());
+  return lock_write();
+}
+
+void Connection::begin_writing() {
+  writes_ = true;
+  commits_ = false;
+  made_.reset();
+  is_stale_ = false;
+}
+
 int Connection::lock_write() {
   if (node_->group.failed()) return SQLITE_IOERR_FSYNC;
   int code = SQLITE_BUSY;
   if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
   if (code == SQLITE_OK) {
     node_->line.took(waiter_);
-    writes_ = true;
-    commits_ = false;
-    made_.reset();
+    begin_writing();
     // SQLite finds out, too, and begins again.
-    is_stale_ = sees_something_ && newest() != seen_;
+    is_stale_ = readings_ > 0 && newest() != seen_;
   } else if (code == SQLITE_BUSY) {
     node_->line.refused(waiter_);
   }
@@ -164,6 +217,12 @@ int Connection::lock_write() {
 }
 
 int Connection::unlock_write() {
+  const bool read_the_header = ahead_ == Ahead::waits && readings_ == 0;
+  return read_the_header ? SQLITE_OK : release_write();
+}
+
+int Connection::release_write() {
+  ahead_ = Ahead::no;
   if (commits_) {
     // Still under the lock: the newest commit is this connection's.
     made_ = newest();

@@ -20,7 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "../api.hpp"
+#include "../options.hpp"
 #include "base/status.hpp"
+#include "foresight.hpp"
 #include "group.hpp"
 #include "line.hpp"
 
@@ -50,9 +53,9 @@ class RealFile {
 };
 
 // Threads: the connection's, but for what says otherwise.
-class Connection final : public Log {
+class Connection final : public Log, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::string path, bool reads_latest);
+  Connection(const Api& api, std::string path, const Options& options);
   ~Connection() override = default;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -70,6 +73,9 @@ class Connection final : public Log {
   int map_index(int region, int bytes, int extend, void volatile** result);
   int lock_index(int first, int count, int flags);
   int unmap_index(int remove);
+  // SQLite is about to look a second time at the header of the index: a transaction begins, perhaps.
+  void barrier();
+  Foresight& foresight() { return foresight_; }
 
   // ---- durability
   // Before a page is given to SQLite: on SQLITE_OK, everything that it may show is durable.
@@ -95,7 +101,11 @@ class Connection final : public Log {
 
  private:
   int lock_write();
+  int lock_ahead();
   int unlock_write();
+  int release_write();
+  int end_reading(int first, int count, int flags);
+  void begin_writing();
   int real_lock(int first, int count, int flags);
   void note_snapshot();
   [[nodiscard]] bool is_seen_durable() const;
@@ -110,6 +120,11 @@ class Connection final : public Log {
   Waiter waiter_;
   int wal_flags_ = SQLITE_SYNC_NORMAL;
 
+  // Whether it has the write lock because it is expected to write, and whether it has begun to.
+  enum class Ahead : std::uint8_t { no, waits, writes };
+  Ahead ahead_ = Ahead::no;
+  Foresight foresight_;
+  int readings_ = 0;           // readers' locks that it has
   bool writes_ = false;        // has the write lock
   bool checkpoints_ = false;   // has the lock for checkpoints
   bool wrote_header_ = false;  // the newest write to the log began a generation

@@ -25,7 +25,8 @@ struct Position {
 
 inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523031;  // "MMLSHR01": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
-inline constexpr std::uint64_t kPageFileBytes = 8192;
+inline constexpr std::uint64_t kPageFileBytes = 12288;
+inline constexpr std::uint32_t kStatements = 4096;
 
 // A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
 struct alignas(64) Slot {
@@ -54,6 +55,7 @@ struct Page {
   std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (line.cpp)
   std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used
   Slot slots[kSlots];
+  std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };
 static_assert(sizeof(Page) <= kPageFileBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);

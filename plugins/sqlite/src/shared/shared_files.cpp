@@ -126,6 +126,11 @@ int shared_pragma(const State& state, char** arguments) {
     answer(code == SQLITE_OK ? "ok" : std::string(last_report()));
     return code;
   }
+  if (name == "memlith_foresight") {
+    const std::string wanted = arguments[2] != nullptr ? arguments[2] : "";
+    if (!wanted.empty()) connection.foresight().set_on(wanted == "on" || wanted == "1");
+    return answer(connection.foresight().is_on() ? "on" : "off");
+  }
   if (name != "memlith_read") return SQLITE_NOTFOUND;
   if (arguments[2] != nullptr) {
     const auto latest = parse_read(arguments[2]);
@@ -145,6 +150,11 @@ int shared_control(sqlite3_file* file, int op, void* argument) {
     if (op == SQLITE_FCNTL_PRAGMA) {
       const int code = shared_pragma(state, static_cast<char**>(argument));
       if (code != SQLITE_NOTFOUND) return code;
+    }
+    if (op == SQLITE_FCNTL_PDB) connection.foresight().set_connection(*static_cast<sqlite3**>(argument));
+    if (op == SQLITE_FCNTL_BUSYHANDLER) {
+      void* const* const handler = static_cast<void**>(argument);
+      connection.foresight().set_busy_handler(reinterpret_cast<int (*)(void*)>(handler[0]), handler[1]);
     }
     if (op == SQLITE_FCNTL_COMMIT_PHASETWO) {
       const int code = failed_flush(state, connection.end_commit());
@@ -186,8 +196,8 @@ int shared_shm_lock(sqlite3_file* file, int first, int count, int flags) {
   });
 }
 void shared_shm_barrier(sqlite3_file* file) {
-  (void)use(file, [&](Connection&, sqlite3_file* real) {
-    real->pMethods->xShmBarrier(real);
+  (void)use(file, [&](Connection& connection, sqlite3_file*) {
+    connection.barrier();
     return SQLITE_OK;
   });
 }
@@ -351,7 +361,7 @@ const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
   Registry::get().leave_parent();
-  auto connection = std::make_shared<Connection>(name, options.reads_latest);
+  auto connection = std::make_shared<Connection>(vfs.api(), name, options);
   int given = flags;
   if (const int code = connection->database().open(*vfs.base(), name, flags, &given); code != SQLITE_OK) return code;
   if (const auto status = check_not_marked(connection->database(), connection->path()); !status.ok()) {
