@@ -36,7 +36,8 @@ namespace {
 using namespace llvm;
 
 // Functions of the C library, and of libstdc++.so, that write into memory of their caller. llvm/runtime has a function
-// __memlith_wrap_NAME for each, which calls the original and records what that wrote.
+// __memlith_wrap_NAME for each, which calls the original and records what that wrote. It is weak: in a program that
+// defines NAME itself, __memlith_wrap_NAME is that function.
 constexpr StringRef kWrapped[] = {
 #define MEMLITH_WRAPPED(name) #name,
 #include "../runtime/wrapped.inc"
@@ -105,11 +106,12 @@ class Tracking {
   }
 
   bool run() {
+    bool changed = name_own_functions();
     if (module_.getNamedGlobal("memlith_no_track_file") != nullptr ||
         module_.getNamedGlobal("_ZL21memlith_no_track_file"))
-      return false;
+      return changed;
     find_untracked();
-    bool changed = wrap_library();
+    changed |= wrap_library();
     for (Function& function : module_) {
       if (function.isDeclaration() || function.hasAvailableExternallyLinkage() ||
           function.hasFnAttribute(Attribute::Naked) || untracked_.contains(&function)) {
@@ -142,6 +144,22 @@ class Tracking {
       if (word != nullptr && word->isCString() && word->getAsCString() == "memlith_no_track")
         untracked_.insert(function);
     }
+  }
+
+  // Another file calls __memlith_wrap_NAME. If this file defines NAME, that call is for this function, whose parameters
+  // need not be those of the C library's.
+  bool name_own_functions() {
+    bool changed = false;
+    for (const StringRef name : kWrapped) {
+      Function* const own = module_.getFunction(name);
+      if (own == nullptr || own->isDeclarationForLinker() || own->hasLocalLinkage()) continue;
+      const std::string wrapper = ("__memlith_wrap_" + name).str();
+      if (module_.getNamedValue(wrapper) != nullptr) continue;
+      GlobalAlias::create(own->getValueType(), own->getAddressSpace(), own->getLinkage(), wrapper, own, &module_)
+          ->setVisibility(GlobalValue::HiddenVisibility);
+      changed = true;
+    }
+    return changed;
   }
 
   bool wrap_library() {

@@ -10,7 +10,8 @@ extern memlith_track_range __memlith_range __attribute__((visibility("hidden")))
 #pragma weak memlith_track_begin
 #pragma weak memlith_track_end
 
-#define WRAP(type, name) __attribute__((visibility("hidden"))) type __memlith_wrap_##name
+/* Weak: the program may have a function NAME of its own, which the pass gives this name, too. */
+#define WRAP(type, name) __attribute__((weak, visibility("hidden"))) type __memlith_wrap_##name
 
 static inline bool is_tracked(const void* address) {
   return (uintptr_t)address < __memlith_range.high && (uintptr_t)address >= __memlith_range.low;

@@ -21,6 +21,11 @@ struct Api {
   void (*log)(int, const char*, ...) = nullptr;
   const char* (*libversion)() = nullptr;        // only for messages; may be null
   int (*auto_extension)(void (*)()) = nullptr;  // only for memlith_error(); may be null
+  // Only for foresight (shared/foresight.hpp); may be null.
+  sqlite3_stmt* (*next_stmt)(sqlite3*, sqlite3_stmt*) = nullptr;
+  int (*stmt_busy)(sqlite3_stmt*) = nullptr;
+  const char* (*sql)(sqlite3_stmt*) = nullptr;
+  int (*get_autocommit)(sqlite3*) = nullptr;
 
   [[nodiscard]] bool complete() const {
     return vfs_find != nullptr && vfs_register != nullptr && vfs_unregister != nullptr && uri_parameter != nullptr &&

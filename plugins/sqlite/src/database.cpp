@@ -319,8 +319,6 @@ Status Database::keep_to_memory() {
 
 Status Database::begin_writing() {
   if (read_only_) return fail(Errc::read_only, Detail::open, "{}: opened read-only", path_);
-  // A forked child shares the lock with its parent.
-  MEMLITH_TRY(check_process());
   // While this process held a shared lock, a writer of plain SQLite may have begun a journal and died. Plain SQLite
   // would replay that journal into the file after memlith's commits.
   return locks_.keep_others_out([this] { return marked_ ? kOk : check_nothing_left(); });

@@ -198,7 +198,6 @@ class Database final : private Leased {
   [[nodiscard]] Durability durability() const {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
   }
-  core::Status check_process() const { return store_ != nullptr ? store_->check_process() : core::kOk; }
   // Whether the name still leads to this file, in the folder in which it was opened, which may have been moved.
   [[nodiscard]] bool same_file() const;
   [[nodiscard]] std::string describe() const;

@@ -393,7 +393,6 @@ Status Database::mark() {
 Status Database::close() {
   Watch::of_process().remove(lease_);
   const bool here = lease_->close();
-  if (store_ != nullptr) MEMLITH_TRY(store_->check_process());
   if (!here && !read_only_ && broken_.ok()) {
     // This process gave the database up for one that did not come, or ended. If there is another one, that one closes
     // the database.

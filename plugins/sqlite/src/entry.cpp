@@ -31,6 +31,10 @@ Api api_of_host(const sqlite3_api_routines& routines) {
   api.log = routines.log;
   api.libversion = routines.libversion;
   api.auto_extension = routines.auto_extension;
+  api.next_stmt = routines.next_stmt;
+  api.stmt_busy = routines.stmt_busy;
+  api.sql = routines.sql;
+  api.get_autocommit = routines.get_autocommit;
   return api;
 }
 

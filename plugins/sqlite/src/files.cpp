@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/process.hpp"
 #include "errors.hpp"
 #include "line_log.hpp"
 #include "wal_format.hpp"
@@ -74,7 +75,17 @@ struct Main {
   int fetched = 0;             // pages that SQLite holds pointers to; the limit stays until they are given back
   bool in_batch = false;       // between BEGIN_ATOMIC_WRITE and its end
   bool without_locks = false;  // nolock=1: SQLite takes none
+  const std::uint64_t process_mark = core::process_mark();
 
+  // Of a parent's connection: its memory stays with the parent, and its locks are the parent's.
+  [[nodiscard]] bool inherited() const { return process_mark != core::process_mark(); }
+  [[nodiscard]] Status check_own() const {
+    if (!inherited()) return core::kOk;
+    return core::fail(core::Errc::invalid, core::Detail::open,
+                      "{}: this connection was opened by the process that this one was forked from; open another one "
+                      "after the fork",
+                      path);
+  }
   int report(Status status) const { return sqlite::report(vfs.api(), status); }
   // A journal that a process left in the middle of a commit over several databases; SQLite looks for it next.
   void find_left_journal() const {
@@ -100,8 +111,12 @@ constexpr sqlite3_int64 kPageOneEnd = 512;
 
 int main_close(sqlite3_file* file) {
   return guarded([&] {
-    const std::unique_ptr<Main> state(&main_of(file));
+    std::unique_ptr<Main> state(&main_of(file));
     file->pMethods = nullptr;
+    if (state->inherited()) {  // what it holds is the parent's
+      (void)state.release();
+      return SQLITE_OK;
+    }
     state->database.unlock(state->holder, SQLITE_LOCK_NONE);
     if (state->holder.maps_index) state->database.index().leave();
     state->database.leave(state->holder, state->number);
@@ -124,6 +139,7 @@ int read_without_lock(Main& state, void* target, int bytes, sqlite3_int64 offset
 
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
   Main& state = use(file);
+  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
   if (!state.holder.in_use) return read_without_lock(state, target, bytes, offset);
   if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
     return state.report(status);
@@ -146,6 +162,7 @@ Status check_locked(const Main& state) {
 int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     if (const Status status = check_locked(state); !status.ok()) return state.report(status);
     if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
     const auto count = static_cast<std::uint64_t>(bytes);
@@ -156,6 +173,7 @@ int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 
 int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     if (const Status status = check_locked(state); !status.ok()) return state.report(status);
     if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
     return state.report(state.database.truncate(static_cast<std::uint64_t>(bytes)));
@@ -167,6 +185,7 @@ int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
   Main& state = use(file);
+  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
   const Database::Use used(state.database, state.holder, kNotAtAll);
   *bytes = used ? static_cast<sqlite3_int64>(state.database.size()) : 0;
   return SQLITE_OK;
@@ -181,6 +200,7 @@ int lock_result(const Main& state, Status status) {
 int main_lock(sqlite3_file* file, int level) {
   return guarded([&] {
     Main& state = use(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     const int code = lock_result(state, state.database.lock(state.holder, level));
     if (code == SQLITE_OK && level == SQLITE_LOCK_SHARED) state.find_left_journal();
     return code;
@@ -189,12 +209,14 @@ int main_lock(sqlite3_file* file, int level) {
 
 int main_unlock(sqlite3_file* file, int level) {
   Main& state = main_of(file);
-  state.database.unlock(state.holder, level);
+  if (!state.inherited()) state.database.unlock(state.holder, level);
   return SQLITE_OK;
 }
 
 int main_check_reserved(sqlite3_file* file, int* result) {
-  *result = main_of(file).database.reserved() ? 1 : 0;
+  const Main& state = main_of(file);
+  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+  *result = state.database.reserved() ? 1 : 0;
   return SQLITE_OK;
 }
 
@@ -315,7 +337,11 @@ int control(Main& state, int op, void* argument) {
 }
 
 int main_control(sqlite3_file* file, int op, void* argument) {
-  return guarded([&] { return control(use(file), op, argument); });
+  return guarded([&] {
+    Main& state = use(file);
+    const Status own = state.check_own();
+    return own.ok() ? control(state, op, argument) : state.report(own);
+  });
 }
 
 int main_sector_size(sqlite3_file*) { return 512; }
@@ -328,6 +354,7 @@ int main_characteristics(sqlite3_file*) {
 int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void volatile** result) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     if (!state.holder.maps_index) {
       state.database.index().join();
       state.holder.maps_index = true;
@@ -340,6 +367,7 @@ int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void vol
 int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
   return guarded([&] {
     Main& state = main_of(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     if (!state.holder.maps_index) return SQLITE_IOERR_SHMLOCK;  // as SQLite's own VFS has it
     const Status status = state.database.lock_index(state.holder, first, count, flags);
     const bool elsewhere = status.category == core::Errc::busy && status.detail != core::Detail::none;
@@ -354,7 +382,7 @@ void main_shm_barrier(sqlite3_file* file) { main_of(file).database.index().barri
 
 int main_shm_unmap(sqlite3_file* file, int) {
   Main& state = main_of(file);
-  if (state.holder.maps_index) state.database.index().leave();
+  if (state.holder.maps_index && !state.inherited()) state.database.index().leave();
   state.holder.maps_index = false;
   return SQLITE_OK;
 }
@@ -362,6 +390,7 @@ int main_shm_unmap(sqlite3_file* file, int) {
 int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** result) {
   Main& state = use(file);
   *result = nullptr;
+  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
   if (!state.holder.in_use) return SQLITE_OK;
   if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
     return state.report(status);

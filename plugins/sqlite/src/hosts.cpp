@@ -32,6 +32,10 @@ Api api_of_library(const Library& library) {
   find_function(library, "sqlite3_log", api.log);
   find_function(library, "sqlite3_libversion", api.libversion);
   find_function(library, "sqlite3_auto_extension", api.auto_extension);
+  find_function(library, "sqlite3_next_stmt", api.next_stmt);
+  find_function(library, "sqlite3_stmt_busy", api.stmt_busy);
+  find_function(library, "sqlite3_sql", api.sql);
+  find_function(library, "sqlite3_get_autocommit", api.get_autocommit);
   return api;
 }
 

@@ -42,6 +42,9 @@ Status Image::cover(std::uint64_t bytes) {
       return fail_errno(errno, Detail::mapping, "cannot map {} bytes of the database at offset {}", kSegmentBytes,
                         segments_ * kSegmentBytes);
     }
+    // Not for a forked child: the mapping would keep the file open there, with its locks, and change with the parent's
+    // checkpoints.
+    (void)::madvise(memory, kSegmentBytes, MADV_DONTFORK);
     (*slot.load(std::memory_order_relaxed))[segments_ % 1024].store(static_cast<std::byte*>(memory),
                                                                     std::memory_order_release);
   }

@@ -68,6 +68,12 @@ Status read_options(const Api& api, const char* name, Options& options) {
   MEMLITH_TRY(read_number(api, name, "log_mib", 1, 1024 * 1024, kMiB, options.log_bytes));
   MEMLITH_TRY(read_number(api, name, "log_max_mib", 1, 1024 * 1024, kMiB, options.log_max_bytes));
   MEMLITH_TRY(read_number(api, name, "memory_max_mib", 0, 1024 * 1024 * 1024, kMiB, options.memory_max_bytes));
+  std::uint64_t share = options.share ? 1 : 0;
+  MEMLITH_TRY(read_number(api, name, "share", 0, 1, 1, share));
+  options.share = share != 0;
+  std::uint64_t foresight = options.foresight ? 1 : 0;
+  MEMLITH_TRY(read_number(api, name, "foresight", 0, 1, 1, foresight));
+  options.foresight = foresight != 0;
   std::uint64_t direct_io = options.store.direct_io ? 1 : 0;
   MEMLITH_TRY(read_number(api, name, "direct_io", 0, 1, 1, direct_io));
   options.store.direct_io = direct_io != 0;

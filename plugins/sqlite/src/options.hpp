@@ -14,6 +14,8 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
+  bool share = false;                 // mode shared (shared/connection.hpp) instead of the engine
+  bool foresight = true;              // mode shared: transactions that will write are foreseen (shared/foresight.hpp)
   bool reads_latest = false;          // WAL: readers do not wait for what they see to be durable
   std::uint64_t open_wait_ms = 5000;  // opening waits so long for a database that another process holds
   // So long without a transaction, and the file of an open database is an ordinary one again; 0: when it is closed.
@@ -26,8 +28,9 @@ struct Options {
   core::StoreOptions store;                         // other options of the engine; for tests
 };
 
-// Reads durability, read, open_wait_ms, idle_ms, window_ms, window_bytes, log_mib, log_max_mib, memory_max_mib and
-// direct_io from the URI, and missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the argument of xOpen.
+// Reads share, foresight, durability, read, open_wait_ms, idle_ms, window_ms, window_bytes, log_mib, log_max_mib,
+// memory_max_mib and direct_io from the URI, and missing ones from MEMLITH_SQLITE_DURABILITY and so on. `name` is the
+// argument of xOpen.
 // Errors: invalid, naming the parameter and its allowed values.
 core::Status read_options(const Api& api, const char* name, Options& options);
 

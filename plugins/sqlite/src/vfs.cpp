@@ -6,8 +6,11 @@
 #include <new>
 #include <thread>
 
+#include "base/process.hpp"
 #include "errors.hpp"
 #include "files.hpp"
+#include "shared/connection.hpp"
+#include "shared/shared_files.hpp"
 
 namespace memlith::sqlite {
 
@@ -34,13 +37,34 @@ int guarded(Body body) {
   }
 }
 
+// A main database, with the engine or in mode shared, as its parameters say.
+int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  Options options = mine.databases().defaults();
+  const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
+  if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
+    return report(mine.api(), status, true);
+  }
+  if (!options.share) return open_main(mine, name, file, flags, out_flags);
+  if (mine.databases().find(name) != nullptr) {
+    return report(mine.api(),
+                  fail(Errc::busy, Detail::open,
+                       "{}: this process has the database open without share=1; close those connections first", name),
+                  true);
+  }
+  return shared::open_shared(mine, name, file, flags, out_flags, options);
+}
+
 // ---- sqlite3_vfs -------------------------------------------------------------------------------------------------
 
 int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
-    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_main(mine, name, file, flags, out_flags);
+    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_database(mine, name, file, flags, out_flags);
+    if (name != nullptr && shared::belongs_to_shared(name)) {
+      return (flags & SQLITE_OPEN_WAL) != 0 ? shared::open_shared_wal(mine, name, file, flags, out_flags)
+                                            : mine.base()->xOpen(mine.base(), name, file, flags, out_flags);
+    }
     if (name != nullptr && (flags & SQLITE_OPEN_WAL) != 0) return open_wal(mine, name, file, flags, out_flags);
     if (name != nullptr && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0) {
       // SQLite also says "super-journal" for the databases' journals when it checks whether they still name one.
@@ -56,6 +80,7 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
     // Allocates nothing for a journal: the commit is durable when SQLite removes the journal, and must not fail any
     // more.
     Vfs& mine = self(vfs);
+    if (shared::belongs_to_shared(name)) return mine.base()->xDelete(mine.base(), name, sync_folder);
     if (is_super_journal(name)) return delete_super_journal(mine, name, sync_folder != 0);
     const auto journaled = mine.databases().find_owner(name, "-journal");
     if (journaled && journaled->part_is_open()) {
@@ -75,6 +100,7 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
 int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
+    if (shared::belongs_to_shared(name)) return mine.base()->xAccess(mine.base(), name, flags, result);
     if (const auto found = mine.memory().open(name, false); found != nullptr) {
       *result = found->size() > 0 ? 1 : 0;
       return SQLITE_OK;
@@ -113,6 +139,12 @@ int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->x
 // The busy handler of a connection that waits for the write lock sleeps in the queue, and that of a connection whose
 // database another process has waits for the lease.
 int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
+  if (const auto connection = shared::take_refused(); connection != nullptr) {
+    return guarded([&] {
+      connection->sleep(std::chrono::microseconds(microseconds));
+      return microseconds;
+    });
+  }
   if (const auto lease = take_lease_refused(); lease != nullptr) {
     return guarded([&] {
       lease->await(std::chrono::microseconds(microseconds));
@@ -154,7 +186,7 @@ std::unique_ptr<Vfs> Vfs::make(const Api& api, Databases& databases, const char*
 Vfs::Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* name)
     : api_(api), databases_(databases), base_(base) {
   vfs_.iVersion = 2;
-  vfs_.szOsFile = std::max(base->szOsFile, kFileBytes);
+  vfs_.szOsFile = std::max({base->szOsFile, kFileBytes, shared::kSharedFileBytes});
   vfs_.mxPathname = base->mxPathname;
   vfs_.zName = name;
   vfs_.pAppData = this;
@@ -178,10 +210,26 @@ int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
 
 // ---- databases by identity ---------------------------------------------------------------------------------------
 
+Databases::Databases(World& world, Options defaults)
+    : world_(world), defaults_(std::move(defaults)), here_(new Here{core::process_mark(), {}, {}, {}, {}, {}}) {}
+
+Databases::Here& Databases::here() {
+  const std::uint64_t mark = core::process_mark();
+  Here* found = here_.load(std::memory_order_acquire);
+  if (found->process_mark == mark) return *found;
+  auto* const made = new Here{mark, {}, {}, {}, {}, {}};
+  if (here_.compare_exchange_strong(found, made)) {
+    world_.leave_parent();
+    return *made;
+  }
+  delete made;
+  return *found;
+}
+
 std::shared_ptr<Databases::Shared> Databases::find(std::string_view path) {
-  const std::lock_guard lock(mutex_);
-  const auto found = by_path_.find(path);
-  return found != by_path_.end() ? found->second.shared : nullptr;
+  const std::lock_guard lock(here().mutex);
+  const auto found = here().by_path.find(path);
+  return found != here().by_path.end() ? found->second.shared : nullptr;
 }
 
 Databases::Owner Databases::find_owner(std::string_view name, std::string_view suffix) {
@@ -192,11 +240,11 @@ Databases::Owner Databases::find_owner(std::string_view name, std::string_view s
 
 // If a database could not be opened, the file that attach() created is removed, unless another process uses it by now.
 void Databases::remove_made(const std::string& path) {
-  const std::lock_guard naming(names_mutex_);
+  const std::lock_guard naming(here().names_mutex);
   const auto identity = world_.identity_of(path);
   {
-    const std::lock_guard lock(mutex_);
-    if (!identity.ok() || by_identity_.contains(*identity)) return;
+    const std::lock_guard lock(here().mutex);
+    if (!identity.ok() || here().by_identity.contains(*identity)) return;
   }
   const auto place = world_.place_of(path);
   if (!place.ok()) return;
@@ -220,38 +268,39 @@ Status Databases::attach(const std::string& path, bool create, bool& made, std::
     removed_here = open_here->database != nullptr && open_here->database->removed();
     if (removed_here && create) MEMLITH_TRY(open_here->database->remove_log());
   }
-  const std::lock_guard naming(names_mutex_);
+  const std::lock_guard naming(here().names_mutex);
   MEMLITH_TRY_ASSIGN(std::string identity, world_.identity_of(path));
   if (identity.empty()) {
     if (create || !removed_here) MEMLITH_TRY(Database::check_absent(world_, path));
     if (!create) return fail(Errc::not_found, Detail::open, "{}: there is no such database", path);
     if (removed_here) {
-      const std::lock_guard lock(mutex_);
-      by_path_.erase(path);
-      memory_.remove(path + "-journal");  // connections that have it open keep it
+      const std::lock_guard lock(here().mutex);
+      here().by_path.erase(path);
+      memory().remove(path + "-journal");  // connections that have it open keep it
     }
     MEMLITH_TRY(world_.create(path));
     made = true;
     MEMLITH_TRY_ASSIGN(identity, world_.identity_of(path));
   }
-  const std::lock_guard lock(mutex_);
-  auto& entry = by_identity_[identity];
+  const std::lock_guard lock(here().mutex);
+  auto& entry = here().by_identity[identity];
   if (entry == nullptr) entry = std::make_shared<Shared>();
   ++entry->users;
   shared = entry;
-  OpenPath& open_path = by_path_[path];
+  OpenPath& open_path = here().by_path[path];
   if (open_path.shared != shared) open_path = {shared, 0};
   ++open_path.users;
   return kOk;
 }
 
 void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& shared) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(here().mutex);
   if (--shared->users == 0) {
-    std::erase_if(by_identity_, [&](const auto& each) { return each.second == shared; });
+    std::erase_if(here().by_identity, [&](const auto& each) { return each.second == shared; });
   }
-  const auto found = by_path_.find(path);
-  if (found != by_path_.end() && found->second.shared == shared && --found->second.users == 0) by_path_.erase(found);
+  const auto found = here().by_path.find(path);
+  if (found != here().by_path.end() && found->second.shared == shared && --found->second.users == 0)
+    here().by_path.erase(found);
 }
 
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
@@ -268,7 +317,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
       auto opened = Database::open(world_, path, options, read_only);
       if (opened.ok()) {
         shared->database = std::move(*opened);
-        if (auto left = shared->database->take_left_journal()) memory_.put(path + "-journal", std::move(left));
+        if (auto left = shared->database->take_left_journal()) memory().put(path + "-journal", std::move(left));
       } else {
         status = opened.error();
       }
@@ -277,8 +326,6 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
           fail(Errc::busy, Detail::open,
                "{}: this process has it open read-only; close those connections first, or open it for writing first",
                path);
-    } else {
-      status = shared->database->check_process();
     }
     if (status.ok()) return kOk;
     // A connection that closed meanwhile counted this one as a remaining user.
@@ -306,20 +353,20 @@ Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& 
   Status status = kOk;
   bool last = false;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(here().mutex);
     last = shared->users == 1;
     if (last && shared->database != nullptr) {
       // Unless the file was removed, and the journal belongs to the next one of its name.
       const std::string& name = shared->database->path();
-      const auto found = by_path_.find(name);
-      if (found == by_path_.end() || found->second.shared == shared) memory_.remove(name + "-journal");
+      const auto found = here().by_path.find(name);
+      if (found == here().by_path.end() || found->second.shared == shared) memory().remove(name + "-journal");
     }
   }
   if (last && shared->database != nullptr) {
     status = shared->database->close();
     if (!status.ok() && shared->database->removed()) {
       // Its log is not needed any more, and would prevent the next database of that name.
-      const std::lock_guard naming(names_mutex_);
+      const std::lock_guard naming(here().names_mutex);
       status = shared->database->remove_log();
     }
     shared->database = nullptr;

@@ -4,6 +4,7 @@
 // files, which are not needed after a crash, and everything else are left to the former default VFS.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,11 +20,14 @@ namespace memlith::sqlite {
 // SQLites in one process (entry.cpp) share them, as several processes share the files of plain SQLite. Threads: any.
 class Databases {
  public:
-  explicit Databases(World& world, Options defaults = {}) : world_(world), defaults_(std::move(defaults)) {}
+  explicit Databases(World& world, Options defaults = {});
+  ~Databases() { delete here_.load(); }
+  Databases(const Databases&) = delete;
+  Databases& operator=(const Databases&) = delete;
 
   struct Shared {
     std::mutex mutex;  // opening and closing
-    int users = 0;     // under Databases::mutex_
+    int users = 0;     // under Here::mutex
     std::unique_ptr<Database> database;
   };
   // A connection to the database at `path`. `wanted_write`: falls back to read-only where the file cannot be written.
@@ -50,8 +54,10 @@ class Databases {
   // opened or closed.
   Owner find_owner(std::string_view name, std::string_view suffix);
 
-  [[nodiscard]] MemoryFolder& memory() { return memory_; }
+  [[nodiscard]] MemoryFolder& memory() { return here().memory; }
   [[nodiscard]] World& world() { return world_; }
+  // Of databases whose parameters say nothing else.
+  [[nodiscard]] const Options& defaults() const { return defaults_; }
 
  private:
   core::Status attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared);
@@ -59,17 +65,25 @@ class Databases {
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
 
-  World& world_;
-  Options defaults_;
-  MemoryFolder memory_;
-  std::mutex names_mutex_;  // held while a file is made, or a log removed, because there is no file of that name
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Shared>> by_identity_;
+  // What is open in one process. A forked child begins with nothing: its parent's connections are its parent's, and the
+  // mutexes may be held by threads that the child does not have.
   struct OpenPath {
     std::shared_ptr<Shared> shared;
     int users = 0;
   };
-  std::map<std::string, OpenPath, std::less<>> by_path_;
+  struct Here {
+    const std::uint64_t process_mark;
+    MemoryFolder memory;
+    std::mutex names_mutex;  // held while a file is made, or a log removed, because there is no file of that name
+    std::mutex mutex;
+    std::map<std::string, std::shared_ptr<Shared>> by_identity;
+    std::map<std::string, OpenPath, std::less<>> by_path;
+  };
+  Here& here();
+
+  World& world_;
+  Options defaults_;
+  std::atomic<Here*> here_;  // acquire pairs with the exchange that publishes a child's; the parent's is never freed
 };
 
 // The databases on real files, for every SQLite of the process. Live as long as the process.

@@ -2,12 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "store/names.hpp"
 
 namespace memlith::sqlite {
 
@@ -30,6 +38,19 @@ constexpr off_t kLeaseByte = kPendingByte + 576;
 constexpr off_t kLineByte = kPendingByte + 577;
 constexpr off_t kPresenceByte = kPendingByte + 578;
 
+// The descriptors of databases, for a child. Nobody changes the list while the process forks.
+struct Kept {
+  std::mutex mutex;
+  std::map<int, std::string> paths;  // by descriptor
+};
+Kept& kept() {
+  static Kept* const instance = [] {
+    ::pthread_atfork([] { kept().mutex.lock(); }, [] { kept().mutex.unlock(); }, [] { kept().mutex.unlock(); });
+    return new Kept;
+  }();
+  return *instance;
+}
+
 // Locks of the open file description, not of the process: a process's locks on a file are lost when any of its
 // descriptors of the file is closed.
 class RealLock final : public HostLock {
@@ -41,9 +62,16 @@ class RealLock final : public HostLock {
     return std::make_unique<RealLock>(std::move(file), std::move(device), content.descriptor, writable);
   }
   RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd, bool writable)
-      : file_(std::move(file)), device_(std::move(device)), fd_(fd), writable_(writable) {}
+      : file_(std::move(file)), device_(std::move(device)), fd_(fd), writable_(writable) {
+    const std::lock_guard lock(kept().mutex);
+    kept().paths[fd_] = device_->path();
+  }
   // A forked child has the descriptor, too, and would keep the locks.
   ~RealLock() override {
+    {
+      const std::lock_guard lock(kept().mutex);
+      kept().paths.erase(fd_);
+    }
     if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, kPresenceByte + 1 - kPendingByte);
   }
   RealLock(const RealLock&) = delete;
@@ -186,6 +214,32 @@ class RealWorld final : public World {
     if (wanted.has_value()) MEMLITH_TRY(check_not_open_here(volume.path_of(name), *wanted));
     MEMLITH_TRY_ASSIGN(auto lock, RealLock::open(volume, name, writable));
     return std::unique_ptr<HostLock>(std::move(lock));
+  }
+
+  // A lock stays as long as any process has its open file, so a child that lives on would keep the locks of a parent
+  // that was killed. The numbers stay taken, by a file without content, because objects of the parent still hold them.
+  void leave_parent() override {
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0) return;
+    const auto let_go = [nothing](int descriptor) { (void)::dup3(nothing, descriptor, O_CLOEXEC); };
+    const std::lock_guard lock(kept().mutex);
+    std::set<std::string> logs;
+    for (const auto& [descriptor, path] : kept().paths) {
+      let_go(descriptor);
+      logs.insert(std::filesystem::absolute(core::file_log_name(path)).string());
+    }
+    kept().paths.clear();
+    std::error_code error;
+    std::vector<int> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+      const auto target = std::filesystem::read_symlink(entry.path(), error);
+      int descriptor = -1;
+      const std::string number = entry.path().filename().string();
+      std::from_chars(number.data(), number.data() + number.size(), descriptor);
+      if (!error && logs.contains(target.string())) found.push_back(descriptor);
+    }
+    for (const int descriptor : found) let_go(descriptor);
+    ::close(nothing);
   }
 
   // Plain SQLite's locks belong to the process, and all of them on a file are lost when the process closes any

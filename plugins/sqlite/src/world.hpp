@@ -66,6 +66,8 @@ class World {
   // Opens the file. Nothing is locked yet. `busy` if this process has the file open by other means.
   virtual core::Result<std::unique_ptr<HostLock>> host(core::Volume& volume, const std::string& file_name,
                                                        bool writable) = 0;
+  // In a forked child, before it opens a database: its parent's files are not kept open and locked by it.
+  virtual void leave_parent() {}
 };
 
 // Real files. Lives as long as the process.

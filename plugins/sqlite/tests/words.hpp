@@ -26,6 +26,10 @@ inline sqlite::Api linked_api() {
   api.uri_parameter = sqlite3_uri_parameter;
   api.mprintf = sqlite3_mprintf;
   api.log = sqlite3_log;
+  api.next_stmt = sqlite3_next_stmt;
+  api.stmt_busy = sqlite3_stmt_busy;
+  api.sql = sqlite3_sql;
+  api.get_autocommit = sqlite3_get_autocommit;
   return api;
 }
 

@@ -1,0 +1,306 @@
+#include "connection.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "../sabotage.hpp"
+#include "../wal_format.hpp"
+#include "base/process.hpp"
+#include "step.hpp"
+
+namespace memlith::sqlite::shared {
+
+#ifdef MEMLITH_SQLITE_SABOTAGE
+void (*step_hook)() = nullptr;
+#endif
+
+namespace {
+
+// The index begins with two copies of its header. SQLite writes the second copy first; they are equal when it is valid.
+constexpr std::size_t kHeaderBytes = 48;
+constexpr std::size_t kSaltAt = 32;
+constexpr std::size_t kInitialisedAt = 12;
+
+constexpr int kLockExclusive = SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE;
+constexpr int kUnlockExclusive = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
+
+std::uint32_t number_at(const unsigned char* bytes) {
+  std::uint32_t number = 0;
+  std::memcpy(&number, bytes, sizeof number);
+  return number;
+}
+
+}  // namespace
+
+// ---- files ---------------------------------------------------------------------------------------------------------
+
+int RealFile::open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags) {
+  memory_.assign(static_cast<std::size_t>(vfs.szOsFile) / sizeof(std::max_align_t) + 1, std::max_align_t{});
+  auto* const file = reinterpret_cast<sqlite3_file*>(memory_.data());
+  const int code = vfs.xOpen(&vfs, name, file, flags, out_flags);
+  if (code == SQLITE_OK && file->pMethods != nullptr && file->pMethods->iVersion >= 3) {
+    file_ = file;
+    return SQLITE_OK;
+  }
+  if (file->pMethods != nullptr) file->pMethods->xClose(file);
+  return code != SQLITE_OK ? code : SQLITE_CANTOPEN;
+}
+
+int RealFile::close() {
+  sqlite3_file* const file = std::exchange(file_, nullptr);
+  return file != nullptr ? file->pMethods->xClose(file) : SQLITE_OK;
+}
+
+Connection::Connection(const Api& api, std::string path, const Options& options)
+    : path_(std::move(path)),
+      process_mark_(core::process_mark()),
+      foresight_(api),
+      reads_latest_(options.reads_latest) {
+  foresight_.set_on(foresight_.is_on() && options.foresight);
+}
+
+bool Connection::inherited() const { return process_mark_ != core::process_mark(); }
+
+core::Status Connection::check_own() const {
+  if (!inherited()) return core::kOk;
+  return core::fail(core::Errc::invalid, core::Detail::open,
+                    "{}: this connection was opened by the process that this one was forked from; open another one "
+                    "after the fork",
+                    path_);
+}
+
+// SQLite's own VFS keeps one list of a process's files, with the locks that it believes to hold. A child holds none,
+// but has its parent's list: a connection that it opens beside would take no lock at all. Closing the files empties the
+// list; the parent's locks stay, because they are of the parent's process.
+void Connection::abandon() {
+  if (database_.is_open()) {
+    (void)database_->xShmUnmap(database_.file(), 0);
+    (void)database_->xUnlock(database_.file(), SQLITE_LOCK_NONE);
+  }
+  (void)wal_.close();
+  (void)database_.close();
+  if (node_ != nullptr) node_->sidecar->abandon();
+  header_ = nullptr;
+  (void)new std::shared_ptr<Node>(std::move(node_));  // never destroyed: its locks may be held by the parent's threads
+}
+
+int Connection::close() {
+  if (inherited()) return SQLITE_OK;
+  if (node_ != nullptr) node_->line.leave(waiter_);
+  const int code = database_.close();
+  node_ = nullptr;
+  return code;
+}
+
+// ---- the index -----------------------------------------------------------------------------------------------------
+
+std::optional<Position> Connection::newest() const {
+  if (header_ == nullptr) return std::nullopt;
+  std::array<unsigned char, kHeaderBytes> first{};
+  std::array<unsigned char, kHeaderBytes> second{};
+  for (int i = 0; i < 100; ++i) {
+    for (std::size_t at = 0; at < kHeaderBytes; ++at) first[at] = header_[at];
+    std::atomic_thread_fence(std::memory_order_acquire);
+    for (std::size_t at = 0; at < kHeaderBytes; ++at) second[at] = header_[kHeaderBytes + at];
+    if (first != second || first[kInitialisedAt] == 0) continue;  // SQLite writes it, or was killed there
+    return Position{number_at(&first[kSaltAt]), number_at(&first[kIndexPublishedAt])};
+  }
+  return std::nullopt;
+}
+
+int Connection::real_lock(int first, int count, int flags) {
+  return database_->xShmLock(database_.file(), first, count, flags);
+}
+
+int Connection::map_index(int region, int bytes, int extend, void volatile** result) {
+  if (region == 0 && node_ == nullptr) node_ = Registry::get().node_of(path_);
+  const int code = database_->xShmMap(database_.file(), region, bytes, extend, result);
+  if (region == 0 && code == SQLITE_OK) header_ = static_cast<const volatile unsigned char*>(*result);
+  return code;
+}
+
+int Connection::unmap_index(int remove) {
+  header_ = nullptr;
+  return database_->xShmUnmap(database_.file(), remove);
+}
+
+int Connection::lock_index(int first, int count, int flags) {
+  if (node_ == nullptr) return real_lock(first, count, flags);
+  if (first == kWriteLock && count == 1) {
+    if (flags == kLockExclusive) return lock_ahead();
+    if (flags == kUnlockExclusive) return unlock_write();
+  }
+  if (first >= kFirstReadLock && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED)) {
+    return end_reading(first, count, flags);
+  }
+  const int code = real_lock(first, count, flags);
+  if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = flags == kLockExclusive;
+  const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+  if (!begins || code != SQLITE_OK) return code;
+  ++readings_;
+  note_snapshot();
+  if (!std::exchange(waits_early_, false) || reads_latest_ || is_seen_durable()) return SQLITE_OK;
+  const int durable = node_->group.await(seen_, *this);
+  if (durable != SQLITE_OK) (void)end_reading(first, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  return durable;
+}
+
+int Connection::end_reading(int first, int count, int flags) {
+  if (readings_ > 0) --readings_;
+  const int code = real_lock(first, count, flags);
+  if (ahead_ != Ahead::waits) return code;
+  // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
+  // waiting not any longer.
+  foresight_.note_no_write(node_->sidecar->page());
+  (void)release_write();
+  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, *this);
+  return code;
+}
+
+// SQLite holds no lock between its two looks at the header. If the header changes meanwhile, SQLite looks again, under
+// the write lock, which it gets because this connection has it.
+void Connection::barrier() {
+  const bool begins = node_ != nullptr && readings_ == 0 && !writes_ && !checkpoints_;
+  if (begins && foresight_.begin(node_->sidecar->page())) {
+    int code = lock_write();
+    while (code == SQLITE_BUSY) {
+      note_refused(shared_from_this());
+      if (!foresight_.wait()) break;
+      code = lock_write();
+    }
+    if (code == SQLITE_OK) ahead_ = Ahead::waits;
+  }
+  database_->xShmBarrier(database_.file());
+}
+
+// SQLite has looked at the header before, and looks again after it got the lock: what it sees is no newer than this.
+void Connection::note_snapshot() {
+  seen_ = newest();
+  sees_something_ = true;
+}
+
+// ---- the write lock ------------------------------------------------------------------------------------------------
+
+// SQLite asks for the lock.
+int Connection::lock_ahead() {
+  if (ahead_ == Ahead::waits) {
+    if (readings_ > 0) ahead_ = Ahead::writes;  // otherwise it reads the header again
+    begin_writing();
+    return SQLITE_OK;
+  }
+  if (readings_ > 0) foresight_.note_write(node_->sidecar->page());
+  return lock_write();
+}
+
+void Connection::begin_writing() {
+  writes_ = true;
+  commits_ = false;
+  made_.reset();
+  is_stale_ = false;
+}
+
+int Connection::lock_write() {
+  if (node_->group.failed()) return SQLITE_IOERR_FSYNC;
+  int code = SQLITE_BUSY;
+  if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
+  if (code == SQLITE_OK) {
+    node_->line.took(waiter_);
+    begin_writing();
+    // SQLite finds out, too, and begins again.
+    is_stale_ = readings_ > 0 && newest() != seen_;
+  } else if (code == SQLITE_BUSY) {
+    node_->line.refused(waiter_);
+  }
+  return code;
+}
+
+int Connection::unlock_write() {
+  const bool read_the_header = ahead_ == Ahead::waits && readings_ == 0;
+  return read_the_header ? SQLITE_OK : release_write();
+}
+
+int Connection::release_write() {
+  ahead_ = Ahead::no;
+  if (commits_) {
+    // Still under the lock: the newest commit is this connection's.
+    made_ = newest();
+  } else if (!is_stale_ && !is_seen_durable()) {
+    waits_early_ = true;
+  }
+  writes_ = false;
+  const std::uint32_t next = node_->line.choose();
+  MEMLITH_SHARED_STEP();
+  const int code = real_lock(kWriteLock, 1, kUnlockExclusive);
+  MEMLITH_SHARED_STEP();
+  node_->line.call(next);
+  return code;
+}
+
+void Connection::sleep(std::chrono::microseconds time) {
+  if (node_ == nullptr || !database_.is_open() || std::exchange(is_stale_, false)) return;
+  node_->line.wait(waiter_, time, [this] {
+    if (real_lock(kWriteLock, 1, kLockExclusive) != SQLITE_OK) return false;
+    (void)real_lock(kWriteLock, 1, kUnlockExclusive);
+    return true;
+  });
+}
+
+// ---- durability ----------------------------------------------------------------------------------------------------
+
+// Nothing of the log is seen when SQLite has just begun a generation: then all is durable in the database.
+bool Connection::is_seen_durable() const {
+  if (!sees_something_) return true;
+  return seen_.has_value() && (seen_->frame == 0 || node_->group.is_durable(*seen_));
+}
+
+bool Connection::must_wait(bool page_one) const {
+  if (node_ == nullptr || reads_latest_ || writes_ || checkpoints_ || page_one) return false;
+  if (MEMLITH_SABOTAGED(shared_skip_reader_wait)) return false;
+  return !is_seen_durable();
+}
+
+int Connection::await_page(bool page_one) { return must_wait(page_one) ? node_->group.await(seen_, *this) : SQLITE_OK; }
+
+int Connection::flush() {
+  if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
+  return wal_->xSync(wal_.file(), wal_flags_);
+}
+
+// SQLite asks for a flush when it has written the header of a new generation, which has to be on the medium before the
+// first frame; when it has written a commit; and when a checkpoint begins. Only the commit's can come later.
+int Connection::sync_wal(int flags) {
+  wal_flags_ = flags;
+  const bool begins = std::exchange(wrote_header_, false);
+  if (node_ != nullptr && writes_ && !begins && (!checkpoints_ || MEMLITH_SABOTAGED(shared_skip_checkpoint_flush))) {
+    commits_ = true;
+    return SQLITE_OK;
+  }
+  return node_ != nullptr ? node_->group.flush(*this) : flush();
+}
+
+int Connection::end_commit() {
+  if (node_ == nullptr || !std::exchange(commits_, false)) return SQLITE_OK;
+  seen_ = made_;
+  sees_something_ = true;
+  node_->sidecar->page().commits.fetch_add(1, std::memory_order_relaxed);
+  if (MEMLITH_SABOTAGED(shared_skip_commit_wait)) return SQLITE_OK;
+  return node_->group.await(made_, *this);
+}
+
+int Connection::persist() {
+  if (!wal_.is_open()) return SQLITE_OK;
+  return node_ != nullptr ? node_->group.flush(*this) : flush();
+}
+
+std::string Connection::describe() const {
+  if (node_ == nullptr) return fmt::format("mode=shared page=none database={}", path_);
+  const Page& page = node_->sidecar->page();
+  const Position durable = Position::of(page.durable.load());
+  return fmt::format("mode=shared page=yes commits={} flushes={} durable_frame={} abandoned={} failed={} database={}",
+                     page.commits.load(), page.flushes.load(), durable.frame, page.abandoned.load(), page.failed.load(),
+                     path_);
+}
+
+}  // namespace memlith::sqlite::shared

@@ -1,0 +1,169 @@
+// A connection to a database in mode shared: SQLite's own file, with the flushes and the write lock of write-ahead
+// logging in between. Part of the SQLite plugin.
+//
+// The database, its log and its index are SQLite's own files, which SQLite's own VFS reads, writes and locks. SQLite's
+// flush of a commit only notes here that there is one; the connection waits for the flush in
+// SQLITE_FCNTL_COMMIT_PHASETWO, which comes when the write lock is free again, and one flush serves all that wait.
+// Where there is no shared page (sidecar.hpp), everything is as with plain SQLite.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../api.hpp"
+#include "../options.hpp"
+#include "base/status.hpp"
+#include "foresight.hpp"
+#include "group.hpp"
+#include "line.hpp"
+
+namespace memlith::sqlite::shared {
+
+// A database that connections of this process share.
+struct Node {
+  explicit Node(std::unique_ptr<Sidecar> attached) : sidecar(std::move(attached)), group(*sidecar), line(*sidecar) {}
+  std::unique_ptr<Sidecar> sidecar;
+  Group group;
+  Line line;
+};
+
+// A file of SQLite's own VFS.
+class RealFile {
+ public:
+  // Opens it, as xOpen of `vfs`.
+  int open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags);
+  int close();
+  [[nodiscard]] bool is_open() const { return file_ != nullptr; }
+  [[nodiscard]] sqlite3_file* file() const { return file_; }
+  const sqlite3_io_methods* operator->() const { return file_->pMethods; }
+
+ private:
+  std::vector<std::max_align_t> memory_;
+  sqlite3_file* file_ = nullptr;
+};
+
+// Threads: the connection's, but for what says otherwise.
+class Connection final : public Log, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(const Api& api, std::string path, const Options& options);
+  ~Connection() override = default;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool inherited() const;
+  // In a forked child: an error that says what to do; ok in the process that opened it.
+  [[nodiscard]] core::Status check_own() const;
+  // In a forked child, before it opens a connection: SQLite's own VFS forgets its parent's files.
+  void abandon();
+  int close();
+
+  RealFile& database() { return database_; }
+  RealFile& wal() { return wal_; }
+
+  // ---- the index of the write-ahead log
+  int map_index(int region, int bytes, int extend, void volatile** result);
+  int lock_index(int first, int count, int flags);
+  int unmap_index(int remove);
+  // SQLite is about to look a second time at the header of the index: a transaction begins, perhaps.
+  void barrier();
+  Foresight& foresight() { return foresight_; }
+
+  // ---- durability
+  // Before a page is given to SQLite: on SQLITE_OK, everything that it may show is durable.
+  int await_page(bool page_one);
+  [[nodiscard]] bool must_wait(bool page_one) const;
+  int sync_wal(int flags);
+  void note_wal_write(sqlite3_int64 offset) { wrote_header_ = offset == 0; }
+  int end_commit();
+  // Everything that was committed is durable on SQLITE_OK.
+  int persist();
+  [[nodiscard]] bool reads_latest() const { return reads_latest_; }
+  void set_reads_latest(bool latest) { reads_latest_ = latest; }
+  [[nodiscard]] std::string describe() const;
+
+  // ---- Log
+  [[nodiscard]] std::optional<Position> newest() const override;
+  int flush() override;
+
+  // The busy handler sleeps, after this connection was refused the lock.
+  void sleep(std::chrono::microseconds time);
+  // SQLite has to begin the transaction again with the newest snapshot, and need not sleep before.
+  [[nodiscard]] bool is_stale() const { return is_stale_; }
+
+ private:
+  int lock_write();
+  int lock_ahead();
+  int unlock_write();
+  int release_write();
+  int end_reading(int first, int count, int flags);
+  void begin_writing();
+  int real_lock(int first, int count, int flags);
+  void note_snapshot();
+  [[nodiscard]] bool is_seen_durable() const;
+
+  const std::string path_;
+  const std::uint64_t process_mark_;
+  RealFile database_;
+  RealFile wal_;
+  std::shared_ptr<Node> node_;
+  const volatile unsigned char* header_ = nullptr;  // of the index
+  int page_bytes_ = 0;
+  Waiter waiter_;
+  int wal_flags_ = SQLITE_SYNC_NORMAL;
+
+  // Whether it has the write lock because it is expected to write, and whether it has begun to.
+  enum class Ahead : std::uint8_t { no, waits, writes };
+  Ahead ahead_ = Ahead::no;
+  Foresight foresight_;
+  int readings_ = 0;           // readers' locks that it has
+  bool writes_ = false;        // has the write lock
+  bool checkpoints_ = false;   // has the lock for checkpoints
+  bool wrote_header_ = false;  // the newest write to the log began a generation
+  bool commits_ = false;       // SQLite asked for a flush under the write lock
+  bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
+  bool is_stale_ = false;      // another commit came between the snapshot and the write lock
+  bool reads_latest_;
+  bool sees_something_ = false;   // `seen_` counts
+  std::optional<Position> seen_;  // what it sees or made; empty: it cannot be told
+  std::optional<Position> made_;  // the commit to wait for
+};
+
+// The connections and databases of this process. Threads: any.
+class Registry {
+ public:
+  static Registry& get();
+  void add(const std::shared_ptr<Connection>& connection);
+  void remove(const Connection& connection);
+  // Whether a database of this name is open here in mode shared.
+  bool knows(std::string_view path);
+  // The connection that this thread used last, if its log has this name and is not open yet.
+  std::shared_ptr<Connection> owner_of_wal(std::string_view name);
+  // Null where there can be no shared page.
+  std::shared_ptr<Node> node_of(const std::string& path);
+  // In a forked child: what its parent had open is let go.
+  void leave_parent();
+
+ private:
+  Registry();
+
+  std::mutex mutex_;
+  std::uint64_t process_mark_;
+  std::map<const Connection*, std::shared_ptr<Connection>> connections_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Node>> nodes_;  // by device and inode
+};
+
+// The connection that this thread used last, and the one that was refused the write lock a moment ago.
+void note_used(const std::shared_ptr<Connection>& connection);
+void note_refused(const std::shared_ptr<Connection>& connection);
+std::shared_ptr<Connection> take_refused();
+
+}  // namespace memlith::sqlite::shared

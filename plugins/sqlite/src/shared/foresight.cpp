@@ -1,0 +1,37 @@
+#include "foresight.hpp"
+
+namespace memlith::sqlite::shared {
+
+namespace {
+
+// A statement is expected to be followed by a write from this number on. A write sets it to the highest, each time that
+// none came lowers it.
+constexpr std::uint8_t kExpected = 2;
+constexpr std::uint8_t kHighest = 3;
+
+}  // namespace
+
+bool Foresight::begin(const Page& page) {
+  statement_ = kStatements;
+  if (!on_ || connection_ == nullptr || api_.get_autocommit(connection_) != 0) return false;
+  sqlite3_stmt* statement = api_.next_stmt(connection_, nullptr);
+  while (statement != nullptr && api_.stmt_busy(statement) == 0) statement = api_.next_stmt(connection_, statement);
+  const char* const text = statement != nullptr ? api_.sql(statement) : nullptr;
+  if (text == nullptr) return false;
+  std::uint32_t hash = 2166136261u;
+  for (const char* c = text; *c != 0; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 16777619u;
+  statement_ = (hash ^ hash >> 12 ^ hash >> 24) % kStatements;
+  return page.writes_follow[statement_].load(std::memory_order_relaxed) >= kExpected;
+}
+
+void Foresight::note_write(Page& page) const {
+  if (statement_ < kStatements) page.writes_follow[statement_].store(kHighest, std::memory_order_relaxed);
+}
+
+void Foresight::note_no_write(Page& page) const {
+  if (statement_ == kStatements) return;
+  const std::uint8_t now = page.writes_follow[statement_].load(std::memory_order_relaxed);
+  if (now > 0) page.writes_follow[statement_].store(static_cast<std::uint8_t>(now - 1), std::memory_order_relaxed);
+}
+
+}  // namespace memlith::sqlite::shared

@@ -1,0 +1,173 @@
+#include "line.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "../sabotage.hpp"
+#include "step.hpp"
+
+namespace memlith::sqlite::shared {
+
+namespace {
+
+constexpr std::uint32_t kPassedMax = 8;
+// How long the lock is only for one connection: one that is awake comes within microseconds, one that has to be woken
+// within this time unless its process does not run.
+constexpr std::uint64_t kPromiseNs = 5'000'000;
+// How often the first in the line looks whether the lock is free, and the others whether they are first.
+constexpr std::uint64_t kFirstLooksNs = 500'000;
+constexpr std::uint64_t kOthersLookNs = 20'000'000;
+
+// A promise: until when, in microseconds, and the slot.
+std::uint64_t promise_word(std::uint32_t slot, std::uint64_t until_ns) { return until_ns / 1000 << 8 | (slot + 1); }
+std::uint32_t slot_of(std::uint64_t promise) { return static_cast<std::uint32_t>(promise & 0xff) - 1; }
+// A time that is further away than any promise is of another clock, or damaged.
+bool is_over(std::uint64_t promise, std::uint64_t now) {
+  const std::uint64_t until = (promise >> 8) * 1000;
+  return until <= now || until > now + 2 * kPromiseNs || slot_of(promise) >= kSlots;
+}
+
+}  // namespace
+
+void Line::promise(std::uint32_t slot) {
+  page_.promise.store(promise_word(slot, now_ns() + kPromiseNs), std::memory_order_release);
+}
+
+bool Line::is_promised_to(std::uint32_t slot) const {
+  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+  return promise != 0 && slot_of(promise) == slot && !is_over(promise, now_ns());
+}
+
+bool Line::may_ask(const Waiter& waiter) {
+  std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+  if (promise == 0 || slot_of(promise) == waiter.slot) return true;
+  if (!is_over(promise, now_ns())) return false;
+  MEMLITH_SHARED_STEP();
+  // It did not come. If its process was killed, it is not waited for again.
+  const std::uint32_t slot = slot_of(promise);
+  if (slot < kSlots && !sidecar_.is_alive(slot)) page_.slots[slot].waiting.store(0, std::memory_order_relaxed);
+  (void)page_.promise.compare_exchange_strong(promise, 0);
+  return true;
+}
+
+void Line::took(Waiter& waiter) {
+  std::uint64_t promise = page_.promise.load(std::memory_order_relaxed);
+  if (promise != 0 && (slot_of(promise) == waiter.slot || is_over(promise, now_ns()))) {
+    (void)page_.promise.compare_exchange_strong(promise, 0);
+  }
+  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    Slot& slot = page_.slots[i];
+    if (i == waiter.slot || slot.waiting.load(std::memory_order_acquire) == 0) continue;
+    if (waiter.ticket == 0 || slot.ticket.load(std::memory_order_relaxed) < waiter.ticket) slot.passed.fetch_add(1);
+  }
+  if (waiter.slot < kSlots) page_.slots[waiter.slot].passed.store(0, std::memory_order_relaxed);
+  waiter.ticket = 0;
+  waiter.slept = false;
+  waiter.credit_ns = 0;
+}
+
+// A connection that did not sleep since it was refused last had given up, and waits anew.
+void Line::refused(Waiter& waiter) {
+  if (!waiter.slept) {
+    waiter.ticket = 0;
+    waiter.credit_ns = 0;
+  }
+  waiter.slept = false;
+}
+
+std::uint32_t Line::choose() {
+  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+  std::uint32_t oldest = kSlots;
+  std::uint32_t awake = kSlots;
+  const auto is_before = [this](std::uint32_t one, std::uint32_t other) {
+    return other == kSlots || page_.slots[one].ticket.load(std::memory_order_relaxed) <
+                                  page_.slots[other].ticket.load(std::memory_order_relaxed);
+  };
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (page_.slots[i].waiting.load(std::memory_order_acquire) == 0) continue;
+    if (is_before(i, oldest)) oldest = i;
+    if (page_.slots[i].awake.load(std::memory_order_relaxed) != 0 && is_before(i, awake)) awake = i;
+  }
+  if (oldest == kSlots) return kSlots;
+  // Waking a thread takes longer than a small transaction, so one that is awake is preferred, and others may come for
+  // the lock until one that sleeps is there. It is promised to the oldest when that one was passed over too often.
+  const bool is_due = page_.slots[oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
+  MEMLITH_SHARED_STEP();
+  if (is_due && !MEMLITH_SABOTAGED(shared_never_promise)) {
+    promise(oldest);
+    return oldest;
+  }
+  if (awake == kSlots) return oldest;
+  promise(awake);
+  return awake;
+}
+
+void Line::call(std::uint32_t next) {
+  if (next >= kSlots) return;
+  MEMLITH_SHARED_STEP();
+  Slot& slot = page_.slots[next];
+  slot.wake.store(1, std::memory_order_seq_cst);
+  if (slot.awake.load(std::memory_order_seq_cst) == 0) wake(slot.wake, 1);
+}
+
+void Line::stand(Waiter& waiter) {
+  Slot& slot = page_.slots[waiter.slot];
+  if (waiter.ticket == 0) {
+    waiter.ticket = page_.tickets.fetch_add(1) + 1;
+    slot.passed.store(0, std::memory_order_relaxed);
+  }
+  slot.ticket.store(waiter.ticket, std::memory_order_relaxed);
+  slot.wake.store(0, std::memory_order_relaxed);
+  slot.awake.store(1, std::memory_order_relaxed);
+  MEMLITH_SHARED_STEP();
+  slot.waiting.store(1, std::memory_order_release);
+}
+
+bool Line::is_first(const Waiter& waiter) const {
+  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const Slot& slot = page_.slots[i];
+    if (slot.waiting.load(std::memory_order_acquire) == 0 || i == waiter.slot) continue;
+    if (slot.ticket.load(std::memory_order_relaxed) < waiter.ticket && sidecar_.is_alive(i)) return false;
+  }
+  return true;
+}
+
+void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::function<bool()>& is_free) {
+  if (waiter.slot == kSlots) waiter.slot = sidecar_.take_slot();
+  const std::uint64_t begun = now_ns();
+  const std::uint64_t nominal = static_cast<std::uint64_t>(time.count()) * 1000;
+  const std::uint64_t end = begun + nominal + waiter.credit_ns;
+  waiter.slept = true;
+  if (waiter.slot == kSlots) {  // more connections wait than there are slots
+    ::usleep(static_cast<useconds_t>(time.count()));
+  } else {
+    stand(waiter);
+    Slot& slot = page_.slots[waiter.slot];
+    const std::uint64_t awake_until = std::min(end, begun + kAwakeNs);
+    while (slot.wake.load(std::memory_order_acquire) == 0 && now_ns() < awake_until) ::sched_yield();
+    slot.awake.store(0, std::memory_order_seq_cst);
+    for (std::uint64_t now = now_ns(); now < end; now = now_ns()) {
+      const bool called = slot.wake.exchange(0, std::memory_order_acq_rel) != 0;
+      if (is_promised_to(waiter.slot)) break;
+      const bool first = is_first(waiter);
+      // Also where nobody called: the holder may be plain SQLite, or may have been killed.
+      if ((called || first) && may_ask(waiter) && is_free()) break;
+      wait_for_change(slot.wake, 0, std::min(end - now, first ? kFirstLooksNs : kOthersLookNs));
+    }
+    slot.waiting.store(0, std::memory_order_relaxed);
+  }
+  const std::uint64_t took = now_ns() - begun;
+  waiter.credit_ns += nominal;
+  waiter.credit_ns -= std::min(waiter.credit_ns, took);
+}
+
+void Line::leave(Waiter& waiter) {
+  if (waiter.slot < kSlots) sidecar_.give_slot(waiter.slot);
+  waiter = {};
+}
+
+}  // namespace memlith::sqlite::shared

@@ -1,0 +1,55 @@
+// The connections of all processes that wait for the write lock of a database. Part of the SQLite plugin.
+//
+// SQLite asks for the lock, hears BUSY, lets its busy handler sleep, and asks again. A connection stands in the line
+// while its busy handler sleeps (xSleep), as in writer_queue.hpp. The connection that is about to release the lock
+// chooses the next one, so that no other lock is needed, and a process that is killed leaves nothing locked. Plain
+// SQLite beside wakes nobody: the first in the line looks whether the lock is free.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+
+#include "page.hpp"
+#include "sidecar.hpp"
+
+namespace memlith::sqlite::shared {
+
+// Of one connection. Threads: the connection's.
+struct Waiter {
+  std::uint32_t slot = kSlots;  // kSlots: it has never waited
+  std::uint64_t ticket = 0;     // 0: not waiting
+  bool slept = false;           // since it was refused last
+  std::uint64_t credit_ns = 0;  // what its sleeps were shorter than SQLite's busy handler counts
+};
+
+// Threads: any.
+class Line {
+ public:
+  explicit Line(Sidecar& sidecar) : sidecar_(sidecar), page_(sidecar.page()) {}
+
+  // Whether the connection may ask for the lock: it is not promised to another one.
+  bool may_ask(const Waiter& waiter);
+  // The connection got the lock.
+  void took(Waiter& waiter);
+  void refused(Waiter& waiter);
+  // The holder of the lock is about to release it: who is next; kSlots if nobody waits.
+  std::uint32_t choose();
+  // The lock is released.
+  void call(std::uint32_t next);
+  // Returns when it is the connection's turn, or `is_free` says that the lock is free, or the time is over.
+  void wait(Waiter& waiter, std::chrono::microseconds time, const std::function<bool()>& is_free);
+  // The connection is closed.
+  void leave(Waiter& waiter);
+
+ private:
+  [[nodiscard]] bool is_promised_to(std::uint32_t slot) const;
+  [[nodiscard]] bool is_first(const Waiter& waiter) const;
+  void stand(Waiter& waiter);
+  void promise(std::uint32_t slot);
+
+  Sidecar& sidecar_;
+  Page& page_;
+};
+
+}  // namespace memlith::sqlite::shared

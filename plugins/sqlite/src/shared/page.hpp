@@ -1,0 +1,63 @@
+// The page that all processes of a database in mode shared map. Part of the SQLite plugin.
+//
+// Nothing in it is needed for the consistency of the database: SQLite's own locks on its index say who may write. The
+// page says which commits are durable and who waits for the write lock. A process may be killed between any two stores
+// to it: every word is valid by itself, and a word that says that something is durable is true whenever it was stored.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace memlith::sqlite::shared {
+
+// A place in SQLite's write-ahead log: the first `frame` frames of a generation. SQLite begins a new generation, with
+// another salt, when everything in the log is durable in the database.
+struct Position {
+  std::uint32_t generation = 0;
+  std::uint32_t frame = 0;
+
+  [[nodiscard]] std::uint64_t word() const { return std::uint64_t{generation} << 32 | frame; }
+  static Position of(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
+  }
+  bool operator==(const Position&) const = default;
+};
+
+inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523031;  // "MMLSHR01": changes with the layout
+inline constexpr std::uint32_t kSlots = 62;
+inline constexpr std::uint64_t kPageFileBytes = 12288;
+inline constexpr std::uint32_t kStatements = 4096;
+
+// A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
+struct alignas(64) Slot {
+  std::atomic<std::uint64_t> ticket;   // by order of arrival; 0: none
+  std::atomic<std::uint32_t> waiting;  // release: after the other words of a new wait
+  std::atomic<std::uint32_t> awake;    // its thread has not gone to sleep yet
+  std::atomic<std::uint32_t> wake;     // futex: not 0 when the connection should look at the lock
+  std::atomic<std::uint32_t> passed;   // how often a later one got the lock
+};
+
+struct Page {
+  std::atomic<std::uint64_t> magic;  // release: the page is initialised
+  std::atomic<std::uint64_t>
+      durable;                        // Position: what is durable; release after the flush, acquire before believing it
+  std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
+  std::atomic<std::uint32_t> flushing;   // a leader is between its look at the log and the result of its flush
+  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed there
+  std::atomic<std::uint32_t> ended;      // futex: how many flushes of a leader ended
+  std::atomic<std::uint32_t> followers;  // may be too large after a kill: then a wake-up is in vain
+  std::atomic<std::uint32_t> batch;      // commits of the last flush
+  std::atomic<std::uint64_t> flush_ns;   // how long a flush takes, about
+  std::atomic<std::uint64_t> commits;    // that waited for a flush, or wait
+  std::atomic<std::uint64_t> flushes;
+  std::atomic<std::uint64_t> flushed_commits;  // `commits` before the last flush
+  std::atomic<std::uint64_t> tickets;
+  std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (line.cpp)
+  std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used
+  Slot slots[kSlots];
+  std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
+};
+static_assert(sizeof(Page) <= kPageFileBytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace memlith::sqlite::shared

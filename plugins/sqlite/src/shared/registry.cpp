@@ -1,0 +1,99 @@
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "base/process.hpp"
+#include "connection.hpp"
+
+namespace memlith::sqlite::shared {
+
+namespace {
+
+// A busy handler sleeps within this time after the refusal.
+constexpr std::uint64_t kSoonNs = 1'000'000;
+
+std::weak_ptr<Connection>& last_used() {
+  thread_local std::weak_ptr<Connection> instance;
+  return instance;
+}
+struct LastRefused {
+  std::weak_ptr<Connection> connection;
+  std::uint64_t when = 0;
+};
+LastRefused& last_refused() {
+  thread_local LastRefused instance;
+  return instance;
+}
+
+}  // namespace
+
+void note_used(const std::shared_ptr<Connection>& connection) { last_used() = connection; }
+
+void note_refused(const std::shared_ptr<Connection>& connection) { last_refused() = {connection, now_ns()}; }
+
+std::shared_ptr<Connection> take_refused() {
+  LastRefused& last = last_refused();
+  if (last.when == 0) return nullptr;
+  auto connection = last.connection.lock();
+  const bool soon = now_ns() - last.when <= kSoonNs;
+  last = {};
+  return soon ? connection : nullptr;
+}
+
+Registry::Registry() : process_mark_(core::process_mark()) {}
+
+// Nobody changes it while the process forks.
+Registry& Registry::get() {
+  static Registry* const instance = [] {
+    ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
+    return new Registry;
+  }();
+  return *instance;
+}
+
+void Registry::add(const std::shared_ptr<Connection>& connection) {
+  const std::lock_guard guard(mutex_);
+  connections_[connection.get()] = connection;
+}
+
+void Registry::remove(const Connection& connection) {
+  const std::lock_guard guard(mutex_);
+  connections_.erase(&connection);
+}
+
+bool Registry::knows(std::string_view path) {
+  const std::lock_guard guard(mutex_);
+  for (const auto& [key, connection] : connections_) {
+    if (connection->path() == path) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<Connection> Registry::owner_of_wal(std::string_view name) {
+  auto connection = last_used().lock();
+  if (connection == nullptr || connection->inherited() || connection->wal().is_open()) return nullptr;
+  return name == connection->path() + "-wal" ? connection : nullptr;
+}
+
+std::shared_ptr<Node> Registry::node_of(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return nullptr;
+  const std::lock_guard guard(mutex_);
+  auto& known = nodes_[{info.st_dev, info.st_ino}];
+  if (auto node = known.lock(); node != nullptr) return node;
+  auto sidecar = Sidecar::attach(path);
+  if (sidecar == nullptr) return nullptr;
+  auto node = std::make_shared<Node>(std::move(sidecar));
+  known = node;
+  return node;
+}
+
+void Registry::leave_parent() {
+  const std::lock_guard guard(mutex_);
+  if (process_mark_ == core::process_mark()) return;
+  process_mark_ = core::process_mark();
+  for (const auto& [key, connection] : connections_) connection->abandon();
+  connections_.clear();
+  nodes_.clear();
+}
+
+}  // namespace memlith::sqlite::shared

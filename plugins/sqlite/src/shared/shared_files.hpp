@@ -1,0 +1,22 @@
+// sqlite3_file for databases in mode shared and their write-ahead logs. Part of the SQLite plugin.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <string_view>
+
+#include "../options.hpp"
+#include "../vfs.hpp"
+
+namespace memlith::sqlite::shared {
+
+extern const int kSharedFileBytes;  // of the largest sqlite3_file
+
+// As xOpen. The caller catches exceptions.
+int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options);
+int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
+
+// Whether `name` is the journal or the write-ahead log of a database that is open in mode shared.
+bool belongs_to_shared(std::string_view name);
+
+}  // namespace memlith::sqlite::shared

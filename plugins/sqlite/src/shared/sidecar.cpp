@@ -1,0 +1,193 @@
+#include "sidecar.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <new>
+
+#include "step.hpp"
+
+namespace memlith::sqlite::shared {
+
+namespace {
+
+// Bytes of the file behind the page that are locked. INVARIANT: whoever holds kComing does not wait meanwhile.
+constexpr off_t kComing = 1 << 20;       // attaching or leaving
+constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the page
+constexpr off_t kLeading = kComing + 2;
+constexpr off_t kFirstSlot = kComing + 16;
+
+bool lock_byte(int fd, int type, off_t at) {
+  struct flock lock{};
+  lock.l_type = static_cast<short>(type);
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+// The file may have been removed, and made anew, since it was opened.
+bool is_named(int fd, const std::string& file) {
+  struct stat opened{};
+  struct stat named{};
+  return ::fstat(fd, &opened) == 0 && ::stat(file.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+// As SQLite does with its index: whoever may use the database may use the file.
+int open_beside(const std::string& database, const std::string& file) {
+  struct stat info{};
+  if (::stat(database.c_str(), &info) != 0) return -1;
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, info.st_mode & 0666);
+  struct stat made{};
+  if (fd >= 0 && ::fstat(fd, &made) == 0 && made.st_size == 0) {
+    (void)::fchmod(fd, info.st_mode & 0666);
+    if (::geteuid() == 0) (void)!::fchown(fd, info.st_uid, info.st_gid);
+  }
+  return fd;
+}
+
+Page* map(int fd) {
+  void* const memory = ::mmap(nullptr, kPageFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory != MAP_FAILED ? static_cast<Page*>(memory) : nullptr;
+}
+
+// The caller holds kComing. Null where no page can be had.
+Page* map_valid(int fd) {
+  const bool alone = lock_byte(fd, F_WRLCK, kPresent);
+  if (alone && (::ftruncate(fd, 0) != 0 || ::ftruncate(fd, static_cast<off_t>(kPageFileBytes)) != 0)) return nullptr;
+  if (!lock_byte(fd, F_RDLCK, kPresent)) return nullptr;
+  struct stat info{};
+  if (::fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(kPageFileBytes)) return nullptr;
+  Page* const page = map(fd);
+  if (page == nullptr) return nullptr;
+  if (alone) {
+    MEMLITH_SHARED_STEP();
+    // What another boot or a killed process left is not looked at. The kernel's zeros are a page on which nothing is
+    // known to be durable.
+    page->flush_ns.store(1'000'000, std::memory_order_relaxed);
+    page->magic.store(kPageMagic, std::memory_order_release);
+  } else if (page->magic.load(std::memory_order_acquire) != kPageMagic) {
+    ::munmap(page, kPageFileBytes);
+    return nullptr;
+  }
+  return page;
+}
+
+}  // namespace
+
+std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
+  const std::string file = path + "-memlith";
+  const std::uint64_t begun = now_ns();
+  constexpr std::uint64_t kPatienceNs = 1'000'000'000;  // a process may be stopped while it comes or leaves
+  while (now_ns() - begun < kPatienceNs) {
+    const int fd = open_beside(path, file);
+    if (fd < 0) return nullptr;
+    if (!lock_byte(fd, F_WRLCK, kComing)) {
+      ::close(fd);
+      ::usleep(200);
+      continue;
+    }
+    if (!is_named(fd, file)) {
+      ::close(fd);
+      continue;
+    }
+    Page* const page = map_valid(fd);
+    MEMLITH_SHARED_STEP();
+    if (page == nullptr) {
+      ::close(fd);
+      return nullptr;
+    }
+    (void)lock_byte(fd, F_UNLCK, kComing);
+    return std::unique_ptr<Sidecar>(new Sidecar(file, fd, page));
+  }
+  return nullptr;
+}
+
+Sidecar::~Sidecar() {
+  if (page_ == nullptr) return;
+  if (lock_byte(fd_, F_WRLCK, kComing) && lock_byte(fd_, F_WRLCK, kPresent) && is_named(fd_, file_)) {
+    (void)::unlink(file_.c_str());
+  }
+  MEMLITH_SHARED_STEP();
+  ::munmap(page_, kPageFileBytes);
+  ::close(fd_);
+}
+
+bool Sidecar::try_lead() {
+  if (!leading_.try_lock()) return false;
+  if (lock_byte(fd_, F_WRLCK, kLeading)) return true;
+  leading_.unlock();
+  return false;
+}
+
+void Sidecar::end_leading() {
+  (void)lock_byte(fd_, F_UNLCK, kLeading);
+  leading_.unlock();
+}
+
+std::uint32_t Sidecar::take_slot() {
+  const std::lock_guard guard(slots_mutex_);
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
+    if ((my_slots_ >> i & 1) != 0 || !lock_byte(fd_, F_WRLCK, kFirstSlot + i)) continue;
+    my_slots_ |= std::uint64_t{1} << i;
+    Slot& slot = page_->slots[i];  // of a process that was killed, perhaps
+    slot.waiting.store(0, std::memory_order_relaxed);
+    slot.ticket.store(0, std::memory_order_relaxed);
+    slot.passed.store(0, std::memory_order_relaxed);
+    slot.wake.store(0, std::memory_order_relaxed);
+    std::uint32_t used = page_->slots_used.load(std::memory_order_relaxed);
+    while (used < i + 1 && !page_->slots_used.compare_exchange_weak(used, i + 1)) {
+    }
+    return i;
+  }
+  return kSlots;
+}
+
+void Sidecar::give_slot(std::uint32_t slot) {
+  const std::lock_guard guard(slots_mutex_);
+  page_->slots[slot].waiting.store(0, std::memory_order_relaxed);
+  my_slots_ &= ~(std::uint64_t{1} << slot);
+  (void)lock_byte(fd_, F_UNLCK, kFirstSlot + slot);
+}
+
+bool Sidecar::is_alive(std::uint32_t slot) const {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kFirstSlot + slot;
+  lock.l_len = 1;
+  const std::lock_guard guard(slots_mutex_);
+  // Its own locks are no hindrance, so a slot of this process would look free.
+  return (my_slots_ >> slot & 1) != 0 || ::fcntl(fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+void Sidecar::abandon() {
+  ::munmap(page_, kPageFileBytes);
+  ::close(fd_);
+  page_ = nullptr;
+}
+
+void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {
+  const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+  (void)::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void wake(std::atomic<std::uint32_t>& word, int count) {
+  (void)::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
+}
+
+std::uint64_t now_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+}  // namespace memlith::sqlite::shared

@@ -1,0 +1,61 @@
+// The file beside a database that holds the shared page, and the locks that tell which processes are alive. Part of the
+// SQLite plugin.
+//
+// Locks of open file descriptions: the system releases them when a process ends, however it ends, and they know no
+// process numbers, so processes of several containers can share a database.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "page.hpp"
+
+namespace memlith::sqlite::shared {
+
+// Threads: any, but for construction and destruction.
+class Sidecar {
+ public:
+  // The page of the database `path`, mapped; made anew if no process uses it. Null where there can be none: no
+  // permission, no shared mapping, another version of the page in use.
+  static std::unique_ptr<Sidecar> attach(const std::string& path);
+  ~Sidecar();  // removes the file if no other process uses it
+  Sidecar(const Sidecar&) = delete;
+  Sidecar& operator=(const Sidecar&) = delete;
+
+  [[nodiscard]] Page& page() const { return *page_; }
+
+  // The right to flush for all. False: another thread or process has it.
+  bool try_lead();
+  void end_leading();
+
+  // A slot for a connection of this process; kSlots if there is none.
+  std::uint32_t take_slot();
+  void give_slot(std::uint32_t slot);
+  // Whether the process that has the slot is alive; only for slots of other processes.
+  [[nodiscard]] bool is_alive(std::uint32_t slot) const;
+
+  // In a forked child: lets the parent's file go. The object is not used any more.
+  void abandon();
+
+ private:
+  Sidecar(std::string file, int fd, Page* page) : file_(std::move(file)), fd_(fd), page_(page) {}
+
+  std::string file_;
+  int fd_;
+  Page* page_;
+  std::mutex leading_;
+  mutable std::mutex slots_mutex_;
+  std::uint64_t my_slots_ = 0;  // a bit for each
+};
+
+// How long a waiting thread yields before it sleeps: waking it takes longer than a small transaction.
+inline constexpr std::uint64_t kAwakeNs = 40'000;
+
+// Waits until `word` is not `seen`, at most so long; wakes those that wait.
+void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds);
+void wake(std::atomic<std::uint32_t>& word, int count);
+std::uint64_t now_ns();
+
+}  // namespace memlith::sqlite::shared

@@ -1,0 +1,118 @@
+// A VFS between mode shared and SQLite's own that knows what is on the medium: the bytes of each file as of its last
+// flush that succeeded. A power cut leaves these, or, of a file that the kernel wrote by itself, the newest ones.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+
+class Medium {
+ public:
+  static Medium& get() {
+    static auto* const medium = new Medium;
+    return *medium;
+  }
+  // The default VFS from now on.
+  void install() {
+    if (vfs_.zName != nullptr) return;
+    below_ = sqlite3_vfs_find("unix");
+    vfs_ = *below_;
+    vfs_.pNext = nullptr;
+    vfs_.zName = "medium";
+    vfs_.szOsFile += static_cast<int>(sizeof(File));
+    vfs_.xOpen = open;
+    sqlite3_vfs_register(&vfs_, 1);
+  }
+  void clear() {
+    const std::lock_guard guard(mutex_);
+    flushed_.clear();
+    during_flush = nullptr;
+    before_write = nullptr;
+    flushes_fail = false;
+  }
+  // What a power cut now leaves of the database `from`, as the database `to`. `database_is_newest`: the kernel wrote
+  // the pages of the database by itself.
+  void cut(const std::string& from, const std::string& to, bool database_is_newest) {
+    const std::lock_guard guard(mutex_);
+    write_file(to, database_is_newest ? read_file(from) : flushed_[from]);
+    write_file(to + "-wal", flushed_[from + "-wal"]);
+    std::filesystem::remove(to + "-shm");
+  }
+
+  std::function<void(const std::string& path)> during_flush;  // what it writes is settled
+  std::function<void(const std::string& path)> before_write;
+  std::atomic<bool> flushes_fail{false};
+
+ private:
+  struct File {
+    sqlite3_file base;
+    const char* name;
+    sqlite3_io_methods methods;
+  };
+  static File& of(sqlite3_file* file) { return *reinterpret_cast<File*>(file); }
+  static sqlite3_file* real(sqlite3_file* file) { return reinterpret_cast<sqlite3_file*>(&of(file) + 1); }
+
+  template <auto Method, class... Arguments>
+  static auto pass(sqlite3_file* file, Arguments... arguments) {
+    return (real(file)->pMethods->*Method)(real(file), arguments...);
+  }
+  static int sync(sqlite3_file* file, int flags) {
+    Medium& medium = get();
+    const std::string name = of(file).name != nullptr ? of(file).name : "";
+    const std::string bytes = name.empty() ? "" : read_file(name);
+    if (medium.during_flush) medium.during_flush(name);
+    if (medium.flushes_fail && name.ends_with("-wal")) return SQLITE_IOERR_FSYNC;
+    const int code = real(file)->pMethods->xSync(real(file), flags);
+    const std::lock_guard guard(medium.mutex_);
+    if (code == SQLITE_OK) medium.flushed_[name] = bytes;
+    return code;
+  }
+  static int write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
+    Medium& medium = get();
+    if (medium.before_write && of(file).name != nullptr) medium.before_write(of(file).name);
+    return real(file)->pMethods->xWrite(real(file), source, bytes, offset);
+  }
+  static int open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+    file->pMethods = nullptr;
+    const int code = get().below_->xOpen(get().below_, name, real(file), flags, out_flags);
+    if (real(file)->pMethods == nullptr) return code;
+    using M = sqlite3_io_methods;
+    of(file).name = name;
+    of(file).methods = {3,
+                        pass<&M::xClose>,
+                        pass<&M::xRead, void*, int, sqlite3_int64>,
+                        write,
+                        pass<&M::xTruncate, sqlite3_int64>,
+                        sync,
+                        pass<&M::xFileSize, sqlite3_int64*>,
+                        pass<&M::xLock, int>,
+                        pass<&M::xUnlock, int>,
+                        pass<&M::xCheckReservedLock, int*>,
+                        pass<&M::xFileControl, int, void*>,
+                        pass<&M::xSectorSize>,
+                        pass<&M::xDeviceCharacteristics>,
+                        pass<&M::xShmMap, int, int, int, void volatile**>,
+                        pass<&M::xShmLock, int, int, int>,
+                        [](sqlite3_file* each) { real(each)->pMethods->xShmBarrier(real(each)); },
+                        pass<&M::xShmUnmap, int>,
+                        pass<&M::xFetch, sqlite3_int64, int, void**>,
+                        pass<&M::xUnfetch, sqlite3_int64, void*>};
+    file->pMethods = &of(file).methods;
+    return code;
+  }
+
+  sqlite3_vfs* below_ = nullptr;
+  sqlite3_vfs vfs_{};
+  std::mutex mutex_;
+  std::map<std::string, std::string> flushed_;
+};
+
+}  // namespace memlith::test

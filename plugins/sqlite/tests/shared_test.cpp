@@ -1,0 +1,501 @@
+// Mode shared: the shared page by itself, and connections over a medium that loses what was not flushed, with a process
+// that is killed at each step. Each planted mistake has to be noticed.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "medium.hpp"
+#include "sqlite/src/sabotage.hpp"
+#include "sqlite/src/shared/connection.hpp"
+#include "sqlite/src/shared/step.hpp"
+#include "words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using sqlite::shared::Group;
+using sqlite::shared::kPageFileBytes;
+using sqlite::shared::Line;
+using sqlite::shared::Position;
+using sqlite::shared::Sidecar;
+using sqlite::shared::Waiter;
+
+std::function<void()>& at_step() {
+  static auto* const hook = new std::function<void()>;
+  return *hook;
+}
+
+class SharedPage : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Medium::get().install();
+    (void)registered_vfs();
+  }
+  void SetUp() override {
+    Medium::get().clear();
+    sqlite::sabotage = {};
+    sqlite::shared::step_hook = [] {
+      if (at_step()) at_step()();
+    };
+  }
+  void TearDown() override {
+    at_step() = nullptr;
+    Medium::get().clear();
+    sqlite::sabotage = {};
+  }
+
+  [[nodiscard]] Db open(const std::string& parameters = "", const char* synchronous = "full") const {
+    Db db("file:" + path_ + "?share=1" + (parameters.empty() ? "" : "&" + parameters), "memlith");
+    EXPECT_OPEN(db);
+    sqlite3_busy_timeout(db.get(), 20000);
+    EXPECT_RUNS(db, std::string("pragma synchronous=") + synchronous + "; pragma wal_autocheckpoint=0");
+    return db;
+  }
+  // Two accounts on pages of their own, whose sum is 0, and a counter.
+  [[nodiscard]] Db make() const {
+    Db db = open();
+    EXPECT_RUNS(db,
+                "pragma page_size=1024; pragma journal_mode=wal;"
+                "create table a(v int, pad); create table b(v int, pad); create table n(v int);"
+                "insert into a values(0, zeroblob(900)); insert into b values(0, zeroblob(900));"
+                "insert into n values(0); pragma wal_checkpoint(truncate)");
+    return db;
+  }
+  static std::string transfer(int to) {
+    return "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = " + std::to_string(to) +
+           "; commit";
+  }
+  // The counter after a power cut; -1: the database is damaged.
+  int after_cut(bool database_is_newest = false) {
+    const std::string copy = folder_ / "cut.db";
+    Medium::get().cut(path_, copy, database_is_newest);
+    const Db db(copy, "unix");
+    if (integrity(db) != "ok" || db.all("select (select v from a) + (select v from b)") != "0") return -1;
+    return std::stoi(db.all("select v from n"));
+  }
+
+  TempFolder folder_;
+  std::string path_ = folder_ / "app.db";
+};
+
+// ---- the page -----------------------------------------------------------------------------------------------------
+
+TEST_F(SharedPage, IsMadeAnewWhereNobodyUsesIt) {
+  write_file(path_, "");
+  write_file(path_ + "-memlith", std::string(3 * kPageFileBytes, 'x'));
+  auto first = Sidecar::attach(path_);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->page().durable.load(), 0u);
+  first->page().durable.store(77);
+  auto second = Sidecar::attach(path_);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->page().durable.load(), 77u) << "the page of those that are there";
+  first = nullptr;
+  EXPECT_TRUE(std::filesystem::exists(path_ + "-memlith"));
+  second = nullptr;
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-memlith"));
+}
+
+TEST_F(SharedPage, OfAnotherVersionIsNotUsed) {
+  Db db = make();
+  {
+    const auto other = Sidecar::attach(path_);
+    other->page().magic.store(1);
+    EXPECT_EQ(Sidecar::attach(path_), nullptr);
+  }
+  Db plain = open();
+  ASSERT_RUNS(plain, transfer(1));
+  EXPECT_EQ(after_cut(), 1);
+}
+
+// Where no file can be made beside the database, everything is as with plain SQLite.
+TEST_F(SharedPage, IsNotNeeded) {
+  std::filesystem::create_directory(path_ + "-memlith");
+  Db db = make();
+  EXPECT_NE(db.all("pragma memlith_stats").find("page=none"), std::string::npos);
+  ASSERT_RUNS(db, transfer(1));
+  EXPECT_EQ(after_cut(), 1);
+}
+
+class NoLog final : public sqlite::shared::Log {
+ public:
+  [[nodiscard]] std::optional<Position> newest() const override { return end; }
+  int flush() override {
+    ++flushes;
+    return code;
+  }
+  Position end{1, 1};
+  int flushes = 0;
+  int code = SQLITE_OK;
+};
+
+TEST_F(SharedPage, OneFlushServesAllThatWereThereBefore) {
+  write_file(path_, "");
+  const auto mine = Sidecar::attach(path_);
+  const auto others = Sidecar::attach(path_);
+  Group here(*mine);
+  Group there(*others);
+  NoLog log;
+  log.end = {7, 3};
+  EXPECT_EQ(here.await(Position{7, 1}, log), SQLITE_OK);
+  EXPECT_EQ(there.await(Position{7, 3}, log), SQLITE_OK);
+  EXPECT_EQ(log.flushes, 1);
+  EXPECT_FALSE(here.is_durable(Position{7, 4}));
+  EXPECT_FALSE(here.is_durable(Position{8, 1})) << "another generation";
+  EXPECT_EQ(there.await(std::nullopt, log), SQLITE_OK);
+  EXPECT_EQ(log.flushes, 2) << "of what cannot be told nothing is known";
+  log.code = SQLITE_IOERR_FSYNC;
+  EXPECT_EQ(there.await(Position{7, 4}, log), SQLITE_IOERR_FSYNC);
+  log.code = SQLITE_OK;
+  EXPECT_EQ(here.await(Position{7, 5}, log), SQLITE_IOERR_FSYNC) << "a failed flush is failed for all";
+}
+
+// A leader was killed in its flush, whose failure it alone may have been told.
+TEST_F(SharedPage, NobodyBelievesWhatFollowsAnAbandonedFlush) {
+  write_file(path_, "");
+  const auto sidecar = Sidecar::attach(path_);
+  Group group(*sidecar);
+  NoLog log;
+  log.end = {7, 3};
+  sidecar->page().flushing.store(1);
+  EXPECT_EQ(group.await(Position{7, 3}, log), SQLITE_OK);
+  EXPECT_EQ(sidecar->page().abandoned.load(), 1u);
+  bool done = false;
+  at_step() = [&] {
+    if (!std::exchange(done, true)) sidecar->page().abandoned.fetch_add(1);
+  };
+  NoLog other;
+  EXPECT_EQ(group.await(Position{7, 3}, other), SQLITE_OK);
+  EXPECT_EQ(other.flushes, 1) << "it has to flush by itself";
+}
+
+// How often a connection that comes again and again gets the lock while another one sleeps.
+int passes(const std::string& path, int most) {
+  const auto sidecar = Sidecar::attach(path);
+  Line line(*sidecar);
+  Waiter patient;
+  std::atomic<bool> over{false};
+  std::thread waits([&] {
+    while (!over) line.wait(patient, std::chrono::seconds(20), [&] { return over.load(); });
+  });
+  while (sidecar->page().slots[0].waiting.load() == 0 || sidecar->page().slots[0].awake.load() != 0) {
+    std::this_thread::yield();
+  }
+  Waiter eager;
+  int count = 0;
+  while (count < most && line.may_ask(eager)) {
+    line.took(eager);
+    (void)line.choose();  // the call is lost: its process was killed
+    ++count;
+  }
+  over = true;
+  sidecar->page().promise.store(0);
+  const std::uint32_t next = line.choose();
+  line.call(next);
+  waits.join();
+  line.leave(patient);
+  return count;
+}
+
+TEST_F(SharedPage, NobodyIsPassedOverMoreThanEightTimes) {
+  write_file(path_, "");
+  EXPECT_LE(passes(path_, 100), 8);
+  sqlite::sabotage.shared_never_promise = true;
+  EXPECT_GT(passes(path_, 100), 8) << "a planted mistake is not noticed";
+}
+
+TEST_F(SharedPage, APromiseToADeadProcessEnds) {
+  write_file(path_, "");
+  const auto sidecar = Sidecar::attach(path_);
+  Line line(*sidecar);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto own = Sidecar::attach(path_);
+    Line its(*own);
+    Waiter waiter;
+    at_step() = [] { ::raise(SIGKILL); };  // in stand(), or later
+    its.wait(waiter, std::chrono::seconds(5), [] { return false; });
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  sidecar->page().slots[0].waiting.store(1);
+  sidecar->page().slots_used.store(1);
+  Waiter mine;
+  line.took(mine);
+  sidecar->page().slots[0].passed.store(9);
+  EXPECT_EQ(line.choose(), 0u);
+  while (!line.may_ask(mine)) std::this_thread::yield();
+  EXPECT_EQ(line.choose(), sqlite::shared::kSlots) << "a dead process is chosen again";
+}
+
+// ---- connections over a medium that loses what was not flushed ----------------------------------------------------
+
+// A commit that returned is on the medium.
+bool commit_is_kept(const std::function<int()>& commit, const std::function<int()>& after_cut) {
+  return commit() != SQLITE_OK || after_cut() == 1;
+}
+
+TEST_F(SharedPage, ACommitThatReturnedIsDurable) {
+  for (const bool planted : {false, true}) {
+    sqlite::sabotage.shared_skip_commit_wait = planted;
+    std::filesystem::remove(path_);
+    Db db = make();
+    EXPECT_EQ(commit_is_kept([&] { return db.run(transfer(1)); }, [&] { return after_cut(); }), !planted);
+  }
+}
+
+TEST_F(SharedPage, AFailedFlushFailsEveryCommitInDoubt) {
+  Db db = make();
+  Db reader = open();
+  ASSERT_RUNS(db, transfer(0));  // begins a generation of the log
+  Medium::get().flushes_fail = true;
+  EXPECT_EQ(db.run(transfer(1)), SQLITE_IOERR_FSYNC);
+  Medium::get().flushes_fail = false;  // what the kernel could not write it has forgotten
+  EXPECT_EQ(reader.run("select v from n"), SQLITE_IOERR_FSYNC) << "it sees a commit in doubt";
+  EXPECT_NE(db.run("rollback; " + transfer(2)), SQLITE_OK);
+  Db other = open();
+  EXPECT_NE(other.run(transfer(3)), SQLITE_OK) << "a later one, too";
+  EXPECT_TRUE(sqlite_log.told("is known when all connections")) << sqlite_log.all();
+  for (Db* each : {&db, &reader, &other}) EXPECT_EQ(each->close(), SQLITE_OK);
+  Db again = open();
+  EXPECT_EQ(integrity(again), "ok");
+  ASSERT_RUNS(again, transfer(4));
+  EXPECT_EQ(after_cut(), 4);
+}
+
+TEST_F(SharedPage, AFailedFlushIsNotForgotten) {
+  sqlite::sabotage.shared_forget_failure = true;
+  Db db = make();
+  Medium::get().flushes_fail = true;
+  EXPECT_FALSE(commit_is_kept([&] { return db.run(transfer(1)); }, [&] { return after_cut(); }))
+      << "a planted mistake is not noticed";
+}
+
+// At each step of a commit, another connection reads, and the power goes: what it was shown is there.
+int lost_reads(const std::function<Db()>& make, const std::function<Db()>& open,
+               const std::function<int()>& after_cut) {
+  int lost = 0;
+  for (int stop = 0;; ++stop) {
+    Db db = make();
+    Db reader = open();
+    EXPECT_RUNS(reader, "select v from n");
+    int step = 0;
+    at_step() = [&] {
+      if (step++ != stop) return;
+      const int before = step;
+      const std::string seen = reader.all("select v from n");
+      if (!seen.starts_with("error") && after_cut() < std::stoi(seen)) ++lost;
+      step = before;
+    };
+    EXPECT_RUNS(db, "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = 1; commit");
+    at_step() = nullptr;
+    if (step <= stop) return lost;
+  }
+}
+
+TEST_F(SharedPage, AReaderSeesDurableRowsOnly) {
+  int round = 0;
+  const auto fresh = [&] {
+    path_ = folder_ / ("app" + std::to_string(++round) + ".db");
+    return make();
+  };
+  EXPECT_EQ(lost_reads(fresh, [&] { return open(); }, [&] { return after_cut(); }), 0);
+  EXPECT_GT(lost_reads(
+                fresh, [&] { return open("read=latest"); }, [&] { return after_cut(); }),
+            0)
+      << "read=latest is shown what is not durable yet";
+  sqlite::sabotage.shared_skip_reader_wait = true;
+  EXPECT_GT(lost_reads(
+                fresh, [&] { return open(); }, [&] { return after_cut(); }),
+            0)
+      << "a planted mistake is not "
+         "noticed";
+}
+
+// A transaction that was rolled back leaves pages in its connection's cache, which may be of commits in doubt.
+TEST_F(SharedPage, WhatARolledBackTransactionReadIsWaitedForLater) {
+  Db db = make();
+  Db writer = open();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(normal, transfer(1));  // not flushed
+  ASSERT_RUNS(db, "begin immediate; select * from n; rollback");
+  EXPECT_EQ(db.all("select v from n"), "1");
+  EXPECT_EQ(after_cut(), 1);
+}
+
+// A second commit becomes visible while the flush of the first is under way.
+TEST_F(SharedPage, ACommitDuringAFlushNeedsAnother) {
+  for (const bool planted : {false, true}) {
+    sqlite::sabotage.shared_look_after_flush = planted;
+    path_ = folder_ / (planted ? "planted.db" : "app.db");
+    Db db = make();
+    ASSERT_RUNS(db, transfer(0));  // begins a generation of the log
+    Db second = open();
+    Db watcher = open("read=latest");
+    std::atomic<bool> started{false};
+    int at_return = -1;
+    std::thread other;
+    Medium::get().during_flush = [&](const std::string& name) {
+      if (!name.ends_with("-wal") || started.exchange(true)) return;
+      other = std::thread([&] {
+        if (second.run(transfer(2)) == SQLITE_OK) at_return = after_cut();
+      });
+      while (watcher.all("select v from n") != "2") std::this_thread::yield();
+    };
+    ASSERT_RUNS(db, transfer(1));
+    other.join();
+    Medium::get().during_flush = nullptr;
+    EXPECT_EQ(at_return == 2, !planted);
+  }
+}
+
+// A checkpoint stores pages in the database only when their frames are on the medium.
+TEST_F(SharedPage, ACheckpointFlushesTheLogFirst) {
+  for (const bool planted : {false, true}) {
+    sqlite::sabotage.shared_skip_checkpoint_flush = planted;
+    path_ = folder_ / (planted ? "planted.db" : "app.db");
+    Db db = make();
+    Db normal = open("", "normal");
+    ASSERT_RUNS(normal, transfer(1));
+    int damaged = 0;
+    Medium::get().before_write = [&](const std::string& name) {
+      if (name == path_ && after_cut(true) < 0) ++damaged;
+    };
+    ASSERT_RUNS(normal, "pragma wal_checkpoint(truncate)");
+    Medium::get().before_write = nullptr;
+    EXPECT_EQ(damaged > 0, planted);
+  }
+}
+
+// Plain SQLite beside: its commits are flushed by those that read them.
+TEST_F(SharedPage, PlainSqliteWorksBeside) {
+  Db db = make();
+  Db plain(path_, "unix");
+  ASSERT_RUNS(plain, "pragma synchronous=normal;" + transfer(1));
+  EXPECT_EQ(db.all("select v from n"), "1");
+  EXPECT_EQ(after_cut(), 1);
+  ASSERT_RUNS(db, transfer(2));
+  EXPECT_EQ(plain.all("select v from n"), "2");
+  ASSERT_RUNS(plain, "pragma wal_checkpoint(restart);" + transfer(3));
+  EXPECT_EQ(db.all("select v from n"), "3");
+  EXPECT_EQ(after_cut(), 3);
+  ASSERT_RUNS(db, transfer(4) + "; pragma wal_checkpoint(truncate);" + transfer(5));
+  EXPECT_EQ(after_cut(), 5);
+}
+
+TEST_F(SharedPage, TheEngineIsRefusedBeside) {
+  Db db = make();
+  EXPECT_EQ(Db("file:" + path_, "memlith").open_code(), SQLITE_BUSY);
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  Db engine("file:" + path_, "memlith");
+  EXPECT_RUNS(engine, transfer(1));
+  Db shared("file:" + path_ + "?share=1", "memlith");
+  EXPECT_EQ(shared.open_code(), SQLITE_BUSY);
+  EXPECT_TRUE(sqlite_log.told("without share=1")) << sqlite_log.all();
+}
+
+TEST_F(SharedPage, RollbackJournalsAreSqlitesOwn) {
+  Db db = open();
+  ASSERT_RUNS(db, "create table n(v int); insert into n values(1)");
+  Db plain(path_, "unix");
+  EXPECT_EQ(plain.all("select v from n"), "1");
+  ASSERT_RUNS(db, "begin; update n set v = 2; rollback; update n set v = v + 2");
+  EXPECT_EQ(plain.all("select v from n"), "3");
+}
+
+// SQLite refuses a transaction that read before another one's commit and then writes. One that is expected to write has
+// the write lock when it reads.
+TEST_F(SharedPage, ATransactionThatWillWriteIsForeseen) {
+  Db db = make();
+  Db other = open();
+  sqlite3_busy_timeout(other.get(), 0);
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(other, transfer(1));
+  EXPECT_EQ(db.run("update n set v = 9"), SQLITE_BUSY_SNAPSHOT) << "nothing is known about it yet";
+  ASSERT_RUNS(db, "rollback; begin; select v from n");
+  EXPECT_EQ(other.run(transfer(2)), SQLITE_BUSY) << "the lock is taken when the transaction begins";
+  ASSERT_RUNS(db, "update n set v = 7; commit");
+  EXPECT_EQ(after_cut(), 7);
+  ASSERT_RUNS(other, transfer(2));
+
+  // Without a write the lock is free again, and the next time less is expected.
+  ASSERT_RUNS(db, "begin; select v from n");
+  EXPECT_EQ(other.run(transfer(3)), SQLITE_BUSY);
+  ASSERT_RUNS(db, "commit");
+  ASSERT_RUNS(other, transfer(3));
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "commit; begin; select v from n");
+  ASSERT_RUNS(other, transfer(4));
+  ASSERT_RUNS(db, "commit");
+
+  EXPECT_EQ(db.all("pragma memlith_foresight = off"), "off");
+  ASSERT_RUNS(db, "begin; select v from n; update n set v = 8; commit; begin; select v from n");
+  ASSERT_RUNS(other, transfer(5));
+  EXPECT_EQ(db.run("update n set v = 9"), SQLITE_BUSY_SNAPSHOT) << "switched off";
+}
+
+// What such a transaction was shown is durable when its COMMIT returned, also if it changed nothing.
+TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, "begin; select v from n; update n set v = 1; commit");
+  ASSERT_RUNS(normal, transfer(2));  // not flushed
+  ASSERT_RUNS(db, "begin; select v from n; commit");
+  EXPECT_EQ(after_cut(), 2);
+}
+
+// ---- a process that is killed at each step ------------------------------------------------------------------------
+
+TEST_F(SharedPage, AProcessKilledAtAnyStepHoldsNobodyUp) {
+  {
+    Db db = make();
+    ASSERT_EQ(db.close(), SQLITE_OK);
+  }
+  int value = 0;
+  for (int stop = 0;; ++stop) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    Db beside = open();  // so that the page is not made anew
+    EXPECT_EQ(beside.all("select v from n"), std::to_string(value));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int step = 0;
+      at_step() = [&] {
+        if (step++ == stop) ::raise(SIGKILL);
+      };
+      Db db("file:" + path_ + "?share=1", "memlith");
+      sqlite3_busy_timeout(db.get(), 20000);
+      if (db.run("pragma synchronous=full;" + transfer(value + 1)) != SQLITE_OK) ::_exit(1);
+      const char acknowledged = 1;
+      (void)!::write(ends[1], &acknowledged, 1);
+      db.close();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    char acknowledged = 0;
+    (void)!::read(ends[0], &acknowledged, 1);
+    ::close(ends[0]);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const int seen = std::stoi(beside.all("select v from n"));
+    EXPECT_TRUE(seen == value + 1 || (seen == value && acknowledged == 0)) << "step " << stop << ": " << seen;
+    ASSERT_RUNS(beside, transfer(seen + 1)) << "step " << stop;
+    EXPECT_EQ(after_cut(), seen + 1) << "step " << stop;
+    value = seen + 1;
+    if (WIFEXITED(status)) {
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+      EXPECT_GT(stop, 8) << "there are steps";
+      return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace memlith::test
