@@ -17,12 +17,16 @@ import sys
 SURROUNDINGS = {
     ("applog.hpp", 1): ("#include <memlith/kv.hpp>", ""),
     ("heap.hpp", 1): ("", ""),
+    ("heap.hpp", 2): ("struct Order { int item, count; };",
+                      "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, Order order"),
     ("kv.hpp", 1): ("std::string one_less(std::string_view count);", ""),
     ("memlith.h", 1): ("struct account { int balance; };",
                        "memlith_store* store, struct account* from, struct account* to"),
     ("memlith.h", 2): ("#include <memlith/applog.h>\n#include <memlith/kv.h>",
                        "memlith_store* store, memlith_region* counters, memlith_kv_txn* txn, memlith_applog* log, "
                        "memlith_applog_entry entry"),
+    ("memlith.h", 3): ("int rename_everything(memlith_region* region);",
+                       "memlith_store* store, memlith_region* region"),
     ("memlith.hpp", 1): ("struct Notes { int count; };", ""),
     ("memlith.hpp", 2): ("struct Account { int balance; };",
                          "memlith::Store& store, Account* from, Account* to"),
