@@ -8,6 +8,7 @@
 using memlith::IntegerKey;
 using memlith::Result;
 using memlith_redis::Batch;
+using memlith_redis::is_refusal;
 using memlith_redis::Kind;
 using memlith_redis::Mover;
 using memlith_redis::Records;
@@ -97,7 +98,7 @@ struct keeper {
       auto info = log->info();
       if (!info) return info.error();
       room = info->room;
-      if (room >= bytes || info->consumed >= cut || mover->failed()) return {};
+      if (room >= bytes || info->consumed >= cut || mover->failed() || mover->refused()) return {};
       if (!waited) ++waits;
       mover->hurry();
       mover->wait_for_move();
@@ -263,10 +264,14 @@ void keeper_set_durability(keeper* keeper, int durability, uint64_t window_ms) {
 // ---- the log
 
 int keeper_append(keeper* keeper, const char* bytes, size_t byte_count) {
-  return keeper->done(keeper->append({bytes, byte_count}));
+  const Result<void> appended = keeper->append({bytes, byte_count});
+  const bool refused = !appended && keeper->mover->weak() && is_refusal(appended.error());
+  return refused ? KEEPER_NO_ROOM : keeper->done(appended);
 }
 
 int keeper_write(keeper* keeper) { return keeper->done(keeper->log->write()); }
+
+int keeper_has_room(keeper* keeper) { return keeper->mover->refused() ? 0 : 1; }
 
 int keeper_failed(keeper* keeper) { return keeper->mover->failed() ? 1 : 0; }
 
@@ -345,13 +350,11 @@ int keeper_cut_piece(keeper* keeper) {
   piece.operations = std::exchange(keeper->batch.operations, {});
   piece.new_maps = std::exchange(keeper->batch.new_maps, {});
   keeper->mover->hand_over(std::move(piece));
-  keeper->mover->wait_until_less(kWaitingBytesMax);
-  return keeper->mover->failed() ? -1 : 0;
+  return keeper->mover->wait_until_less(kWaitingBytesMax) ? 0 : keeper->fail("the disk has no room for the kv store");
 }
 
 int keeper_settle(keeper* keeper) {
-  keeper->mover->wait_until_less(1);
-  if (keeper->mover->failed()) return -1;
+  if (!keeper->mover->wait_until_less(1)) return keeper->fail("the disk has no room for the kv store");
   return keeper->done(keeper->records.kv().persist());
 }
 

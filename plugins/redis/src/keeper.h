@@ -61,6 +61,11 @@ void keeper_set_durability(keeper* keeper, int durability, uint64_t window_ms);
 /* Appends an entry. Strong: durable on return. Weak: durable within the window. Waits for the thread if the log is
  * full; an entry for which the whole log is too small makes the log grow. */
 int keeper_append(keeper* keeper, const char* bytes, size_t byte_count);
+/* Of a weak append: nothing was appended, because the disk has no room. To be tried again with the same bytes. */
+enum { KEEPER_NO_ROOM = 1 };
+/* 0 while the disk has no room for what the threads behind have to write. They try again; until then, nothing more
+ * should be appended than has to be. */
+int keeper_has_room(keeper* keeper);
 /* Everything that was appended is durable. */
 int keeper_write(keeper* keeper);
 /* Whether a flush in the background has failed. */

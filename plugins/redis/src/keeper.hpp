@@ -18,6 +18,13 @@
 
 namespace memlith_redis {
 
+// There was no room, or no memory: nothing changed, and the same call may succeed later.
+inline bool is_refusal(const memlith::Error& error) {
+  const std::int32_t category = error.category();
+  return category == MEMLITH_NO_SPACE || category == MEMLITH_FULL || category == MEMLITH_NO_MEMORY ||
+         category == MEMLITH_TOO_MANY_FILES;
+}
+
 // The kv store, by numbers of maps and objects. Map `db.N` holds the records of a database, `parts` the parts of
 // objects, `bindings` says which database has which map, `other` has records of no database.
 class Records {
@@ -63,9 +70,11 @@ class Mover {
   [[nodiscard]] bool weak() const { return weak_; }
   [[nodiscard]] std::string failure() const;  // empty: none
   [[nodiscard]] bool failed() const { return failed_; }
+  // The disk has no room for what waits: it is tried again until there is.
+  [[nodiscard]] bool refused() const { return refused_flush_ || refused_move_; }
 
   void hand_over(Batch batch);
-  void wait_until_less(std::uint64_t bytes);  // wait; or there is a failure
+  bool wait_until_less(std::uint64_t bytes);  // wait; false: there is a failure, or no room
   // The next commit is durable at once, because room in the log is wanted.
   void hurry();
   void wait_for_move();
@@ -77,6 +86,9 @@ class Mover {
   void flush();
   std::vector<Batch> take(std::unique_lock<std::mutex>& lock);
   memlith::Result<void> commit(const std::vector<Batch>& batches);
+  // Acts until there is room for it, or the end.
+  template <class Act>
+  memlith::Result<void> until_room(std::atomic<bool>& refused, Act&& act);
   memlith::Result<void> write_parts(const std::vector<Batch>& batches);
   memlith::Result<void> read_to(std::uint64_t entry);
   void fail(const memlith::Error& error);
@@ -88,7 +100,7 @@ class Mover {
   std::uint64_t flush_bytes_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_, moved_, flush_;
+  std::condition_variable work_, moved_, flush_, end_;
   std::deque<Batch> queue_;                                // mutex_
   std::uint64_t waiting_bytes_ = 0;                        // mutex_; of the queue and of what is being committed
   std::uint64_t unflushed_bytes_ = 0;                      // mutex_
@@ -96,7 +108,7 @@ class Mover {
   std::uint64_t moves_ = 0;                                // mutex_
   std::string failure_;                                    // mutex_
   bool ending_ = false, hurry_ = false, running_ = false;  // mutex_
-  std::atomic<bool> weak_ = false, failed_ = false;
+  std::atomic<bool> weak_ = false, failed_ = false, refused_flush_ = false, refused_move_ = false;
   std::thread mover_, flusher_;
 };
 

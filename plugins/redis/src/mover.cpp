@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kBytesPerCommit = 1 << 20;
 constexpr std::size_t kPartBytesPerCommit = 8 << 20;
 constexpr int kMoverNice = 10;
+constexpr std::chrono::milliseconds kTryAgainAfter{100};
 
 std::size_t weight_of(const Batch& batch) { return batch.operations.size() + sizeof batch; }
 
@@ -46,6 +47,7 @@ void Mover::stop() {
   }
   work_.notify_all();
   flush_.notify_all();
+  end_.notify_all();
   mover_.join();
   flusher_.join();
 }
@@ -73,6 +75,21 @@ void Mover::fail(const memlith::Error& error) {
   moved_.notify_all();
 }
 
+template <class Act>
+Result<void> Mover::until_room(std::atomic<bool>& refused, Act&& act) {
+  for (;;) {
+    Result<void> done = act();
+    if (!done && is_refusal(done.error())) {
+      refused = true;
+      moved_.notify_all();
+      std::unique_lock lock(mutex_);
+      if (!end_.wait_for(lock, kTryAgainAfter, [this] { return ending_; })) continue;
+    }
+    if (done) refused = false;
+    return done;
+  }
+}
+
 void Mover::hand_over(Batch batch) {
   {
     const std::lock_guard lock(mutex_);
@@ -87,11 +104,12 @@ std::uint64_t Mover::waiting_bytes() const {
   return waiting_bytes_;
 }
 
-void Mover::wait_until_less(std::uint64_t bytes) {
+bool Mover::wait_until_less(std::uint64_t bytes) {
   std::unique_lock lock(mutex_);
   hurry_ = true;
   work_.notify_one();
-  moved_.wait(lock, [&] { return waiting_bytes_ < bytes || !failure_.empty() || !running_; });
+  moved_.wait(lock, [&] { return waiting_bytes_ < bytes || !failure_.empty() || !running_ || refused_move_; });
+  return failure_.empty() && (waiting_bytes_ < bytes || !running_);
 }
 
 void Mover::hurry() {
@@ -105,7 +123,8 @@ void Mover::hurry() {
 void Mover::wait_for_move() {
   std::unique_lock lock(mutex_);
   const std::uint64_t before = moves_;
-  moved_.wait_for(lock, std::chrono::milliseconds(10), [&] { return moves_ != before || !failure_.empty(); });
+  moved_.wait_for(lock, std::chrono::milliseconds(10),
+                  [&] { return moves_ != before || !failure_.empty() || refused_move_; });
 }
 
 void Mover::appended(std::uint64_t bytes) {
@@ -124,7 +143,8 @@ void Mover::flush() {
                     [this] { return ending_ || !weak_ || unflushed_bytes_ >= flush_bytes_; });
     unflushed_bytes_ = 0;
     lock.unlock();
-    if (auto written = log_.write(); !written) return fail(written.error());
+    auto written = until_room(refused_flush_, [this] { return log_.write(); });
+    if (!written) return fail(written.error());
     lock.lock();
   }
 }
@@ -149,9 +169,15 @@ void Mover::move() {
     const std::vector<Batch> batches = take(lock);
     if (batches.empty()) return;  // the end
     lock.unlock();
-    Result<void> done = commit(batches);
+    bool hurry = false;
+    Result<void> done = until_room(refused_move_, [&] { return commit(batches); });
+    if (done) {
+      const std::lock_guard again(mutex_);
+      hurry = std::exchange(hurry_, false);
+    }
+    if (done && hurry) done = until_room(refused_move_, [this] { return records_.kv().persist(); });
     for (const Batch& each : batches) {
-      if (done) done = records_.drop(each);
+      if (done) done = until_room(refused_move_, [&] { return records_.drop(each); });
     }
     if (!done) return fail(done.error());
     lock.lock();
@@ -227,18 +253,13 @@ Result<void> Mover::commit(const std::vector<Batch>& batches) {
   if (entry != 0) {
     if (auto noted = records_.note_cut(*txn, entry); !noted) return noted;
   }
-  bool at_once = false;
-  {
-    const std::lock_guard lock(mutex_);
-    at_once = std::exchange(hurry_, false);
-  }
+  // Not waited for. One that is refused had no effect, and can be made anew.
   auto cut = store_.begin();
   if (!cut) return cut.error();
   if (auto joined = txn->join(*cut); !joined) return joined;
   if (entry != 0) {
     if (auto consumed = log_.consume_in(*cut, entry); !consumed) return consumed;
   }
-  if (at_once) return cut->commit();
   auto ticket = cut->commit_async();
   return ticket ? Result<void>() : ticket.error();
 }

@@ -7,6 +7,7 @@
 #include "redis.h" /* first: it says which system this is */
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 
 extern int ProcessingEventsWhileBlocked; /* of Redis; no header has it */
@@ -93,6 +94,15 @@ void __wrap_feedAppendOnlyFile(int db, robj** argv, int argc) {
   tracker_note(db, argv, argc);
 }
 
+/* Like a failed write of an append-only file: Redis refuses commands that write (MISCONF) until there is room. */
+static void note_room(int has_room) {
+  if (has_room == (server.aof_last_write_status == C_OK)) return;
+  server.aof_last_write_status = has_room ? C_OK : C_ERR;
+  server.aof_last_write_errno = has_room ? 0 : ENOSPC;
+  serverLog(LL_WARNING, has_room ? "memlith: the disk has room again; writes are accepted"
+                                 : "memlith: the disk has no room; writes are refused until there is");
+}
+
 void __real_flushAppendOnlyFile(int force);
 void __wrap_flushAppendOnlyFile(int force) {
   if (!memlith_keeper) {
@@ -110,7 +120,13 @@ void __wrap_flushAppendOnlyFile(int force) {
   if (bytes > 0 && !in_transaction && !replaced) {
     mstime_t latency;
     latencyStartMonitor(latency);
-    if (keeper_append(memlith_keeper, server.aof_buf, bytes) != 0) memlith_die("cannot write the log");
+    int status = keeper_append(memlith_keeper, server.aof_buf, bytes);
+    if (status == KEEPER_NO_ROOM) {
+      /* No cut either: what the keys hold now would be ahead of the log. */
+      note_room(0);
+      return;
+    }
+    if (status != 0) memlith_die("cannot write the log");
     latencyEndMonitor(latency);
     latencyAddSampleIfNeeded("memlith-log", latency);
     appended += bytes;
@@ -122,6 +138,7 @@ void __wrap_flushAppendOnlyFile(int force) {
     }
     server.aof_selected_db = -1; /* each entry says which database it is about */
   }
+  note_room(keeper_has_room(memlith_keeper));
   if (force && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
   cut_if_due();
 }
@@ -132,7 +149,9 @@ static void close_at_exit(void) {
   if (!memlith_keeper || getpid() != owner) return;
   if (!detached && server.aof_state == AOF_ON && !server.loading) {
     flushAppendOnlyFile(1);
-    if (is_whole()) cut();
+    int has_room = sdslen(server.aof_buf) == 0 && keeper_has_room(memlith_keeper);
+    if (!has_room) serverLog(LL_WARNING, "memlith: the disk has no room for the last writes: they are lost");
+    if (has_room && is_whole()) cut();
   }
   keeper* closing = memlith_keeper;
   memlith_keeper = NULL;

@@ -562,6 +562,92 @@ def test_failing_disk(place):
         server.stop()
 
 
+class SmallDisk:
+    """A file system of 24 MiB in a mount namespace of its own, and a program that runs a server there."""
+
+    def __init__(self, place):
+        self.path = (place.work / "small-disk").resolve()
+        self.path.mkdir(parents=True, exist_ok=True)
+        script = 'mount -t tmpfs -o size=24m none "$0" && echo ready && exec sleep 3600'
+        self.holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, self.path], stdout=subprocess.PIPE)
+        self.mounted = self.holder.stdout.readline() == b"ready\n"
+        self.program = place.work / "on-small-disk"
+        self.program.write_text(f"#!/bin/sh\nexec nsenter --mount=/proc/{self.holder.pid}/ns/mnt -- "
+                                f"{pathlib.Path(place.program).resolve()} \"$@\"\n", encoding="utf-8")
+        self.program.chmod(0o755)
+        self.filler = pathlib.Path(f"/proc/{self.holder.pid}/root{self.path}/filler")
+
+    def fill(self):
+        with open(self.filler, "wb", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(bytes(4096))
+            except OSError:
+                pass
+
+    def release(self):
+        self.filler.unlink()
+
+    def end(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
+def until_accepted(client, *command):
+    for _ in range(3000):
+        try:
+            return client(*command)
+        except Refused as why:
+            assert "MISCONF" in str(why), why
+            time.sleep(0.01)
+    raise AssertionError("writes are still refused")
+
+
+def test_full_disk(place):
+    """A weak server whose disk has no room refuses writes, goes on reading, and keeps what it has acknowledged."""
+    disk = SmallDisk(place)
+    if not disk.mounted:
+        print("test_full_disk: cannot mount a tmpfs", flush=True)
+        return
+    try:
+        keep_writes_on(disk, place)
+    finally:
+        disk.end()
+
+
+def keep_writes_on(disk, place):
+    server = Server(disk.program, place.work / "full", "weak",
+                    [SAVE_NOTHING, ("memlith-dir", disk.path / "store"), ("memlith-log-size", "1mb"),
+                     ("memlith-window-ms", 10)])
+    client = server.fresh().start().client()
+    kept = {}
+    # New keys, for which the kv store has to grow; and one value for which the log has to.
+    for number, value in [(1_000_000, b"v" * 1000), (3, b"w" * (3 << 20))]:
+        disk.fill()
+        acknowledged = 0
+        try:
+            for i in range(number):
+                client("SET", f"{number}-{i}", value)
+                kept[f"{number}-{i}"] = value
+                acknowledged += 1
+                time.sleep(0.001 if number > 3 else 0.3)
+        except Refused as why:
+            assert "MISCONF" in str(why), why
+        assert 0 < acknowledged < number, f"{acknowledged} writes were acknowledged on a full disk"
+        for _ in range(100):
+            refused(lambda: client("SET", "refused", 1), "MISCONF")
+        assert all(client("GET", key) == value for key, value in kept.items()), "reads"
+        disk.release()
+        until_accepted(client, "SET", f"after-{number}", "x")
+        kept[f"after-{number}"] = b"x"
+    client("CONFIG", "SET", "memlith-durability", "strong")  # all of it is durable now
+    client("SET", "end", 1)
+    client = restarted(server)
+    assert all(client("GET", key) == value for key, value in kept.items()), "what was acknowledged is lost"
+    assert client("GET", "refused") is None
+    server.stop()
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--program", required=True)
