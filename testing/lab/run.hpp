@@ -215,8 +215,7 @@ class Run {
   void check_heap(std::string_view when);
   bool applog_commit(std::string_view text, bool wait, const std::function<core::Status()>& act,
                      const std::function<void(AppLogModel& framed)>& framed);
-  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most,
-                                              std::uint64_t address);
+  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most);
   void close_applog();
   void read_applog(std::uint64_t entries);
   void destroy_everything();
