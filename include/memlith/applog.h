@@ -37,7 +37,7 @@ typedef struct memlith_applog_options {
   uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE */
   uint32_t when_full; /* MEMLITH_APPLOG_* */
   uint64_t size;      /* of a new log; each entry takes its bytes and 24, rounded up to 8. 0: 64 MiB */
-  uint64_t max_size;  /* of a new log that may grow, later too. 0: the size, or with GROW 1 TiB of addresses */
+  uint64_t max_size;  /* of a new log that may grow, later too. 0: the size, or with GROW 1 TiB; addresses only */
 } memlith_applog_options;
 
 /* Opens the log in region `name`; `options` may be null. Reads and checks every entry that is not consumed: the

@@ -58,7 +58,7 @@ typedef struct memlith_kv_options {
   uint64_t struct_size;
   uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE, MEMLITH_KV_VOLATILE */
   uint32_t reserved;  /* 0 */
-  uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB (only addresses are reserved) */
+  uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
   uint64_t window_bytes;
 } memlith_kv_options;

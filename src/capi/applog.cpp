@@ -87,7 +87,7 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY(read_options(options, given));
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
-    inner.anywhere = session.store().read_only();  // no address is kept in a log
+    inner.anywhere = true;  // no address is kept in a log
     const applog::AppLogOptions wanted{.create = inner.create,
                                        .when_full = static_cast<applog::WhenFull>(given.when_full),
                                        .exclusive = inner.exclusive};

@@ -120,12 +120,13 @@ Status Pages::make_room(std::uint64_t pages, bool allow_growth) {
   }
   const std::uint64_t needed = (now.pages + (pages - ready)) * kPageBytes;
   if (needed <= region_->size()) return kOk;
-  if (needed > region_->reserve() || needed / kPageBytes > ~PageNumber{0}) {
+  if (needed > region_->most() || needed / kPageBytes > ~PageNumber{0}) {
     return fail(Errc::no_space, Detail::kv,
                 "region \"{}\": the kv store needs {} bytes and its region may have {}; copy the records to one with a "
                 "larger max_size",
-                region_->name(), needed, region_->reserve());
+                region_->name(), needed, region_->most());
   }
+  if (needed > region_->reserve()) return region_->grow(needed);  // which says why that is not possible
   if (!allow_growth) return fail(Errc::no_space, Detail::kv, "the region has to grow");
   const std::uint64_t step = std::min(region_->size() / 2, kGrowthBytesMax);
   const std::uint64_t wanted = std::min(std::max(needed, region_->size() + step), region_->reserve());

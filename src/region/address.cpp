@@ -1,8 +1,11 @@
 #include "region/address.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "base/random.hpp"
 
@@ -17,20 +20,41 @@ struct Arena {
   std::uint64_t begin;
   std::uint64_t end;
 };
-// Both ranges are free on x86-64 Linux: below the places of executables, heaps, libraries and stacks, and above the
-// memory that AddressSanitizer reserves. ThreadSanitizer lets a program map the narrow range only.
-constexpr Arena kWide{0x200000000000, 0x540000000000};
+// Both ranges are free on x86-64 Linux: below the places of executables, libraries and stacks, and above the addresses
+// that other runtimes take at random or from a hint (docs/guarantees.md, "Addresses"). ThreadSanitizer and
+// MemorySanitizer let a program map the narrow range only.
+constexpr Arena kWide{0x400000000000, 0x540000000000};
 constexpr Arena kNarrow{0x550000000000, 0x555000000000};
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
+constexpr int kNoMemory = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 // Whether the program runs under ThreadSanitizer, however this library was compiled.
 bool under_thread_sanitizer() { return &__tsan_init != nullptr; }
+
+// What RLIMIT_AS allows the process, if it limits anything.
+std::optional<std::uint64_t> addresses_allowed() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+Status no_addresses(int error, std::uint64_t bytes) {
+  const auto allowed = addresses_allowed();
+  if (error == ENOMEM && allowed.has_value()) {
+    return fail(Errc::no_memory, Detail::mapping,
+                "cannot reserve {} bytes of addresses: the process may have {} in all (RLIMIT_AS, `ulimit -v`); raise "
+                "that limit, or make the region with a smaller max_size",
+                bytes, *allowed);
+  }
+  return fail_errno(error, Detail::mapping, "cannot reserve {} bytes of addresses", bytes);
+}
 
 }  // namespace
 
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
   for (const ObjectInfo& object : objects) {
+    if (object.address == 0) continue;  // it lies wherever there is room
     if (address >= object.address + object.reserve_bytes || object.address >= address + bytes) continue;
     return fail(Errc::address_taken, Detail::mapping,
                 "{} bytes at {:#x} overlap region \"{}\", which lies at {:#x} and may grow to {} bytes", bytes, address,
@@ -41,13 +65,10 @@ Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::ve
 
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   void* const wanted = reinterpret_cast<void*>(address);
-  void* const got =
-      ::mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const got = ::mmap(wanted, bytes, PROT_NONE, kNoMemory | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == wanted) return kOk;
   if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 treats the address as a hint
-  if (got == MAP_FAILED && errno != EEXIST) {
-    return fail_errno(errno, Detail::mapping, "cannot reserve the addresses {:#x} to {:#x}", address, address + bytes);
-  }
+  if (got == MAP_FAILED && errno != EEXIST) return no_addresses(errno, bytes);
   return fail(Errc::address_taken, Detail::mapping,
               "something else of this process lies between {:#x} and {:#x}, where the region belongs. A copy of a "
               "store has its original's addresses: close the original first, or open the copy in another process. If "
@@ -61,17 +82,34 @@ void release_addresses(std::uint64_t address, std::uint64_t bytes) {
 
 Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
   // Random, and in the wide range if possible, so that two stores that were created independently can be open in one
-  // process: two regions of 1 GiB overlap with a probability of 1 in 26,000 there, and of 1 in 160 in the narrow range.
+  // process: two regions of 1 GiB overlap with a probability of 1 in 10,240 there, and of 1 in 160 in the narrow range.
   Random random(random_identity());
   for (const Arena& arena : {kWide, kNarrow}) {
     if (bytes > (arena.end - arena.begin) / 2 || (arena.begin == kWide.begin && under_thread_sanitizer())) continue;
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const std::uint64_t address = arena.begin + random.below((arena.end - arena.begin - bytes) / kGrain + 1) * kGrain;
-      if (check_unclaimed(address, bytes, objects).ok() && reserve_addresses(address, bytes).ok()) return address;
+      if (!check_unclaimed(address, bytes, objects).ok()) continue;
+      const Status reserved = reserve_addresses(address, bytes);
+      if (reserved.ok()) return address;
+      if (reserved.category != Errc::address_taken) return reserved;
     }
   }
   return fail(Errc::address_taken, Detail::mapping,
               "found no free range of {} bytes of addresses; ask for a smaller max_size", bytes);
+}
+
+Result<Room> find_room(std::uint64_t least, std::uint64_t most) {
+  std::uint64_t bytes = std::max(least, most);
+  // A process whose addresses are limited needs most of them for its own memory.
+  if (const auto allowed = addresses_allowed(); allowed.has_value()) {
+    bytes = std::max(least, std::min(bytes, round_down(*allowed / 4, kPageBytes)));
+  }
+  for (;;) {
+    void* const got = ::mmap(nullptr, bytes, PROT_NONE, kNoMemory, -1, 0);
+    if (got != MAP_FAILED) return Room{reinterpret_cast<std::uintptr_t>(got), bytes};
+    if (errno != ENOMEM || bytes == least) return no_addresses(errno, bytes);
+    bytes = std::max(least, round_down(bytes / 2, kPageBytes));
+  }
 }
 
 }  // namespace memlith::core

@@ -16,7 +16,16 @@ void release_addresses(std::uint64_t address, std::uint64_t bytes);
 // Ok if the range overlaps no object of the store, open or not: two overlapping regions could never be open together.
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
 
-// Finds and reserves a range that is free in this process and overlaps no object of the store.
+// Finds and reserves a range that is free in this process and overlaps no object of the store. For a region that is to
+// lie there in every later process, too: docs/guarantees.md, "Addresses".
 Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
+
+// Reserves addresses wherever there is room, for this process only: `most` bytes, or fewer, but `least`, where the
+// process may not have so many.
+struct Room {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+Result<Room> find_room(std::uint64_t least, std::uint64_t most);
 
 }  // namespace memlith::core

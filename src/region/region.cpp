@@ -19,6 +19,7 @@ namespace memlith::core {
 namespace {
 
 constexpr std::uint64_t kReserveBytesMin = 1 * kGiB;
+constexpr std::uint64_t kRoomBytesMin = 64 * kGiB;
 constexpr std::uint64_t kRegionBytesMax = 1ull << 46;
 
 Status check_options(std::string_view name, const RegionOptions& options) {
@@ -48,7 +49,7 @@ struct TakenAddresses {
   void keep() { bytes = 0; }
 };
 
-// Makes the object, at an address that is taken in this process on ok.
+// Makes the object, at an address that is taken in this process on ok; without an address if it may lie anywhere.
 Result<ObjectInfo> create_object(Store& store, std::string_view name, const RegionOptions& options,
                                  std::uint64_t size_bytes) {
   const std::uint64_t least = round_up(std::max(size_bytes, kPageBytes), kPageBytes);
@@ -59,6 +60,7 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
                 size_bytes);
   }
   std::uint64_t address = options.address;
+  if (options.anywhere) return store.create(name, size_bytes, 0, reserve);
   const std::vector<ObjectInfo> others = store.one_file() ? std::vector<ObjectInfo>{} : store.objects();
   if (address == 0) {
     MEMLITH_TRY_ASSIGN(address, choose_addresses(reserve, others));
@@ -72,17 +74,38 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
   return info;
 }
 
+// For a region that lies anywhere: as many addresses as the file system could ever fill, with room to spare.
+Status take_room(Store& store, ObjectInfo& info) {
+  const std::uint64_t least = std::max(round_up(info.size_bytes, kPageBytes), kPageBytes);
+  std::uint64_t most = std::max(info.reserve_bytes, least);
+  if (const auto free = store.free_bytes(); free.ok()) {
+    most = std::min(most, std::max(kRoomBytesMin, round_up(4 * (info.size_bytes + *free), kPageBytes)));
+  }
+  MEMLITH_TRY_ASSIGN(const Room room, find_room(least, most));
+  info.address = room.address;
+  info.reserve_bytes = room.bytes;
+  return kOk;
+}
+
 // The same for a region that is only read, of which nothing is written. The region of a one-file store may lie nowhere:
 // then where the options say, else where there is room.
-Status take_addresses_to_read(ObjectInfo& info, const RegionOptions& options) {
-  if (info.reserve_bytes == 0 || info.address == 0) {
+Status take_addresses_to_read(Store& store, ObjectInfo& info, const RegionOptions& options) {
+  if (info.reserve_bytes == 0 || (info.address == 0 && store.one_file())) {
     info.address = options.address;
     info.reserve_bytes = std::max({round_up(info.size_bytes, kPageBytes), round_up(options.reserve_bytes, kPageBytes),
                                    kReserveBytesMin});
   }
   if (info.address != 0 && !options.anywhere) return reserve_addresses(info.address, info.reserve_bytes);
-  MEMLITH_TRY_ASSIGN(info.address, choose_addresses(info.reserve_bytes, {}));
-  return kOk;
+  return take_room(store, info);
+}
+
+Status take_own_addresses(Store& store, ObjectInfo& info, const RegionOptions& options) {
+  if (options.anywhere) return take_room(store, info);
+  if (info.address != 0) return reserve_addresses(info.address, info.reserve_bytes);
+  return fail(Errc::incompatible, Detail::object,
+              "{}: region \"{}\" has no address of its own, because it was made for a kv store or an application log; "
+              "open it as what it is, or remove it",
+              store.path(), info.name);
 }
 
 }  // namespace
@@ -94,8 +117,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   std::optional<ObjectInfo> info = store.find(name);
   // The region of a one-file store is always there, but lies nowhere until it was opened for the first time, and has no
   // size until it was given one.
+  const auto lies_nowhere = [&] { return options.anywhere ? info->reserve_bytes == 0 : info->address == 0; };
   const bool unplaced =
-      info.has_value() && store.one_file() && (info->address == 0 || (info->size_bytes == 0 && options.size_bytes > 0));
+      info.has_value() && store.one_file() && (lies_nowhere() || (info->size_bytes == 0 && options.size_bytes > 0));
   if (info.has_value() && options.create && options.exclusive && !unplaced) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store.path(), name);
   }
@@ -103,6 +127,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"{}", store.path(), name,
                 store.one_file() ? "; a one-file store has one, named \"file\"" : "; create it, or check its name");
   }
+  std::uint64_t most = info.has_value() ? info->reserve_bytes : 0;
   if ((!info.has_value() || unplaced) && !store.read_only()) {
     if (!unplaced && options.size_bytes == 0) {
       return fail(Errc::invalid, Detail::argument, "region \"{}\": a new region needs a size", name);
@@ -110,18 +135,21 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     const std::uint64_t size = unplaced ? (info->size_bytes != 0 ? info->size_bytes : options.size_bytes)
                                         : round_up(options.size_bytes, kPageBytes);
     MEMLITH_TRY_ASSIGN(info, create_object(store, name, options, size));
+    most = info->reserve_bytes;
+    if (options.anywhere) MEMLITH_TRY(take_room(store, *info));
   } else if (!info.has_value()) {
     return fail(Errc::read_only, Detail::object, "{}: opened read-only, so region \"{}\" cannot be created",
                 store.path(), name);
   } else if (store.read_only()) {
-    MEMLITH_TRY(take_addresses_to_read(*info, options));
+    MEMLITH_TRY(take_addresses_to_read(store, *info, options));
   } else {
-    MEMLITH_TRY(reserve_addresses(info->address, info->reserve_bytes));
+    MEMLITH_TRY(take_own_addresses(store, *info, options));
   }
   TakenAddresses taken(info->address, info->reserve_bytes);
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
-  region->anywhere_ = options.anywhere && store.read_only();
+  region->anywhere_ = options.anywhere;
+  region->most_bytes_ = std::max(most, info->reserve_bytes);
   taken.keep();
   note_region_range(info->address, info->reserve_bytes);
   MEMLITH_TRY(region->map(*info));
@@ -203,6 +231,13 @@ Status Region::grow(std::uint64_t size_bytes) {
   if (size < size_bytes_) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_,
                 size_bytes_.load(), size);
+  }
+  if (size > reserve_bytes_ && size <= most_bytes_) {
+    return fail(Errc::no_space, Detail::mapping,
+                "region \"{}\" cannot grow to {} bytes in this process, which has reserved {} bytes of addresses for "
+                "it: that was enough for the file system, or what RLIMIT_AS (`ulimit -v`) allows; reopen the region, "
+                "with a higher limit",
+                name_, size, reserve_bytes_);
   }
   if (size > reserve_bytes_) {
     return fail(Errc::invalid, Detail::argument,

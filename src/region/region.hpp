@@ -55,7 +55,9 @@ struct RegionOptions {
   std::uint64_t address = 0;        // 0 = chosen
   bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
   bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
-  bool anywhere = false;  // of a store that is only read: where there is room, so that pointers in it lead nowhere
+  // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
+  // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
+  bool anywhere = false;
 };
 
 // What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback
@@ -87,7 +89,9 @@ class Region {
 
   [[nodiscard]] std::byte* address() const { return base_; }
   [[nodiscard]] std::uint64_t size() const { return size_bytes_.load(std::memory_order_acquire); }
+  // What it can grow to in this process, and in any.
   [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
+  [[nodiscard]] std::uint64_t most() const { return most_bytes_; }
   [[nodiscard]] ObjectId object() const { return object_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
@@ -188,7 +192,8 @@ class Region {
         object_(info.id),
         name_(info.name),
         base_(reinterpret_cast<std::byte*>(info.address)),
-        reserve_bytes_(info.reserve_bytes) {}
+        reserve_bytes_(info.reserve_bytes),
+        most_bytes_(info.reserve_bytes) {}
 
   struct CaptureWish {
     Scope scope = Scope::process;
@@ -252,6 +257,7 @@ class Region {
   Atomic<std::uint64_t> size_bytes_{0};  // changed under both
   std::uint64_t mapped_bytes_ = 0;       // size, rounded up to pages
   std::uint64_t reserve_bytes_;
+  std::uint64_t most_bytes_;
   bool anywhere_ = false;
   bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);

@@ -101,6 +101,8 @@ class Store {
     const StoreOptions& options = files_.options;
     return options.log_max_bytes != 0 ? options.log_max_bytes : std::max(kGiB, options.log_bytes);
   }
+  // Of the file system.
+  [[nodiscard]] Result<std::uint64_t> free_bytes() { return files_.volume.free_bytes(); }
   // Why the store is poisoned; ok if it is not.
   [[nodiscard]] Status failure() const;
   // Nothing is committed from now on: memory has changed in a way that no frame has.

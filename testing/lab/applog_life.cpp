@@ -38,7 +38,7 @@ std::vector<std::byte> text_of_kv(const AppLogModel& model) {
 Result<std::vector<std::byte>> text_of_object(Store& store, const ObjectInfo& object) {
   RegionOptions options;
   options.tracker = TrackerKind::touched;
-  options.anywhere = store.read_only();
+  options.anywhere = true;
   MEMLITH_TRY_ASSIGN(const auto region, Region::open(store, object.name, options));
   AppLogModel model;
   if (object.name == kLogName || object.name == kAuditName) {
@@ -57,7 +57,7 @@ Result<std::vector<std::byte>> text_of_object(Store& store, const ObjectInfo& ob
 Status all_are_absent(Store& store, const ObjectInfo& object) {
   RegionOptions options;
   options.tracker = TrackerKind::touched;
-  options.anywhere = store.read_only();
+  options.anywhere = true;
   MEMLITH_TRY_ASSIGN(const auto region, Region::open(store, object.name, options));
   if (region->size() < 2 * kPageBytes) return kOk;
   const auto wrong = [&object](const char* what, const Status& status) {

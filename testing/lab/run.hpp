@@ -219,8 +219,7 @@ class Run {
   void check_heap(std::string_view when);
   bool applog_commit(std::string_view text, bool wait, const std::function<core::Status()>& act,
                      const std::function<void(AppLogModel& framed)>& framed);
-  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most,
-                                              std::uint64_t address);
+  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most);
   bool open_audit();
   core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
   void close_applog();

@@ -12,9 +12,6 @@ using namespace core;
 
 namespace {
 constexpr std::uint64_t kKvBytes = 16 * kPageBytes;
-constexpr std::uint64_t kKvAddress = kAddress + 64 * kMiB;
-constexpr std::uint64_t kAuditAddress = kAddress + 128 * kMiB;
-constexpr std::uint64_t kTallyAddress = kAddress + 192 * kMiB;
 }  // namespace
 
 // Whatever `act` puts into the redo log is one commit, after which the model's frames are as `framed` says. `wait`: it
@@ -50,15 +47,14 @@ bool Run::applog_commit(std::string_view text, bool wait, const std::function<St
   return ok;
 }
 
-std::unique_ptr<Region> Run::applog_region(const std::string& name, std::uint64_t size, std::uint64_t most,
-                                           std::uint64_t address) {
+std::unique_ptr<Region> Run::applog_region(const std::string& name, std::uint64_t size, std::uint64_t most) {
   const bool made = find(name).has_value();
   RegionOptions options;
   options.create = true;
   options.tracker = TrackerKind::touched;
   options.size_bytes = size;
   options.reserve_bytes = most;
-  if (!made) options.address = address;
+  options.anywhere = true;
   std::size_t commit = 0;
   if (!made) {
     commit = history.started(
@@ -77,7 +73,7 @@ void Run::open_applog(const AppLogPlan& plan) {
   life->plan = plan;
   life->plan.with_kv = life->plan.with_audit = false;  // until there is one
   const std::uint64_t most = std::max(plan.size, plan.max_size);
-  life->log_region = applog_region(kLogName, kPageBytes + plan.size, kPageBytes + most, kAddress);
+  life->log_region = applog_region(kLogName, kPageBytes + plan.size, kPageBytes + most);
   if (life->log_region == nullptr) return;
   applog_ = std::move(life);
   AppLogLife& made = *applog_;
@@ -89,7 +85,7 @@ void Run::open_applog(const AppLogPlan& plan) {
   const auto as_it_is = [](AppLogModel&) {};
   if (!applog_commit("make the log", true, open_log, as_it_is)) return close_applog();
   if (plan.with_kv) {
-    made.kv_region = applog_region(kKvName, kKvBytes, kReserve, kKvAddress);
+    made.kv_region = applog_region(kKvName, kKvBytes, kReserve);
     if (made.kv_region == nullptr) return close_applog();
     made.plan.with_kv = true;
     const auto open_kv = [&]() -> Status {
@@ -111,9 +107,9 @@ void Run::open_applog(const AppLogPlan& plan) {
 // The second log and the region that counts. The region is made before anything counts, so it is what the model says.
 bool Run::open_audit() {
   AppLogLife& life = *applog_;
-  life.tally = applog_region(kTallyName, kPageBytes, kPageBytes, kTallyAddress);
+  life.tally = applog_region(kTallyName, kPageBytes, kPageBytes);
   if (life.tally == nullptr) return false;
-  life.audit_region = applog_region(kAuditName, 2 * kPageBytes, 2 * kPageBytes, kAuditAddress);
+  life.audit_region = applog_region(kAuditName, 2 * kPageBytes, 2 * kPageBytes);
   if (life.audit_region == nullptr) return false;
   life.plan.with_audit = true;
   const auto open_log = [&]() -> Status {

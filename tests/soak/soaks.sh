@@ -2,7 +2,7 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite)
+  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite addresses)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -33,6 +33,16 @@ soak_dax() {
   build_preset release || return
   say
   "$bin/power_soak" --rig dax "$@"
+}
+
+# Starts in languages whose runtimes place heaps of their own; those that are not installed are left out.
+soak_addresses() {
+  build_preset release memlith || return
+  mkdir -p "$root/build/addresses-prefix" &&
+    ln -sfn "$root/include" "$root/build/addresses-prefix/include" &&
+    ln -sfn "$root/build/release/lib" "$root/build/addresses-prefix/lib" &&
+    python3 -B "$root/tests/soak/addresses/addresses.py" --memlith "$root/build/addresses-prefix" \
+      --work "$root/build/addresses" "$@"
 }
 
 soak_redis() {
@@ -72,7 +82,7 @@ cmd_soak() {
   need_for_presets release && need_for_soak "$@" || return
   case $name in
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | tracking | python) "soak_${name/-/_}" "${@:2}" ;;
+    dax | redis | redis-suite | tracking | python | addresses) "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
       say

@@ -124,7 +124,8 @@ void print_text(const StoreFacts& facts) {
   }
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {
-    write_line(fmt::format("  {:<24} at {:#x}  size {:>10}  max {:>10}", printable(name_of(region)), region.address,
+    const std::string place = region.address == 0 ? "anywhere" : fmt::format("at {:#x}", region.address);
+    write_line(fmt::format("  {:<24} {:<17}  size {:>10}  max {:>10}", printable(name_of(region)), place,
                            human_bytes(region.size), human_bytes(region.max_size)));
   }
   write_line("trackers  on this kernel, " + kernel_release());
