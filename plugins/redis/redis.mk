@@ -6,7 +6,7 @@ memlith_keeper = $(patsubst %,$(OUT)/%.o,keeper mover records)
 memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aofOpenIfNeededOnServerStart \
 	aofDelHistoryFiles feedAppendOnlyFile flushAppendOnlyFile startAppendOnly stopAppendOnly bgrewriteaofCommand \
 	debugCommand infoCommand addReplyVerbatim redisFork addReplyMapLen configGetCommand configSetCommand \
-	configRewriteCommand rewriteConfig
+	configRewriteCommand rewriteConfig rename
 memlith_headers = $(wildcard $(MEMLITH)/plugins/redis/src/*.h $(MEMLITH)/plugins/redis/src/*.hpp)
 
 memlith-server: $(OUT)/redis-server

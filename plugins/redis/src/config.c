@@ -267,47 +267,52 @@ static void hide_users(struct in_effect kept) {
 
 /* Redis makes comments of directives that it does not know ("# ??? memlith yes"), and writes `save ""` where there are
  * no save points: a user who had no `save` gets none. */
-static int put_back(void) {
+static sds put_back(sds text) {
   static const char mark[] = "# ??? memlith";
-  FILE* file = fopen(server.configfile, "r");
+  int count;
+  sds* lines = sdssplitlen(text, (ssize_t)sdslen(text), "\n", 1, &count);
+  sds put = sdsempty();
+  for (int i = 0; i < count; i++) {
+    if (!users.has_save && !strcmp(lines[i], "save \"\"")) continue;
+    int argc = 0, is_ours = !strncmp(lines[i], mark, sizeof mark - 1);
+    sds* argv = is_ours ? sdssplitargs(lines[i] + strlen("# ??? "), &argc) : NULL;
+    int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
+    if (which >= 0) {
+      sds value = value_of(which);
+      put = sdscatfmt(put, "%s %S", names[which], value);
+      sdsfree(value);
+    } else {
+      put = sdscatsds(put, lines[i]);
+    }
+    if (argv) sdsfreesplitres(argv, argc);
+    if (i + 1 < count) put = sdscat(put, "\n");
+  }
+  sdsfreesplitres(lines, count);
+  return put;
+}
+
+static int put_back_in(const char* path) {
+  FILE* file = fopen(path, "r");
   if (!file) return C_ERR;
   sds text = read_stream(sdsempty(), file);
   fclose(file);
-  int count, found = 0;
-  sds* lines = sdssplitlen(text, (ssize_t)sdslen(text), "\n", 1, &count);
-  sdsclear(text);
-  for (int i = 0; i < count; i++) {
-    int is_ours = !strncmp(lines[i], mark, sizeof mark - 1);
-    int argc = 0;
-    sds* argv = is_ours ? sdssplitargs(lines[i] + strlen("# ??? "), &argc) : NULL;
-    int which = argv && argc > 0 ? which_directive(argv[0]) : -1;
-    if (!users.has_save && !strcmp(lines[i], "save \"\"")) {
-      found = 1;
-      continue;
-    }
-    if (which >= 0) {
-      sds value = value_of(which);
-      text = sdscatfmt(text, "%s %S", names[which], value);
-      sdsfree(value);
-      found = 1;
-    } else {
-      text = sdscatsds(text, lines[i]);
-    }
-    if (argv) sdsfreesplitres(argv, argc);
-    if (i + 1 < count) text = sdscat(text, "\n");
-  }
-  sdsfreesplitres(lines, count);
-  sds temporary = sdscatfmt(sdsempty(), "%s-%i.memlith-tmp", server.configfile, (int)getpid());
-  int fd = found ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
-  int done = !found;
-  if (fd != -1) {
-    done = write(fd, text, sdslen(text)) == (ssize_t)sdslen(text) && fsync(fd) == 0;
-    done = close(fd) == 0 && done && rename(temporary, server.configfile) == 0 && fsyncFileDir(server.configfile) == 0;
-    if (!done) unlink(temporary);
-  }
-  sdsfree(temporary);
+  sds put = put_back(text);
+  int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+  int done = fd != -1 && write(fd, put, sdslen(put)) == (ssize_t)sdslen(put) && fsync(fd) == 0;
+  if (fd != -1) done = close(fd) == 0 && done;
+  sdsfree(put);
   sdsfree(text);
   return done ? C_OK : C_ERR;
+}
+
+static int in_rewrite;
+
+/* ORDER. The temporary file gets what is ours before it takes the place of the configuration: a crash in between would
+ * leave a configuration without memlith, with which the server starts without its data. */
+int __real_rename(const char* from, const char* to);
+int __wrap_rename(const char* from, const char* to) {
+  if (in_rewrite && server.configfile && !strcmp(to, server.configfile) && put_back_in(from) != C_OK) return -1;
+  return __real_rename(from, to);
 }
 
 /* Calls of it that come from other files than Redis's config.c: DEBUG CONFIG-REWRITE-FORCE-ALL. */
@@ -315,9 +320,11 @@ int __real_rewriteConfig(char* path, int force);
 int __wrap_rewriteConfig(char* path, int force) {
   if (!memlith_config.on) return __real_rewriteConfig(path, force);
   struct in_effect kept = show_users();
+  in_rewrite = 1;
   int done = __real_rewriteConfig(path, force);
+  in_rewrite = 0;
   hide_users(kept);
-  return done == 0 && put_back() != C_OK ? -1 : done;
+  return done;
 }
 
 void __real_configRewriteCommand(client* c);
@@ -326,13 +333,9 @@ void __wrap_configRewriteCommand(client* c) {
     __real_configRewriteCommand(c);
     return;
   }
-  long long errors = server.stat_total_error_replies;
   struct in_effect kept = show_users();
+  in_rewrite = 1;
   __real_configRewriteCommand(c);
+  in_rewrite = 0;
   hide_users(kept);
-  if (!server.configfile || errors != server.stat_total_error_replies) return;
-  if (put_back() != C_OK) {
-    serverLog(LL_WARNING, "memlith: the directives in \"%s\" are comments now, and cannot be put back: %s",
-              server.configfile, strerror(errno));
-  }
 }

@@ -41,6 +41,23 @@ CALL(ssize_t, pwrite, (int fd, const void* bytes, size_t n, off_t at), (fd, byte
 """
 
 
+# The process ends as soon as a file has taken the name of the configuration, if the file FAIL_FILE is there.
+DIES_AT_RENAME = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int rename(const char* from, const char* to) {
+  int (*real)(const char*, const char*) = (int (*)(const char*, const char*))dlsym(RTLD_NEXT, "rename");
+  int done = real(from, to);
+  size_t bytes = strlen(to);
+  if (bytes > 10 && !strcmp(to + bytes - 10, "redis.conf") && access(getenv("FAIL_FILE"), F_OK) == 0) _exit(9);
+  return done;
+}
+"""
+
+
 class Place:
     def __init__(self, given):
         self.program, self.plain, self.work = given.program, given.plain, given.work / "commands"
@@ -412,6 +429,29 @@ def test_the_way_back(place):
     client("CONFIG", "REWRITE")
     config = (server.folder / "redis.conf").read_text(encoding="utf-8").splitlines()
     assert "save 100 5" in config and "crash-memcheck-enabled no" in config, config
+    server.stop()
+
+
+def test_a_kill_in_a_rewrite(place):
+    """The configuration has the directives of memlith whenever it has been replaced."""
+    library, fail = place.work / "dies.so", place.work / "fail"
+    place.work.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=DIES_AT_RENAME, text=True,
+                   check=True)
+    server = place.server("rewrite", environment=dict(os.environ, LD_PRELOAD=str(library), FAIL_FILE=str(fail)))
+    client = server.fresh().start().client()
+    client("SET", "a", 1)
+    fail.touch()
+    try:
+        client("CONFIG", "REWRITE")
+    except Gone:
+        pass
+    assert server.process.wait(30) == 9, "it was not killed"
+    fail.unlink()
+    config = (server.folder / "redis.conf").read_text(encoding="utf-8").splitlines()
+    assert "memlith yes" in config, config
+    client = server.start().client()
+    assert client("GET", "a") == b"1"
     server.stop()
 
 
