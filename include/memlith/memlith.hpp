@@ -131,16 +131,10 @@ namespace detail {
 constexpr std::uint32_t flag_if(bool set, std::uint32_t flag) { return set ? flag : 0; }
 inline Result<void> result_of(std::int32_t code) { return code == MEMLITH_OK ? Result<void>() : Error(code); }
 inline std::string_view view_of(memlith_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
-// Of closing a kv store or an application log: nothing was closed.
-inline bool is_still_open(std::int32_t code) {
-  switch (memlith_category(code)) {
-    case MEMLITH_BUSY:
-    case MEMLITH_NO_SPACE:
-    case MEMLITH_FULL:
-    case MEMLITH_NO_MEMORY:
-    case MEMLITH_TOO_MANY_FILES: return true;
-    default: return false;
-  }
+inline bool is_still_open(std::int32_t code) {  // after a close that failed
+  const std::int32_t why = memlith_category(code);
+  return why == MEMLITH_BUSY || why == MEMLITH_NO_SPACE || why == MEMLITH_FULL || why == MEMLITH_NO_MEMORY ||
+         why == MEMLITH_TOO_MANY_FILES;
 }
 }  // namespace detail
 

@@ -4,10 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "capi/errors.hpp"
-#include "capi/handles.hpp"
 #include "capi/in_region.hpp"
-#include "kv/kv.hpp"
+#include "capi/kv_handles.hpp"
 #include "kv/part.hpp"
 
 using namespace memlith::core;
@@ -21,52 +19,6 @@ constexpr std::uint64_t kIntervalMsMax = 24ull * 3600 * 1000;
 
 static_assert(MEMLITH_KV_KEY_BYTES_MAX == kv::kKeyBytesMax && MEMLITH_KV_VALUE_BYTES_MAX == kv::kValueBytesMax);
 
-struct CursorHandle;
-
-// A transaction, and its cursors that the program has not closed.
-struct TransactionHandle {
-  kv::Transaction* transaction;
-  std::unordered_set<CursorHandle*> cursors = {};
-};
-struct CursorHandle {
-  TransactionHandle& owner;
-  kv::Cursor cursor;
-};
-
-Kv& kv_of(memlith_kv* handle) { return *reinterpret_cast<Kv*>(handle); }
-TransactionHandle& handle_of(memlith_kv_txn* txn) { return *reinterpret_cast<TransactionHandle*>(txn); }
-kv::Transaction& transaction_of(memlith_kv_txn* txn) { return *handle_of(txn).transaction; }
-CursorHandle& handle_of(memlith_kv_cursor* cursor) { return *reinterpret_cast<CursorHandle*>(cursor); }
-kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(cursor).cursor; }
-
-Status need_ours(memlith_kv* handle) {
-  MEMLITH_TRY(need(handle, "kv"));
-  return kv_of(handle).pages().region().store().check_process();
-}
-
-Status need_ours(memlith_kv_txn* txn) {
-  MEMLITH_TRY(need(txn, "txn"));
-  return transaction_of(txn).kv().pages().region().store().check_process();
-}
-
-Status need_ours(memlith_kv_cursor* cursor) {
-  MEMLITH_TRY(need(cursor, "cursor"));
-  return handle_of(cursor).owner.transaction->kv().pages().region().store().check_process();
-}
-
-Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {
-  if (bytes > 0) MEMLITH_TRY(need(data, what));
-  return std::string_view(static_cast<const char*>(data), bytes);
-}
-
-memlith_bytes plain(std::string_view text) { return {text.data(), text.size()}; }
-
-// Expected often, so without the time to make a message.
-Status not_found(std::string_view text) {
-  set_error_text(text);
-  return Status{Errc::not_found, Detail::kv, 0, 0};
-}
-
 Result<kv::Window> window_of(std::uint64_t interval_ms, std::uint64_t bytes) {
   kv::Window window;
   if (interval_ms > kIntervalMsMax) {
@@ -75,16 +27,6 @@ Result<kv::Window> window_of(std::uint64_t interval_ms, std::uint64_t bytes) {
   if (interval_ms > 0) window.interval_ms = interval_ms;
   if (bytes > 0) window.bytes = bytes;
   return window;
-}
-
-// A step of a cursor: NOT_FOUND where there is no record.
-template <class Step>
-std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(cursor));
-    MEMLITH_TRY_ASSIGN(const bool found, move(cursor_of(cursor)));
-    return found ? kOk : not_found("there is no such record");
-  });
 }
 
 }  // namespace
@@ -181,7 +123,7 @@ int32_t memlith_kv_begin(memlith_kv* handle, uint32_t flags, memlith_kv_txn** tx
     if ((flags & ~std::uint32_t{MEMLITH_KV_READ_ONLY}) != 0) {
       return fail(Errc::invalid, Detail::argument, "flags {:#x} of a transaction are unknown", flags);
     }
-    auto made = std::make_unique<TransactionHandle>(TransactionHandle{nullptr});
+    auto made = std::make_unique<KvTransactionHandle>(KvTransactionHandle{nullptr});
     MEMLITH_TRY_ASSIGN(made->transaction, kv_of(handle).begin((flags & MEMLITH_KV_READ_ONLY) != 0));
     *txn = reinterpret_cast<memlith_kv_txn*>(made.release());
     return kOk;
@@ -212,9 +154,9 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ti
 
 int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(::need_ours(tx));
-    MEMLITH_TRY(::need_ours(txn));
-    kv::Transaction& inner = ::transaction_of(txn);
+    MEMLITH_TRY(need_ours(tx));
+    MEMLITH_TRY(need_ours(txn));
+    kv::Transaction& inner = transaction_of(txn);
     Kv& kv = inner.kv();
     MEMLITH_TRY(inner.check_alone());
     if (inner.read_only())
@@ -224,7 +166,7 @@ int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn) {
                   "commits of a volatile kv store are not logged, so they cannot be a part of a transaction of the "
                   "store");
     }
-    Transaction& transaction = memlith::core::transaction_of(tx).transaction;
+    Transaction& transaction = transaction_of(tx).transaction;
     if (transaction.part_in(Participant::Kind::kv, kv.pages().region()) != nullptr) {
       return fail(Errc::invalid, Detail::kv, "a transaction of kv store \"{}\" takes part already",
                   kv.pages().region().name());
@@ -253,8 +195,8 @@ void memlith_kv_txn_free(memlith_kv_txn* txn) {
   if (txn == nullptr) return;
   (void)guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
-    const std::unique_ptr<TransactionHandle> owned(&handle_of(txn));
-    for (CursorHandle* const cursor : owned->cursors) delete cursor;
+    const std::unique_ptr<KvTransactionHandle> owned(&handle_of(txn));
+    for (KvCursorHandle* const cursor : owned->cursors) delete cursor;
     owned->transaction->kv().free(owned->transaction);
     return kOk;
   });
@@ -347,64 +289,6 @@ int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const meml
       if (record(context, plain(at.key), plain(at.value)) != 0) return kOk;
     }
   });
-}
-
-// ---- cursors
-
-int32_t memlith_kv_cursor_open(memlith_kv_txn* txn, memlith_kv_map map, memlith_kv_cursor** cursor) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(txn));
-    MEMLITH_TRY(need(cursor, "cursor"));
-    auto made = std::unique_ptr<CursorHandle>(new CursorHandle{handle_of(txn), kv::Cursor(transaction_of(txn), map)});
-    MEMLITH_TRY(made->cursor.check());
-    handle_of(txn).cursors.insert(made.get());
-    *cursor = reinterpret_cast<memlith_kv_cursor*>(made.release());
-    return kOk;
-  });
-}
-
-void memlith_kv_cursor_close(memlith_kv_cursor* cursor) {
-  if (cursor == nullptr) return;
-  (void)guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(cursor));
-    const std::unique_ptr<CursorHandle> owned(&handle_of(cursor));
-    owned->owner.cursors.erase(owned.get());
-    return kOk;
-  });
-}
-
-int32_t memlith_kv_cursor_first(memlith_kv_cursor* cursor) {
-  return step(cursor, [](kv::Cursor& at) { return at.first(); });
-}
-int32_t memlith_kv_cursor_last(memlith_kv_cursor* cursor) {
-  return step(cursor, [](kv::Cursor& at) { return at.last(); });
-}
-int32_t memlith_kv_cursor_next(memlith_kv_cursor* cursor) {
-  return step(cursor, [](kv::Cursor& at) { return at.next(); });
-}
-int32_t memlith_kv_cursor_prev(memlith_kv_cursor* cursor) {
-  return step(cursor, [](kv::Cursor& at) { return at.prev(); });
-}
-int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint64_t key_bytes) {
-  return step(cursor, [&](kv::Cursor& at) -> Result<bool> {
-    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
-    return at.seek(wanted);
-  });
-}
-
-int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(cursor));
-    MEMLITH_TRY_ASSIGN(const auto record, cursor_of(cursor).current());
-    if (!record.has_value()) return not_found("the cursor stands on no record");
-    if (key != nullptr) *key = plain(record->key);
-    if (value != nullptr) *value = plain(record->value);
-    return kOk;
-  });
-}
-
-int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor) {
-  return step(cursor, [](kv::Cursor& at) { return at.remove(); });
 }
 
 // ---- durability

@@ -18,7 +18,8 @@ SURROUNDINGS = {
     ("applog.hpp", 1): ("#include <memlith/kv.hpp>", ""),
     ("heap.hpp", 1): ("", ""),
     ("heap.hpp", 2): ("struct Order { int item, count; };",
-                      "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, Order order"),
+                      "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, "
+                      "Order order"),
     ("kv.hpp", 1): ("std::string one_less(std::string_view count);", ""),
     ("memlith.h", 1): ("struct account { int balance; };",
                        "memlith_store* store, struct account* from, struct account* to"),

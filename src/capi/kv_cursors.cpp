@@ -1,0 +1,81 @@
+// Cursors of key-value stores: include/memlith/kv.h. Floor: capi.
+#include <memory>
+
+#include "capi/kv_handles.hpp"
+
+using namespace memlith::core;
+
+namespace {
+
+// A step of a cursor: NOT_FOUND where there is no record.
+template <class Step>
+std::int32_t step(memlith_kv_cursor* cursor, Step&& move) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    MEMLITH_TRY_ASSIGN(const bool found, move(cursor_of(cursor)));
+    return found ? kOk : not_found("there is no such record");
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+int32_t memlith_kv_cursor_open(memlith_kv_txn* txn, memlith_kv_map map, memlith_kv_cursor** cursor) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(cursor, "cursor"));
+    auto made =
+        std::unique_ptr<KvCursorHandle>(new KvCursorHandle{handle_of(txn), kv::Cursor(transaction_of(txn), map)});
+    MEMLITH_TRY(made->cursor.check());
+    handle_of(txn).cursors.insert(made.get());
+    *cursor = reinterpret_cast<memlith_kv_cursor*>(made.release());
+    return kOk;
+  });
+}
+
+void memlith_kv_cursor_close(memlith_kv_cursor* cursor) {
+  if (cursor == nullptr) return;
+  (void)guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    const std::unique_ptr<KvCursorHandle> owned(&handle_of(cursor));
+    owned->owner.cursors.erase(owned.get());
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_cursor_first(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.first(); });
+}
+int32_t memlith_kv_cursor_last(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.last(); });
+}
+int32_t memlith_kv_cursor_next(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.next(); });
+}
+int32_t memlith_kv_cursor_prev(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.prev(); });
+}
+int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint64_t key_bytes) {
+  return step(cursor, [&](kv::Cursor& at) -> Result<bool> {
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    return at.seek(wanted);
+  });
+}
+
+int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    MEMLITH_TRY_ASSIGN(const auto record, cursor_of(cursor).current());
+    if (!record.has_value()) return not_found("the cursor stands on no record");
+    if (key != nullptr) *key = plain(record->key);
+    if (value != nullptr) *value = plain(record->value);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor) {
+  return step(cursor, [](kv::Cursor& at) { return at.remove(); });
+}
+
+}  // extern "C"

@@ -1,0 +1,62 @@
+// What the entry points of kv stores share: the objects behind the handles. Floor: capi.
+//
+// A memlith_kv is a kv::Kv, which its OpenRegion owns.
+#pragma once
+
+#include <string_view>
+#include <unordered_set>
+
+#include "capi/errors.hpp"
+#include "capi/handles.hpp"
+#include "kv/kv.hpp"
+#include "memlith/kv.h"
+
+namespace memlith::core {
+
+struct KvCursorHandle;
+
+// A transaction, and its cursors that the program has not closed.
+struct KvTransactionHandle {
+  kv::Transaction* transaction;
+  std::unordered_set<KvCursorHandle*> cursors = {};
+};
+struct KvCursorHandle {
+  KvTransactionHandle& owner;
+  kv::Cursor cursor;
+};
+
+inline kv::Kv& kv_of(memlith_kv* handle) { return *reinterpret_cast<kv::Kv*>(handle); }
+inline KvTransactionHandle& handle_of(memlith_kv_txn* txn) { return *reinterpret_cast<KvTransactionHandle*>(txn); }
+inline kv::Transaction& transaction_of(memlith_kv_txn* txn) { return *handle_of(txn).transaction; }
+inline KvCursorHandle& handle_of(memlith_kv_cursor* cursor) { return *reinterpret_cast<KvCursorHandle*>(cursor); }
+inline kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(cursor).cursor; }
+
+inline Status need_ours(memlith_kv* handle) {
+  MEMLITH_TRY(need(handle, "kv"));
+  return kv_of(handle).pages().region().store().check_process();
+}
+
+inline Status need_ours(memlith_kv_txn* txn) {
+  MEMLITH_TRY(need(txn, "txn"));
+  return transaction_of(txn).kv().pages().region().store().check_process();
+}
+
+inline Status need_ours(memlith_kv_cursor* cursor) {
+  MEMLITH_TRY(need(cursor, "cursor"));
+  return handle_of(cursor).owner.transaction->kv().pages().region().store().check_process();
+}
+
+inline Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {
+  if (bytes > 0) MEMLITH_TRY(need(data, what));
+  return std::string_view(static_cast<const char*>(data), bytes);
+}
+
+inline memlith_bytes plain(std::string_view text) { return {text.data(), text.size()}; }
+
+// Expected often, so without the time to make a message.
+inline Status not_found(std::string_view text) {
+  set_error_text(text);
+  return Status{Errc::not_found, Detail::kv, 0, 0};
+}
+
+}  // namespace memlith::core
