@@ -94,7 +94,7 @@ int Images::replace_descriptors(const Image& image) {
   for (std::size_t i = 0; i < all.size() && result == 0; ++i) {
     std::size_t like = 0;
     while (like < i && !share_offset(all[like].fd, all[i].fd)) ++like;
-    const int fd = like < i ? ::fcntl(made[like], F_DUPFD_CLOEXEC, 0) : open_like(image, all[i].flags);
+    const int fd = like < i ? real().fcntl(made[like], F_DUPFD_CLOEXEC, 0) : open_like(image, all[i].flags);
     if (fd < 0) result = -1;
     made.push_back(fd);
     if (result == 0 && like == i) ::lseek(fd, ::lseek(all[i].fd, 0, SEEK_CUR), SEEK_SET);
@@ -108,6 +108,7 @@ int Images::replace_descriptors(const Image& image) {
 
 int Images::replace_mappings(const ImagePtr& image, const std::string& path) {
   for (const MappedRange& each : mappings_of(path, image->home)) {
+    if (begin_log_locked(image) != 0) return -1;
     const int fd = memlith_image_descriptor(image->handle);
     if (real().mmap(each.begin, each.bytes, each.protection, MAP_SHARED | MAP_FIXED, fd, each.offset) == MAP_FAILED) {
       return -1;

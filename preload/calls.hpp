@@ -49,6 +49,7 @@ int our_unlinkat(int folder, const char* path, int flags);
 int our_link(const char* from, const char* to);
 int our_linkat(int from_folder, const char* from, int to_folder, const char* to, int flags);
 int our_fchmod(int fd, mode_t mode);
+int our_futimens(int fd, const struct timespec* times);
 int our_fchown(int fd, uid_t owner, gid_t group);
 // calls_process.cpp
 int our_execve(const char* path, char* const* arguments, char* const* environment);

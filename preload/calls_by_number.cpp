@@ -166,6 +166,9 @@ MEMLITH_INTERPOSE(long, syscall, long number, ...) {
   va_end(more);
   if (settings().patterns.empty() || NoSignals::held()) return call_kernel(number, words);
   if (number == SYS_io_uring_setup || number == SYS_io_setup) return refuse_ring();
+  if (number == SYS_utimensat && words[1] == 0) {  // of a descriptor
+    return our_futimens(as<int>(words[0]), as<const timespec*>(words[2]));
+  }
   if (number == SYS_openat2) {  // programs do without, as on Linux before 5.6
     errno = ENOSYS;
     return -1;

@@ -55,7 +55,7 @@ int open_file(int folder, const char* path, int flags, mode_t mode) {
   if (is_of_interest(fd, seen)) return images().take_over(fd, flags, seen);
   if (!truncates) return fd;
   if (const ImagePtr image = images().of_descriptor(fd)) {  // by /proc/self/fd
-    images().resize(*image, 0);
+    images().resize(image, 0);
     return fd;
   }
   return truncate_opened(fd, folder, path, flags, mode);
@@ -78,8 +78,10 @@ bool refused(const Image& image) {
 
 // Does a write to the image by `call`, which returns what a write returns.
 template <class Call>
-ssize_t write_to(Image& image, int fd, Place place, int flags, Call call) {
+ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call call) {
+  Image& image = *written;
   if (refused(image)) return -1;
+  if (images().touch(written) != 0) return -1;
   ssize_t done = 0;
   {
     const NoSignals no_signals;
@@ -103,7 +105,7 @@ ssize_t write_to(Image& image, int fd, Place place, int flags, Call call) {
     }
     if ((mode & (O_SYNC | O_DSYNC)) == 0) return done;
   }
-  return images().commit(image, true) == 0 ? done : -1;
+  return images().commit(written, true) == 0 ? done : -1;
 }
 
 Place at(off_t offset) { return {offset, true}; }
@@ -118,14 +120,14 @@ int sync_descriptor(int fd, int (*call)(int)) {
   if (image == nullptr) return call(fd);
   image->was_fsynced = true;
   image->msyncs_left_out = 0;
-  return images().commit(*image, true);
+  return images().commit(image, true);
 }
 
 int resize_descriptor(int fd, off_t bytes) {
   const ImagePtr image = images().of_descriptor(fd);
   const bool writable = image != nullptr && (::fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
   if (!writable || bytes < 0) return real().ftruncate(fd, bytes);
-  return refused(*image) ? -1 : images().resize(*image, bytes);
+  return refused(*image) ? -1 : images().resize(image, bytes);
 }
 
 // The kernel copies only within a file system.
@@ -238,14 +240,15 @@ MEMLITH_INTERPOSE(FILE*, fopen, const char* path, const char* mode) {
   if (stream == nullptr) {
     close_descriptor(fd);
   } else if (const ImagePtr image = (flags & O_ACCMODE) != O_RDONLY ? images().of_descriptor(fd) : nullptr) {
-    image->has_unseen = true;
+    images().expect_unseen(image);
   }
   errno = error;
   return stream;
 }
 MEMLITH_INTERPOSE_ALSO(fopen64, fopen);
 MEMLITH_INTERPOSE(FILE*, fdopen, int fd, const char* mode) {
-  if (const ImagePtr image = images().of_descriptor(fd)) image->has_unseen = true;
+  const ImagePtr image = mode[0] != 'r' || std::strchr(mode, '+') != nullptr ? images().of_descriptor(fd) : nullptr;
+  if (image != nullptr) images().expect_unseen(image);
   return real().fdopen(fd, mode);
 }
 MEMLITH_INTERPOSE(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
@@ -292,41 +295,41 @@ MEMLITH_INTERPOSE(void, closefrom, int first) { our_close_range(static_cast<unsi
 MEMLITH_INTERPOSE(ssize_t, write, int fd, const void* bytes, size_t count) {
   const auto call = [=] { return real().write(fd, bytes, count); };
   const ImagePtr image = images().of_descriptor(fd);
-  return image == nullptr ? call() : write_to(*image, fd, kHere, 0, call);
+  return image == nullptr ? call() : write_to(image, fd, kHere, 0, call);
 }
 MEMLITH_INTERPOSE(ssize_t, pwrite, int fd, const void* bytes, size_t count, off_t offset) {
   const auto call = [=] { return real().pwrite(fd, bytes, count, offset); };
   const ImagePtr image = images().of_descriptor(fd);
-  return image == nullptr ? call() : write_to(*image, fd, at(offset), 0, call);
+  return image == nullptr ? call() : write_to(image, fd, at(offset), 0, call);
 }
 MEMLITH_INTERPOSE_ALSO(pwrite64, pwrite);
 MEMLITH_INTERPOSE(ssize_t, writev, int fd, const struct iovec* parts, int count) {
   const auto call = [=] { return real().writev(fd, parts, count); };
   const ImagePtr image = images().of_descriptor(fd);
-  return image == nullptr ? call() : write_to(*image, fd, kHere, 0, call);
+  return image == nullptr ? call() : write_to(image, fd, kHere, 0, call);
 }
 MEMLITH_INTERPOSE(ssize_t, pwritev, int fd, const struct iovec* parts, int count, off_t offset) {
   const auto call = [=] { return real().pwritev(fd, parts, count, offset); };
   const ImagePtr image = images().of_descriptor(fd);
-  return image == nullptr ? call() : write_to(*image, fd, at(offset), 0, call);
+  return image == nullptr ? call() : write_to(image, fd, at(offset), 0, call);
 }
 MEMLITH_INTERPOSE_ALSO(pwritev64, pwritev);
 MEMLITH_INTERPOSE(ssize_t, pwritev2, int fd, const struct iovec* parts, int count, off_t offset, int flags) {
   const auto call = [=] { return real().pwritev2(fd, parts, count, offset, flags); };
   const ImagePtr image = images().of_descriptor(fd);
-  return image == nullptr ? call() : write_to(*image, fd, offset == -1 ? kHere : at(offset), flags, call);
+  return image == nullptr ? call() : write_to(image, fd, offset == -1 ? kHere : at(offset), flags, call);
 }
 MEMLITH_INTERPOSE_ALSO(pwritev64v2, pwritev2);
 MEMLITH_INTERPOSE(ssize_t, sendfile, int out, int in, off_t* offset, size_t count) {
   const auto call = [=] { return real().sendfile(out, in, offset, count); };
   const ImagePtr image = images().of_descriptor(out);
-  return image == nullptr ? call() : write_to(*image, out, kHere, 0, call);
+  return image == nullptr ? call() : write_to(image, out, kHere, 0, call);
 }
 MEMLITH_INTERPOSE_ALSO(sendfile64, sendfile);
 MEMLITH_INTERPOSE(ssize_t, splice, int in, off_t* in_at, int out, off_t* out_at, size_t count, unsigned flags) {
   const auto call = [=] { return real().splice(in, in_at, out, out_at, count, flags); };
   const ImagePtr image = images().of_descriptor(out);
-  return image == nullptr ? call() : write_to(*image, out, out_at == nullptr ? kHere : at(*out_at), 0, call);
+  return image == nullptr ? call() : write_to(image, out, out_at == nullptr ? kHere : at(*out_at), 0, call);
 }
 MEMLITH_INTERPOSE(ssize_t, copy_file_range, int in, off_t* in_at, int out, off_t* out_at, size_t count,
                   unsigned flags) {
@@ -354,7 +357,7 @@ MEMLITH_INTERPOSE_ALSO(truncate64, truncate);
 MEMLITH_INTERPOSE(int, fallocate, int fd, int mode, off_t offset, off_t bytes) {
   const ImagePtr image = images().of_descriptor(fd);
   if (image == nullptr) return real().fallocate(fd, mode, offset, bytes);
-  if (refused(*image)) return -1;
+  if (refused(*image) || images().touch(image) != 0) return -1;
   const NoSignals no_signals;
   const std::shared_lock alive(image->life);
   const int result = real().fallocate(fd, mode, offset, bytes);

@@ -18,6 +18,7 @@ void put_size(const Image& image, struct stat& seen) {
   const NoSignals no_signals;
   struct stat memory{};
   if (image.handle == nullptr || real().fstat(memlith_image_descriptor(image.handle), &memory) != 0) return;
+  if (is_unwritten(memory)) return;
   seen.st_size = memory.st_size;
   seen.st_blocks = memory.st_blocks;
   seen.st_mtim = memory.st_mtim;
@@ -194,6 +195,18 @@ MEMLITH_INTERPOSE(int, linkat, int from_folder, const char* from, int to_folder,
 MEMLITH_INTERPOSE(int, fchmod, int fd, mode_t mode) {
   const int result = on_home(fd, [=](const char* path) { return ::chmod(path, mode); });
   return result == 1 ? real().fchmod(fd, mode) : result;
+}
+// Of an image that nobody has written to, the file has the times.
+MEMLITH_INTERPOSE(int, futimens, int fd, const struct timespec* times) {
+  const ImagePtr image = images().of_descriptor(fd);
+  if (image == nullptr || !image->untouched) return real().futimens(fd, times);
+  return on_home(fd, [=](const char* path) { return ::utimensat(AT_FDCWD, path, times, 0); });
+}
+MEMLITH_INTERPOSE(int, futimes, int fd, const struct timeval* times) {
+  if (times == nullptr) return our_futimens(fd, nullptr);
+  const std::array<timespec, 2> both{
+      {{times[0].tv_sec, times[0].tv_usec * 1000}, {times[1].tv_sec, times[1].tv_usec * 1000}}};
+  return our_futimens(fd, both.data());
 }
 MEMLITH_INTERPOSE(int, fchown, int fd, uid_t owner, gid_t group) {
   const int result = on_home(fd, [=](const char* path) { return ::chown(path, owner, group); });

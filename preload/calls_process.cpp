@@ -96,6 +96,7 @@ int become(const std::string& path, Call call) {
   const NoSignals no_signals;
   {
     const std::unique_lock lock(images().lock());
+    images().keep_unseen_writes();
     images().detach_all();
   }
   // The new program begins with the signal mask that this one had.

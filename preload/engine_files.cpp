@@ -24,7 +24,7 @@ std::array<std::atomic<bool>, kHighest> used{};
 int engine_descriptor(int fd) {
   if (fd < 0) return fd;
   const int error = errno;
-  if (const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kLowest); high >= 0) {
+  if (const int high = real().fcntl(fd, F_DUPFD_CLOEXEC, kLowest); high >= 0) {
     real().close(fd);
     fd = high;
   }
@@ -54,6 +54,10 @@ extern "C" {
 int __wrap_open(const char* path, int flags, mode_t mode) { return engine_descriptor(real().open(path, flags, mode)); }
 int __wrap_openat(int folder, const char* path, int flags, mode_t mode) {
   return engine_descriptor(real().openat(folder, path, flags, mode));
+}
+int __wrap_fcntl(int fd, int command, long argument) {
+  const int result = real().fcntl(fd, command, argument);
+  return command == F_DUPFD_CLOEXEC ? engine_descriptor(result) : result;
 }
 int __wrap_memfd_create(const char* name, unsigned flags) {
   return engine_descriptor(real().memfd_create(name, flags));

@@ -83,6 +83,8 @@ ImagePtr Images::find_name(const std::string& path) {
 
 // ---- opening ---------------------------------------------------------------------------------------------------
 
+bool may_make_log(const std::string& path) { return ::access(path.substr(0, path.rfind('/') + 1).c_str(), W_OK) == 0; }
+
 // Null with errno; or null with errno 0 if the file is to be used as it is.
 ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   const std::string path = target_of(fd);
@@ -93,7 +95,13 @@ ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   }
   const memlith_store_options options = options_of_run();
   auto image = std::make_shared<Image>();
-  const std::int32_t code = memlith_image_open(path.c_str(), &options, &image->handle);
+  // Without a log, until the program changes something. Where no log can be made, the program hears of it now.
+  const bool late = !has_log(path) && (!may_write || may_make_log(path));
+  std::int32_t code = late ? memlith_image_look(path.c_str(), &image->handle) : 0;
+  image->untouched = late && code == 0;
+  if (!late || memlith_category(code) == MEMLITH_EXISTS) {
+    code = memlith_image_open(path.c_str(), &options, &image->handle);
+  }
   const std::int32_t category = memlith_category(code);
   if ((category == MEMLITH_PERMISSION || category == MEMLITH_READ_ONLY) && !may_write && !has_log(path)) {
     errno = 0;
@@ -110,7 +118,11 @@ ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   image->owner = ::getpid();
   image->home_fd = engine_descriptor(real().open(link_of(fd).c_str(), O_PATH | O_CLOEXEC));
   image->witness.watch(image->home_fd);
-  image->attached = true;
+  image->attached = !image->untouched;
+  if (image->untouched) {
+    const std::array<timespec, 2> never{{{0, UTIME_OMIT}, kUnwritten}};
+    ::futimens(memlith_image_descriptor(image->handle), never.data());
+  }
   images_.push_back(image);
   count_.store(images_.size(), std::memory_order_release);
   return image;
@@ -119,6 +131,18 @@ ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
 int Images::open_like(const Image& image, int flags) {
   constexpr int kKept = O_ACCMODE | O_APPEND | O_NONBLOCK | O_DSYNC | O_SYNC | O_NOATIME;
   return real().open(link_of(memlith_image_descriptor(image.handle)).c_str(), (flags & kKept) | O_CLOEXEC);
+}
+
+int Images::truncate_opened(const ImagePtr& image) {
+  struct stat seen{};
+  if (image->untouched && real().fstat(memlith_image_descriptor(image->handle), &seen) == 0 && seen.st_size == 0) {
+    return 0;
+  }
+  if (begin_log_locked(image) != 0) return -1;
+  const std::shared_lock alive(image->life);
+  if (!image->attached) return real().ftruncate(memlith_image_descriptor(image->handle), 0);
+  const std::int32_t code = memlith_image_cut(image->handle, 0);
+  return code == 0 ? 0 : fail_with(code, image->path() + " cannot be truncated");
 }
 
 int Images::take_over(int fd, int flags, const struct stat& seen) {
@@ -133,10 +157,10 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
   if (image == nullptr && errno == 0) return fd;
   int mine = -1;
   if (image != nullptr) mine = open_like(*image, flags);
-  if (mine >= 0 && (flags & O_TRUNC) != 0) {
-    const std::shared_lock alive(image->life);
-    const std::int32_t code = memlith_image_cut(image->handle, 0);
-    if (code != 0) fail_with(code, image->path() + " cannot be truncated");
+  if (mine >= 0 && (flags & O_TRUNC) != 0 && truncate_opened(image) != 0) {
+    const int error = errno;
+    real().close(std::exchange(mine, -1));
+    errno = error;
   }
   const int error = errno;
   if (mine >= 0) {
@@ -153,18 +177,35 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
 
 // ---- committing ------------------------------------------------------------------------------------------------
 
-int Images::commit(Image& image, bool wait) {
+// What others wrote to the file, or this program before memlith kept it, may not be on the medium yet.
+int Images::flush_home(const Image& image) {
+  const int fd = real().open(link_of(image.home_fd).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const int result = real().fsync(fd);
+  const int error = errno;
+  real().close(fd);
+  errno = error;
+  return result;
+}
+
+int Images::commit(const ImagePtr& committed, bool wait) {
+  Image& image = *committed;
   if (image.owner != ::getpid()) {
     say(image.path() + ": a forked child cannot commit the file that its parent has open");
     errno = EIO;
     return -1;
   }
   const NoSignals no_signals;
+  if (image.untouched && was_written_unseen(image)) {
+    const std::unique_lock lock(lock_);
+    keep_unseen_writes(committed);
+  }
   const std::shared_lock alive(image.life);
   if (image.broken) {
     errno = EIO;
     return -1;
   }
+  if (image.untouched) return flush_home(image);
   if (!image.attached) return 0;  // the file has no name, and ends with its descriptors
   tell_of_another(image);
   if (image.has_unseen) memlith_image_suspect(image.handle);
@@ -182,12 +223,14 @@ int Images::commit_all() {
   }
   int result = 0;
   for (const ImagePtr& image : all) {
-    if (image->owner == ::getpid() && commit(*image, true) != 0) result = -1;
+    if (image->owner == ::getpid() && commit(image, true) != 0) result = -1;
   }
   return result;
 }
 
-int Images::resize(Image& image, off_t bytes) {
+int Images::resize(const ImagePtr& resized, off_t bytes) {
+  if (touch(resized) != 0) return -1;
+  Image& image = *resized;
   const NoSignals no_signals;
   const std::shared_lock alive(image.life);
   const std::lock_guard order(image.order);
@@ -196,6 +239,35 @@ int Images::resize(Image& image, off_t bytes) {
   if (code == 0) return 0;
   errno = memlith_errno(code);
   return -1;
+}
+
+int Images::begin_log(const ImagePtr& image) {
+  const NoSignals no_signals;
+  const std::unique_lock lock(lock_);
+  return begin_log_locked(image);
+}
+
+int Images::begin_log_locked(const ImagePtr& image) {
+  if (!image->untouched) return 0;
+  if (image->owner != ::getpid()) {
+    say(image->path() + ": a forked child cannot write the file that its parent has open");
+    errno = EIO;
+    return -1;
+  }
+  const std::unique_lock dead(image->life);
+  const memlith_store_options options = options_of_run();
+  const std::string path = image->path();
+  const std::int32_t code = memlith_image_attach(image->handle, path.c_str(), &options);
+  if (code != 0) return fail_with(code, path + " cannot be changed");
+  image->attached = true;
+  image->untouched = false;
+  if (was_written_unseen(*image)) image->has_unseen = true;
+  return 0;
+}
+
+bool Images::was_written_unseen(const Image& image) {
+  struct stat seen{};
+  return real().fstat(memlith_image_descriptor(image.handle), &seen) == 0 && !is_unwritten(seen);
 }
 
 // ---- closing ---------------------------------------------------------------------------------------------------
@@ -223,7 +295,7 @@ int Images::detach(Image& image) {
   int result = 0;
   const std::string path = image.path();
   if (image.has_unseen) memlith_image_suspect(image.handle);
-  if (const std::int32_t code = memlith_image_commit(image.handle, 0); code != 0) {
+  if (const std::int32_t code = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST); code != 0) {
     result = fail_with(code, path + " was not committed when it was closed");
   }
   report(image);
@@ -251,8 +323,25 @@ int Images::attach(const ImagePtr& image, const std::string& path) {
   return 0;
 }
 
+// What calls wrote that nobody saw. The comparison takes some milliseconds for the largest of these files, as the
+// flushes do that a close needs.
+void Images::commit_unseen(Image& image) {
+  constexpr off_t kComparedBytesMax = 64 << 20;
+  struct stat memory{};
+  if (image.has_unseen || real().fstat(memlith_image_descriptor(image.handle), &memory) != 0) return;
+  if (memory.st_size > kComparedBytesMax) return;
+  std::uint32_t as_told = 1;
+  const bool committed = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST) == 0;  // or detach() says why not
+  if (!committed || memlith_image_check(image.handle, &as_told) != 0 || as_told != 0) return;
+  say(image.path() +
+      ": it was written by a system call that memlith does not see; the writes are kept now, when it is " +
+      "closed, and were not failure-atomic before");
+}
+
 int Images::close(const ImagePtr& image) {
+  if (image->untouched && image->owner == ::getpid() && was_written_unseen(*image)) keep_unseen_writes(image);
   const std::unique_lock dead(image->life);
+  if (image->attached) commit_unseen(*image);
   const int result = image->attached ? detach(*image) : 0;
   const int error = errno;
   std::erase(images_, image);
@@ -276,25 +365,41 @@ int Images::closed_one(const ImagePtr& image) {
 void Images::detach_all() {
   for (const ImagePtr& image : images_) {
     const std::unique_lock dead(image->life);
-    if (image->owner == ::getpid() && image->attached) detach(*image);
+    image->paused = image->owner == ::getpid() && image->attached;
+    if (image->paused) detach(*image);
   }
 }
 
 void Images::attach_all() {
   for (const ImagePtr& image : images_) {
     const std::unique_lock dead(image->life);
-    if (image->owner == ::getpid() && !image->attached) attach(image, image->path());
+    if (std::exchange(image->paused, false)) attach(image, image->path());
   }
 }
 
 void Images::finish() {
   const NoSignals no_signals;
   const std::unique_lock lock(lock_);
-  const std::vector<ImagePtr> all = images_;
-  for (const ImagePtr& image : all) {
+  keep_unseen_writes();
+  for (const ImagePtr& image : images_) {
     const std::unique_lock dead(image->life);
-    if (image->owner == ::getpid() && image->attached) detach(*image);
+    if (image->owner == ::getpid() && image->attached) commit_unseen(*image);
   }
+  detach_all();
+}
+
+void Images::keep_unseen_writes() {
+  for (const ImagePtr& image : images_) {
+    if (image->untouched && image->owner == ::getpid() && was_written_unseen(*image)) keep_unseen_writes(image);
+  }
+}
+
+void Images::keep_unseen_writes(const ImagePtr& image) {
+  const bool is_expected = image->has_unseen;
+  if (begin_log_locked(image) != 0 || is_expected) return;
+  say(image->path() +
+      ": it was written by a system call that memlith does not see; from now on each commit compares the "
+      "whole file");
 }
 
 void Images::tell_of_another(Image& image) {

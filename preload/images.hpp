@@ -35,6 +35,12 @@ struct FileId {
 
 inline FileId id_of(const struct stat& seen) { return {seen.st_dev, seen.st_ino}; }
 
+// The time of the last change of a working image that nobody has written to since the file was read.
+inline constexpr timespec kUnwritten{1, 1};
+inline bool is_unwritten(const struct stat& memory) {
+  return memory.st_mtim.tv_sec == kUnwritten.tv_sec && memory.st_mtim.tv_nsec == kUnwritten.tv_nsec;
+}
+
 struct Image {
   FileId home;    // the file
   FileId memory;  // its working image
@@ -43,8 +49,10 @@ struct Image {
 
   std::shared_mutex life;
   memlith_image* handle = nullptr;
-  bool attached = false;  // else the file has no name any more, or was replaced, and nothing keeps it
-  bool broken = false;    // nothing keeps it, and something should
+  bool attached = false;  // else the file has no name any more, or was replaced, and nothing keeps it; or:
+  std::atomic<bool> untouched = false;  // nothing was changed since it was opened, and there is no log yet
+  bool broken = false;                  // nothing keeps it, and something should
+  bool paused = false;                  // detached by detach_all()
 
   std::mutex order;
   std::atomic<bool> was_fsynced = false;
@@ -101,9 +109,16 @@ class Images {
   [[nodiscard]] bool any() const { return count_.load(std::memory_order_acquire) != 0 && !NoSignals::held(); }
 
   // Makes all changes durable; 0, or -1 with errno.
-  int commit(Image& image, bool wait);
+  int commit(const ImagePtr& image, bool wait);
   int commit_all();
-  int resize(Image& image, off_t bytes);
+  int resize(const ImagePtr& image, off_t bytes);
+
+  // The image is about to be changed by the program: from now on there is a log. 0, or -1 with errno.
+  int touch(const ImagePtr& image) { return image->untouched ? begin_log(image) : 0; }
+
+  // The C library will write to the image by calls of its own, if anything: each commit compares the whole file, from
+  // the first that finds a log, or finds the image written.
+  static void expect_unseen(const ImagePtr& image) { image->has_unseen = true; }
 
   // A descriptor of the image was closed: closes the image if there is no other, and no mapping. 0, or -1 with errno.
   int closed_one(const ImagePtr& image);
@@ -125,6 +140,7 @@ class Images {
   int tidy(const std::string& path);
 
   // The process is about to end or to become another program: what it has written is committed.
+  void keep_unseen_writes();  // of images without a log; all under the lock
   void detach_all();
   void attach_all();
   void finish();
@@ -149,9 +165,17 @@ class Images {
   // Takes over the matching file at the path, if the process has it open, and says so if that is impossible.
   void adopt(const std::string& path);
   static int replace_descriptors(const Image& image);
+  int truncate_opened(const ImagePtr& image);
   int replace_mappings(const ImagePtr& image, const std::string& path);
   bool is_used(const Image& image);
   int close(const ImagePtr& image);
+  int begin_log(const ImagePtr& image);
+  int begin_log_locked(const ImagePtr& image);
+  // An image without a log was written by a call that nobody saw.
+  static bool was_written_unseen(const Image& image);
+  static int flush_home(const Image& image);
+  void keep_unseen_writes(const ImagePtr& image);
+  static void commit_unseen(Image& image);
   int detach(Image& image);
   int attach(const ImagePtr& image, const std::string& path);
   void report(Image& image);

@@ -102,6 +102,12 @@ void Images::watch_again(const std::vector<ImagePtr>& touched) {
 
 void* Images::map(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset) {
   const ImagePtr image = (flags & MAP_ANONYMOUS) != 0 ? nullptr : of_descriptor(fd);
+  const int type = flags & MAP_TYPE;
+  const bool shares = type == MAP_SHARED || type == MAP_SHARED_VALIDATE;
+  if (image != nullptr && shares && (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR && image->owner == ::getpid() &&
+      touch(image) != 0) {
+    return MAP_FAILED;
+  }
   const NoSignals no_signals;
   const std::unique_lock lock(lock_);
   std::vector<ImagePtr> touched;
@@ -114,8 +120,7 @@ void* Images::map(void* address, std::size_t bytes, int protection, int flags, i
     mappings_ = before;
     watch_again(touched);
   }
-  const int type = flags & MAP_TYPE;
-  if (got != MAP_FAILED && image != nullptr && (type == MAP_SHARED || type == MAP_SHARED_VALIDATE)) {
+  if (got != MAP_FAILED && image != nullptr && shares) {
     const bool writable = (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
     if (image->owner != ::getpid() && writable) {
       say(image->path() + ": a forked child cannot map the file that its parent has open");
@@ -221,7 +226,7 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
       }
       continue;
     }
-    if (commit(*image, (flags & MS_SYNC) != 0) != 0) return -1;
+    if (commit(image, (flags & MS_SYNC) != 0) != 0) return -1;
   }
   return 0;
 }

@@ -34,25 +34,30 @@ int Images::rename(const std::string& from, const std::string& to, unsigned flag
   if (moved == nullptr && tidy(from) != 0) return -1;
   if (replaced == nullptr && tidy(to) != 0) return -1;
   if (moved != nullptr && moved == replaced) return call(context);  // two names of one
-  if (moved != nullptr) {
+  keep_unseen_writes();
+  const bool moved_log = moved != nullptr && moved->attached;
+  const bool replaced_log = replaced != nullptr && replaced->attached;
+  if (moved_log) {
     const std::unique_lock dead(moved->life);
     if (detach(*moved) != 0) return -1;
   }
-  if (replaced != nullptr) {
+  if (replaced_log) {
     const std::unique_lock dead(replaced->life);
     detach(*replaced);
   }
   const int result = call(context);
   const int error = errno;
   const bool exchanged = result == 0 && (flags & RENAME_EXCHANGE) != 0;
-  if (moved != nullptr) {
+  if (moved_log) {
     const std::unique_lock dead(moved->life);
     attach(moved, result == 0 ? to : from);
   }
-  if (replaced != nullptr && (result != 0 || exchanged)) {
+  const bool still_named = result != 0 || exchanged;
+  if (replaced_log && still_named) {
     const std::unique_lock dead(replaced->life);
     attach(replaced, result == 0 ? from : to);
   }
+  if (replaced != nullptr && !still_named) replaced->untouched = false;
   if (result == 0 && moved == nullptr) adopt(to);
   if (exchanged && replaced == nullptr) adopt(from);
   errno = error;
@@ -82,10 +87,12 @@ int Images::unlink(const std::string& path, int (*call)(void*), void* context) {
   const ImagePtr image = find_name(path);
   if (image == nullptr) return tidy(path) != 0 ? -1 : call(context);
   const std::unique_lock dead(image->life);
-  if (image->attached) detach(*image);
+  const bool had_log = image->attached;
+  if (had_log) detach(*image);
   const int result = call(context);
   const int error = errno;
-  if (result != 0) attach(image, path);
+  if (result == 0) image->untouched = false;
+  if (result != 0 && had_log) attach(image, path);
   errno = error;
   return result;
 }

@@ -18,11 +18,11 @@ namespace memlith::preload {
 
 // clang-format off: its result for a list of calls without separators differs from run to run.
 #define MEMLITH_REAL_CALLS(X) \
-  X(open) X(openat) X(close) X(dup2) X(dup3) X(fopen) X(fdopen) X(freopen) X(fclose) X(write) X(pwrite) \
+  X(open) X(openat) X(fcntl) X(close) X(dup2) X(dup3) X(fopen) X(fdopen) X(freopen) X(fclose) X(write) X(pwrite) \
   X(writev) X(pwritev) X(pwritev2) X(sendfile) X(copy_file_range) X(splice) X(ftruncate) X(truncate) \
   X(fallocate) X(posix_fallocate) X(mmap) X(munmap) X(mremap) X(msync) X(madvise) X(stat) X(lstat) X(fstat) X(fstatat) \
   X(statx) X(rename) X(renameat) X(renameat2) X(unlink) X(unlinkat) X(remove) X(link) X(linkat) X(fsync) \
-  X(fdatasync) X(sync) X(syncfs) X(fchmod) X(fchown) X(execve) X(execvpe) X(fexecve) X(posix_spawn) \
+  X(fdatasync) X(sync) X(syncfs) X(fchmod) X(futimens) X(fchown) X(execve) X(execvpe) X(fexecve) X(posix_spawn) \
   X(posix_spawnp) X(syscall) X(memfd_create) X(_exit) X(pthread_create) X(vdprintf) X(aio_write) X(aio_fsync) \
   X(lio_listio) X(sendmsg)
 // clang-format on

@@ -81,6 +81,12 @@ typedef struct memlith_image memlith_image;
  * Errors: those of memlith_file_open; NO_MEMORY (the file does not fit into memory), UNSUPPORTED (kernel). */
 MEMLITH_API int32_t memlith_image_open(const char* path, const memlith_store_options* options, memlith_image** image);
 
+/* Reads the file into a working image that is detached (below), and locks the file, so that no other process opens it
+ * by memlith. Nothing is written: a program that does not change the file costs no flush. Before a change, call
+ * memlith_image_attach with the same path. Errors: EXISTS (there is a log beside the file: use memlith_image_open),
+ * BUSY, NOT_FOUND, PERMISSION, NO_MEMORY. */
+MEMLITH_API int32_t memlith_image_look(const char* path, memlith_image** image);
+
 /* Drops what was not committed, closes the file cleanly and frees the handle, also on error. Mappings and descriptors
  * of the image stay usable, and lead nowhere any more. Null is ignored. Errors: as memlith_store_close. */
 MEMLITH_API int32_t memlith_image_close(memlith_image* image);
@@ -110,10 +116,18 @@ MEMLITH_API int32_t memlith_image_cut(memlith_image* image, uint64_t bytes);
  * file. */
 MEMLITH_API int32_t memlith_image_suspect(memlith_image* image);
 
-enum { MEMLITH_IMAGE_ASYNC = 1 /* return when the changes are captured, as memlith_persist_async */ };
+enum {
+  MEMLITH_IMAGE_ASYNC = 1, /* return when the changes are captured, as memlith_persist_async */
+  MEMLITH_IMAGE_LAST = 2   /* the file is closed next: it does not grow ahead of its content, which saves a flush */
+};
 
 /* Commits all changes and the length of the image; durable on return unless ASYNC. Errors: as memlith_persist. */
 MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
+
+/* For a caller that closes the file next, and has just committed: brings all commits into the file, as closing would,
+ * and compares the image with it. *as_told is 0 if the image was changed without memlith_image_written, a watch or
+ * memlith_image_suspect; the next commit has these changes. Errors: as memlith_store_close. */
+MEMLITH_API int32_t memlith_image_check(memlith_image* image, uint32_t* as_told);
 
 /* Puts the image and its length back to the last commit. Errors: as memlith_rollback. */
 MEMLITH_API int32_t memlith_image_rollback(memlith_image* image);

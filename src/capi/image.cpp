@@ -4,9 +4,12 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "capi/errors.hpp"
+#include "store/names.hpp"
 #include "store/stats.hpp"
 
 using namespace memlith::core;
@@ -17,10 +20,10 @@ namespace {
 
 // `image` has no store.
 Status open_into(memlith_image& image, const char* path, const memlith_store_options* options) {
-  memlith_store* store = nullptr;
-  if (const std::int32_t code = memlith_file_open(path, options, &store); code != 0) {
-    return Status{static_cast<Errc>(memlith_category(code)), static_cast<Detail>(memlith_detail(code)), 0, 0};
-  }
+  // A file that was renamed meanwhile is opened by its new name.
+  if (image.claim.has_value() && image.claim->path != path) image.claim.reset();
+  MEMLITH_TRY_ASSIGN(memlith_store* const store,
+                     open_file_store(path, options, image.claim.has_value() ? image.claim->file : nullptr));
   Descriptor memory;
   Status status = kOk;
   if (image.detached.get() >= 0) {
@@ -28,11 +31,12 @@ Status open_into(memlith_image& image, const char* path, const memlith_store_opt
     if (memory.get() < 0) status = fail_errno(errno, Detail::mapping, "cannot open the working image again");
   }
   if (status.ok()) {
-    auto opened = FileImage::open(session_of(store).store(), 1 * kMiB, std::move(memory));
+    auto opened = FileImage::open(session_of(store).store(), 1 * kMiB, std::move(memory), image.is_equal);
     if (opened.ok()) {
       image.image = std::move(*opened);
       image.store = store;
       image.detached = Descriptor();
+      image.is_equal = false;
       return kOk;
     }
     status = opened.error();
@@ -48,7 +52,44 @@ Status close_store(memlith_image& image) {
     (void)image.image.release();  // the parent's threads may hold its lock
   }
   image.image = nullptr;
-  return Session::close(std::unique_ptr<Session>(&session_of(std::exchange(image.store, nullptr))));
+  const Status closed = Session::close(std::unique_ptr<Session>(&session_of(std::exchange(image.store, nullptr))));
+  image.claim.reset();
+  return closed;
+}
+
+// A mapping of a process that was killed may hold the lock for a moment longer than the process lives.
+Result<std::unique_ptr<VolumeLock>> lock_claimed(OpenFile& file, const std::string& path) {
+  constexpr std::chrono::milliseconds kWait{5};
+  constexpr int kWaits = 40;
+  for (int waits = 0;; ++waits) {
+    auto lock = file.lock(true);
+    if (lock.ok() || lock.error().category != Errc::busy) return lock;
+    if (waits == kWaits) break;
+    std::this_thread::sleep_for(kWait);
+  }
+  return fail(Errc::busy, Detail::lock,
+              "{}: the file is in use by another process, or under another of its names; close it there, or wait",
+              path);
+}
+
+Status look_into(memlith_image& image, const char* path) {
+  memlith_image::Claim claim;
+  claim.path = path;
+  MEMLITH_TRY_ASSIGN(claim.place, place_of_store(path, StoreKind::one_file));
+  const std::string& name = claim.place.file_name;
+  MEMLITH_TRY_ASSIGN(claim.file, claim.place.volume->open_file(name, true));
+  MEMLITH_TRY_ASSIGN(claim.lock, lock_claimed(*claim.file, path));
+  // After the lock: another process may have made a log meanwhile.
+  for (const std::string& beside :
+       {StoreNames(StoreKind::one_file, name).log, Store::stats_name(StoreKind::one_file, name)}) {
+    MEMLITH_TRY_ASSIGN(const bool there, claim.place.volume->exists(beside));
+    if (there) return fail(Errc::exists, Detail::open, "{}: {} is beside it; open it with its log", path, beside);
+  }
+  MEMLITH_TRY_ASSIGN(const std::unique_ptr<Device> file, claim.file->device(name, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(image.detached, FileImage::read_file(*file));
+  image.is_equal = true;
+  image.claim = std::move(claim);
+  return kOk;
 }
 
 }  // namespace
@@ -61,10 +102,10 @@ Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlit
 
 Status close_image(std::unique_ptr<memlith_image> image) { return close_store(*image); }
 
-Status commit_image(memlith_image& image, Range range, bool wait) {
+Status commit_image(memlith_image& image, Range range, bool wait, bool is_last) {
   Store& store = session_of(image.store).store();
   const PersistTimer timer;
-  MEMLITH_TRY_ASSIGN(const Lsn end, image.image->capture(range, wait));
+  MEMLITH_TRY_ASSIGN(const Lsn end, image.image->capture(range, wait, is_last));
   if (wait) {
     MEMLITH_TRY(store.sync(end));
     timer.note_persist(*store.stats());
@@ -99,6 +140,17 @@ int32_t memlith_image_open(const char* path, const memlith_store_options* option
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(image, "image"));
     MEMLITH_TRY_ASSIGN(std::unique_ptr<memlith_image> made, open_image(path, options));
+    *image = made.release();
+    return kOk;
+  });
+}
+
+int32_t memlith_image_look(const char* path, memlith_image** image) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(path, "path"));
+    MEMLITH_TRY(need(image, "image"));
+    auto made = std::make_unique<memlith_image>();
+    MEMLITH_TRY(look_into(*made, path));
     *image = made.release();
     return kOk;
   });
@@ -170,10 +222,20 @@ int32_t memlith_image_suspect(memlith_image* image) {
 int32_t memlith_image_commit(memlith_image* image, uint32_t flags) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(image));
-    if ((flags & ~std::uint32_t{MEMLITH_IMAGE_ASYNC}) != 0) {
+    if ((flags & ~std::uint32_t{MEMLITH_IMAGE_ASYNC | MEMLITH_IMAGE_LAST}) != 0) {
       return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", flags);
     }
-    return commit_image(*image, {0, kWholeFile}, (flags & MEMLITH_IMAGE_ASYNC) == 0);
+    return commit_image(*image, {0, kWholeFile}, (flags & MEMLITH_IMAGE_ASYNC) == 0, (flags & MEMLITH_IMAGE_LAST) != 0);
+  });
+}
+
+int32_t memlith_image_check(memlith_image* image, uint32_t* as_told) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    MEMLITH_TRY(need(as_told, "as_told"));
+    MEMLITH_TRY_ASSIGN(const bool told, image->image->is_as_told());
+    *as_told = told ? 1 : 0;
+    return kOk;
   });
 }
 

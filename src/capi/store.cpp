@@ -7,6 +7,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "capi/image.hpp"
 #include "device/block_host.hpp"
 #include "memlith/files.h"
 
@@ -99,25 +100,37 @@ void tell_if_forgetful(const Session& session, const memlith_store_options& give
   given.notice(given.notice_context, sentence.c_str());
 }
 
+Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_store_options* options,
+                                std::shared_ptr<OpenFile> file) {
+  memlith_store_options given;
+  MEMLITH_TRY(read_options(options, given));
+  MEMLITH_TRY(check_store_options(given, kind));
+  MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
+  MEMLITH_TRY(need(path, "path"));
+  MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));
+  StoreOptions wanted = store_options(given, kind, window);
+  wanted.file = std::move(file);
+  MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
+                     Session::open(std::move(place), std::move(wanted), given.memory_max_bytes));
+  tell_if_forgetful(*session, given);
+  return handle_of(session.release());
+}
+
 std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_options* options,
                         memlith_store** result) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(result, "store"));
-    memlith_store_options given;
-    MEMLITH_TRY(read_options(options, given));
-    MEMLITH_TRY(check_store_options(given, kind));
-    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
-    MEMLITH_TRY(need(path, "path"));
-    MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));
-    MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
-                       Session::open(std::move(place), store_options(given, kind, window), given.memory_max_bytes));
-    tell_if_forgetful(*session, given);
-    *result = handle_of(session.release());
+    MEMLITH_TRY_ASSIGN(*result, open_any(path, kind, options, nullptr));
     return kOk;
   });
 }
 
 }  // namespace
+
+Result<memlith_store*> memlith::core::open_file_store(const char* path, const memlith_store_options* options,
+                                                      std::shared_ptr<OpenFile> file) {
+  return open_any(path, StoreKind::one_file, options, std::move(file));
+}
 
 extern "C" {
 

@@ -76,13 +76,42 @@ void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
 
 // ---- open ------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t ahead_bytes_min, Descriptor memory) {
+Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t ahead_bytes_min, Descriptor memory,
+                                                   bool is_equal) {
   auto image = std::unique_ptr<FileImage>(new FileImage(store, ahead_bytes_min));
-  MEMLITH_TRY(image->load(std::move(memory)));
+  MEMLITH_TRY(image->load(std::move(memory), is_equal));
   return image;
 }
 
-Status FileImage::load(Descriptor memory) {
+// Zeros take no memory.
+Result<Descriptor> FileImage::make_memory(const std::string& path, std::uint64_t bytes, const Reader& read) {
+  if (const std::uint64_t available = memory_available(); bytes > available) {
+    return fail(Errc::no_memory, Detail::mapping,
+                "{}: the file has {} bytes, and its working image has to fit into memory, of which {} bytes are "
+                "available; add memory or swap space, or use the file without memlith",
+                path, bytes, available);
+  }
+  Descriptor memory(above_standard(::memfd_create("memlith", MFD_CLOEXEC)));
+  if (memory.get() < 0) return fail_errno(errno, Detail::mapping, "cannot make a working image in memory");
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
+    return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", bytes);
+  }
+  std::vector<std::byte> piece(std::min(kCopyBytes, bytes));
+  for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - at));
+    MEMLITH_TRY(read(at, part));
+    if (!all_zero(part)) MEMLITH_TRY(transfer(true, memory.get(), at, part.data(), part.size()));
+  }
+  return memory;
+}
+
+Result<Descriptor> FileImage::read_file(Device& file) {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, file.size());
+  return make_memory(file.path(), bytes,
+                     [&file](std::uint64_t offset, std::span<std::byte> target) { return file.read(offset, target); });
+}
+
+Status FileImage::load(Descriptor memory, bool is_equal) {
   const LockGuard lock(mutex_);
   const std::optional<ObjectInfo> info = store_.find("file");
   if (!store_.one_file() || store_.read_only() || !info.has_value()) {
@@ -92,25 +121,17 @@ Status FileImage::load(Descriptor memory) {
   committed_lsn_ = store_.committed_lsn(kFile);
   last_lsn_ = Lsn{committed_lsn_->load()};
   MEMLITH_TRY(store_.bring_home(last_lsn_));
-  if (const std::uint64_t available = memory_available(); committed_bytes_ > available) {
-    return fail(Errc::no_memory, Detail::mapping,
-                "{}: the file has {} bytes, and its working image has to fit into memory, of which {} bytes are "
-                "available; add memory or swap space, or use the file without memlith",
-                store_.path(), committed_bytes_, available);
-  }
   MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
   if (memory.get() >= 0) {
     memory_ = std::move(memory);
-    suspect_ = true;
+    suspect_ = !is_equal;
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
     return map(size);
   }
-  memory_ = Descriptor(above_standard(::memfd_create("memlith", MFD_CLOEXEC)));
-  if (memory_.get() < 0) return fail_errno(errno, Detail::mapping, "cannot make a working image in memory");
-  if (::ftruncate(memory_.get(), static_cast<off_t>(committed_bytes_)) != 0) {
-    return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", committed_bytes_);
-  }
-  MEMLITH_TRY(restore({0, committed_bytes_}));
+  const Reader read_home = [this](std::uint64_t offset, std::span<std::byte> target) {
+    return store_.read_home_into(kFile, offset, target);
+  };
+  MEMLITH_TRY_ASSIGN(memory_, make_memory(store_.path(), committed_bytes_, read_home));
   return map(committed_bytes_);
 }
 
@@ -237,16 +258,35 @@ Status FileImage::add_data(std::uint64_t begin, std::uint64_t end) {
 
 Status FileImage::compare_with_file(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.bring_home(last_lsn_));
+  return find_differences(std::min(size_bytes, committed_bytes_), changed_);
+}
+
+Result<bool> FileImage::is_as_told() {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY(store_.bring_all_home());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  std::vector<Range> found;
+  MEMLITH_TRY(find_differences(std::min(size, committed_bytes_), found));
+  normalize(changed_);
+  const bool all_told = std::all_of(found.begin(), found.end(), [this](const Range& page) MEMLITH_REQUIRES(mutex_) {
+    return std::any_of(changed_.begin(), changed_.end(), [&page](const Range& told) {
+      return told.offset <= page.offset && page.offset + page.bytes <= told.offset + told.bytes;
+    });
+  });
+  changed_.insert(changed_.end(), found.begin(), found.end());
+  return all_told && size == committed_bytes_;
+}
+
+Status FileImage::find_differences(std::uint64_t end, std::vector<Range>& found) {
   std::vector<std::byte> home(kCopyBytes);
   std::vector<std::byte> now(kCopyBytes);
-  const std::uint64_t end = std::min(size_bytes, committed_bytes_);
   for (std::uint64_t at = 0; at < end; at += kCopyBytes) {
     const std::uint64_t count = std::min(kCopyBytes, end - at);
     MEMLITH_TRY(store_.read_home_into(kFile, at, std::span(home).first(count)));
     MEMLITH_TRY(transfer(false, memory_.get(), at, now.data(), count));
     for (std::uint64_t page = 0; page < count; page += kPageBytes) {
       if (std::memcmp(&home[page], &now[page], std::min(kPageBytes, count - page)) != 0) {
-        changed_.push_back({at + page, kPageBytes});
+        found.push_back({at + page, kPageBytes});
       }
     }
   }
@@ -275,11 +315,11 @@ void FileImage::choose(Range range, std::uint64_t size_bytes) {
 
 // With a reserve, because each growth costs flushes. What no commit made part of the file is cut off at a clean close,
 // and by recovery.
-Status FileImage::reserve(std::uint64_t size_bytes) {
+Status FileImage::reserve(std::uint64_t size_bytes, bool is_last) {
   if (size_bytes <= reserved_bytes_) return kOk;
   // ORDER growth-before-name: the file is long enough, durably, before a frame names the new length.
   // [mutant home_grown_unflushed]
-  std::uint64_t wanted = size_bytes + std::max(size_bytes / 8, ahead_bytes_min_);
+  std::uint64_t wanted = size_bytes + (is_last ? 0 : std::max(size_bytes / 8, ahead_bytes_min_));
   Status status = store_.reserve_home(kFile, wanted);
   if (status.category == Errc::no_space) {
     wanted = size_bytes;
@@ -290,7 +330,7 @@ Status FileImage::reserve(std::uint64_t size_bytes) {
   return kOk;
 }
 
-Result<Lsn> FileImage::capture(Range range, bool will_sync) {
+Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
   const LockGuard lock(mutex_);
   MEMLITH_TRY(store_.check_process());
   MEMLITH_TRY(store_.failure());
@@ -298,7 +338,7 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync) {
   MEMLITH_TRY(map(size));
   MEMLITH_TRY(find_changes(size));
   if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
-  MEMLITH_TRY(reserve(size));
+  MEMLITH_TRY(reserve(size, is_last));
   const bool regrown = cut_off_by_length(size).bytes > 0;
   choose(regrown && MEMLITH_MUTANT(regrown_pages_not_in_range_committed) ? Range{0, size} : range, size);
   if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
@@ -366,14 +406,13 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
 
 // ---- rollback --------------------------------------------------------------------------------------------------
 
-// Reads the range from the file; zeros beyond its end take no memory.
+// Reads the range from the file.
 Status FileImage::restore(Range range) {
   std::vector<std::byte> bytes(std::min(kCopyBytes, range.bytes));
   const std::uint64_t end = std::min(range.offset + range.bytes, committed_bytes_);
   for (std::uint64_t at = range.offset; at < end; at += bytes.size()) {
     const auto part = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), end - at));
     MEMLITH_TRY(store_.read_home_into(kFile, at, part));
-    if (base_ == nullptr && all_zero(part)) continue;  // a fresh image
     MEMLITH_TRY(transfer(true, memory_.get(), at, part.data(), part.size()));
   }
   return kOk;

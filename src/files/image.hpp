@@ -15,7 +15,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/descriptor.hpp"
@@ -32,10 +35,12 @@ class FileImage {
  public:
   // Reads the file of a one-file store into memory. The file grows in steps of at least `ahead_bytes_min`, because each
   // growth costs a flush; a clean close cuts it to its length.
-  // `memory`, if given, is the image that another FileImage has left behind (take_memory): the first commit compares it
-  // with the file.
+  // `memory`, if given, is the image that another FileImage has left behind (take_memory), or read_file() has made: the
+  // first commit compares it with the file, unless it `is_equal`.
   static Result<std::unique_ptr<FileImage>> open(Store& store, std::uint64_t ahead_bytes_min = 1 * kMiB,
-                                                 Descriptor memory = Descriptor());
+                                                 Descriptor memory = Descriptor(), bool is_equal = false);
+  // A working image of a file without a store.
+  static Result<Descriptor> read_file(Device& file);
   ~FileImage();
   FileImage(const FileImage&) = delete;
   FileImage& operator=(const FileImage&) = delete;
@@ -57,8 +62,12 @@ class FileImage {
 
   // Captures all changes within `range`, and the length, into one commit. What a change of the length made zeros is
   // zeros in the commit wherever it lies. Store::sync() of the result makes it durable.
-  // On an error nothing was captured, and the next commit covers everything.
-  Result<Lsn> capture(Range range, bool will_sync) MEMLITH_EXCLUDES(mutex_);
+  // On an error nothing was captured, and the next commit covers everything. `is_last`: the file is closed next, so it
+  // does not grow ahead.
+  Result<Lsn> capture(Range range, bool will_sync, bool is_last = false) MEMLITH_EXCLUDES(mutex_);
+  // For a caller that closes the file next, and has committed: brings all commits home, and compares. False: the image
+  // was changed by calls that nobody told of; the next commit has these changes.
+  Result<bool> is_as_told() MEMLITH_EXCLUDES(mutex_);
   // Puts the image back to the last commit; its length, too, if the range is the whole file.
   Status rollback(Range range) MEMLITH_EXCLUDES(mutex_);
 
@@ -66,7 +75,9 @@ class FileImage {
 
  private:
   FileImage(Store& store, std::uint64_t ahead_bytes_min) : store_(store), ahead_bytes_min_(ahead_bytes_min) {}
-  Status load(Descriptor memory) MEMLITH_EXCLUDES(mutex_);
+  using Reader = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
+  static Result<Descriptor> make_memory(const std::string& path, std::uint64_t bytes, const Reader& read);
+  Status load(Descriptor memory, bool is_equal) MEMLITH_EXCLUDES(mutex_);
   Status map(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Result<std::uint64_t> length() const;
   Status find_changes(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
@@ -74,8 +85,9 @@ class FileImage {
   Status compare_with_file(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Range cut_off_by_length(std::uint64_t size_bytes) const MEMLITH_REQUIRES(mutex_);
   void add_zeros(Range gone) MEMLITH_REQUIRES(mutex_);
+  Status find_differences(std::uint64_t end, std::vector<Range>& found) MEMLITH_REQUIRES(mutex_);
   void choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
-  Status reserve(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  Status reserve(std::uint64_t size_bytes, bool is_last) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> append(std::uint64_t size_bytes, bool will_sync) MEMLITH_REQUIRES(mutex_);
   Status restore(Range range) MEMLITH_REQUIRES(mutex_);
 

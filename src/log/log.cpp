@@ -35,7 +35,7 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   first.slot_count = first.slot_count_made = format.slot_count;
   const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
   // Not marked clean: the first opening cannot rely on the log's name being durable.
-  return superblocks.write(beginning, client, beginning, false);
+  return superblocks.write_first(beginning, client);
 }
 
 Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options
 
 Log::~Log() = default;
 
-Status Log::start(LogPosition tail, const ClientBytes& client) {
+Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) {
   MEMLITH_ASSERT(!started_ && tail.lsn <= found_.end.lsn);
   MEMLITH_TRY(secure());
   MEMLITH_TRY(superblocks_.allocate());
@@ -62,7 +62,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   MEMLITH_TRY(allocate_buffers());
   // ORDER copy-after-kill: the newest copy may have been written by a program that was killed before the flush. The
   // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
-  if (!MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
+  if (!is_flushed && !MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const LockGuard lock(superblocks_.mutex());
     MEMLITH_TRY(superblocks_.write(tail, client, found_.end, false));
@@ -98,11 +98,11 @@ Status Log::start(LogPosition tail, const ClientBytes& client) {
   return kOk;
 }
 
-Status Log::close(const ClientBytes& client, bool keeps_size) {
+Status Log::close(const ClientBytes& client, bool keeps_size, std::optional<LogPosition> home) {
   if (poisoned()) return failure_for_late_comer();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
-  LogPosition from = tail();
+  LogPosition from = home.value_or(tail());
   LogPosition end = durable();
   const LockGuard lock(superblocks_.mutex());
   const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;

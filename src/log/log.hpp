@@ -157,8 +157,8 @@ class Log {
   Status secure() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
-  // ok.
-  Status start(LogPosition tail, const ClientBytes& client);
+  // ok. `is_flushed`: the caller has formatted the log, and nobody else has written to it.
+  Status start(LogPosition tail, const ClientBytes& client, bool is_flushed = false);
 
   // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled,
   // and leaders may expect the caller to come back.
@@ -180,8 +180,8 @@ class Log {
   Status grow(std::uint64_t more_slots);
 
   // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
-  // that grow() added, unless `keeps_size`.
-  Status close(const ClientBytes& client, bool keeps_size = false);
+  // that grow() added, unless `keeps_size`. `home`: also frees everything before it, as trim() does.
+  Status close(const ClientBytes& client, bool keeps_size = false, std::optional<LogPosition> home = {});
 
   // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);

@@ -120,7 +120,7 @@ ClientBytes Superblocks::client_bytes() const {
   return client;
 }
 
-Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
+Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
   MEMLITH_TRY(allocate());
   Superblock next = current_;
   ++next.sequence;
@@ -138,6 +138,11 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
   const std::uint64_t bytes = std::max<std::uint64_t>(next.block_bytes, sizeof next);
   std::memset(block_.data(), 0, bytes);
   std::memcpy(block_.data(), &next, sizeof next);
+  return bytes;
+}
+
+Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(tail, client, head, clean));
   // ORDER copy-after-copy: one copy is intact at any time, and when this returns both are equal. If one copy is lost
   // later, the other is never older than a state that was relied on: a tail after which slots were reused, or a clean
   // mark after which frames were written. [mutant superblock_copies_at_once]
@@ -147,7 +152,17 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
     MEMLITH_TRY(device_.write(offset, {block_.data(), bytes}));
     MEMLITH_TRY(device_.flush());
   }
-  current_ = next;
+  std::memcpy(&current_, block_.data(), sizeof current_);
+  return kOk;
+}
+
+Status Superblocks::write_first(LogPosition beginning, const ClientBytes& client) {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(beginning, client, beginning, false));
+  for (const std::uint64_t copy : {std::uint64_t{0}, std::uint64_t{1}}) {
+    MEMLITH_TRY(device_.write(copy * kSuperblockStrideBytes, {block_.data(), bytes}));
+  }
+  MEMLITH_TRY(device_.flush());
+  std::memcpy(&current_, block_.data(), sizeof current_);
   return kOk;
 }
 

@@ -32,6 +32,9 @@ class Superblocks {
   // Writes both copies, one after the other; durable on ok. `head`: the end of the log if it is closed (`clean`),
   // otherwise how far it is durable.
   Status write(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
+  // The first superblock of a log that has no name yet: nothing is lost if a crash tears both copies, so one flush is
+  // enough for them.
+  Status write_first(LogPosition beginning, const ClientBytes& client);
 
   // As last read or written; what the caller changes is in the next write().
   [[nodiscard]] Superblock& current() { return current_; }
@@ -45,6 +48,9 @@ class Superblocks {
   [[nodiscard]] bool agree() const { return agree_; }             // both are intact and equal
 
  private:
+  // Puts the next superblock into block_; how many bytes of it to write.
+  Result<std::uint64_t> prepare(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
+
   Device& device_;
   Mutex mutex_;
   Superblock current_{};

@@ -157,7 +157,11 @@ Status Checkpointer::settle(LogPosition to) {
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
-  MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
+  if (closing_) {
+    home_ = to;
+  } else {
+    MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
+  }
   files_.counters.checkpoints.fetch_add(1, std::memory_order_relaxed);
   if (publisher_ != nullptr) publisher_->publish();
   ask_again_after(to.lsn, files_.log->capacity_bytes() / 2);
@@ -178,6 +182,20 @@ Status Checkpointer::checkpoint_and(const std::function<Status()>& act) {
     MEMLITH_TRY(run_unless_poisoned(hurried));
   }
   return act();
+}
+
+Result<LogPosition> Checkpointer::checkpoint_for_close() {
+  const LockGuard lock(mutex_);
+  const Log& log = *files_.log;
+  if (!home_.has_value() || *home_ != log.durable()) {
+    closing_ = true;
+    Pacing hurried(*this);
+    const Status status = run_unless_poisoned(hurried);
+    closing_ = false;
+    MEMLITH_TRY(status);
+  }
+  const LogPosition tail = log.tail();
+  return home_.has_value() && home_->lsn > tail.lsn ? *home_ : tail;
 }
 
 Status Checkpointer::between_checkpoints(const std::function<Status()>& act) {

@@ -35,6 +35,9 @@ class Checkpointer {
   Status checkpoint() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
   // The same, and then calls `act` before another checkpoint begins. A read-only store has nothing to write home.
   Status checkpoint_and(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // The last checkpoint of a store that is being closed. Everything before the returned tail is home then, and leaves
+  // the log when Log::close() writes this tail. A second call without commits in between does nothing.
+  Result<LogPosition> checkpoint_for_close() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
   // Calls `act` while no checkpoint runs.
   Status between_checkpoints(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_);
   // Returns when everything before `end`, which is durable, is home. Runs a checkpoint only if necessary, and gives way
@@ -116,6 +119,8 @@ class Checkpointer {
   Mutex mutex_;  // one checkpoint at a time; taken before wake_mutex_
   Replay* const replay_ MEMLITH_PT_GUARDED_BY(mutex_);
   LogGrower grower_ MEMLITH_GUARDED_BY(mutex_);
+  bool closing_ MEMLITH_GUARDED_BY(mutex_) = false;             // the checkpoint that runs leaves the tail as it is
+  std::optional<LogPosition> home_ MEMLITH_GUARDED_BY(mutex_);  // by such a checkpoint, everything before it is home
 
   Mutex wake_mutex_;
   ConditionVariable wake_;  // of a checkpoint that pauses

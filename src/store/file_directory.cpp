@@ -198,6 +198,7 @@ Status FileDirectory::load(const Overlay&) {
 }
 
 Status FileDirectory::settle_lengths() {
+  if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too
   const std::uint64_t wanted = length_at_home();
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());

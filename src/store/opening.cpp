@@ -235,6 +235,7 @@ Status Opening::make_log() {
   MEMLITH_TRY(Log::format(*device, format, directory_.client_bytes(), log_id));
   MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
   made_log_ = files_.names.log;
+  files_.made_log = true;
   if (MEMLITH_MUTANT(store_renamed_unsynced)) return kOk;
   return files_.volume.sync_folder("");
 }

@@ -8,7 +8,7 @@ namespace memlith::core {
 
 Status Recovery::run() {
   MEMLITH_TRY(directory_.prepare_to_recover());
-  if (!files_.was_clean) MEMLITH_TRY(flush_log());
+  if (!files_.was_clean && !files_.made_log) MEMLITH_TRY(flush_log());
   MEMLITH_TRY(replay_.gather_blocks());
   MEMLITH_TRY(replay_.moment().read(directory_.record_at_home().own.marked != 0));
   MEMLITH_TRY(gather_log());
@@ -115,7 +115,7 @@ Status Recovery::bring_home() {
   MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_recovery]
-  MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes()));
+  MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes(), files_.made_log));
   return directory_.remove_orphans();
 }
 

@@ -141,9 +141,12 @@ Status Store::finish(bool keeps_log_size) {
   if (read_only()) return kOk;
   Log& log = *files_.log;
   MEMLITH_TRY(log.sync(log.head()));
-  if (!MEMLITH_MUTANT(close_without_checkpoint)) MEMLITH_TRY(checkpoint());
+  LogPosition tail = log.tail();
+  if (!MEMLITH_MUTANT(close_without_checkpoint)) {
+    MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
+  }
   MEMLITH_TRY(cut_home_to_size());
-  MEMLITH_TRY(log.close(directory_->client_bytes(), keeps_log_size));
+  MEMLITH_TRY(log.close(directory_->client_bytes(), keeps_log_size, tail));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   MEMLITH_TRY(dropped);
@@ -243,6 +246,13 @@ Status Store::checkpoint() {
   MEMLITH_TRY(check_process());
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
   return checkpointer_.checkpoint();
+}
+
+Status Store::bring_all_home() {
+  MEMLITH_TRY(check_process());
+  MEMLITH_TRY(failure());
+  MEMLITH_TRY(sync(files_.log->head()));
+  return checkpointer_.checkpoint_for_close().status();
 }
 
 Status Store::bring_home(Lsn end) {

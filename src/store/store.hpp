@@ -153,6 +153,8 @@ class Store {
   // Returns when everything before `end` is home. Runs a checkpoint only if necessary, and gives way to commits of
   // other threads.
   Status bring_home(Lsn end);
+  // For a caller that closes the store next: the checkpoint that close() would begin with, so that close() need not.
+  Status bring_all_home();
   [[nodiscard]] const Overlay& overlay() const { return replay_.overlay(); }
 
   // Not null exactly in a store that is followed: it shows the objects, instead of their home files and the overlay.

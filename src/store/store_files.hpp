@@ -28,6 +28,7 @@ struct StoreFiles {
   Homes homes{volume, names, options.read_only, options.file};
   bool was_clean = false;
   bool keeps_mark = options.keeps_mark;
+  bool made_log = false;                   // by this opening, which has flushed everything that it found and made
   bool guards = false;                     // the file may begin with the mark of the guard
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   StoreCounters counters;

@@ -1,80 +1,16 @@
 #!/usr/bin/env python3
-"""Programs under `memlith run`: what is kept after a crash, what is refused, and programs from Debian, unchanged.
+"""Programs under `memlith run`: what is kept after a crash, what is refused, what is flushed.
 
 Usage: run_test.py MEMLITH
-Programs that this machine lacks are named and left out.
 """
 import errno
 import os
-import pathlib
 import shutil
 import signal
-import sqlite3
 import subprocess
-import sys
-import tempfile
-import time
 import unittest
 
-MEMLITH = os.path.abspath(sys.argv.pop(1))
-PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's modules
-HANG_S = 300
-
-
-def have_module(name):
-    found = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
-    return found.returncode == 0
-
-
-class Folder(unittest.TestCase):
-    def setUp(self):
-        made = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR"), prefix="memlith-run-")
-        self.addCleanup(made.cleanup)
-        self.folder = pathlib.Path(made.name)
-
-    def run_with(self, match, *command, options=(), check=True, **more):
-        done = subprocess.run([MEMLITH, "run", "--match", match, *options, "--", *command], cwd=self.folder,
-                              capture_output=True, text=True, timeout=HANG_S, check=False, **more)
-        if check:
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done
-
-    def python(self, program, options=(), check=True):
-        return self.run_with("*.bin", PYTHON, "-c", "import mmap, os, signal, subprocess, sys\n" + program,
-                             options=options, check=check)
-
-    def recovered(self, name="data.bin"):
-        log = self.folder / (name + ".memlith")
-        if log.exists():
-            subprocess.run([MEMLITH, "recover", str(self.folder / name)], check=True, capture_output=True)
-        return (self.folder / name).read_bytes()
-
-
-OPEN = """
-fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
-os.ftruncate(fd, 8192)
-"""
-KILL = "os.kill(os.getpid(), signal.SIGKILL)\n"
-# userfaultfd fails with EPERM from here on, also after exec.
-WITHOUT_USERFAULTFD = """
-import ctypes, platform, struct
-libc = ctypes.CDLL(None, use_errno=True)
-number = 323 if platform.machine() == 'x86_64' else 282
-words = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000))
-code = b''.join(struct.pack('HBBI', *each) for each in words)
-text = ctypes.create_string_buffer(code)
-program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(words), ctypes.addressof(text)))
-assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0
-"""
-# System calls by their numbers, as the processor has them.
-NUMBERS = """
-import ctypes, platform
-libc = ctypes.CDLL(None, use_errno=True)
-PWRITE, FSYNC, CLOSE, WRITE = (18, 74, 3, 1) if platform.machine() == 'x86_64' else (68, 82, 57, 64)
-IO_URING_SETUP = 425
-def call(number, *words):
-    return libc.syscall(number, *(ctypes.c_long(each) if isinstance(each, int) else each for each in words))
-"""
+from folder import Folder, HANG_S, KILL, MEMLITH, NUMBERS, OPEN, PYTHON, RAW, WITHOUT_USERFAULTFD
 
 
 class AfterACrash(Folder):
@@ -247,25 +183,8 @@ os.pwrite(copy, b'xxx', 0)
         self.assertEqual((found[:6], found[4096:4102], found[8192:]), (b"BEFore", b"stored", b"end"))
 
     def test_a_file_that_was_opened_by_a_call_that_nobody_saw(self):
-        # The loader of the C library has open(2) of its own.
         source = self.folder / "unseen.c"
-        source.write_text("""
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#include <signal.h>
-static long raw(long n, long a, long b, long c, long d) {
-  long r;
-#ifdef __x86_64__
-  register long r10 __asm__("r10") = d;
-  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-#else
-  register long x8 __asm__("x8") = n; register long x0 __asm__("x0") = a; register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c; register long x3 __asm__("x3") = d;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory"); r = x0;
-#endif
-  return r;
-}
+        source.write_text(RAW + """
 int main(void) {
   int fd = (int)raw(SYS_openat, AT_FDCWD, (long)"data.bin", O_RDWR | O_CREAT, 0644);
   if (write(fd, "first", 5) != 5 || fsync(fd) != 0) return 1;
@@ -279,36 +198,43 @@ int main(void) {
         self.assertIn("opened by a system call that memlith does not see", done.stderr)
         self.assertEqual(self.recovered(), b"first")
 
+    def test_a_write_that_nobody_saw_to_a_file_that_was_not_changed_before(self):
+        source = self.folder / "unseen.c"
+        source.write_text(RAW + """
+int main(void) {
+  int fd = open("data.bin", O_RDWR | O_CREAT, 0644);
+  if (raw(SYS_pwrite64, fd, (long)"first", 5, 0) != 5 || fsync(fd) != 0) return 1;
+  if (raw(SYS_pwrite64, fd, (long)"more!", 5, 0) != 5 || fsync(fd) != 0) return 1;
+  if (raw(SYS_pwrite64, fd, (long)"lost!", 5, 0) != 5) return 1;
+  kill(getpid(), SIGKILL);
+}
+""")
+        subprocess.run(["cc", "-o", str(self.folder / "unseen"), str(source)], check=True)
+        done = self.run_with("*.bin", "./unseen", check=False)
+        self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+        self.assertIn("written by a system call that memlith does not see", done.stderr)
+        self.assertEqual(self.recovered(), b"more!")
+
+    def test_a_write_that_nobody_saw_beside_others(self):
+        source = self.folder / "unseen.c"
+        source.write_text(RAW + """
+int main(void) {
+  int fd = open("data.bin", O_RDWR | O_CREAT, 0644);
+  if (ftruncate(fd, 8192) != 0 || write(fd, "seen", 4) != 4 || fsync(fd) != 0) return 1;
+  if (raw(SYS_pwrite64, fd, (long)"unseen", 6, 5000) != 6) return 1;
+  return close(fd);
+}
+""")
+        subprocess.run(["cc", "-o", str(self.folder / "unseen"), str(source)], check=True)
+        done = self.run_with("*.bin", "./unseen")
+        self.assertIn("written by a system call that memlith does not see", done.stderr)
+        found = (self.folder / "data.bin").read_bytes()
+        self.assertEqual((found[:4], found[5000:5006]), (b"seen", b"unseen"))
+
     def test_the_next_run_sees_the_last_commit(self):
         self.died(OPEN + "os.write(fd, b'seen')\nos.fsync(fd)\nos.ftruncate(fd, 100)\n")
         done = self.python("print(os.stat('data.bin').st_size, open('data.bin', 'rb').read()[:4])")
         self.assertEqual(done.stdout, "8192 b'seen'\n")
-
-
-class Sqlite(Folder):
-    """A SQLite database whose program was killed: its own first bytes say nothing about the log beside it."""
-
-    def test_recover_and_verify(self):
-        with sqlite3.connect(self.folder / "data.db") as database:
-            database.execute("create table t(a)")
-        database.close()
-        done = self.run_with("*.db", PYTHON, "-c", """
-import os, signal, sqlite3
-database = sqlite3.connect('data.db')
-for i in range(50):
-    with database:
-        database.execute('insert into t values (?)', (i,))
-print(i, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-""", check=False)
-        self.assertEqual((done.returncode, done.stdout), (-signal.SIGKILL, "49\n"), done.stderr)
-        file = str(self.folder / "data.db")
-        subprocess.run([MEMLITH, "verify", file], check=True, capture_output=True)
-        subprocess.run([MEMLITH, "recover", file], check=True, capture_output=True)
-        (self.folder / "data.db.memlith").unlink()
-        with sqlite3.connect(file) as database:
-            self.assertEqual(database.execute("select count(*) from t").fetchone(), (50,))
-            self.assertEqual(database.execute("pragma integrity_check").fetchone(), ("ok",))
 
 
 class AfterAnEnd(Folder):
@@ -355,6 +281,52 @@ except FileNotFoundError:
         done = self.python("fd = os.open('data.bin', os.O_RDWR | os.O_CREAT)\nos.write(fd, b'1')\nos.fsync(fd)\n",
                            options=["--report"])
         self.assertIn("data.bin: 1 commits, ", done.stderr)
+
+
+@unittest.skipUnless(shutil.which("strace"), "strace is missing")
+class Flushes(Folder):
+    """How many flushes a program costs that opens a matching file, uses it and closes it."""
+
+    def flushes(self, program):
+        traced = self.folder / "trace"
+        done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,syncfs,msync", "-o",
+                               traced, MEMLITH, "run", "--match", "*.bin", "--", PYTHON, "-c", "import os\n" + program],
+                              cwd=self.folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+        if "ptrace" in done.stderr.lower():
+            self.skipTest("strace may not trace here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sum("sync(" in line for line in traced.read_text().splitlines())
+
+    def test_without_a_change_there_are_none(self):
+        (self.folder / "data.bin").write_bytes(b"there")
+        self.assertEqual(self.flushes("""
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT)
+assert os.read(fd, 9) == b'there'
+os.close(fd)
+fd = os.open('data.bin', os.O_WRONLY)
+os.utime(fd, (5, 5))
+os.close(fd)
+os.close(os.open('data.bin', os.O_RDONLY))
+os.close(os.open('empty.bin', os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+with open('data.bin', 'r+b') as file:
+    assert file.read() == b'there'
+"""), 0)
+        self.assertEqual((self.folder / "data.bin").stat().st_mtime, 5)
+
+    def test_one_append(self):
+        (self.folder / "data.bin").write_bytes(b"there")
+        count = self.flushes("""
+fd = os.open('data.bin', os.O_WRONLY | os.O_APPEND)
+os.write(fd, b', and more')
+os.close(fd)
+""")
+        self.assertEqual((self.folder / "data.bin").read_bytes(), b"there, and more")
+        # Six make a log, two commit with it, four bring the commit home and end the log.
+        self.assertLessEqual(count, 12)
+
+    def test_fsync_without_a_change_flushes_what_others_wrote(self):
+        (self.folder / "data.bin").write_bytes(b"there")
+        self.assertEqual(self.flushes("os.fsync(os.open('data.bin', os.O_RDWR))"), 1)
 
 
 class Refused(Folder):
@@ -630,106 +602,6 @@ int main() {
         subprocess.run(["c++", "-pthread", "-o", str(self.folder / "ended"), str(source)], check=True)
         # The second may be cancelled before it begins.
         self.assertIn(self.run_with("*.bin", "./ended").stdout, ("unwound\n", "unwound\nunwound\n"))
-
-
-class Programs(Folder):
-    """From Debian, unchanged: they work, and are whole after a kill."""
-
-    def killed(self, program, match):
-        done = self.run_with(match, PYTHON, "-c", "import os, signal\n" + program + KILL, check=False)
-        self.assertEqual(done.returncode, -signal.SIGKILL, done.stdout + done.stderr)
-
-    @unittest.skipUnless(have_module("lmdb"), "python3-lmdb is missing")
-    def test_lmdb_with_a_writable_map(self):
-        opening = "import lmdb\ne = lmdb.open('db', writemap=True, map_async=True, map_size=1 << 26)\n"
-        self.killed(opening + """
-for i in range(200):
-    with e.begin(write=True) as t:
-        t.put(b'%d' % i, b'v' * (i * 7 % 3000))
-    if i == 150:
-        e.sync(True)
-""", "data.mdb")
-        done = self.run_with("data.mdb", PYTHON, "-c", opening + """
-with e.begin() as t:
-    found = {k: len(v) for k, v in t.cursor()}
-n = len(found)
-assert n >= 151 and found == {b'%d' % i: i * 7 % 3000 for i in range(n)}, n
-""")
-        self.assertEqual(done.stdout, "")
-
-    @unittest.skipUnless(shutil.which("gdbmtool"), "gdbmtool is missing")
-    def test_gdbm(self):
-        stores = "".join(f"store key{i} value{i}\n" for i in range(300))
-        self.run_with("*.gdbm", "gdbmtool", "-n", "data.gdbm", input=stores + "sync\n")
-        done = self.run_with("*.gdbm", "gdbmtool", "data.gdbm", input="count\nfetch key299\n")
-        self.assertIn("300", done.stdout)
-        self.assertIn("value299", done.stdout)
-        self.assertEqual([each.name for each in self.folder.iterdir()], ["data.gdbm"])
-        # It calls fsync when it makes the database, and from then on only msync.
-        done = self.run_with("*.gdbm", "gdbmtool", "-n", "data.gdbm", input=stores + "sync\nstore a b\nsync\n")
-        self.assertIn("--commit msync makes it durable", done.stderr)
-
-    @unittest.skipUnless(shutil.which("gdbmtool"), "gdbmtool is missing")
-    def test_gdbm_that_is_killed(self):
-        def stores(start, end):
-            return "".join(f"store key{i} value{i}\n" for i in range(start, end))
-        master, terminal = os.openpty()  # or what it prints would stay in its buffer
-        program = subprocess.Popen([MEMLITH, "run", "--match", "*.gdbm", "--commit", "msync", "--", "gdbmtool", "-n",
-                                    "data.gdbm"], cwd=self.folder, stdin=subprocess.PIPE, stdout=terminal, text=True)
-        program.stdin.write(stores(0, 300) + "sync\n" + stores(300, 400) + "count\n")
-        program.stdin.flush()
-        said = b""
-        while b"400" not in said:
-            said += os.read(master, 1000)
-        program.kill()
-        program.wait()
-        program.stdin.close()
-        os.close(terminal)
-        os.close(master)
-        self.recovered("data.gdbm")
-        done = subprocess.run(["gdbmtool", "data.gdbm"], cwd=self.folder, input="count\nfetch key299\n", check=True,
-                              capture_output=True, text=True)
-        self.assertIn("300", done.stdout)
-        self.assertIn("value299", done.stdout)
-
-    @unittest.skipUnless(have_module("tdb"), "python3-tdb is missing")
-    def test_tdb(self):
-        opening = "import os, tdb\nd = tdb.open('data.tdb', flags=os.O_RDWR | os.O_CREAT)\n"
-        self.killed(opening + """
-for i in range(40):
-    d.transaction_start()
-    for k in range(10):
-        d.store(b'%d' % k, b'%d' % i)
-    d.transaction_prepare_commit()
-    d.transaction_commit()
-""", "*.tdb")
-        done = self.run_with("*.tdb", PYTHON, "-c", opening + "print({d.get(b'%d' % k) for k in range(10)})\n")
-        self.assertEqual(done.stdout, "{b'39'}\n")
-
-    @unittest.skipUnless(have_module("numpy"), "python3-numpy is missing")
-    def test_numpy_memmap(self):
-        self.killed("""
-import numpy
-a = numpy.memmap('array.npy', dtype='int64', mode='w+', shape=(100000,))
-for n in range(1, 6):
-    a += n
-    a.flush()
-a[::1000] = -1
-""", "*.npy")
-        found = self.recovered("array.npy")
-        self.assertEqual(set(found[i:i + 8] for i in range(0, len(found), 8)), {(15).to_bytes(8, "little")})
-
-    @unittest.skipUnless(shutil.which("kchashtest"), "kyotocabinet-utils is missing")
-    def test_kyoto_cabinets_own_checkers(self):
-        for command in ("kchashtest order -rnd t.kch 2000", "kchashtest order -msiz 100000 t.kch 2000",
-                        "kchashtest queue t.kch 1500", "kchashtest wicked -it 2 t.kch 700",
-                        "kchashtest tran -it 2 -hard t.kch 120", "kctreetest order -rnd t.kct 2000",
-                        "kctreetest queue t.kct 1500", "kctreetest wicked -it 2 t.kct 700",
-                        "kctreetest tran -it 2 -hard t.kct 120", "kcgrasstest order 1000", "kcdirtest order t.kcd 200",
-                        "kcdirtest queue t.kcd 200", "kcdirtest wicked t.kcd 200", "kcdirtest tran t.kcd 60"):
-            with self.subTest(command):
-                done = self.run_with("*.kc[ht]", *command.split(), options=["--commit", "fsync"])
-                self.assertTrue(done.stdout.rstrip().endswith("ok"), done.stdout[-500:] + done.stderr)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite addresses)
+  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite addresses run-suites)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -19,6 +19,7 @@ need_for_soak() {
     tracking) need "${packages_pass[@]}" ;;
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
+    run-suites) need nodejs libpython3-testsuite strace ;;
   esac
 }
 
@@ -57,6 +58,14 @@ soak_redis_suite() {
     --work "$root/build/redis-suite" "$@"
 }
 
+# Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
+soak_run_suites() {
+  build_preset release || return
+  mkdir -p "$root/build/release/test-data"
+  MEMLITH_TEST_DIR=$root/build/release/test-data python3 -B "$root/tests/soak/run_suites.py" "$bin/memlith" \
+    "$bin/run-fsx" "$bin/run-calls" "$@"
+}
+
 soak_tracking() {
   build_preset release memlith memlith_track_runtime || return
   python3 -B "$root/llvm/tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
@@ -82,7 +91,7 @@ cmd_soak() {
   need_for_presets release && need_for_soak "$@" || return
   case $name in
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | tracking | python | addresses) "soak_${name/-/_}" "${@:2}" ;;
+    dax | redis | redis-suite | tracking | python | addresses | run-suites) "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
       say

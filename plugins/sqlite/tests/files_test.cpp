@@ -1,9 +1,12 @@
 // docs/sqlite.md, "The file": an ordinary database file before and after, refused or whole in between, and what lies
 // beside it.
-#include <memlith/files.h>
 #include <sys/inotify.h>
 
+#include <vector>
+
 #include "files_fixture.hpp"
+#include "store/place.hpp"
+#include "store/store.hpp"
 
 namespace memlith::test {
 namespace {
@@ -227,13 +230,17 @@ TEST_F(Files, ALogThatAnotherUserOfMemlithLeftIsRefused) {
   make_plain();
   const std::string before = read_file(path_);
   Child other([&](int ready) {
-    memlith_store_options options{};
-    options.struct_size = sizeof options;
-    options.flags = MEMLITH_OPEN_CREATE;
-    memlith_image* image = nullptr;
-    if (memlith_image_open(path_.c_str(), &options, &image) != 0) ::_exit(1);
-    if (::pwrite(memlith_image_descriptor(image), "new", 3, 200) != 3) ::_exit(1);
-    if (memlith_image_written(image, 200, 3) != 0 || memlith_image_commit(image, 0) != 0) ::_exit(1);
+    auto place = core::place_of_store(path_, core::StoreKind::one_file);
+    if (!place.ok()) ::_exit(1);
+    core::StoreOptions options;
+    options.kind = core::StoreKind::one_file;
+    options.file_name = place->file_name;
+    options.create = true;
+    auto store = core::Store::open(*place->volume, options);
+    const std::vector<std::byte> fresh(3, std::byte{'n'});
+    const core::Extent extent{core::kFile, 200, fresh.size()};
+    const auto* const source = fresh.data();
+    if (!store.ok() || !(*store)->commit({{&extent, 1}, {&source, 1}, {}}).ok()) ::_exit(1);
     tell(ready);
     ::pause();
   });

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "sim/sim.hpp"
 #include "store/store.hpp"
@@ -84,6 +85,37 @@ TEST(CloseOfAFile, TheCountersAreGoneBeforeTheLogMayBe) {
   const auto removed = records.begin() + static_cast<std::ptrdiff_t>(volume.removed_at);
   EXPECT_TRUE(std::any_of(removed, records.end(), [](const SimRecord& each) { return each.op == SimOp::sync_folder; }))
       << volume.disk.trace().describe(records.size());
+}
+
+// Programs open a file, append a record and close it. Each flush that is not needed is paid for every record.
+TEST(CloseOfAFile, OpeningChangingAndClosingTakeTwelveFlushes) {
+  SimVolume disk(SimImage{}, true);
+  const auto flushes = [&disk] {
+    const auto& records = disk.trace().records;
+    return std::count_if(records.begin(), records.end(), [](const SimRecord& each) {
+      return each.op == SimOp::flush || each.op == SimOp::sync_folder;
+    });
+  };
+  StoreOptions options;
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  options.create = true;
+  options.manual_checkpoint = true;
+  options.log_bytes = 256 * kKiB;
+  std::unique_ptr<Store> store = must(Store::open(disk, options));
+  EXPECT_EQ(flushes(), 6) << "the folder, the file, the log, its name, two copies of the superblock";
+  ASSERT_OK(store->reserve_home(kFile, 4096));
+  const std::vector<std::byte> record(4096, std::byte{7});
+  const Extent extent{kFile, 0, record.size()};
+  const auto* const source = record.data();
+  const SizeChange grown{kFile, record.size()};
+  ASSERT_OK(store->commit({{&extent, 1}, {&source, 1}, {&grown, 1}}));
+  EXPECT_EQ(flushes(), 8) << "the length of the file, the commit";
+  ASSERT_OK(store->bring_all_home());
+  EXPECT_EQ(flushes(), 9) << "the file";
+  ASSERT_OK(store->close());
+  EXPECT_EQ(flushes(), 12) << "two copies of the superblock, the folder\n" << disk.trace().describe(disk.operations());
+  EXPECT_EQ(disk.image().files.at("data")->size(), record.size());
 }
 
 }  // namespace
