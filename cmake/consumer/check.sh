@@ -27,7 +27,6 @@ case $1 in
     # pkg-config quotes for the shell, so the shell has to read it: the prefix may hold spaces.
     words=$(PKG_CONFIG_PATH=$library pkg-config --cflags --libs memlith)
     eval "flags=($words)"
-    flags+=("-Wl,-rpath,${library%/pkgconfig}")
     gcc -std=c11 "$here/main.c" "${flags[@]}" -o "$work/pkg_config_c"
     g++ -std=c++20 "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_cpp"
     run_consumer "$work/pkg_config_c"

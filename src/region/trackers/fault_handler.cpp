@@ -87,8 +87,8 @@ void acquire(FaultRegion& region) {
 }
 
 // Handles a signal that does not concern a region as the kernel would have done with the handler that was installed
-// before.
-void pass_on(int signal, siginfo_t* info, void* context) {
+// before. tools/memlith.gdb knows the function by its name.
+[[gnu::noinline]] void pass_on_fault(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = signal == SIGBUS ? g_previous_bus : g_previous_segv;
   std::atomic<bool>& spent = signal == SIGBUS ? g_spent_bus : g_spent_segv;
   const bool handled = previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN;
@@ -191,7 +191,7 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const bool ours =
       signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR && may_be_store(context, address);
-  if (!ours || !let_store(signal, address)) pass_on(signal, info, context);
+  if (!ours || !let_store(signal, address)) pass_on_fault(signal, info, context);
   if (before != kAllSignals) block_signals(before);
   errno = saved_errno;
 }
