@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "support/expect.hpp"
-#include "support/heap_words.hpp"
 #include "support/region_words.hpp"
 
 namespace memlith::test {
@@ -134,31 +133,6 @@ TEST_P(Changes, ThatDoNotFitCanBeUndone) {
   ASSERT_OK(persist(region, Scope::process));
   world_.crash();
   EXPECT_EQ(get(world_.open("a"), 16), 2u);
-}
-
-// Blocks and names are undone with the bytes, also where the heap grew meanwhile.
-TEST_P(Changes, OfAHeapUndoBlocksAndNames) {
-  HeapWorld world(GetParam());
-  const ObjectType type{"test", 100, 16, 1};
-  std::byte* const kept = world.allocate(100);
-  std::byte* const freed = world.allocate(5000);
-  ASSERT_OK(world.heap().set_name("kept", kept, type));
-  const Blocks before = world.blocks;
-  for (int round = 0; round < 3; ++round) {
-    must(begin(world.region()));
-    for (int i = 0; i < 200; ++i) world.allocate(static_cast<std::uint64_t>(16 + i * 37));
-    world.allocate(3 * kMiB);
-    world.free(freed);
-    ASSERT_OK(world.heap().remove_name("kept"));
-    ASSERT_OK(world.heap().set_name("new", world.allocate(100), type));
-    EXPECT_EQ(world.persist().category, Errc::busy);
-    ASSERT_OK(undo(world.region()));
-    world.blocks = before;
-    const auto names = must(world.heap().names());
-    ASSERT_EQ(names.size(), 1u);
-    EXPECT_EQ(names.front().address, kept);
-    EXPECT_EQ(must(world.heap().verify()).blocks, before.size() + 1);
-  }
 }
 
 }  // namespace
