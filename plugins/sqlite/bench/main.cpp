@@ -26,6 +26,7 @@ struct CommandLine {
   TatpSizes tatp;
   SpeedSizes speed;
   WritersSizes writers;
+  ProcessesSizes processes;
   std::function<MaybeFailure()> run;
 };
 
@@ -43,8 +44,8 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
   command->add_option("--dir", settings.folder, "Folder for the temporary databases")->capture_default_str();
   command
       ->add_option("--systems", settings.systems,
-                   "Systems to compare: memlith, memlith-weak (with /MODE appended: in that journal mode), wal-full, "
-                   "wal-normal, wal-off, delete-full")
+                   "Systems to compare: memlith, memlith-weak (with /MODE appended: in that journal mode), "
+                   "memlith-shared, wal-full, wal-normal, wal-off, delete-full")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--memlith-journal", settings.memlith_journal, "Journal mode on memlith; all are equally durable")
@@ -116,8 +117,23 @@ void add_commands(CLI::App& app, CommandLine& line) {
   command->add_flag_callback("--paper", [&line] { line.speed.size = 200; }, "Size 200");
 }
 
+// What `writers` and `processes` have in common.
+void add_sizes(CLI::App* command, WritersSizes& sizes) {
+  add_number(command, "--readers", sizes.readers, 0, 256, "Readers beside them; several: 0,4")->delimiter(',');
+  command->add_option("--workload", sizes.workloads, "one-row, 4-kib, select-update (BEGIN; SELECT; UPDATE; COMMIT)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"one-row", "4-kib", "select-update"}))
+      ->capture_default_str();
+  command->add_option("--seconds", sizes.seconds, "Of a run")->check(CLI::Range(0.001, 86400.0))->capture_default_str();
+  add_number(command, "--rows", sizes.rows, 32, 100'000'000, "Rows of the table");
+  add_number(command, "--busy-timeout-ms", sizes.busy_timeout_ms, 0, 86'400'000, "Of all connections");
+  add_number(command, "--think-us", sizes.think_us, 0, 10'000'000, "Between a writer's transactions");
+  add_number(command, "--flush-delay-us", sizes.flush_delay_us, 0, 10'000'000,
+             "Added to each flush of all systems, as a slower disk would");
+}
+
 void add_writers(CLI::App& app, CommandLine& line) {
-  CLI::App* const command =
+  CLI::App* command =
       add(app, line, "writers", "Threads or processes that commit at once", &CommandLine::writers, run_writers);
   add_number(command, "--threads", line.writers.threads, 1, 256, "Writing threads; several: 1,2,4,8,16")
       ->delimiter(',');
@@ -128,19 +144,13 @@ void add_writers(CLI::App& app, CommandLine& line) {
   command->parse_complete_callback([command, processes, &line] {
     if (processes->count() > 0 && command->get_option("--threads")->count() == 0) line.writers.threads.clear();
   });
-  add_number(command, "--readers", line.writers.readers, 0, 256, "Reading threads beside them; several: 0,4")
+  add_sizes(command, line.writers);
+
+  command = add(app, line, "processes", "Processes that write to one database: mode shared, the engine, plain SQLite",
+                &CommandLine::processes, run_processes);
+  add_number(command, "--processes", line.processes.processes, 1, 64, "Writing processes; several: 1,2,4")
       ->delimiter(',');
-  command->add_option("--workload", line.writers.workloads, "one-row, 4-kib, or both")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"one-row", "4-kib"}))
-      ->capture_default_str();
-  command->add_option("--seconds", line.writers.seconds, "Of a run")
-      ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
-  add_number(command, "--rows", line.writers.rows, 32, 100'000'000, "Rows of the table");
-  add_number(command, "--busy-timeout-ms", line.writers.busy_timeout_ms, 0, 86'400'000, "Of all connections");
-  add_number(command, "--flush-delay-us", line.writers.flush_delay_us, 0, 10'000'000,
-             "Added to each flush of all systems, as a slower disk would");
+  add_sizes(command, line.processes);
 }
 
 int run(int count, char** words) {

@@ -24,11 +24,11 @@ const System kPlain[] = {
 };
 
 Failure unknown(const std::string& name) {
-  return tool::
-      tool_failure(MEMLITH_INVALID,
-                   fmt::format("there is no system \"{}\"; the systems are memlith and memlith-weak, optionally with a "
-                               "journal mode (memlith/wal), wal-full, wal-normal, wal-off and delete-full",
-                               name));
+  return tool::tool_failure(
+      MEMLITH_INVALID,
+      fmt::format("there is no system \"{}\"; the systems are memlith and memlith-weak, optionally with a "
+                  "journal mode (memlith/wal), memlith-shared, wal-full, wal-normal, wal-off and delete-full",
+                  name));
 }
 
 }  // namespace
@@ -37,6 +37,10 @@ Result<std::vector<System>> systems_of(const Settings& settings) {
   std::vector<System> systems;
   for (const std::string& name : settings.systems) {
     const std::string head = name.substr(0, name.find('/'));
+    if (name == "memlith-shared") {
+      systems.push_back({name, true, false, "wal", "full", true, "each commit when it returns", true});
+      continue;
+    }
     if (head == "memlith" || head == "memlith-weak") {
       const std::string mode = name.size() > head.size() ? name.substr(head.size() + 1) : settings.memlith_journal;
       if (std::find(kJournalModes.begin(), kJournalModes.end(), mode) == kJournalModes.end()) return unknown(name);

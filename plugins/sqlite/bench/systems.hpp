@@ -24,6 +24,7 @@ struct System {
   std::string synchronous;
   bool durable_at_return = false;
   std::string durability;  // in words
+  bool shared = false;     // memlith only: mode shared
 };
 
 // What all benchmarks share.

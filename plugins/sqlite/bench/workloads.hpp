@@ -41,8 +41,19 @@ struct WritersSizes {
   std::uint64_t rows = 100'000;
   std::uint64_t busy_timeout_ms = 10'000;
   std::uint64_t flush_delay_us = 0;  // added to each fdatasync of both sides
+  std::uint64_t think_us = 0;        // between a writer's transactions
 };
 [[nodiscard]] MaybeFailure run_writers(const Settings& settings, const WritersSizes& sizes);
+
+// The same with processes: on each mode of memlith and plain SQLite.
+struct ProcessesSizes : WritersSizes {
+  ProcessesSizes() {
+    threads.clear();
+    processes = {1, 2, 4, 8};
+    workloads = {"one-row", "select-update"};
+  }
+};
+[[nodiscard]] MaybeFailure run_processes(const Settings& settings, const ProcessesSizes& sizes);
 
 struct SpeedSizes {
   std::uint64_t size = 20;

@@ -51,6 +51,7 @@ struct Case {
 struct Thread {
   std::vector<std::uint64_t> samples_ns;
   std::uint64_t done = 0;
+  std::uint64_t refused = 0;  // transactions that SQLite refused as locked
   MaybeFailure failure;
 };
 
@@ -103,7 +104,7 @@ class Process {
       ::close(ends[0]);
       result.failure = body();
       const std::string message = result.failure ? result.failure->message : std::string();
-      const std::uint64_t sizes[3] = {result.done, result.samples_ns.size(), message.size()};
+      const std::uint64_t sizes[4] = {result.done, result.samples_ns.size(), message.size(), result.refused};
       const bool told = write_all(ends[1], sizes, sizeof sizes) &&
                         write_all(ends[1], result.samples_ns.data(), sizes[1] * sizeof(std::uint64_t)) &&
                         write_all(ends[1], message.data(), message.size());
@@ -115,11 +116,12 @@ class Process {
 
   // Reads what it tells, and waits for its end.
   void join() {
-    std::uint64_t sizes[3] = {};
+    std::uint64_t sizes[4] = {};
     bool told = process_ > 0 && read_all(told_, sizes, sizeof sizes);
     std::string message;
     if (told) {
       result_->done = sizes[0];
+      result_->refused = sizes[3];
       result_->samples_ns.resize(sizes[1]);
       message.resize(sizes[2]);
       told = read_all(told_, result_->samples_ns.data(), sizes[1] * sizeof(std::uint64_t)) &&
@@ -159,7 +161,7 @@ class Writers {
 
   MaybeFailure run(const Case& what, const System& system) {
     path_ = scratch_.path_of("writers.db");
-    for (const char* ending : {"", "-wal", "-shm", "-journal", ".memlith"})
+    for (const char* ending : {"", "-wal", "-shm", "-journal", ".memlith", "-memlith"})
       scratch_.remove(std::string("writers.db") + ending);
     std::error_code error;
     std::filesystem::copy_file(template_path(), path_, error);
@@ -271,29 +273,55 @@ class Writers {
   MaybeFailure write(const Case& what, const System& system, std::uint64_t number, const Start& start, Thread& result) {
     tool::Random random(number + 1);
     Statement statement;
+    Statement select;
     auto connection = open(system);
     MaybeFailure failure = connection.ok() ? MaybeFailure{} : MaybeFailure(connection.failure());
-    const bool one_row = what.workload == "one-row";
+    const bool one_row = what.workload != "4-kib";
+    const bool reads_first = what.workload == "select-update";
     if (!failure) {
       failure =
           connection->prepare(statement, one_row ? "UPDATE item SET changes = changes + 1 WHERE id = ?1"
                                                  : "UPDATE item SET changes = changes + 1, value = randomblob(128) "
                                                    "WHERE id BETWEEN ?1 AND ?1 + 31");
     }
+    if (!failure && reads_first) failure = connection->prepare(select, "SELECT changes FROM item WHERE id = ?1");
     start();
     while (!failure && !stopped_->load(std::memory_order_relaxed)) {
+      if (sizes_.think_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(sizes_.think_us));
       const std::uint64_t row =
           one_row ? random.below(sizes_.rows) : random.below(sizes_.rows / kRowsOfABlock) * kRowsOfABlock;
       statement.bind(1, static_cast<std::int64_t>(row + 1));
       const std::uint64_t begin_ns = tool::now_ns();
-      failure = statement.run();
+      if (reads_first) {
+        select.bind(1, static_cast<std::int64_t>(row + 1));
+        bool refused = false;
+        failure = select_and_update(*connection, select, statement, refused);
+        if (refused) ++result.refused;
+        if (refused) continue;
+      } else {
+        failure = statement.run();
+      }
       if (failure) break;
       result.samples_ns.push_back(tool::now_ns() - begin_ns);
       ++result.done;
     }
     statement = Statement();
+    select = Statement();
     if (connection.ok() && !failure) failure = connection->close();
     return failure;
+  }
+
+  // A transaction that reads before it writes. `refused`: SQLite said that the database is locked.
+  static MaybeFailure select_and_update(Connection& connection, Statement& select, Statement& update, bool& refused) {
+    MaybeFailure failure = connection.execute("BEGIN");
+    if (!failure) failure = select.run();
+    if (!failure) failure = update.run();
+    if (!failure) failure = connection.execute("COMMIT");
+    refused = failure && failure->message.find("locked") != std::string::npos;
+    if (!refused) return failure;
+    update.reset();
+    select.reset();
+    return connection.execute("ROLLBACK");
   }
 
   MaybeFailure read(const System& system, std::uint64_t number, const Start& start, Thread& result) {
@@ -321,7 +349,7 @@ class Writers {
     auto found = connection->text_of("SELECT sum(changes) FROM item");
     if (!found.ok()) return found.failure();
     std::uint64_t expected = 0;
-    for (const Thread& each : run.writers) expected += each.done * (what.workload == "one-row" ? 1 : kRowsOfABlock);
+    for (const Thread& each : run.writers) expected += each.done * (what.workload == "4-kib" ? kRowsOfABlock : 1);
     if (*found == std::to_string(expected)) return connection->close();
     return tool::tool_failure(MEMLITH_CORRUPT, fmt::format("found {} changes; expected {}", *found, expected));
   }
@@ -329,10 +357,12 @@ class Writers {
   MaybeFailure print(const Case& what, const System& system, const Run& run) {
     std::vector<std::uint64_t> samples;
     std::uint64_t reads = 0;
+    std::uint64_t refused = 0;
     std::uint64_t slowest = ~std::uint64_t{0};
     std::uint64_t fastest = 0;
     for (const Thread& each : run.writers) {
       samples.insert(samples.end(), each.samples_ns.begin(), each.samples_ns.end());
+      refused += each.refused;
       slowest = std::min(slowest, each.done);
       fastest = std::max(fastest, each.done);
     }
@@ -354,6 +384,8 @@ class Writers {
              {"processes", what.processes ? what.threads : 1},
              {"readers", what.readers},
              {"flush_delay_us", sizes_.flush_delay_us},
+             {"think_us", sizes_.think_us},
+             {"refused", refused},
              {"ops_per_s", per_s(count)},
              {"reads_per_s", per_s(reads)},
              {"p50_us", at.p50_us},
@@ -377,11 +409,11 @@ class Writers {
       tool::write_json(row);
       return {};
     }
-    tool::write_line(
-        fmt::format("{:<8} {:>4} {:<9} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f}",
-                    what.workload, what.threads, what.processes ? "processes" : "threads", what.readers, system.name,
-                    row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(), at.p50_us, at.p99_us, at.p999_us,
-                    row["max_us"].get<double>(), fairness));
+    tool::write_line(fmt::format(
+        "{:<13} {:>4} {:<9} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f} {:>8}",
+        what.workload, what.threads, what.processes ? "processes" : "threads", what.readers, system.name,
+        row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(), at.p50_us, at.p99_us, at.p999_us,
+        row["max_us"].get<double>(), fairness, refused));
     return {};
   }
 
@@ -411,9 +443,9 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
   if (settings.format == Format::text) {
     tool::write_line(fmt::format("flush delayed by {} us, busy timeout {} ms, {} s a run", sizes.flush_delay_us,
                                  sizes.busy_timeout_ms, sizes.seconds));
-    tool::write_line(fmt::format("{:<8} {:>14} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8}", "work",
-                                 "writers", "readers", "system", "commits/s", "reads/s", "p50 us", "p99 us", "p99.9 us",
-                                 "max us", "fairness"));
+    tool::write_line(fmt::format("{:<13} {:>14} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8} {:>8}",
+                                 "work", "writers", "readers", "system", "commits/s", "reads/s", "p50 us", "p99 us",
+                                 "p99.9 us", "max us", "fairness", "refused"));
   }
   for (std::uint64_t repetition = 0; repetition < settings.repetitions; ++repetition) {
     for (const std::string& workload : sizes.workloads) {
@@ -433,6 +465,13 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
     }
   }
   return {};
+}
+
+MaybeFailure run_processes(const Settings& given, const ProcessesSizes& sizes) {
+  Settings settings = given;
+  if (given.systems == Settings{}.systems)
+    settings.systems = {"wal-full", "wal-normal", "memlith/wal", "memlith-shared"};
+  return run_writers(settings, sizes);
 }
 
 }  // namespace memlith::sqlite_bench
