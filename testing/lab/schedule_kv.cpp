@@ -58,14 +58,7 @@ class KvCase {
         return transaction.commit(kv::Durability::sync, nullptr).status();
       });
     }
-    for (const char& key : shape_.keys) {
-      kv::LeafPlace place;
-      const Status found = kv::TreeReader(kv_->pages(), map_, kv::kNewest).find({&key, 1}, place);
-      MEMLITH_ASSERT(found.ok() && place.found);
-      const kv::Cell cell = kv::cell_of(kv_->pages().bytes_of(place.page), place.index);
-      places_[key] =
-          static_cast<std::size_t>(reinterpret_cast<const std::byte*>(cell.value.data()) - region_->address());
-    }
+    find_values();
   }
   KvCase(const KvCase&) = delete;
   ~KvCase() {
@@ -157,6 +150,19 @@ class KvCase {
   }
 
  private:
+  void find_values() {
+    for (kv::PageNumber page = kv::kCatalogue + 1; page < kv_->pages().count(); ++page) {
+      const std::byte* const bytes = kv_->pages().bytes_of(page);
+      const kv::PageHeader header = kv::header_of(bytes);
+      if (header.kind != kv::PageKind::leaf) continue;
+      for (std::uint32_t i = 0; i < header.count; ++i) {
+        const kv::Cell cell = kv::cell_of(bytes, i);
+        const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
+        places_[cell.key.front()] = static_cast<std::size_t>(value - region_->address());
+      }
+    }
+    MEMLITH_ASSERT(places_.size() == shape_.keys.size());
+  }
   [[nodiscard]] std::string first_value(char key) const {
     return std::string(shape_.value_bytes, static_cast<char>(key - 'a' + '0'));
   }
