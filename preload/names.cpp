@@ -67,6 +67,7 @@ int Images::rename(const std::string& from, const std::string& to, unsigned flag
 void Images::adopt_unseen(int fd) {
   struct stat seen{};
   if (NoSignals::held() || real().fstat(fd, &seen) != 0 || !S_ISREG(seen.st_mode)) return;
+  if ((::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY) return;  // nothing was written by it
   const int error = errno;
   const std::string path = target_of(fd);
   if (settings().matches(path)) {

@@ -19,7 +19,7 @@ need_for_soak() {
     tracking) need "${packages_pass[@]}" ;;
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
-    run-suites) need nodejs libpython3-testsuite strace ;;
+    run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
 
