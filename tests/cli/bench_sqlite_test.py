@@ -117,8 +117,8 @@ class Bench(unittest.TestCase):
 
     def test_processes(self):
         rows = self.rows("processes", "--rows", "64", "--seconds", "0.1", "--processes", "2", "--think-us", "100",
-                         "--workload", "select-update", "--repetitions", "1")
-        self.assertEqual([row["side"] for row in rows], ["wal-full", "wal-normal", "memlith/wal", "memlith-shared"])
+                         "--workload", "select-update")
+        self.assertEqual([row["side"] for row in rows[:4]], ["wal-full", "wal-normal", "memlith/wal", "memlith-shared"])
         for row in rows:
             self.assertEqual((row["processes"], row["verified"], row["think_us"]), (2, True, 100))
 

@@ -156,7 +156,7 @@ class Registry {
  private:
   Registry();
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the rest; held while the process forks
   std::uint64_t process_mark_;
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Node>> nodes_;  // by device and inode
