@@ -115,6 +115,13 @@ class Bench(unittest.TestCase):
                 self.assertEqual(row["fairness"], 1)
                 self.assertGreater(row["ops_per_s"], 0)
 
+    def test_processes(self):
+        rows = self.rows("processes", "--rows", "64", "--seconds", "0.1", "--processes", "2", "--think-us", "100",
+                         "--workload", "select-update")
+        self.assertEqual([row["side"] for row in rows[:4]], ["wal-full", "wal-normal", "memlith/wal", "memlith-shared"])
+        for row in rows:
+            self.assertEqual((row["processes"], row["verified"], row["think_us"]), (2, True, 100))
+
     def test_writers_in_processes(self):
         rows = self.rows("writers", "--rows", "64", "--seconds", "0.1", "--processes", "1,2", "--readers", "1",
                          "--workload", "one-row", "--systems", "memlith/wal,wal-full")

@@ -142,17 +142,20 @@ TEST_F(SharedPage, OneFlushServesAllThatWereThereBefore) {
   Group there(*others);
   NoLog log;
   log.end = {7, 3};
-  EXPECT_EQ(here.await(Position{7, 1}, log), SQLITE_OK);
-  EXPECT_EQ(there.await(Position{7, 3}, log), SQLITE_OK);
+  EXPECT_EQ(here.await(Position{7, 1}, 0, log), SQLITE_OK);
+  EXPECT_EQ(there.await(Position{7, 3}, 0, log), SQLITE_OK);
   EXPECT_EQ(log.flushes, 1);
   EXPECT_FALSE(here.is_durable(Position{7, 4}));
   EXPECT_FALSE(here.is_durable(Position{8, 1})) << "another generation";
-  EXPECT_EQ(there.await(std::nullopt, log), SQLITE_OK);
+  EXPECT_EQ(there.await(std::nullopt, 0, log), SQLITE_OK);
   EXPECT_EQ(log.flushes, 2) << "of what cannot be told nothing is known";
+  log.end = {8, 1};
+  EXPECT_EQ(there.await(Position{7, 5}, 0, log), SQLITE_OK);
+  EXPECT_EQ(log.flushes, 3) << "SQLite began another generation meanwhile";
   log.code = SQLITE_IOERR_FSYNC;
-  EXPECT_EQ(there.await(Position{7, 4}, log), SQLITE_IOERR_FSYNC);
+  EXPECT_EQ(there.await(Position{7, 4}, 0, log), SQLITE_IOERR_FSYNC);
   log.code = SQLITE_OK;
-  EXPECT_EQ(here.await(Position{7, 5}, log), SQLITE_IOERR_FSYNC) << "a failed flush is failed for all";
+  EXPECT_EQ(here.await(Position{7, 5}, 0, log), SQLITE_IOERR_FSYNC) << "a failed flush is failed for all";
 }
 
 // A leader was killed in its flush, whose failure it alone may have been told.
@@ -163,15 +166,16 @@ TEST_F(SharedPage, NobodyBelievesWhatFollowsAnAbandonedFlush) {
   NoLog log;
   log.end = {7, 3};
   sidecar->page().flushing.store(1);
-  EXPECT_EQ(group.await(Position{7, 3}, log), SQLITE_OK);
+  const std::uint32_t before = group.mark();
+  EXPECT_EQ(group.await(Position{7, 3}, before, log), SQLITE_OK);
   EXPECT_EQ(sidecar->page().abandoned.load(), 1u);
-  bool done = false;
-  at_step() = [&] {
-    if (!std::exchange(done, true)) sidecar->page().abandoned.fetch_add(1);
-  };
+  EXPECT_TRUE(group.is_durable(Position{7, 3}));
   NoLog other;
-  EXPECT_EQ(group.await(Position{7, 3}, other), SQLITE_OK);
-  EXPECT_EQ(other.flushes, 1) << "it has to flush by itself";
+  other.end = {7, 3};
+  EXPECT_EQ(group.await(Position{7, 3}, before, other), SQLITE_OK);
+  EXPECT_EQ(other.flushes, 1) << "what it wrote before has to be flushed by itself";
+  EXPECT_EQ(group.await(Position{7, 3}, group.mark(), other), SQLITE_OK);
+  EXPECT_EQ(other.flushes, 1) << "what it writes now need not";
 }
 
 // How often a connection that comes again and again gets the lock while another one sleeps.
@@ -399,6 +403,15 @@ TEST_F(SharedPage, TheEngineIsRefusedBeside) {
   Db shared("file:" + path_ + "?share=1", "memlith");
   EXPECT_EQ(shared.open_code(), SQLITE_BUSY);
   EXPECT_TRUE(sqlite_log.told("without share=1")) << sqlite_log.all();
+}
+
+TEST_F(SharedPage, WeakDurabilityIsRefused) {
+  Db weak("file:" + path_ + "?share=1&durability=weak", "memlith");
+  EXPECT_EQ(weak.open_code(), SQLITE_CANTOPEN);
+  EXPECT_TRUE(sqlite_log.told("there is no durability=weak")) << sqlite_log.all();
+  Db db = make();
+  EXPECT_EQ(db.run("pragma memlith_durability = weak"), SQLITE_ERROR);
+  EXPECT_EQ(db.all("pragma memlith_durability"), "full");
 }
 
 TEST_F(SharedPage, RollbackJournalsAreSqlitesOwn) {

@@ -142,7 +142,7 @@ int Connection::lock_index(int first, int count, int flags) {
   ++readings_;
   note_snapshot();
   if (!std::exchange(waits_early_, false) || reads_latest_ || is_seen_durable()) return SQLITE_OK;
-  const int durable = node_->group.await(seen_, *this);
+  const int durable = node_->group.await(seen_, mark_, *this);
   if (durable != SQLITE_OK) (void)end_reading(first, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
   return durable;
 }
@@ -155,7 +155,7 @@ int Connection::end_reading(int first, int count, int flags) {
   // waiting not any longer.
   foresight_.note_no_write(node_->sidecar->page());
   (void)release_write();
-  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, *this);
+  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, mark_, *this);
   return code;
 }
 
@@ -177,6 +177,7 @@ void Connection::barrier() {
 
 // SQLite has looked at the header before, and looks again after it got the lock: what it sees is no newer than this.
 void Connection::note_snapshot() {
+  mark_ = node_->group.mark();
   seen_ = newest();
   sees_something_ = true;
 }
@@ -195,6 +196,7 @@ int Connection::lock_ahead() {
 }
 
 void Connection::begin_writing() {
+  mark_ = node_->group.mark();
   writes_ = true;
   commits_ = false;
   made_.reset();
@@ -226,7 +228,7 @@ int Connection::release_write() {
   if (commits_) {
     // Still under the lock: the newest commit is this connection's.
     made_ = newest();
-  } else if (!is_stale_ && !is_seen_durable()) {
+  } else if (newest() == seen_ && !is_seen_durable()) {
     waits_early_ = true;
   }
   writes_ = false;
@@ -261,7 +263,9 @@ bool Connection::must_wait(bool page_one) const {
   return !is_seen_durable();
 }
 
-int Connection::await_page(bool page_one) { return must_wait(page_one) ? node_->group.await(seen_, *this) : SQLITE_OK; }
+int Connection::await_page(bool page_one) {
+  return must_wait(page_one) ? node_->group.await(seen_, mark_, *this) : SQLITE_OK;
+}
 
 int Connection::flush() {
   if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
@@ -286,7 +290,7 @@ int Connection::end_commit() {
   sees_something_ = true;
   node_->sidecar->page().commits.fetch_add(1, std::memory_order_relaxed);
   if (MEMLITH_SABOTAGED(shared_skip_commit_wait)) return SQLITE_OK;
-  return node_->group.await(made_, *this);
+  return node_->group.await(made_, mark_, *this);
 }
 
 int Connection::persist() {

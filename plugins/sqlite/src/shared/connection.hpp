@@ -132,6 +132,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
   bool is_stale_ = false;      // another commit came between the snapshot and the write lock
   bool reads_latest_;
+  std::uint32_t mark_ = 0;        // as of the snapshot, or of the write lock
   bool sees_something_ = false;   // `seen_` counts
   std::optional<Position> seen_;  // what it sees or made; empty: it cannot be told
   std::optional<Position> made_;  // the commit to wait for
@@ -155,7 +156,7 @@ class Registry {
  private:
   Registry();
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the rest; held while the process forks
   std::uint64_t process_mark_;
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Node>> nodes_;  // by device and inode

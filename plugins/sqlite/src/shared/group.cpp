@@ -67,8 +67,8 @@ void Group::gather() const {
 
 int Group::lead(Log& log) {
   // The leader before this one was killed during its flush, and a failure of that flush may be lost with it: the
-  // system tells each descriptor of the log once. From here on nobody believes what another one flushes who waited at
-  // that time, but flushes by himself.
+  // system tells each descriptor of the log once. A connection that wrote or saw something before that believes no
+  // other's flush, but flushes itself.
   if (page_.flushing.exchange(1, std::memory_order_acq_rel) != 0) page_.abandoned.fetch_add(1);
   MEMLITH_SHARED_STEP();
   gather();
@@ -101,23 +101,24 @@ void Group::follow(std::uint32_t seen) const {
   page_.followers.fetch_sub(1);
 }
 
-int Group::await(std::optional<Position> position, Log& log) {
-  const std::uint32_t abandoned = page_.abandoned.load(std::memory_order_acquire);
+int Group::await(std::optional<Position> position, std::uint32_t mark, Log& log) {
   const std::uint64_t begun = now_ns();
   for (;;) {
     MEMLITH_SHARED_STEP();
     if (failed()) return SQLITE_IOERR_FSYNC;
-    const bool in_doubt = page_.abandoned.load(std::memory_order_acquire) != abandoned;
+    const bool in_doubt = page_.abandoned.load(std::memory_order_acquire) != mark;
     if (!in_doubt && position.has_value() && is_durable(*position)) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     const std::uint64_t patience = std::max(kStoppedNs, page_.flush_ns.load(std::memory_order_relaxed) * 10);
     if (in_doubt || !position.has_value() || now_ns() - begun > patience) return flush(log);
     const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
     if (is_durable(*position)) continue;
     if (sidecar_.try_lead()) {
-      const int code = is_durable(*position) ? SQLITE_OK : lead(log);
+      const bool is_served = is_durable(*position);
+      const int code = is_served ? SQLITE_OK : lead(log);
       sidecar_.end_leading();
       if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
-      if (code != SQLITE_OK) return code;
+      // Its own flush is good for it also where SQLite has begun another generation meanwhile.
+      if (!is_served) return code;
       continue;
     }
     follow(seen);

@@ -26,9 +26,11 @@ class Group {
 
   // Whether this is known to be durable. Costs one load.
   [[nodiscard]] bool is_durable(Position position) const;
+  // Taken before something is written or seen, for await().
+  [[nodiscard]] std::uint32_t mark() const { return page_.abandoned.load(std::memory_order_acquire); }
   // Returns when `position` is durable: SQLITE_OK. SQLITE_IOERR_FSYNC if a flush failed, here or in another process:
   // then it is unknown whether it is, until all connections are closed. Empty: of what is not known to be durable.
-  int await(std::optional<Position> position, Log& log);
+  int await(std::optional<Position> position, std::uint32_t mark, Log& log);
   // The same as the log's flush(), whose result counts for everyone.
   int flush(Log& log);
   [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }

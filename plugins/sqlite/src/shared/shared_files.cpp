@@ -62,6 +62,13 @@ int failed_flush(const State& state, int code) {
                            state.connection->path()));
 }
 
+core::Status refuse_weak(const std::string& path) {
+  return core::fail(core::Errc::unsupported, core::Detail::open,
+                    "{}: with share=1 there is no durability=weak; use PRAGMA synchronous = NORMAL, or the engine "
+                    "without share=1",
+                    path);
+}
+
 // ---- the database --------------------------------------------------------------------------------------------------
 
 int shared_close(sqlite3_file* file) {
@@ -120,7 +127,12 @@ int shared_pragma(const State& state, char** arguments) {
   if (name == "memlith_stats") return answer(connection.describe());
   if (name == "memlith_error") return answer(newest_report());
   if (name == "memlith_share") return answer("shared");
-  if (name == "memlith_durability") return answer("full");
+  if (name == "memlith_durability") {
+    if (arguments[2] == nullptr || std::string_view(arguments[2]) == "full") return answer("full");
+    (void)report(state.vfs.api(), refuse_weak(connection.path()));
+    answer(std::string(last_report()));
+    return SQLITE_ERROR;
+  }
   if (name == "memlith_persist") {
     const int code = failed_flush(state, connection.persist());
     answer(code == SQLITE_OK ? "ok" : std::string(last_report()));
@@ -360,6 +372,7 @@ core::Status check_not_marked(RealFile& database, const std::string& path) {
 const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
+  if (options.durability == Durability::weak) return report(vfs.api(), refuse_weak(name), true);
   Registry::get().leave_parent();
   auto connection = std::make_shared<Connection>(vfs.api(), name, options);
   int given = flags;

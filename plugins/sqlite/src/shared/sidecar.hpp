@@ -45,9 +45,9 @@ class Sidecar {
   std::string file_;
   int fd_;
   Page* page_;
-  std::mutex leading_;
+  std::mutex leading_;  // held by the thread that leads, with the lock on the file
   mutable std::mutex slots_mutex_;
-  std::uint64_t my_slots_ = 0;  // a bit for each
+  std::uint64_t my_slots_ = 0;  // a bit for each; under slots_mutex_
 };
 
 // How long a waiting thread yields before it sleeps: waking it takes longer than a small transaction.
