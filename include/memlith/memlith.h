@@ -289,7 +289,21 @@ typedef struct memlith_stats {
   uint64_t capture_p99_ns;
   uint64_t capture_p999_ns;
   uint64_t capture_max_ns;
-  uint64_t frames;              /* commits */
+  /* Sync commits of kv stores, and their latencies from the call until durable; weak commits: */
+  uint64_t kv_commits;
+  uint64_t kv_commit_p50_ns;
+  uint64_t kv_commit_p99_ns;
+  uint64_t kv_commit_p999_ns;
+  uint64_t kv_commit_max_ns;
+  uint64_t kv_weak_commits;
+  /* Entries appended to application logs; writes of them, and their latencies from the call until durable: */
+  uint64_t applog_entries;
+  uint64_t applog_writes;
+  uint64_t applog_write_p50_ns;
+  uint64_t applog_write_p99_ns;
+  uint64_t applog_write_p999_ns;
+  uint64_t applog_write_max_ns;
+  uint64_t frames;              /* commits of any kind in the log */
   uint64_t batches;             /* writes + flushes of these commits */
   uint64_t captured_bytes;      /* bytes of memory in these commits */
   uint64_t captured_pages;      /* pages in which these bytes lie */

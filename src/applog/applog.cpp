@@ -229,7 +229,10 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> entries) {
       const LockGuard lock(mutex_);
       const std::uint64_t waits = appended_ - handed_;
       too_much_waits = waits > 0 && waits + bytes > std::min(kFrameBytes, frame_max / 2);
-      if (!too_much_waits && place(entries, sums, bytes, released)) return number_;
+      if (!too_much_waits && place(entries, sums, bytes, released)) {
+        region_.store().stats()->applog_entries.fetch_add(entries.size(), std::memory_order_relaxed);
+        return number_;
+      }
     }
     if (too_much_waits) {
       MEMLITH_TRY(hand_over(newest(), false).status());
@@ -330,8 +333,11 @@ Status AppLog::make_durable(std::uint64_t number) {
 }
 
 Status AppLog::write() {
+  const PersistTimer timer;
   MEMLITH_TRY(need_writable());
-  return make_durable(newest());
+  MEMLITH_TRY(make_durable(newest()));
+  timer.note_applog_write(*region_.store().stats());
+  return kOk;
 }
 
 Result<std::uint64_t> AppLog::write_async() {

@@ -1,3 +1,4 @@
+#include <optional>
 #include <thread>
 
 #include "kv/kv.hpp"
@@ -212,6 +213,9 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
 
 Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket, Ride* ride) {
   MEMLITH_TRY(need_active());
+  // A weak commit takes less time than two looks at the clock are worth: it is counted only.
+  std::optional<PersistTimer> timer;
+  if (durability == Durability::sync) timer.emplace();
   bool writes = ride != nullptr;
   for (const auto& [record, pending] : locks_.writes) writes = writes || pending.kind != Pending::Kind::none;
   std::uint64_t number = 0;
@@ -233,8 +237,12 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.gatherer_.make_durable(number));
+    if (writes) timer->note_kv_commit(*kv_.pages_.region().store().stats());
   } else if (writes && !kv_.manual_) {
     kv_.gatherer_.left(left.waiting_bytes);
+  }
+  if (writes && durability == Durability::weak) {
+    kv_.pages_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
   }
   if (ride != nullptr && durability == Durability::weak && ride->companion->is_urgent(ride->mark)) {
     MEMLITH_TRY(kv_.gatherer_.hand_over(number, false).status());
