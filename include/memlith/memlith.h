@@ -183,6 +183,9 @@ MEMLITH_API int32_t memlith_device_format(const char* path, uint32_t flags);
  * what the bytes mean and would replay the log into the other file (CORRUPT only if the file is missing or too short).
  * If the file's own bytes say whether the log belongs to it, the caller has to check that first; for SQLite databases
  * use memlith/sqlite_file.h.
+ * A copy of the file alone that is taken while the file is in use is incomplete, and the bytes of a plain region cannot
+ * say so. A heap, a kv store or an application log in the file can: without its log such a copy is refused (CORRUPT).
+ * For other content use memlith_mmap with MEMLITH_IMAGE_GUARD (memlith/files.h).
  * A persist is the only call that changes the file's length. With CREATE a missing file is created, empty.
  * Opening a file with holes for writing reserves disk space for all of them, so that no later commit lacks space. If
  * the disk has too little space for that, the call fails with NO_SPACE and the file's content is unchanged.

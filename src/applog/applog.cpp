@@ -23,7 +23,7 @@ Record record_at(const Region& region, std::uint64_t offset) {
 }  // namespace
 
 bool holds_applog(const Region& region) {
-  return region.size() >= sizeof(Identity) && record_at<Identity>(region, 0).magic == kMagic;
+  return region.size() >= kShapeOffset && record_at<Identity>(region, kIdentityOffset).magic == kMagic;
 }
 
 // ---- room ------------------------------------------------------------------------------------------------------
@@ -61,9 +61,10 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
   log->stopped_ = true;  // until it is whole
   if (region.size() < 2 * kPageBytes) {
     return fail(Errc::incompatible, Detail::object, "region \"{}\" has {} bytes; an application log has at least {}",
-                region.name(), region.size(), 2 * kPageBytes);
+                region.shown_name(), region.size(), 2 * kPageBytes);
   }
-  const bool fresh = record_at<std::uint64_t>(region, 0) == 0 && options.create && !log->read_only();
+  const bool fresh = is_left_to_mark(region.address()) && record_at<std::uint64_t>(region, kIdentityOffset) == 0 &&
+                     options.create && !log->read_only();
   if (fresh) MEMLITH_TRY(log->format());
   MEMLITH_TRY(log->check_first_page());
   MEMLITH_TRY(log->find_end());
@@ -81,12 +82,12 @@ Status AppLog::format() {
   Position position{0, 1, 0};
   position.checksum = sum_of(position, identity.log);
   const EntryHeader mark = end_mark(1, identity.log);
-  std::memcpy(base, &identity, sizeof identity);
+  std::memcpy(base + kIdentityOffset, &identity, sizeof identity);
   std::memcpy(base + kShapeOffset, &shape, sizeof shape);
   std::memcpy(base + kPositionOffset, &position, sizeof position);
   std::memcpy(base + kRingOffset, &mark, sizeof mark);
   Changes changes;
-  add(changes, 0, base, kPositionOffset + sizeof position);
+  add(changes, kIdentityOffset, base + kIdentityOffset, kPositionOffset + sizeof position - kIdentityOffset);
   add(changes, kRingOffset, base + kRingOffset, sizeof mark);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, true));
   return region_.store().sync(end);
@@ -94,12 +95,12 @@ Status AppLog::format() {
 
 Status AppLog::damaged(std::uint64_t offset, std::string_view what) const {
   return fail(Errc::corrupt, Detail::object, "region \"{}\", offset {}: {}; restore a backup of the store",
-              region_.name(), offset, what);
+              region_.shown_name(), offset, what);
 }
 
 Status AppLog::check_first_page() {
-  const auto identity = record_at<Identity>(region_, 0);
-  const std::string& name = region_.name();
+  const auto identity = record_at<Identity>(region_, kIdentityOffset);
+  const std::string& name = region_.shown_name();
   if (identity.magic != kMagic) {
     return fail(Errc::incompatible, Detail::object,
                 "region \"{}\" holds no application log; open it as what it is, or give the log another name", name);
@@ -110,7 +111,7 @@ Status AppLog::check_first_page() {
                 identity.version, kVersion);
   }
   if (identity.checksum != sum_of(identity, kMagic) || identity.ring_offset != kRingOffset) {
-    return damaged(0, "the first bytes of the application log are damaged");
+    return damaged(kIdentityOffset, "the first bytes of the application log are damaged");
   }
   const Store& store = region_.store();
   if (!store.one_file() && identity.store != store.log().log_id()) {
@@ -254,7 +255,7 @@ Status AppLog::make_room(std::uint64_t bytes, std::uint64_t released) {
     return fail(Errc::full, Detail::object,
                 "the application log \"{}\" has {} bytes, and no room for {} more; consume entries, or make a larger "
                 "log",
-                region_.name(), capacity, bytes);
+                region_.shown_name(), capacity, bytes);
   }
   // The reader may wait for what was appended and not written.
   MEMLITH_TRY(write_async().status());

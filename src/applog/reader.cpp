@@ -98,7 +98,7 @@ Status AppLog::consume(std::uint64_t number) {
   if (carried()) {
     return fail(Errc::busy, Detail::object,
                 "a weak commit of a kv store carries the read position of log \"{}\"; call memlith_kv_persist first",
-                region_.name());
+                region_.shown_name());
   }
   Position position{};
   {
@@ -125,7 +125,7 @@ Result<Ride> AppLog::ride(std::uint64_t number, const void* carrier) {
     return fail(Errc::busy, Detail::object,
                 "a weak commit of another kv store carries the read position of log \"{}\"; call memlith_kv_persist "
                 "of that one first",
-                region_.name());
+                region_.shown_name());
   }
   carrier_ = carrier;
   {
@@ -169,7 +169,7 @@ Status AppLog::grow(std::uint64_t bytes) {
       return fail(Errc::full, Detail::object,
                   "the application log \"{}\" has {} bytes, no room for {} more, and may grow to {}; consume entries, "
                   "or make a log with a larger max_size",
-                  region_.name(), ring_.capacity(), bytes, most);
+                  region_.shown_name(), ring_.capacity(), bytes, most);
     }
   }
   MEMLITH_TRY(region_.grow(kRingOffset + wanted));

@@ -63,6 +63,7 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
     inner.anywhere = session.store().read_only();  // no address is kept in a log
+    inner.use_magic = applog::kMagic;
     const applog::AppLogOptions wanted{inner.create, static_cast<applog::WhenFull>(given.when_full)};
     MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, [&wanted](Region& region) {
                          return AppLog::open(region, wanted);
@@ -81,7 +82,7 @@ int32_t memlith_applog_close(memlith_applog* handle) {
       return fail(Errc::busy, Detail::object,
                   "a weak commit of a kv store carries the read position of log \"{}\"; call memlith_kv_persist, or "
                   "close the kv store first",
-                  log.region().name());
+                  log.region().shown_name());
     }
     OpenRegion& region = *log.open_region();
     return close_with_region(region, log.stop());

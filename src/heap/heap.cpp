@@ -35,10 +35,15 @@ std::uint64_t Heap::size_min(std::uint64_t reserve_bytes) {
   return extent.segments * kSegmentBytes + (extent.pages + kSegmentHeaderPages + 1) * kPageBytes;
 }
 
+bool holds_heap(const Region& region) {
+  return region.size() >= kHeapHeaderEnd &&
+         reinterpret_cast<const HeapHeader*>(region.address() + kHeapHeaderOffset)->magic == kHeapMagic;
+}
+
 Heap::Heap(Region& region)
     : region_(region),
       base_(region.address()),
-      header_(reinterpret_cast<HeapHeader*>(region.address())),
+      header_(reinterpret_cast<HeapHeader*>(region.address() + kHeapHeaderOffset)),
       table_(reinterpret_cast<SegmentEntry*>(region.address() + kSegmentTableOffset)),
       touches_(region.tracker() != nullptr && (region.tracker()->kind() == TrackerKind::touched ||
                                                region.tracker()->kind() == TrackerKind::instrumented)),
@@ -47,20 +52,21 @@ Heap::Heap(Region& region)
 Result<std::unique_ptr<Heap>> Heap::open(Region& region) {
   if (region.reserve() > kHeapBytesMax) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most",
-                region.name(), region.reserve(), kHeapBytesMax);
+                region.shown_name(), region.reserve(), kHeapBytesMax);
   }
   auto heap = std::unique_ptr<Heap>(new Heap(region));
-  const bool empty =
-      std::all_of(region.address(), region.address() + std::min<std::uint64_t>(region.size(), sizeof(HeapHeader)),
-                  [](std::byte each) { return each == std::byte{0}; });
+  const std::uint64_t end = std::min(region.size(), kHeapHeaderEnd);
+  const bool empty = (end < kHeapHeaderOffset || is_left_to_mark(region.address())) &&
+                     std::all_of(region.address() + std::min(end, kHeapHeaderOffset), region.address() + end,
+                                 [](std::byte each) { return each == std::byte{0}; });
   if (empty && region.size() < size_min(region.reserve())) {
     return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures", region.name(),
-                region.size(), region.reserve(), size_min(region.reserve()));
+                "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures",
+                region.shown_name(), region.size(), region.reserve(), size_min(region.reserve()));
   }
   if (empty && region.tracker() == nullptr) {
     return fail(Errc::not_found, Detail::heap, "region \"{}\": there is no heap in it, and it was opened read-only",
-                region.name());
+                region.shown_name());
   }
   if (empty) {
     heap->create();
@@ -83,9 +89,9 @@ Heap::~Heap() {
 Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& options) {
   if (!store.one_file() || options.address != 0) return kOk;
   const std::optional<ObjectInfo> info = store.find(name);
-  if (!info.has_value() || info->address != 0 || info->size_bytes < sizeof(HeapHeader)) return kOk;
+  if (!info.has_value() || info->address != 0 || info->size_bytes < kHeapHeaderEnd) return kOk;
   HeapHeader header{};
-  MEMLITH_TRY(store.read_home_into(info->id, 0, std::as_writable_bytes(std::span(&header, 1))));
+  MEMLITH_TRY(store.read_home_into(info->id, kHeapHeaderOffset, std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kHeapMagic || header.check != header_check(header)) return kOk;  // for open() to tell
   options.address = header.address;
   options.reserve_bytes = header.reserve_bytes;
@@ -116,17 +122,18 @@ void Heap::create() {
 
 Status Heap::check_header() const {
   const HeapHeader& header = *header_;
-  if (region_.size() < sizeof header || header.magic != kHeapMagic) {
+  if (region_.size() < kHeapHeaderEnd || header.magic != kHeapMagic) {
     return fail(Errc::incompatible, Detail::heap,
                 "region \"{}\": its first bytes are not those of a heap; open it as what it was made as",
-                region_.name());
+                region_.shown_name());
   }
   if (header.version != kHeapVersion) {
     return fail(Errc::incompatible, Detail::version,
                 "{}: its format has version {}, this library reads version {}; open it with the library that made it",
                 place(), header.version, kHeapVersion);
   }
-  if (header.check != header_check(header)) return corrupt(0, "the heap's header does not fit its checksum");
+  if (header.check != header_check(header))
+    return corrupt(kHeapHeaderOffset, "the heap's header does not fit its checksum");
   // A copy of the file, or one file opened without its log, may have another limit; the table was made for the first
   // one.
   if (header.address != reinterpret_cast<std::uintptr_t>(base_) && !region_.anywhere()) {
@@ -137,7 +144,7 @@ Status Heap::check_header() const {
   }
   if (header.segments_max != segments_for(header.reserve_bytes) ||
       header.header_pages != header_pages_for(header.reserve_bytes)) {
-    return corrupt(0, "the heap's header does not fit itself");
+    return corrupt(kHeapHeaderOffset, "the heap's header does not fit itself");
   }
   if (region_.size() > header.reserve_bytes || region_.size() < size_min(header.reserve_bytes)) {
     return corrupt(0, fmt::format("the region has {} bytes, which does not fit a heap of at most {}", region_.size(),

@@ -62,6 +62,9 @@ inline constexpr std::string_view kResourceName = "memlith::resource";
 
 struct OpenRegion;
 
+// Whether the region's first bytes are those of a heap.
+bool holds_heap(const Region& region);
+
 class Heap final : public RegionClient {
  public:
   // The smallest region that holds a heap of so many bytes at most.
@@ -136,7 +139,7 @@ class Heap final : public RegionClient {
   Status check_writable() const;
   void wrote(const void* structure, std::uint64_t bytes);
   [[nodiscard]] Status corrupt(std::uint64_t offset, std::string_view what) const;
-  [[nodiscard]] std::string place() const { return "heap \"" + region_.name() + "\""; }
+  [[nodiscard]] std::string place() const { return "heap \"" + region_.shown_name() + "\""; }
   [[nodiscard]] std::uint64_t offset_of(const void* address) const {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
   }

@@ -11,7 +11,8 @@ constexpr std::uint64_t kNameBytesMax = 255;
 }  // namespace
 
 bool holds_kv(const Region& region) {
-  return region.size() >= sizeof(StoreHeader) && load_as<StoreHeader>(region.address()).magic == kMagic;
+  return region.size() >= kHeaderOffset + sizeof(StoreHeader) &&
+         load_as<StoreHeader>(region.address() + kHeaderOffset).magic == kMagic;
 }
 
 // ---- open ------------------------------------------------------------------------------------------------------
@@ -19,12 +20,14 @@ bool holds_kv(const Region& region) {
 Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   auto kv = std::unique_ptr<Kv>(new Kv);
   if (region.size() < 2 * kPageBytes) {
-    return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}", region.name(),
-                region.size(), 2 * kPageBytes);
+    return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}",
+                region.shown_name(), region.size(), 2 * kPageBytes);
   }
   MEMLITH_TRY(kv->pages_.attach(region));
   kv->manual_ = options.manual || kv->read_only();
-  const bool fresh = load_as<StoreHeader>(region.address()).magic == 0 && options.create && !kv->read_only();
+  const bool fresh = is_left_to_mark(region.address()) &&
+                     load_as<StoreHeader>(region.address() + kHeaderOffset).magic == 0 && options.create &&
+                     !kv->read_only();
   MEMLITH_TRY(fresh ? kv->pages_.format() : kv->pages_.check_header());
   kv->base_commit_ = kv->pages_.header().commits;
   if (kv->read_only()) return kv;

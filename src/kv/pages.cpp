@@ -28,16 +28,16 @@ Status Pages::format() {
   StoreHeader& header = own_header();
   header = {kMagic, kVersion, kPageBytes, kCatalogue + 1, 0, 0, 0, 0, 0};
   format_page(at(kCatalogue), kCatalogue, PageKind::leaf, 0, kCatalogue);
-  batch_.add(region_->object(), 0, base_, sizeof header);
+  note_header();
   batch_.add(region_->object(), kCatalogue * kPageBytes, at(kCatalogue), sizeof(PageHeader));
   return check_header();
 }
 
-StoreHeader Pages::header() const { return load_as<StoreHeader>(base_); }
+StoreHeader Pages::header() const { return load_as<StoreHeader>(base_ + kHeaderOffset); }
 
 Status Pages::check_header() const {
   const StoreHeader found = header();
-  const std::string& name = region_->name();
+  const std::string& name = region_->shown_name();
   if (found.magic != kMagic) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" holds no kv store; open it as what it is", name);
   }
@@ -69,7 +69,7 @@ void Pages::forget_checks() {
 Status Pages::corrupt(PageNumber page, std::string_view fault) const {
   return fail(Errc::corrupt, Detail::kv,
               "region \"{}\": page {} of the kv store is damaged: {}; restore a backup, or copy what can be read",
-              region_->name(), page, fault);
+              region_->shown_name(), page, fault);
 }
 
 // ---- the writer ------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ Status Pages::make_room(std::uint64_t pages, bool allow_growth) {
     return fail(Errc::no_space, Detail::kv,
                 "region \"{}\": the kv store needs {} bytes and its region may have {}; copy the records to one with a "
                 "larger max_size",
-                region_->name(), needed, region_->reserve());
+                region_->shown_name(), needed, region_->reserve());
   }
   if (!allow_growth) return fail(Errc::no_space, Detail::kv, "the region has to grow");
   const std::uint64_t step = std::min(region_->size() / 2, kGrowthBytesMax);
@@ -205,7 +205,7 @@ void Pages::end(std::uint64_t commit) {
   newest_.store(stamp_, std::memory_order_seq_cst);
 }
 
-void Pages::note_header() { batch_.add(region_->object(), 0, base_, sizeof(StoreHeader)); }
+void Pages::note_header() { batch_.add(region_->object(), kHeaderOffset, base_ + kHeaderOffset, sizeof(StoreHeader)); }
 
 // ---- tags ------------------------------------------------------------------------------------------------------
 

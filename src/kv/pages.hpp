@@ -168,7 +168,7 @@ class Pages {
   void keep(PageNumber page, Stamp stamp);
   void forget_unneeded() MEMLITH_REQUIRES(snapshots_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
-  StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_); }
+  StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_ + kHeaderOffset); }
 
   Region* region_ = nullptr;
   std::byte* base_ = nullptr;
