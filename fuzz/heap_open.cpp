@@ -70,7 +70,7 @@ struct World {
 
   void put_checksums_right() const {
     std::byte* const base = region->address();
-    auto& header = *reinterpret_cast<HeapHeader*>(base);
+    auto& header = *reinterpret_cast<HeapHeader*>(base + kHeapHeaderOffset);
     header.check = header_check(header);
     auto* const table = reinterpret_cast<SegmentEntry*>(base + kSegmentTableOffset);
     for (std::uint32_t i = 0; i < (kBytes + kSegmentBytes - 1) / kSegmentBytes; ++i) {
@@ -100,7 +100,7 @@ void patch(std::byte* base, std::span<const std::uint8_t> input) {
 class Blocks {
  public:
   void add(std::uint64_t offset, std::uint64_t bytes) {
-    if (offset < sizeof(HeapHeader) || bytes == 0 || bytes > kBytes || offset > kBytes - bytes)
+    if (offset < kHeapHeaderEnd || bytes == 0 || bytes > kBytes || offset > kBytes - bytes)
       wrong("a block lies outside");
     const auto after = blocks_.lower_bound(offset);
     if (after != blocks_.end() && after->first < offset + bytes) wrong("a block reaches into the next one");

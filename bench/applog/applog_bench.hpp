@@ -14,6 +14,7 @@
 #include "kit/failure.hpp"
 #include "kit/output.hpp"
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 
 namespace memlith::tool {
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 
 namespace {
 

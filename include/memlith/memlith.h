@@ -183,6 +183,9 @@ MEMLITH_API int32_t memlith_device_format(const char* path, uint32_t flags);
  * what the bytes mean and would replay the log into the other file (CORRUPT only if the file is missing or too short).
  * If the file's own bytes say whether the log belongs to it, the caller has to check that first; for SQLite databases
  * use memlith/sqlite_file.h.
+ * A copy of the file alone that is taken while the file is in use is incomplete, and the bytes of a plain region cannot
+ * say so. A heap, a kv store or an application log in the file can: without its log such a copy is refused (CORRUPT).
+ * For other content use memlith_mmap with MEMLITH_IMAGE_GUARD (memlith/files.h).
  * A persist is the only call that changes the file's length. With CREATE a missing file is created, empty.
  * Opening a file with holes for writing reserves disk space for all of them, so that no later commit lacks space. If
  * the disk has too little space for that, the call fails with NO_SPACE and the file's content is unchanged.
@@ -295,7 +298,21 @@ typedef struct memlith_stats {
   uint64_t capture_p99_ns;
   uint64_t capture_p999_ns;
   uint64_t capture_max_ns;
-  uint64_t frames;              /* commits */
+  /* Sync commits of kv stores, and their latencies from the call until durable; weak commits: */
+  uint64_t kv_commits;
+  uint64_t kv_commit_p50_ns;
+  uint64_t kv_commit_p99_ns;
+  uint64_t kv_commit_p999_ns;
+  uint64_t kv_commit_max_ns;
+  uint64_t kv_weak_commits;
+  /* Entries appended to application logs; writes of them, and their latencies from the call until durable: */
+  uint64_t applog_entries;
+  uint64_t applog_writes;
+  uint64_t applog_write_p50_ns;
+  uint64_t applog_write_p99_ns;
+  uint64_t applog_write_p999_ns;
+  uint64_t applog_write_max_ns;
+  uint64_t frames;              /* commits of any kind in the log */
   uint64_t batches;             /* writes + flushes of these commits */
   uint64_t captured_bytes;      /* bytes of memory in these commits */
   uint64_t captured_pages;      /* pages in which these bytes lie */

@@ -521,7 +521,11 @@ nb::dict Store::stats() {
   MEMLITH_FIELD(persists), MEMLITH_FIELD(persist_p50_ns), MEMLITH_FIELD(persist_p99_ns);
   MEMLITH_FIELD(persist_p999_ns), MEMLITH_FIELD(persist_max_ns), MEMLITH_FIELD(captures);
   MEMLITH_FIELD(capture_p50_ns), MEMLITH_FIELD(capture_p99_ns), MEMLITH_FIELD(capture_p999_ns);
-  MEMLITH_FIELD(capture_max_ns), MEMLITH_FIELD(frames), MEMLITH_FIELD(batches), MEMLITH_FIELD(captured_bytes);
+  MEMLITH_FIELD(capture_max_ns), MEMLITH_FIELD(kv_commits), MEMLITH_FIELD(kv_commit_p50_ns);
+  MEMLITH_FIELD(kv_commit_p99_ns), MEMLITH_FIELD(kv_commit_p999_ns), MEMLITH_FIELD(kv_commit_max_ns);
+  MEMLITH_FIELD(kv_weak_commits), MEMLITH_FIELD(applog_entries), MEMLITH_FIELD(applog_writes);
+  MEMLITH_FIELD(applog_write_p50_ns), MEMLITH_FIELD(applog_write_p99_ns), MEMLITH_FIELD(applog_write_p999_ns);
+  MEMLITH_FIELD(applog_write_max_ns), MEMLITH_FIELD(frames), MEMLITH_FIELD(batches), MEMLITH_FIELD(captured_bytes);
   MEMLITH_FIELD(captured_pages), MEMLITH_FIELD(last_captured_pages), MEMLITH_FIELD(logged_bytes);
   MEMLITH_FIELD(log_bytes), MEMLITH_FIELD(log_used_bytes), MEMLITH_FIELD(durable_lsn), MEMLITH_FIELD(checkpoints);
   MEMLITH_FIELD(home_bytes), MEMLITH_FIELD(checkpoint_done_bytes), MEMLITH_FIELD(checkpoint_total_bytes);

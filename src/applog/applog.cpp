@@ -26,7 +26,7 @@ Record record_at(const Region& region, std::uint64_t offset) {
 }  // namespace
 
 bool holds_applog(const Region& region) {
-  return region.size() >= sizeof(Identity) && record_at<Identity>(region, 0).magic == kMagic;
+  return region.size() >= kShapeOffset && record_at<Identity>(region, kIdentityOffset).magic == kMagic;
 }
 
 // ---- room ------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
   log->stopped_ = true;  // until it is whole
   if (region.size() < 2 * kPageBytes) {
     return fail(Errc::incompatible, Detail::object, "region \"{}\" has {} bytes; an application log has at least {}",
-                region.name(), region.size(), 2 * kPageBytes);
+                region.shown_name(), region.size(), 2 * kPageBytes);
   }
   // Several of the frames fit the redo log as it is, in case it cannot grow because the disk is full.
   log->frame_bytes_ = std::min({kFrameBytesMax, log->frame_bytes_max() / 2, region.store().log().capacity_bytes() / 4});
@@ -70,12 +70,12 @@ Status AppLog::format() {
   Position position{0, 1, 0};
   position.checksum = sum_of(position, identity.log);
   const EntryHeader mark = end_mark(1, identity.log);
-  std::memcpy(base, &identity, sizeof identity);
+  std::memcpy(base + kIdentityOffset, &identity, sizeof identity);
   std::memcpy(base + kShapeOffset, &shape, sizeof shape);
   std::memcpy(base + kPositionOffset, &position, sizeof position);
   std::memcpy(base + kRingOffset, &mark, sizeof mark);
   Changes changes;
-  add(changes, 0, base, kPositionOffset + sizeof position);
+  add(changes, kIdentityOffset, base + kIdentityOffset, kPositionOffset + sizeof position - kIdentityOffset);
   add(changes, kRingOffset, base + kRingOffset, sizeof mark);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, true));
   return region_.store().sync(end);
@@ -83,12 +83,12 @@ Status AppLog::format() {
 
 Status AppLog::damaged(std::uint64_t offset, std::string_view what) const {
   return fail(Errc::corrupt, Detail::object, "region \"{}\", offset {}: {}; restore a backup of the store",
-              region_.name(), offset, what);
+              region_.shown_name(), offset, what);
 }
 
 Status AppLog::check_first_page() {
-  const auto identity = record_at<Identity>(region_, 0);
-  const std::string& name = region_.name();
+  const auto identity = record_at<Identity>(region_, kIdentityOffset);
+  const std::string& name = region_.shown_name();
   if (identity.magic != kMagic) {
     return fail(Errc::incompatible, Detail::object,
                 "region \"{}\" holds no application log; open it as what it is, or give the log another name", name);
@@ -99,7 +99,7 @@ Status AppLog::check_first_page() {
                 identity.version, kVersion);
   }
   if (identity.checksum != sum_of(identity, kMagic) || identity.ring_offset != kRingOffset) {
-    return damaged(0, "the first bytes of the application log are damaged");
+    return damaged(kIdentityOffset, "the first bytes of the application log are damaged");
   }
   const Store& store = region_.store();
   if (!store.one_file() && identity.store != store.log().log_id()) {
@@ -216,6 +216,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
       too_much_waits = waits > 0 && waits + entries.bytes > frame_bytes_;
       if (!too_much_waits && has_room(entries.bytes)) {
         place(entries);
+        region_.store().stats()->applog_entries.fetch_add(entries.all.size(), std::memory_order_relaxed);
         return number_;
       }
     }
@@ -230,7 +231,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
 Status AppLog::no_room(std::uint64_t bytes, std::uint64_t capacity) const {
   return fail(Errc::full, Detail::object,
               "the application log \"{}\" has {} bytes, and no room for {} more; consume entries, or make a larger log",
-              region_.name(), capacity, bytes);
+              region_.shown_name(), capacity, bytes);
 }
 
 Status AppLog::make_room(std::uint64_t bytes) {
@@ -379,8 +380,11 @@ Status AppLog::make_durable(std::uint64_t number) {
 }
 
 Status AppLog::write() {
+  const PersistTimer timer;
   MEMLITH_TRY(need_writable());
-  return make_durable(newest());
+  MEMLITH_TRY(make_durable(newest()));
+  timer.note_applog_write(*region_.store().stats());
+  return kOk;
 }
 
 Result<std::uint64_t> AppLog::write_async() {

@@ -12,12 +12,14 @@
 #include <type_traits>
 
 #include "base/units.hpp"
+#include "store/format.hpp"
 
 namespace memlith::core::applog {
 
 inline constexpr std::uint64_t kMagic = 0x474f4c50504c4d45;  // "EMLPPLOG"
 inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint64_t kRingOffset = kPageBytes;
+inline constexpr std::uint64_t kIdentityOffset = kFileMarkBytes;  // the first bytes are the store's: the mark of use
 inline constexpr std::uint64_t kShapeOffset = 64;
 inline constexpr std::uint64_t kPositionOffset = 128;
 inline constexpr std::uint64_t kUnit = 8;  // of positions
@@ -48,7 +50,7 @@ struct EntryHeader {
   std::uint64_t checksum;  // of everything before it and of the content's checksum
 };
 static_assert(sizeof(EntryHeader) == 24 && std::is_trivially_copyable_v<EntryHeader>);
-static_assert(sizeof(Identity) <= kShapeOffset && kShapeOffset + sizeof(Shape) <= kPositionOffset);
+static_assert(kIdentityOffset + sizeof(Identity) <= kShapeOffset && kShapeOffset + sizeof(Shape) <= kPositionOffset);
 
 inline constexpr std::uint64_t kEntryBytesMax = 0xffffffff;
 constexpr std::uint64_t stored_bytes(std::uint64_t content_bytes) {

@@ -139,7 +139,7 @@ Status AppLog::grow(std::uint64_t bytes) {
       return fail(Errc::full, Detail::object,
                   "the application log \"{}\" has {} bytes, no room for {} more, and may grow to {}; consume entries, "
                   "or make a log with a larger max_size",
-                  region_.name(), ring_.capacity(), bytes, most);
+                  region_.shown_name(), ring_.capacity(), bytes, most);
     }
   }
   MEMLITH_TRY(region_.grow(kRingOffset + wanted));

@@ -79,6 +79,7 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     if (given.size == 0) given.size = kDefaultBytes;
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
     inner.limited = true;
+    inner.use_magic = kHeapMagic;
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
     const HeapOptions wanted{inner.create, inner.exclusive};

@@ -57,6 +57,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
     inner.anywhere = true;  // no address is kept in a kv store
+    inner.use_magic = kv::kMagic;
     MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
                                                     [&wanted](Region& region) { return Kv::open(region, wanted); }));
     *result = reinterpret_cast<memlith_kv*>(kv);

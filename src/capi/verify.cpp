@@ -26,7 +26,7 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
   RegionOptions options;
   options.anywhere = true;  // the program may have the store open in this process
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Region> region, Region::open(store, object.name, options));
-  if (object.size_bytes >= sizeof(kv::StoreHeader) && kv::holds_kv(*region)) {
+  if (kv::holds_kv(*region)) {
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<kv::Kv> found, kv::Kv::open(*region, {}));
     MEMLITH_TRY(found->verify().status());
     return look(*region, nullptr, Holds::kv);
@@ -35,8 +35,7 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
     MEMLITH_TRY(applog::AppLog::open(*region, {}).status());
     return look(*region, nullptr, Holds::applog);
   }
-  const auto& header = *reinterpret_cast<const HeapHeader*>(region->address());
-  if (region->size() < sizeof header || header.magic != kHeapMagic) return look(*region, nullptr, Holds::bytes);
+  if (!holds_heap(*region)) return look(*region, nullptr, Holds::bytes);
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Heap> heap, Heap::open(*region));
   MEMLITH_TRY(heap->verify().status());
   return look(*region, heap.get(), Holds::heap);
@@ -56,7 +55,7 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     for (const ObjectInfo& object : inner.objects()) {
       ++report.regions;
       report.region_bytes += object.size_bytes;
-      if (object.size_bytes < std::min(sizeof(HeapHeader), sizeof(kv::StoreHeader))) continue;
+      if (object.size_bytes < sizeof(std::uint64_t)) continue;
       MEMLITH_TRY(look_at(session->store(), object, [&](Region&, const Heap*, Holds holds) {
         report.heaps += holds == Holds::heap ? 1 : 0;
         report.kvs += holds == Holds::kv ? 1 : 0;

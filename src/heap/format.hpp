@@ -15,6 +15,7 @@
 
 #include "base/units.hpp"
 #include "heap/size_class.hpp"
+#include "store/format.hpp"
 
 namespace memlith::core {
 
@@ -26,6 +27,8 @@ inline constexpr std::uint64_t kHeapBytesMax = 4096 * kGiB;
 inline constexpr std::uint64_t kHeapMagic = 0x3170616568'6c6d;  // "mlheap1"
 inline constexpr std::uint32_t kHeapVersion = 1;
 
+// Behind the first bytes of the region, which are the store's: the mark of use.
+inline constexpr std::uint64_t kHeapHeaderOffset = kFileMarkBytes;
 struct HeapHeader {
   std::uint64_t magic;
   std::uint32_t version;
@@ -39,6 +42,7 @@ struct HeapHeader {
   std::uint64_t names_count;
 };
 static_assert(sizeof(HeapHeader) == 64);
+inline constexpr std::uint64_t kHeapHeaderEnd = kHeapHeaderOffset + sizeof(HeapHeader);
 inline constexpr std::uint64_t kSegmentTableOffset = kPageBytes;
 
 enum class SegmentKind : std::uint8_t {

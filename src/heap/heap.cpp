@@ -35,10 +35,15 @@ std::uint64_t Heap::size_min(std::uint64_t reserve_bytes) {
   return extent.segments * kSegmentBytes + (extent.pages + kSegmentHeaderPages + 1) * kPageBytes;
 }
 
+bool holds_heap(const Region& region) {
+  return region.size() >= kHeapHeaderEnd &&
+         reinterpret_cast<const HeapHeader*>(region.address() + kHeapHeaderOffset)->magic == kHeapMagic;
+}
+
 Heap::Heap(Region& region)
     : region_(region),
       base_(region.address()),
-      header_(reinterpret_cast<HeapHeader*>(region.address())),
+      header_(reinterpret_cast<HeapHeader*>(region.address() + kHeapHeaderOffset)),
       table_(reinterpret_cast<SegmentEntry*>(region.address() + kSegmentTableOffset)),
       touches_(region.tracker() != nullptr && (region.tracker()->kind() == TrackerKind::touched ||
                                                region.tracker()->kind() == TrackerKind::instrumented)),
@@ -47,14 +52,14 @@ Heap::Heap(Region& region)
 Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& options) {
   if (region.reserve() > kHeapBytesMax) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most",
-                region.name(), region.reserve(), kHeapBytesMax);
+                region.shown_name(), region.reserve(), kHeapBytesMax);
   }
   auto heap = std::unique_ptr<Heap>(new Heap(region));
   MEMLITH_TRY_ASSIGN(const bool empty, region.is_for_making("a heap", options.create, options.exclusive));
   if (empty && region.size() < size_min(region.reserve())) {
     return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures", region.name(),
-                region.size(), region.reserve(), size_min(region.reserve()));
+                "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures",
+                region.shown_name(), region.size(), region.reserve(), size_min(region.reserve()));
   }
   if (empty) {
     heap->create();
@@ -77,9 +82,9 @@ Heap::~Heap() {
 Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& options) {
   if (!store.one_file() || options.address != 0) return kOk;
   const std::optional<ObjectInfo> info = store.find(name);
-  if (!info.has_value() || info->address != 0 || info->size_bytes < sizeof(HeapHeader)) return kOk;
+  if (!info.has_value() || info->address != 0 || info->size_bytes < kHeapHeaderEnd) return kOk;
   HeapHeader header{};
-  MEMLITH_TRY(store.read_home_into(info->id, 0, std::as_writable_bytes(std::span(&header, 1))));
+  MEMLITH_TRY(store.read_home_into(info->id, kHeapHeaderOffset, std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kHeapMagic || header.check != header_check(header)) return kOk;  // for open() to tell
   options.address = header.address;
   options.reserve_bytes = header.reserve_bytes;
@@ -110,17 +115,18 @@ void Heap::create() {
 
 Status Heap::check_header() const {
   const HeapHeader& header = *header_;
-  if (region_.size() < sizeof header || header.magic != kHeapMagic) {
+  if (region_.size() < kHeapHeaderEnd || header.magic != kHeapMagic) {
     return fail(Errc::incompatible, Detail::heap,
                 "region \"{}\": its first bytes are not those of a heap; open it as what it was made as",
-                region_.name());
+                region_.shown_name());
   }
   if (header.version != kHeapVersion) {
     return fail(Errc::incompatible, Detail::version,
                 "{}: its format has version {}, this library reads version {}; open it with the library that made it",
                 place(), header.version, kHeapVersion);
   }
-  if (header.check != header_check(header)) return corrupt(0, "the heap's header does not fit its checksum");
+  if (header.check != header_check(header))
+    return corrupt(kHeapHeaderOffset, "the heap's header does not fit its checksum");
   // A copy of the file, or one file opened without its log, may have another limit; the table was made for the first
   // one.
   if (header.address != reinterpret_cast<std::uintptr_t>(base_) && !region_.anywhere()) {
@@ -131,7 +137,7 @@ Status Heap::check_header() const {
   }
   if (header.segments_max != segments_for(header.reserve_bytes) ||
       header.header_pages != header_pages_for(header.reserve_bytes)) {
-    return corrupt(0, "the heap's header does not fit itself");
+    return corrupt(kHeapHeaderOffset, "the heap's header does not fit itself");
   }
   if (region_.size() > header.reserve_bytes || region_.size() < size_min(header.reserve_bytes)) {
     return corrupt(0, fmt::format("the region has {} bytes, which does not fit a heap of at most {}", region_.size(),

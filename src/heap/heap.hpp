@@ -73,6 +73,8 @@ struct SeenMemory {
   std::span<const std::byte> bytes;
   std::uint64_t address = 0;
 };
+// Whether the region's first bytes are those of a heap.
+bool holds_heap(const Region& region);
 
 class Heap final : public RegionClient {
  public:
@@ -153,7 +155,7 @@ class Heap final : public RegionClient {
   Status check_writable() const;
   void wrote(const void* structure, std::uint64_t bytes);
   [[nodiscard]] Status corrupt(std::uint64_t offset, std::string_view what) const;
-  [[nodiscard]] std::string place() const { return "heap \"" + region_.name() + "\""; }
+  [[nodiscard]] std::string place() const { return "heap \"" + region_.shown_name() + "\""; }
   [[nodiscard]] std::uint64_t offset_of(const void* address) const {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
   }

@@ -73,7 +73,7 @@ Status Heap::load_names() {
     offset = record->next;
   }
   if (names_.size() != header_->names_count) {
-    return corrupt(offsetof(HeapHeader, names_count),
+    return corrupt(kHeapHeaderOffset + offsetof(HeapHeader, names_count),
                    fmt::format("there are {} name records, counted were {}", names_.size(), header_->names_count));
   }
   names_loaded_ = true;

@@ -163,7 +163,7 @@ Status Gatherer::refused(Status cause) {
   (void)fail(cause.category, cause.detail,
              "{}. Of the kv store \"{}\", the commits behind number {} are in memory only. They become durable when "
              "there is room, and until then no further commit is taken; if the process ends before, they are lost",
-             why.text(), pages_.region().name(), handed_.commit);
+             why.text(), pages_.region().shown_name(), handed_.commit);
   return cause;
 }
 

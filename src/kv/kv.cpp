@@ -12,15 +12,16 @@ constexpr std::uint64_t kNameBytesMax = 255;
 }  // namespace
 
 bool holds_kv(const Region& region) {
-  return region.size() >= sizeof(StoreHeader) && load_as<StoreHeader>(region.address()).magic == kMagic;
+  return region.size() >= kHeaderOffset + sizeof(StoreHeader) &&
+         load_as<StoreHeader>(region.address() + kHeaderOffset).magic == kMagic;
 }
 
 // ---- open ------------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   if (region.size() < 2 * kPageBytes) {
-    return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}", region.name(),
-                region.size(), 2 * kPageBytes);
+    return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}",
+                region.shown_name(), region.size(), 2 * kPageBytes);
   }
   auto kv = std::unique_ptr<Kv>(new Kv);
   MEMLITH_TRY(kv->pages_.attach(region));
@@ -293,7 +294,7 @@ Status Kv::need_sound() {
 Status Kv::no_map(MapNumber number) const {
   return fail(Errc::invalid, Detail::kv,
               "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
-              pages_.region().name(), number);
+              pages_.region().shown_name(), number);
 }
 
 MapNumber Kv::number_of(PageNumber root) {

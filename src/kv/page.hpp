@@ -17,6 +17,7 @@
 
 #include "base/status.hpp"
 #include "base/units.hpp"
+#include "store/format.hpp"
 
 namespace memlith::core::kv {
 
@@ -35,7 +36,8 @@ inline constexpr std::uint64_t kKeyBytesMax = 1024;
 inline constexpr std::uint64_t kValueBytesMax = 16 * kMiB;
 inline constexpr std::uint32_t kLevelsMax = 24;
 
-// Page 0.
+// In page 0, behind the first bytes of the region, which are the store's: the mark of use.
+inline constexpr std::uint64_t kHeaderOffset = kFileMarkBytes;
 struct StoreHeader {
   std::uint64_t magic;
   std::uint32_t version;

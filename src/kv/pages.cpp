@@ -31,16 +31,16 @@ Status Pages::format() {
   StoreHeader& header = own_header();
   header = {kMagic, kVersion, kPageBytes, kCatalogue + 1, 0, 0, 0, 0, 0};
   format_page(at(kCatalogue), kCatalogue, PageKind::leaf, 0, kCatalogue);
-  batch_.add(region_->object(), 0, base_, sizeof header);
+  batch_.add(region_->object(), kHeaderOffset, base_ + kHeaderOffset, sizeof header);
   batch_.add(region_->object(), kCatalogue * kPageBytes, at(kCatalogue), sizeof(PageHeader));
   return check_header();
 }
 
-StoreHeader Pages::header() const { return load_as<StoreHeader>(base_); }
+StoreHeader Pages::header() const { return load_as<StoreHeader>(base_ + kHeaderOffset); }
 
 Status Pages::check_header() const {
   const StoreHeader found = header();
-  const std::string& name = region_->name();
+  const std::string& name = region_->shown_name();
   if (found.magic != kMagic) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" holds no kv store; open it as what it is", name);
   }
@@ -72,7 +72,7 @@ void Pages::forget_checks() {
 Status Pages::corrupt(PageNumber page, std::string_view fault) const {
   return fail(Errc::corrupt, Detail::kv,
               "region \"{}\": page {} of the kv store is damaged: {}; restore a backup, or copy what can be read",
-              region_->name(), page, fault);
+              region_->shown_name(), page, fault);
 }
 
 // ---- the writer ------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ Status Pages::make_room(std::uint64_t pages, bool allow_growth) {
     return fail(Errc::no_space, Detail::kv,
                 "region \"{}\": the kv store needs {} bytes and its region may have {}; copy the records to one with a "
                 "larger max_size",
-                region_->name(), needed, region_->most());
+                region_->shown_name(), needed, region_->most());
   }
   if (needed > region_->reserve()) return region_->grow(needed);  // which says why that is not possible
   if (!allow_growth) return fail(Errc::no_space, Detail::kv, "the region has to grow");
@@ -225,7 +225,7 @@ void Pages::end(std::uint64_t commit) {
 void Pages::cut_batch() {
   if (batch_.ends_in_cut()) return;
   reserve_batch(0, 0);
-  batch_.add(region_->object(), 0, base_, sizeof(StoreHeader));
+  batch_.add(region_->object(), kHeaderOffset, base_ + kHeaderOffset, sizeof(StoreHeader));
   batch_.cut(header().commits);
 }
 

@@ -187,7 +187,7 @@ class Pages {
   void forget_unneeded() MEMLITH_EXCLUDES(snapshots_mutex_);
   bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(snapshots_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
-  StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_); }
+  StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_ + kHeaderOffset); }
 
   Region* region_ = nullptr;
   std::byte* base_ = nullptr;

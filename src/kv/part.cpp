@@ -16,7 +16,7 @@ Result<std::uint64_t> KvPart::prepare() {
   if (transaction_ == nullptr) {
     return fail(Errc::invalid, Detail::kv,
                 "a transaction of kv store \"{}\" was freed; abort the transaction that it is a part of",
-                region_.name());
+                region_.shown_name());
   }
   MEMLITH_TRY(transaction_->need_active());
   writes_ = transaction_->writes();

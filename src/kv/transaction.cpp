@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "kv/kv.hpp"
@@ -295,6 +296,9 @@ bool Transaction::writes() const {
 
 Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket) {
   MEMLITH_TRY(need_active());
+  // A weak commit takes less time than two looks at the clock are worth: it is counted only.
+  std::optional<PersistTimer> timer;
+  if (durability == Durability::sync) timer.emplace();
   const bool changes = writes();
   std::uint64_t number = 0;
   Kv::Left left;
@@ -315,8 +319,12 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.gatherer_.make_durable(number));
+    if (changes) timer->note_kv_commit(*kv_.pages_.region().store().stats());
   } else if (changes && !kv_.manual_) {
     kv_.gatherer_.left(left.waiting_bytes);
+  }
+  if (changes && durability == Durability::weak) {
+    kv_.pages_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
   }
   // Without locks, so that the rest makes no conflicts.
   if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);

@@ -14,12 +14,12 @@ Status Region::check_unchanging() const {
                 "region \"{}\": a change that is committed as a whole or undone (transact, memlith_change_begin) is "
                 "under way, and only its end may capture or undo it; threads that share the region hold one lock from "
                 "its beginning to its end",
-                name_);
+                shown_name_);
   }
   return fail(Errc::busy, Detail::object,
               "region \"{}\": a change failed and could not be undone, so memory holds a part of it that is never "
               "captured; close the region and open it again",
-              name_);
+              shown_name_);
 }
 
 Result<Lsn> Region::begin_change(std::span<Region* const> regions) {

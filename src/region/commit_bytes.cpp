@@ -5,7 +5,8 @@ namespace memlith::core {
 
 Result<Lsn> Region::commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources,
                                  bool will_sync) {
-  if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (store_.read_only())
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   const LockGuard lock(capture_mutex_);
   const SizeChange size{object_, size_bytes_};
   const std::span<const SizeChange> sizes(&size, size_changed_ ? 1 : 0);

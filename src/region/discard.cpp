@@ -15,16 +15,17 @@ constexpr std::uint64_t kPartBytes = 1 * kGiB;  // of a larger range, each part 
 
 Status Region::discard(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
-  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   if (client_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, which knows what its pages are for; free blocks instead", name_);
+                "region \"{}\" holds a heap, which knows what its pages are for; free blocks instead", shown_name_);
   }
   if (range.offset % kPageBytes != 0 || range.bytes % kPageBytes != 0) {
     return fail(Errc::invalid, Detail::argument,
                 "region \"{}\": {} bytes at offset {} are not whole pages; only whole pages, multiples of {}, can be "
                 "discarded",
-                name_, range.bytes, range.offset, kPageBytes);
+                shown_name_, range.bytes, range.offset, kPageBytes);
   }
   MEMLITH_TRY(store_.check_process());
   MEMLITH_TRY(commit_size(true));  // the log must know the size before a frame names the pages
@@ -44,7 +45,7 @@ Status Region::discard_part(Range part) {
   return fail(Errc::busy, Detail::object,
               "region \"{}\": pages cannot be discarded while a transaction is open in the region; commit or abort it "
               "first",
-              name_);
+              shown_name_);
 }
 
 // What was stored to the pages before counts as captured.

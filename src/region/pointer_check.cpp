@@ -128,7 +128,7 @@ std::vector<std::string> places_of(const Region& region, std::span<const Address
   }
   std::vector<std::string> places;
   for (const AddressWord& word : words)
-    places.push_back(fmt::format("region \"{}\", offset {:#x}", region.name(), word.offset));
+    places.push_back(fmt::format("region \"{}\", offset {:#x}", region.shown_name(), word.offset));
   return places;
 }
 

@@ -146,6 +146,8 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY(take_own_addresses(store, *info, options));
   }
   TakenAddresses taken(info->address, info->reserve_bytes);
+  // A region of zeros is about to become such a structure. If it is refused instead, the mark goes with the close.
+  if (options.use_magic != 0) MEMLITH_TRY(store.mark_use(options.use_magic, true));
   auto region = std::unique_ptr<Region>(new Region(store, *info));
   region->reserved_ = true;
   region->anywhere_ = options.anywhere;
@@ -198,7 +200,7 @@ Status Region::map(const ObjectInfo& info) {
                                           return kOk;
                                         }));
   if (end > 0 && ::mprotect(base_, end, PROT_READ) != 0) {
-    return fail_errno(errno, Detail::mapping, "cannot make region \"{}\" read-only", name_);
+    return fail_errno(errno, Detail::mapping, "cannot make region \"{}\" read-only", shown_name_);
   }
   return kOk;
 }
@@ -210,7 +212,7 @@ Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection)
     void* const got = ::mmap(base_ + begin, bytes, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                              content.descriptor, static_cast<off_t>(content.offset));
     if (got == MAP_FAILED) {
-      return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", bytes, name_,
+      return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", bytes, shown_name_,
                         static_cast<const void*>(base_ + begin));
     }
     begin += bytes;
@@ -223,13 +225,14 @@ Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection)
 // ---- change ----------------------------------------------------------------------------------------------------
 
 Status Region::grow(std::uint64_t size_bytes) {
-  if (store_.read_only()) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (store_.read_only())
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   const LockGuard growing(grow_mutex_);
   // What is larger than the reserve may be too large to be rounded up.
   const bool as_given = store_.one_file() || size_bytes > reserve_bytes_;
   const std::uint64_t size = as_given ? size_bytes : round_up(size_bytes, kPageBytes);
   if (size < size_bytes_) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", name_,
+    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", shown_name_,
                 size_bytes_.load(), size);
   }
   if (size > reserve_bytes_ && size <= most_bytes_) {
@@ -244,7 +247,7 @@ Status Region::grow(std::uint64_t size_bytes) {
                 "region \"{}\" cannot grow to {} bytes: {} bytes of addresses were set aside when it was created; copy "
                 "it to a region "
                 "with a larger max_size",
-                name_, size, reserve_bytes_);
+                shown_name_, size, reserve_bytes_);
   }
   if (size == size_bytes_) return kOk;
   MEMLITH_TRY(store_.check_process());
@@ -267,7 +270,7 @@ Result<Range> Region::range_of(const void* address, std::uint64_t bytes) const {
   const std::uint64_t size_bytes = size();
   if (offset <= size_bytes && bytes <= size_bytes - offset) return Range{offset, bytes};
   return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
-              address, name_, size_bytes, static_cast<const void*>(base_));
+              address, shown_name_, size_bytes, static_cast<const void*>(base_));
 }
 
 Status Region::touch(const void* address, std::uint64_t bytes) {
@@ -278,7 +281,8 @@ Status Region::touch(const void* address, std::uint64_t bytes) {
 
 Status Region::prepare(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
-  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   return bytes > 0 ? tracker_->prepare(range) : kOk;
 }
 
@@ -290,19 +294,19 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
                 "region \"{}\" holds a heap, whose structures all threads share; persist the heap with process scope, "
                 "or give "
                 "each thread a heap of its own",
-                name_);
+                shown_name_);
   }
   if (process_scope_) {
     return fail(Errc::unsupported, Detail::tracker,
                 "region \"{}\" was opened for process scope only, so it is unknown which thread stored where; open it "
                 "without MEMLITH_REGION_PROCESS_SCOPE, or persist with process scope",
-                name_);
+                shown_name_);
   }
   if (tracker_->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit "
               "or the instrumented tracker, or persist with process scope",
-              name_);
+              shown_name_);
 }
 
 // ---- capture ---------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ struct RegionOptions {
   std::uint64_t address = 0;        // 0 = chosen
   bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
   bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
+  std::uint64_t use_magic = 0;  // not 0: a structure whose first bytes are Store::mark_use()'s, and these behind them
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
   // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
   bool anywhere = false;
@@ -94,6 +95,8 @@ class Region {
   [[nodiscard]] std::uint64_t most() const { return most_bytes_; }
   [[nodiscard]] ObjectId object() const { return object_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  // For messages: the region of a one-file store is known by its path.
+  [[nodiscard]] const std::string& shown_name() const { return shown_name_; }
   [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
   [[nodiscard]] Store& store() const { return store_; }
   // Whether a structure (`what`, for messages) is to be made in this region. A region whose first bytes are zeros holds
@@ -191,6 +194,7 @@ class Region {
       : store_(store),
         object_(info.id),
         name_(info.name),
+        shown_name_(store.one_file() ? store.path() : info.name),
         base_(reinterpret_cast<std::byte*>(info.address)),
         reserve_bytes_(info.reserve_bytes),
         most_bytes_(info.reserve_bytes) {}
@@ -250,6 +254,7 @@ class Region {
   Store& store_;
   ObjectId object_;
   std::string name_;
+  std::string shown_name_;
   std::byte* base_;
   std::shared_ptr<Atomic<std::uint64_t>>
       committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it

@@ -96,8 +96,11 @@ Status Region::allow_hot_pages() {
 
 Result<bool> Region::is_for_making(std::string_view what, bool create, bool exclusive) const {
   const std::span<const std::byte> first(base_, std::min(size(), kBlankBytes));
+  // The first bytes are left to the mark of use.
+  const auto rest = first.subspan(std::min<std::size_t>(first.size(), kFileMarkBytes));
   const bool blank = !MEMLITH_MUTANT(half_made_not_noticed) &&
-                     std::all_of(first.begin(), first.end(), [](std::byte each) { return each == std::byte{0}; });
+                     (first.size() < kFileMarkBytes || is_left_to_mark(base_)) &&
+                     std::all_of(rest.begin(), rest.end(), [](std::byte each) { return each == std::byte{0}; });
   if (!blank && create && exclusive) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store_.path(), name_);
   }

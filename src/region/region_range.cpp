@@ -19,10 +19,11 @@ void Region::cut_to_part(Range part) {
 
 Status Region::persist_range(const void* address, std::uint64_t bytes, Scope scope) {
   MEMLITH_TRY_ASSIGN(Range part, range_of(address, bytes));
-  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   if (client_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, of which a part is no whole heap; persist the heap instead", name_);
+                "region \"{}\" holds a heap, of which a part is no whole heap; persist the heap instead", shown_name_);
   }
   const TrackerKind kind = tracker_->kind();
   if (kind == TrackerKind::scan || kind == TrackerKind::fault) {

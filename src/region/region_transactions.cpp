@@ -4,17 +4,18 @@
 namespace memlith::core {
 
 Status Region::check_transactions() const {
-  if (tracker_ == nullptr) return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", name_);
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   if (client_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
                 "region \"{}\" holds a heap, whose structures change with every allocation; persist the heap instead",
-                name_);
+                shown_name_);
   }
   if (tracker_->kind() == TrackerKind::touched) return kOk;
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker finds stores by itself, so another persist could capture half of a "
               "transaction; open the region with the explicit tracker",
-              name_);
+              shown_name_);
 }
 
 Status Region::commit_size(bool will_sync) {

@@ -24,7 +24,8 @@ Status Region::release_at_home(const std::function<Status()>& release) {
     if (is_home) return status;
   }
   return fail(Errc::busy, Detail::object,
-              "region \"{}\" cannot release memory while transactions are open in it; end them and try again", name_);
+              "region \"{}\" cannot release memory while transactions are open in it; end them and try again",
+              shown_name_);
 }
 
 Status Region::release_clean() {

@@ -114,7 +114,7 @@ Status Session::close_region(OpenRegion& region) {
   if (!closed) {
     return fail(Errc::busy, Detail::object,
                 "region \"{}\" cannot be closed while a transaction is open in it; commit or abort it first",
-                region.region->name());
+                region.region->shown_name());
   }
   std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
   return kOk;

@@ -46,7 +46,7 @@ Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
   // An empty object has a page, too, so that there is a copy.
   copy_bytes_ = std::max(round_up(copied_bytes_, kPageBytes), kPageBytes);
   void* const got = ::mmap(nullptr, copy_bytes_, PROT_READ | PROT_WRITE, kPrivate, -1, 0);
-  if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.name_);
+  if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.shown_name_);
   copy_ = static_cast<std::byte*>(got);
   return std::span(copy_, copied_bytes_);
 }
@@ -54,13 +54,13 @@ Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
 Result<std::span<std::byte>> ShownRegion::begin_change(std::uint64_t bytes) {
   if (bytes > region_.reserve_bytes_) {
     return fail(Errc::corrupt, Detail::directory, "region \"{}\" has {} bytes, and {} bytes of addresses",
-                region_.name_, bytes, region_.reserve_bytes_);
+                region_.shown_name_, bytes, region_.reserve_bytes_);
   }
   next_bytes_ = bytes;
   if (copy_ != nullptr) return change_copy(bytes);
   MEMLITH_TRY(map_to(round_up(bytes, kPageBytes)));
   if (region_.mapped_bytes_ > 0 && ::mprotect(region_.base_, region_.mapped_bytes_, PROT_READ | PROT_WRITE) != 0) {
-    return cannot_map(errno, region_.mapped_bytes_, region_.name_);
+    return cannot_map(errno, region_.mapped_bytes_, region_.shown_name_);
   }
   // An object that was longer once has old bytes there.
   const std::uint64_t size = region_.size_bytes_.load();
@@ -72,7 +72,7 @@ Result<std::span<std::byte>> ShownRegion::change_copy(std::uint64_t bytes) {
   const std::uint64_t end = std::max(round_up(bytes, kPageBytes), kPageBytes);
   if (end != copy_bytes_) {
     void* const got = ::mremap(copy_, copy_bytes_, end, MREMAP_MAYMOVE);
-    if (got == MAP_FAILED) return cannot_map(errno, end, region_.name_);
+    if (got == MAP_FAILED) return cannot_map(errno, end, region_.shown_name_);
     copy_ = static_cast<std::byte*>(got);
     copy_bytes_ = end;
   }
@@ -86,22 +86,22 @@ Status ShownRegion::map_to(std::uint64_t end) {
   const std::uint64_t mapped = region_.mapped_bytes_;
   if (end <= mapped) return kOk;
   void* const got = ::mmap(region_.base_ + mapped, end - mapped, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, -1, 0);
-  if (got == MAP_FAILED) return cannot_map(errno, end - mapped, region_.name_);
+  if (got == MAP_FAILED) return cannot_map(errno, end - mapped, region_.shown_name_);
   region_.mapped_bytes_ = end;
   return kOk;
 }
 
 Status ShownRegion::end_change() {
   if (copy_ != nullptr) {
-    if (::mprotect(copy_, copy_bytes_, PROT_READ) != 0) return cannot_map(errno, copy_bytes_, region_.name_);
+    if (::mprotect(copy_, copy_bytes_, PROT_READ) != 0) return cannot_map(errno, copy_bytes_, region_.shown_name_);
     // The copy takes the place of what was shown, in one step, without being copied.
     void* const got = ::mremap(copy_, copy_bytes_, copy_bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, region_.base_);
-    if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.name_);
+    if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.shown_name_);
     region_.mapped_bytes_ = std::max(region_.mapped_bytes_, copy_bytes_);
     copy_ = nullptr;
     copy_bytes_ = copied_bytes_ = 0;
   } else if (region_.mapped_bytes_ > 0 && ::mprotect(region_.base_, region_.mapped_bytes_, PROT_READ) != 0) {
-    return cannot_map(errno, region_.mapped_bytes_, region_.name_);
+    return cannot_map(errno, region_.mapped_bytes_, region_.shown_name_);
   }
   region_.size_bytes_ = next_bytes_;
   return kOk;

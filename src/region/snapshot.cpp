@@ -41,7 +41,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(std::span<Region* const> region
     void* const got = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, view.memory.get(), 0);
     if (got == MAP_FAILED) {
       return fail_errno(errno, Detail::mapping, "cannot map {} bytes for a snapshot of region \"{}\"", bytes,
-                        regions[i]->name());
+                        regions[i]->shown_name());
     }
     view.base = static_cast<std::byte*>(got);
   }

@@ -28,7 +28,7 @@ Status Transaction::join(Region& region) {
   MEMLITH_TRY(region.check_transactions());
   if (&region.store() != &store_) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\" belongs to another store than the transaction",
-                region.name());
+                region.shown_name());
   }
   regions_.push_back({&region, nullptr});
   try {

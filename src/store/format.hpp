@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "log/format.hpp"
@@ -105,18 +106,31 @@ inline constexpr std::uint64_t kUnmarkedRest = 0x00332074616d726fU;
 // The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
 inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;
 
+// The first 8 bytes of a file of a heap, a kv store or an application log that is in use: "\x89MEMUSE\n".
+// docs/format.md, "The mark of use". These structures leave the first 16 bytes of their region to it; a closed file has
+// zeros there.
+inline constexpr std::uint64_t kUseMark = 0x0a4553554d454d89U;
+
+// Whether the first bytes of a region are the mark of use or zeros.
+inline bool is_left_to_mark(const std::byte* first) {
+  std::uint64_t words[2];
+  std::memcpy(words, first, sizeof words);
+  return words[0] == kUseMark || (words[0] == 0 && words[1] == 0);
+}
+
 // Whether the 8 bytes are a moment, and not one that a crash tore.
 bool is_whole_moment(std::uint64_t moment);
 
 inline constexpr std::uint16_t kMarkedBySqlite = 1;
 inline constexpr std::uint16_t kMarkedByGuard = 2;
+inline constexpr std::uint16_t kMarkedByUse = 3;
 
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
   // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
   std::uint16_t physical_block_bytes;
-  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
+  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's, 3 that of use; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
   OwnBytes own;          // the same
 };

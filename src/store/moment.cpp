@@ -49,6 +49,16 @@ Status guarded_without_log(StoreFiles& files) {
               files.path(), files.volume.path_of(files.names.log));
 }
 
+Status used_without_log(StoreFiles& files) {
+  return fail(Errc::corrupt, Detail::open,
+              "{}: this is a copy of a heap, a kv store or an application log that was taken while the file was in "
+              "use, "
+              "or after a crash, and its log is not beside it ({} is the place): the newest commits are only in that "
+              "log. Copy the file again when no program has it open and `memlith recover` has run, or copy the log "
+              "with it. Nothing was changed",
+              files.path(), files.volume.path_of(files.names.log));
+}
+
 }  // namespace
 
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
@@ -62,10 +72,15 @@ Status FileMoment::read(bool must_be_marked) {
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   if (mark[0] == kGuardMark && !files_.guards) return guarded_without_log(files_);
+  if (mark[0] == kUseMark) {
+    // Of a file that was closed cleanly with this log, the mark is gone.
+    if (files_.was_clean || files_.guards || files_.keeps_mark) return used_without_log(files_);
+    files_.marks_use = true;
+  }
   if (!files_.may_be_marked() || mark[0] != files_.mark()) return kOk;
   lacks_mark_ = false;
   // The mark may be half written over SQLite's own bytes; then a later commit of the log has it complete.
-  if (!files_.guards && mark[1] == kUnmarkedRest) return kOk;
+  if (files_.keeps_mark && mark[1] == kUnmarkedRest) return kOk;
   // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
   if (is_whole_moment(mark[1]) || MEMLITH_MUTANT(torn_moment_believed)) moment_ = mark[1];
   return kOk;
@@ -138,6 +153,7 @@ Status check_no_mark(StoreFiles& files) {
   std::uint64_t mark = 0;
   std::memcpy(&mark, first.data(), sizeof mark);
   if (mark == kGuardMark) return guarded_without_log(files);
+  if (mark == kUseMark) return used_without_log(files);
   // These bytes are in the header of every SQLite database, and unlikely in another file that begins with the same 8
   // bytes.
   constexpr std::byte kFractions[3] = {std::byte{64}, std::byte{32}, std::byte{32}};

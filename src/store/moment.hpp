@@ -39,7 +39,7 @@ class FileMoment {
   bool lacks_mark_ = false;              // the superblock says that the file has the guard's mark, and it has not
 };
 
-// A marked SQLite database was in use during a crash; without its log it cannot be taken over.
+// A marked file was in use when it was copied, or during a crash; without its log it cannot be taken over.
 Status check_no_mark(StoreFiles& files);
 
 }  // namespace memlith::core

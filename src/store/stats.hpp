@@ -26,7 +26,7 @@ using Counter = std::atomic<std::uint64_t>;
 
 struct StatsPage {
   static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t process;
@@ -48,18 +48,24 @@ struct StatsPage {
   Counter checkpoint_done_bytes;   // bytes of log that the running checkpoint has processed
   Counter checkpoint_total_bytes;  // 0: none runs
   Counter poisoned;
-  LatencyHistogram persists;  // from the call until it is durable
-  LatencyHistogram captures;  // asynchronous persists, from the call until it returns
+  Counter kv_weak_commits;         // of kv stores; added to by them, as the next one
+  Counter applog_entries;          // appended to application logs
+  LatencyHistogram persists;       // from the call until it is durable
+  LatencyHistogram captures;       // asynchronous persists, from the call until it returns
+  LatencyHistogram kv_commits;     // sync commits of kv stores, until they are durable
+  LatencyHistogram applog_writes;  // of application logs, until what was appended is durable
 };
 
 // Of a page that may have been read while it was written.
 std::uint64_t durable_checksum(std::uint64_t incarnation, std::uint64_t durable_lsn);
 
-// Times one call that persists, from when it was made.
+// Times one call that makes something durable, from when it was made.
 class PersistTimer {
  public:
   // The call waited, and its commit is durable.
   void note_persist(StatsPage& page) const { page.persists.add(elapsed_ns()); }
+  void note_kv_commit(StatsPage& page) const { page.kv_commits.add(elapsed_ns()); }
+  void note_applog_write(StatsPage& page) const { page.applog_writes.add(elapsed_ns()); }
   // The call did not wait.
   void note_capture(StatsPage& page) const { page.captures.add(elapsed_ns()); }
 

@@ -64,6 +64,7 @@ Status Store::start() {
   });
   checkpointer_.start(*background_, *publisher_);
   is_guarded_ = directory_->record_at_home().own.marked != 0;
+  MEMLITH_TRY(find_use_mark());
   return files_.options.guards_file ? kOk : end_guard();
 }
 
@@ -136,6 +137,7 @@ Status Store::finish(bool keeps_log_size) {
   closed_ = true;
   KeptFailure guard;
   guard.keep(end_guard());
+  guard.keep(end_use_mark());
   stop_jobs();
   if (!guard.ok()) return guard.tell();
   if (read_only()) return kOk;

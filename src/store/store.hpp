@@ -196,6 +196,10 @@ class Store {
   // kDirectory.
   Status put_guard();
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }
+  // For structures that leave the first 16 bytes of their region to the mark of use, and have `magic` behind it: the
+  // file of a one-file store begins with the mark before this returns ok, until the store is closed. A file with other
+  // bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread at a time.
+  Status mark_use(std::uint64_t magic, bool is_new);
 
   // Whether this process is a forked child, which shares the store's files and must not use them.
   [[nodiscard]] bool in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
@@ -208,6 +212,8 @@ class Store {
   Status start();
   Status finish(bool keeps_log_size);  // everything of close() except releasing the locks
   Status end_guard();
+  Status find_use_mark();
+  Status end_use_mark();
   void stop_jobs();
   void drop_stats();
   void count_capture(std::span<const Extent> extents);

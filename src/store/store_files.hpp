@@ -30,6 +30,7 @@ struct StoreFiles {
   bool keeps_mark = options.keeps_mark;
   bool made_log = false;                   // by this opening, which has flushed everything that it found and made
   bool guards = false;                     // the file may begin with the mark of the guard
+  bool marks_use = false;                  // or with the mark of use; set before the mark is committed
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   StoreCounters counters;
   Vacant vacant;
@@ -41,8 +42,8 @@ struct StoreFiles {
   [[nodiscard]] bool read_only() const { return options.read_only; }
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
   [[nodiscard]] bool one_file() const { return options.kind == StoreKind::one_file; }
-  [[nodiscard]] bool may_be_marked() const { return keeps_mark || guards; }
-  [[nodiscard]] std::uint64_t mark() const { return guards ? kGuardMark : kFileMark; }
+  [[nodiscard]] bool may_be_marked() const { return keeps_mark || guards || marks_use; }
+  [[nodiscard]] std::uint64_t mark() const { return guards ? kGuardMark : marks_use ? kUseMark : kFileMark; }
   [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
   [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
   // Releases the locks. The log and the home files must not be in use any more.

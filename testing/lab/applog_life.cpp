@@ -160,7 +160,9 @@ Status show_storeys(Store& store, Content& content) {
     if (!is_log && object.name != kKvName) continue;
     std::vector<std::byte>& bytes = content.objects[object.name];
     std::uint64_t magic = 0;
-    if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
+    static_assert(applog::kIdentityOffset == kv::kHeaderOffset);
+    const std::uint64_t at = kv::kHeaderOffset;
+    if (bytes.size() >= at + sizeof magic) std::memcpy(&magic, bytes.data() + at, sizeof magic);
     if (magic != (is_log ? applog::kMagic : kv::kMagic)) continue;
     const std::uint64_t sum = checksum(bytes, object.id.value);
     if (const auto known = g_shown.find(sum); known != g_shown.end()) {

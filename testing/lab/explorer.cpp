@@ -203,7 +203,8 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
-      if (options_.keeps_mark || options_.guards_file) swap_moments(run, medium, choices, expected);
+      if (options_.keeps_mark || options_.guards_file || workload_.marks_use)
+        swap_moments(run, medium, choices, expected);
       continue;
     }
     if (fault == Fault::bit_rot) {
@@ -501,7 +502,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
   content.exists = true;
   if (const auto file = image.files.find(options_.file_name); file != image.files.end()) {
     content.objects["file"] = *file->second;
-    hide_moment(content.objects["file"]);
+    if (!workload_.marks_use) hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
   }
   return content;
 }

@@ -121,18 +121,23 @@ void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector
   cut.older_file.clear();
 }
 
+std::uint64_t Explorer::mark_in_use() const {
+  return options_.guards_file ? kGuardMark : workload_.marks_use ? kUseMark : kFileMark;
+}
+
 // A file that was never marked, or whose moment is torn, tells nothing.
 bool Explorer::says_its_moment(const SimImage& image) const {
   const auto& file = *image.files.at(options_.file_name);
   std::uint64_t mark[2] = {};
   if (file.size() >= sizeof mark) std::memcpy(mark, file.data(), sizeof mark);
-  return mark[0] == (options_.guards_file ? kGuardMark : kFileMark) && is_whole_moment(mark[1]);
+  return mark[0] == mark_in_use() && is_whole_moment(mark[1]);
 }
 
 // The file begins with the mark; or the file is complete, but for a mark of which a failing disk let through a part.
-bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const std::byte> content) {
+bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const std::byte> content) const {
   if (bytes.size() < kFileMarkBytes || content.size() < kFileMarkBytes) return false;
-  const auto mark = std::as_bytes(std::span(&kGuardMark, 1));
+  const std::uint64_t in_use = mark_in_use();
+  const auto mark = std::as_bytes(std::span(&in_use, 1));
   if (std::equal(mark.begin(), mark.end(), bytes.begin())) return true;
   for (std::size_t i = 0; i < mark.size(); ++i) {
     if (bytes[i] != content[i] && bytes[i] != mark[i]) return false;
@@ -146,14 +151,17 @@ bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const
 std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recovered) const {
   const auto found = image.files.find(options_.file_name);
   const auto content = recovered.content.objects.find("file");
-  if (!options_.guards_file || found == image.files.end() || content == recovered.content.objects.end()) return {};
+  if (!(options_.guards_file || workload_.marks_use) || found == image.files.end() ||
+      content == recovered.content.objects.end())
+    return {};
   const auto& choices = path_.back().choices;
   const bool spoiled = std::any_of(choices.begin(), choices.end(),
                                    [](const SimChoice& choice) { return choice.fate == SimFate::garbage; });
   const std::vector<std::byte>& bytes = *found->second;
   if (spoiled || content->second.size() < kFileMarkBytes || bytes == content->second) return {};
   if (!has_guard_in_it(bytes, content->second)) return "a copy of the file alone is neither complete nor marked";
-  if (std::memcmp(bytes.data(), &kGuardMark, sizeof kGuardMark) != 0) return {};
+  const std::uint64_t in_use = mark_in_use();
+  if (std::memcmp(bytes.data(), &in_use, sizeof in_use) != 0) return {};
   SimImage alone;
   alone.files[options_.file_name] = found->second;
   SimVolume volume(std::move(alone));
@@ -161,9 +169,9 @@ std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recover
   options.create = true;
   options.guards_file = false;
   const auto opened = Store::open(volume, options);
-  if (opened.ok()) return "a copy of the guarded file alone was opened";
+  if (opened.ok()) return "a copy of the marked file alone was opened";
   if (opened.error().category == Errc::corrupt) return {};
-  return fmt::format("a copy of the guarded file alone says: {}", last_error_text());
+  return fmt::format("a copy of the marked file alone says: {}", last_error_text());
 }
 
 // The two go together if nothing changed the file in between: then the log decides, and it is of the earlier moment or

@@ -68,7 +68,8 @@ template struct ContainersOf<std::allocator>;
 std::string inventory_name(const std::string& object) { return object + " (what the heap holds)"; }
 
 bool holds_heap(std::span<const std::byte> bytes) {
-  return bytes.size() >= sizeof(HeapHeader) && std::memcmp(bytes.data(), &kHeapMagic, sizeof kHeapMagic) == 0;
+  return bytes.size() >= kHeapHeaderEnd &&
+         std::memcmp(bytes.data() + kHeapHeaderOffset, &kHeapMagic, sizeof kHeapMagic) == 0;
 }
 
 namespace {
@@ -106,7 +107,7 @@ std::vector<std::byte> bytes_of_text(std::string_view text) {
 
 // The records of names, which are blocks too; the heap was found sound.
 void take_names(std::span<const std::byte> bytes, HeapContent& content) {
-  for (auto offset = at<HeapHeader>(bytes, 0).names_first; offset != 0;) {
+  for (auto offset = at<HeapHeader>(bytes, kHeapHeaderOffset).names_first; offset != 0;) {
     const auto record = at<NameRecord>(bytes, offset);
     const auto* const text = reinterpret_cast<const char*>(bytes.data() + offset + sizeof record);
     content.names[std::string(text, record.name_bytes)] = record.object;

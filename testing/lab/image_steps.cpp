@@ -169,6 +169,14 @@ void Run::store_detached(std::uint64_t offset, std::uint64_t bytes) {
   std::memcpy(detached_->expected.data() + offset, content.data(), bytes);
 }
 
+bool Run::mark_use() {
+  if (store_ == nullptr) return false;
+  const std::uint64_t before = fired();
+  const bool ok = passed(store_->mark_use(stores::kStructureMagic, false), "the mark of use", before);
+  if (store_->log().poisoned()) now_poisoned();
+  return ok;
+}
+
 // ---- workloads -------------------------------------------------------------------------------------------------
 
 namespace {
@@ -438,6 +446,70 @@ std::vector<Step> moments(Random& random) {
           close()};
 }
 
+namespace {
+const Step kMarkUse{"mark the file as in use", [](Run& run) { (void)run.mark_use(); }};
+
+// Nothing is committed where the structure cannot be opened. A later life begins with any step, so each one opens it.
+Step in_use(const Step& step) {
+  const auto opened = [](const std::function<void(Run&)>& act) -> std::function<void(Run&)> {
+    if (act == nullptr) return nullptr;
+    return [act](Run& run) {
+      if (run.mark_use()) act(run);
+    };
+  };
+  return {step.text, opened(step.act), opened(step.again)};
+}
+}  // namespace
+
+// What opening a structure does before its first commit. Commits change what follows the first 24 bytes.
+std::vector<Step> used_file(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          kMarkUse,
+          close(),  // nothing was committed
+          open(),
+          kMarkUse,
+          in_use(commit({{"file", 24, 600}})),
+          checkpoint(),
+          in_use(commit({{"file", 400 + shift, 900}})),
+          kMarkUse,  // closed and opened again within the store
+          in_use(commit({{"file", 3000, 300}})),
+          abandon(),
+          open(),
+          kMarkUse,
+          in_use(commit({{"file", 600, 300 + shift}})),
+          close(),
+          open(),
+          kMarkUse,
+          in_use(resize_file(7000 + shift, {"file", 5000, 900})),
+          in_use(commit({{"file", 100, 50}})),
+          abandon(),
+          open(),  // by a program that opens no structure
+          close(),
+          open(),
+          kMarkUse,
+          in_use(commit({{"file", 24, 2000 + shift}})),
+          close()};
+}
+
+std::vector<Step> random_used_file(Random& random) {
+  std::vector<Step> steps{open(), kMarkUse};
+  std::uint64_t size = 5003;
+  for (int i = 0; i < 14; ++i) {
+    steps.push_back(in_use(commit({{"file", 24 + random.below(2500), 1 + random.below(500)}})));
+    if (random.one_in(3)) steps.push_back(checkpoint());
+    if (random.one_in(5))
+      steps.push_back(in_use(resize_file(size += random.below(900), {"file", 24 + random.below(64), 90})));
+    if (random.one_in(5)) {
+      steps.push_back(random.one_in(2) ? abandon() : close());
+      steps.push_back(open());
+      if (random.one_in(4)) steps.push_back(close()), steps.push_back(open());
+      steps.push_back(kMarkUse);
+    }
+  }
+  return steps;
+}
+
 // Moments in an order that is drawn. The file only grows: a close cuts off what a shorter file has too much after its
 // log is clean, and until then the length is no part of the moment.
 std::vector<Step> random_moments(Random& random) {
@@ -467,6 +539,20 @@ std::span<const Workload> image_workloads() {
        .steps = random_moments,
        .start = stores::marked_image,
        .before = stores::marked_content},
+      {.name = "used-file",
+       .sentence = "the file of a structure, which has the mark of use while it is open",
+       .options = stores::file,
+       .steps = used_file,
+       .marks_use = true,
+       .start = stores::structure_image,
+       .before = stores::structure_content},
+      {.name = "used-file-random",
+       .sentence = "the same, drawn by seed",
+       .options = stores::file,
+       .steps = random_used_file,
+       .marks_use = true,
+       .start = stores::structure_image,
+       .before = stores::structure_content},
       {.name = "holes",
        .sentence = "a sparse file, which gets room for its holes when it is opened",
        .options = stores::file,

@@ -52,6 +52,8 @@ constexpr ShownBy kShownBy[] = {
     {"hot_twin_renewed_when_full", "hot-scanned-pages"},
     {"cut_off_bytes_come_back", "file-image-regrown"},
     {"regrown_pages_not_in_range_committed", "file-image-regrown"},
+    {"use_mark_not_home", "used-file"},
+    {"use_mark_ends_too_early", "used-file"},
     {"guard_not_home", "guarded-file"},
     {"guard_ends_too_early", "guarded-file"},
     {"poisoned_homes_written", "poisoned"},

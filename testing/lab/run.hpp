@@ -149,6 +149,7 @@ class Run {
   void cut_image(std::uint64_t size);                           // to any length
   void sync_image(core::Range range = {0, core::kWholeFile}, bool wait = true);
   void roll_image_back();
+  bool mark_use();  // whether the structure is open
   // Closes the store and removes its log, as `memlith run` does before a file is renamed or removed; the image goes on.
   void detach_image();
   // The image is that of the file again, which gets what it lacks with the next commit.

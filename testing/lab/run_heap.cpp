@@ -340,7 +340,7 @@ void Run::damage_heap() {
     }
     std::memcpy(place, kept.data(), kept.size());
   };
-  auto& heap = *reinterpret_cast<HeapHeader*>(base);
+  auto& heap = *reinterpret_cast<HeapHeader*>(base + kHeapHeaderOffset);
   named("the heap's header was stored over", &heap.segments_max, heap.segments_max + 1);
   named("the table was stored over", &table.header_page, static_cast<std::uint8_t>(table.header_page + 1));
   named("a segment's header was stored over", &header.number, std::uint64_t{77});

@@ -90,7 +90,7 @@ class KvCase {
           std::vector<std::byte>& bytes = content.objects[kName];
           for (const char key : keys) std::memcpy(bytes.data() + this_places.at(key), value.data(), value.size());
           std::uint64_t commits = 0;
-          std::byte* const counter = bytes.data() + offsetof(kv::StoreHeader, commits);
+          std::byte* const counter = bytes.data() + kv::kHeaderOffset + offsetof(kv::StoreHeader, commits);
           std::memcpy(&commits, counter, sizeof commits);
           ++commits;
           std::memcpy(counter, &commits, sizeof commits);

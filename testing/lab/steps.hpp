@@ -65,6 +65,8 @@ std::vector<Step> file_image_lengths(core::Random& random);
 std::vector<Step> file_image_regrown(core::Random& random);
 std::vector<Step> random_file_image(core::Random& random);
 std::vector<Step> guarded_file(core::Random& random);
+std::vector<Step> used_file(core::Random& random);
+std::vector<Step> random_used_file(core::Random& random);
 std::vector<Step> file_image_detached(core::Random& random);
 
 }  // namespace memlith::lab

@@ -152,6 +152,23 @@ Content marked_content() {
   return content;
 }
 
+std::vector<std::byte> structure_bytes() {
+  std::vector<std::byte> bytes = file_bytes();
+  std::memset(bytes.data(), 0, kFileMarkBytes);
+  std::memcpy(bytes.data() + kFileMarkBytes, &kStructureMagic, sizeof kStructureMagic);
+  return bytes;
+}
+SimImage structure_image() {
+  SimImage image;
+  image.files["data"] = std::make_shared<const std::vector<std::byte>>(structure_bytes());
+  return image;
+}
+Content structure_content() {
+  Content content;
+  content.objects["file"] = structure_bytes();
+  return content;
+}
+
 SimImage file_image() {
   SimImage image;
   image.files["data"] = std::make_shared<const std::vector<std::byte>>(file_bytes());

@@ -23,6 +23,11 @@ core::StoreOptions file_wide_slots();
 core::StoreOptions marked_file();
 core::StoreOptions guarded_file();
 
+// A file of a structure that leaves its first bytes to the mark of use, and has this behind them.
+inline constexpr std::uint64_t kStructureMagic = 0x6275727473626c75;
+core::SimImage structure_image();
+Content structure_content();
+
 // An ordinary file that was there before, and what a user sees of it.
 core::SimImage file_image();
 Content file_content();

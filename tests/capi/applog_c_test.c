@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "memlith/applog.h"
+#include "memlith/kv.h"
 
 #define CHECK(what)                                              \
   do {                                                           \

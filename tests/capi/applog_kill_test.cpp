@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 #include "support/backends.hpp"
 
 namespace memlith::test {

@@ -6,6 +6,7 @@
 
 #include "applog_c_test.h"
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 

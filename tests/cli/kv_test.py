@@ -45,7 +45,11 @@ class Kv(unittest.TestCase):
         self.assertEqual(json.loads(self.kv("scan", "first", "--from", "b", "--limit", "1", "--json")),
                          {"key": "b", "value": "two"})
         self.kv("del", "first", "b")
-        self.assertIn("no record", self.kv("get", "first", "b", status=1))
+        missing = self.kv("get", "first", "b", status=1)
+        self.assertIn("no record", missing)
+        self.assertIn("memlith kv scan", missing)
+        self.assertNotIn("Check the path", missing)
+        self.assertIn("memlith kv stats", self.kv("get", "no such map", "b", status=1))
         self.assertIn("no record", self.kv("del", "first", "b", status=1))
         stats = json.loads(self.kv("stats", "--json"))
         self.assertEqual(stats["maps"], ["first", "second\tmap"])

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 #include "support/child.hpp"
 #include "support/full_disk.hpp"
 #include "support/temp_folder.hpp"

@@ -48,6 +48,20 @@ std::optional<std::string> unescaped(std::string_view text) {
   return bytes;
 }
 
+namespace {
+
+constexpr std::string_view kListRecords =
+    "`memlith kv scan STORE MAP` lists the records, and how their keys are written.";
+
+// With the advice that suits where something of the kv store, and not the store, was not found.
+Failure failure_of(std::int32_t code, std::string_view doing, std::string_view if_not_found) {
+  Failure failure = library_failure(code, doing);
+  if (memlith_category(code) == MEMLITH_NOT_FOUND) failure.advice = std::string(if_not_found);
+  return failure;
+}
+
+}  // namespace
+
 // ---- an open kv store ------------------------------------------------------------------------------------------
 
 Result<OpenKv> OpenKv::open(const KvArguments& arguments, For what) {
@@ -74,7 +88,10 @@ Result<OpenKv> OpenKv::open(const KvArguments& arguments, For what) {
   kv_options.flags = what == For::creating ? MEMLITH_REGION_CREATE : 0;
   memlith_kv* kv = nullptr;
   const std::int32_t code = memlith_kv_open(opened.store_.get(), arguments.region.c_str(), &kv_options, &kv);
-  if (code != MEMLITH_OK) return library_failure(code, "opening the kv store");
+  if (code != MEMLITH_OK) {
+    return failure_of(code, "opening the kv store",
+                      "`memlith info STORE` lists the regions; --kv names the one with the kv store.");
+  }
   opened.kv_.reset(kv);
   return opened;
 }
@@ -89,7 +106,7 @@ MaybeFailure OpenKv::close() {
 Result<memlith_kv_map> OpenKv::map(const std::string& name, bool create) const {
   memlith_kv_map map = 0;
   const std::int32_t code = memlith_kv_map_open(kv_.get(), name.c_str(), create ? MEMLITH_REGION_CREATE : 0, &map);
-  if (code != MEMLITH_OK) return library_failure(code, "opening the map");
+  if (code != MEMLITH_OK) return failure_of(code, "opening the map", "`memlith kv stats STORE` lists the maps.");
   return map;
 }
 
@@ -153,7 +170,7 @@ MaybeFailure run_get(const KvArguments& arguments) {
   if (!txn.ok()) return std::move(txn.failure());
   memlith_bytes value{};
   const std::int32_t code = memlith_kv_get(txn->get(), *map, key->data(), key->size(), &value);
-  if (code != MEMLITH_OK) return library_failure(code, "");
+  if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   const std::string_view text(static_cast<const char*>(value.data), value.size);
   if (arguments.format == Format::json) {
     print_record(arguments.format, *key, text);
@@ -180,7 +197,7 @@ MaybeFailure change(const KvArguments& arguments, bool removes) {
                             ? memlith_kv_remove(txn->get(), *map, key->data(), key->size())
                             : memlith_kv_put(txn->get(), *map, key->data(), key->size(), value->data(), value->size());
     if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_KV_SYNC, nullptr);
-    if (code != MEMLITH_OK) return library_failure(code, "");
+    if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   }
   return kv->close();
 }

@@ -61,6 +61,18 @@ Json json_of(const memlith_stats& stats) {
           {"capture_p99_us", us(stats.capture_p99_ns)},
           {"capture_p999_us", us(stats.capture_p999_ns)},
           {"capture_max_us", us(stats.capture_max_ns)},
+          {"kv_commits", stats.kv_commits},
+          {"kv_commit_p50_us", us(stats.kv_commit_p50_ns)},
+          {"kv_commit_p99_us", us(stats.kv_commit_p99_ns)},
+          {"kv_commit_p999_us", us(stats.kv_commit_p999_ns)},
+          {"kv_commit_max_us", us(stats.kv_commit_max_ns)},
+          {"kv_weak_commits", stats.kv_weak_commits},
+          {"applog_entries", stats.applog_entries},
+          {"applog_writes", stats.applog_writes},
+          {"applog_write_p50_us", us(stats.applog_write_p50_ns)},
+          {"applog_write_p99_us", us(stats.applog_write_p99_ns)},
+          {"applog_write_p999_us", us(stats.applog_write_p999_ns)},
+          {"applog_write_max_us", us(stats.applog_write_max_ns)},
           {"frames", stats.frames},
           {"batches", stats.batches},
           {"captured_bytes", stats.captured_bytes},
@@ -91,6 +103,18 @@ void print_once(const memlith_stats& stats) {
   write_line(fmt::format("persists     {}{}; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}", stats.persists,
                          rate(stats.persists), us(stats.persist_p50_ns), us(stats.persist_p99_ns),
                          us(stats.persist_p999_ns), us(stats.persist_max_ns)));
+  if (stats.kv_commits + stats.kv_weak_commits > 0) {
+    write_line(fmt::format("kv commits   {} sync{}; p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}; {} weak{}",
+                           stats.kv_commits, rate(stats.kv_commits), us(stats.kv_commit_p50_ns),
+                           us(stats.kv_commit_p99_ns), us(stats.kv_commit_p999_ns), us(stats.kv_commit_max_ns),
+                           stats.kv_weak_commits, rate(stats.kv_weak_commits)));
+  }
+  if (stats.applog_entries + stats.applog_writes > 0) {
+    write_line(fmt::format("log entries  {}{}; {} writes, p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
+                           stats.applog_entries, rate(stats.applog_entries), stats.applog_writes,
+                           us(stats.applog_write_p50_ns), us(stats.applog_write_p99_ns), us(stats.applog_write_p999_ns),
+                           us(stats.applog_write_max_ns)));
+  }
   write_line(fmt::format("asynchronous {}{}; captured in p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",
                          stats.captures, rate(stats.captures), us(stats.capture_p50_ns), us(stats.capture_p99_ns),
                          us(stats.capture_p999_ns), us(stats.capture_max_ns)));
@@ -111,20 +135,23 @@ void print_interval(const memlith_stats& before, const memlith_stats& now, doubl
   const auto bytes = [seconds](std::uint64_t a, std::uint64_t b) {
     return human_bytes(static_cast<std::uint64_t>(number(b - a) / seconds));
   };
-  write_line(fmt::format("{:>10.0f} {:>10.0f} {:>13.1f} {:>13.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
-                         rate(before.persists, now.persists), rate(before.captures, now.captures),
-                         us(now.persist_p50_ns), us(now.persist_p99_ns),
-                         bytes(before.captured_bytes, now.captured_bytes), bytes(before.logged_bytes, now.logged_bytes),
-                         percent(now.log_used_bytes, now.log_bytes), bytes(before.home_bytes, now.home_bytes),
-                         checkpoint_text(now)));
+  const std::uint64_t kv_before = before.kv_commits + before.kv_weak_commits;
+  write_line(fmt::
+                 format("{:>10.0f} {:>10.0f} {:>10.0f} {:>10.0f} {:>13.1f} {:>13.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
+                        rate(before.persists, now.persists), rate(before.captures, now.captures),
+                        rate(kv_before, now.kv_commits + now.kv_weak_commits),
+                        rate(before.applog_entries, now.applog_entries), us(now.persist_p50_ns), us(now.persist_p99_ns),
+                        bytes(before.captured_bytes, now.captured_bytes), bytes(before.logged_bytes, now.logged_bytes),
+                        percent(now.log_used_bytes, now.log_bytes), bytes(before.home_bytes, now.home_bytes),
+                        checkpoint_text(now)));
 }
 
 MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
   catch_interrupts();
   if (arguments.format == Format::text) {
-    write_line(fmt::format("{:>10} {:>10} {:>13} {:>13} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s", "async/s",
-                           "p50 us so far", "p99 us so far", "captured/s", "logged/s", "log %", "home/s",
-                           "checkpoint"));
+    write_line(fmt::format("{:>10} {:>10} {:>10} {:>10} {:>13} {:>13} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s",
+                           "async/s", "kv/s", "entries/s", "p50 us so far", "p99 us so far", "captured/s", "logged/s",
+                           "log %", "home/s", "checkpoint"));
   }
   while (!interrupted() && !output_failed()) {
     const std::uint64_t start = now_ns();

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
 #include "redis/src/batch.hpp"
 #include "redis/src/keeper.h"
 

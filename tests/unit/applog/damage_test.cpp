@@ -35,8 +35,8 @@ TEST_F(Damage, EveryBitOfWhatIsNotConsumedIsChecked) {
   const std::uint64_t first = world.region().size() - 8 * kKiB;
   std::uint64_t refused = 0;
   for (std::uint64_t offset = 0; offset < world.region().size(); offset += 1) {
-    const bool is_head =
-        offset < sizeof(applog::Identity) || (offset >= 64 && offset < 88) || (offset >= 128 && offset < 152);
+    const bool is_head = (offset >= 16 && offset < 16 + sizeof(applog::Identity)) || (offset >= 64 && offset < 88) ||
+                         (offset >= 128 && offset < 152);
     if (offset < first && !is_head) continue;
     if (!is_head && offset % 3 != 0) continue;  // enough, and quick
     base[offset] ^= std::byte{4};
@@ -62,7 +62,7 @@ TEST_F(Damage, IsRefusedByName) {
     EXPECT_NE(last_error_text().find(word), std::string_view::npos) << last_error_text();
     std::memcpy(base, good.data(), good.size());
   };
-  auto& identity = *reinterpret_cast<applog::Identity*>(base);
+  auto& identity = *reinterpret_cast<applog::Identity*>(base + applog::kIdentityOffset);
   identity.version = 2;
   refused(Errc::incompatible, "format 2");
   identity.store ^= 1;

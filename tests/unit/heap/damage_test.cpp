@@ -67,7 +67,7 @@ class HeapDamage : public ::testing::Test {
 
 // The heap's header and the segment table have checksums: each changed byte is named.
 TEST_F(HeapDamage, OfTheHeaderIsNamed) {
-  for (std::uint64_t offset = 0; offset < sizeof(HeapHeader); ++offset) {
+  for (std::uint64_t offset = kHeapHeaderOffset; offset < kHeapHeaderEnd; ++offset) {
     EXPECT_TRUE(damage_is_named(offset, std::byte{0x10})) << offset;
   }
   const std::uint64_t segments = (region_->size() + kSegmentBytes - 1) / kSegmentBytes;
@@ -132,7 +132,7 @@ TEST_F(HeapDamage, AnywhereIsNeverFollowed) {
 
 // A name record that was stored over is named, and not followed.
 TEST_F(HeapDamage, OfANameIsNamed) {
-  const auto* const header = reinterpret_cast<const HeapHeader*>(region_->address());
+  const auto* const header = reinterpret_cast<const HeapHeader*>(region_->address() + kHeapHeaderOffset);
   for (std::uint64_t offset = 0; offset < sizeof(NameRecord) + 2; ++offset) {
     EXPECT_TRUE(damage_is_named(header->names_first + offset, std::byte{0x20})) << offset;
   }
