@@ -161,7 +161,7 @@ TEST_P(Copies, PutBackBesideALogThatWasClosedAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(All, Copies,
                          ::testing::Values(Kind{"heap", run_heap}, Kind{"kv", run_kv}, Kind{"applog", run_applog}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& given) { return std::string(given.param.name); });
 
 // Messages about a structure in one file name the file.
 TEST(OneFile, MessagesNameTheFile) {
