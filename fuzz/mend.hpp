@@ -39,7 +39,7 @@ inline std::uint64_t mend_frame(std::vector<std::byte>& log, std::uint64_t at, c
   if (header.payload_bytes <= rest && geometry.frame_bytes(header.payload_bytes) <= rest) {
     frame_bytes = geometry.frame_bytes(header.payload_bytes);
     const core::FrameTrailer trailer{core::checksum({log.data() + at + sizeof header, header.payload_bytes},
-                                                    core::payload_seed(log_id, core::Lsn{header.lsn}))};
+                                                    core::payload_seed(log_id, core::Lsn{header.lsn}, header.incarnation))};
     std::memcpy(log.data() + at + frame_bytes - sizeof trailer, &trailer, sizeof trailer);
   }
   mend<core::FrameHeader>(log, at, log_id);

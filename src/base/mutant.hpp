@@ -43,6 +43,7 @@
   X(stream_beyond_in_flight_max, log, "a frame is streamed although as many batches as may be are in flight")      \
   X(first_claim_counts, log, "of two slots that claim a segment the first counts, not the later one")              \
   X(skip_payload_checksum, log, "a frame counts whatever its payload")                                             \
+  X(payload_of_any_incarnation, log, "the header of a torn frame vouches for the payload of a lost one")           \
   X(earlier_incarnation_taken, log, "a frame counts although the log was opened anew before its place")            \
   X(constant_incarnation, log, "an open does not begin a new incarnation")                                         \
   X(skip_superblock_checksum, log, "a superblock is believed whatever its checksum")                               \

@@ -23,8 +23,7 @@ struct Opened {
 };
 
 Status open_heap_in(Opened& opened) {
-  const auto& header = *reinterpret_cast<const HeapHeader*>(opened.region->address());
-  if (opened.region->size() < sizeof header || header.magic != kHeapMagic) return kOk;
+  if (!holds_heap(*opened.region)) return kOk;
   MEMLITH_TRY_ASSIGN(opened.heap, Heap::open(*opened.region));
   return opened.heap->verify().status();
 }

@@ -56,7 +56,7 @@ Result<Lsn> FrameWriter::finish() {
 void Log::end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const {
   const std::uint64_t bytes = geometry_.frame_bytes(payload_bytes) - sizeof(FrameHeader);
   std::memset(payload + payload_bytes, 0, bytes - payload_bytes);
-  const FrameTrailer trailer{checksum({payload, payload_bytes}, payload_seed(log_id_, begin))};
+  const FrameTrailer trailer{checksum({payload, payload_bytes}, payload_seed(log_id_, begin, incarnation_))};
   std::memcpy(payload + bytes - sizeof trailer, &trailer, sizeof trailer);
 }
 
@@ -297,7 +297,7 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
     stream_.chunk = 0;
     stream_.chunk_used = sizeof(FrameHeader);
     stream_.status = kOk;
-    stream_.payload_checksum.reset(payload_seed(log_id_, begin));
+    stream_.payload_checksum.reset(payload_seed(log_id_, begin, incarnation_));
     stream_.header = compose_header(begin, kind, payload_bytes);
   } else {
     open.unfinished.fetch_add(1, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/checksum.hpp"
+#include "base/mutant.hpp"
 #include "base/units.hpp"
 #include "log/format.hpp"
 
@@ -19,8 +20,12 @@ std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
   return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
 }
 
-// Depends on the place, so that a payload written to the wrong place is not accepted.
-inline std::uint64_t payload_seed(std::uint64_t log_id, Lsn lsn) { return log_id + lsn.value; }
+// Depends on the place, so that a payload written to the wrong place is not accepted, and on the incarnation: where a
+// lost frame is written again and torn, the new header must not vouch for the old payload. [workload lines-few]
+inline std::uint64_t payload_seed(std::uint64_t log_id, Lsn lsn, std::uint64_t incarnation) {
+  constexpr std::uint64_t kStride = 0x9e3779b97f4a7c15;  // far beyond any LSN
+  return log_id + lsn.value + (MEMLITH_MUTANT(payload_of_any_incarnation) ? 0 : incarnation * kStride);
+}
 
 // The value that the next frame carries in `previous`: it covers the whole frame, header and payload.
 inline std::uint64_t chain_value(const FrameHeader& header, const FrameTrailer& trailer, std::uint64_t log_id) {

@@ -119,7 +119,8 @@ Result<std::optional<Frame>> LogReader::next() {
   FrameTrailer trailer;
   std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
   const bool unchecked = MEMLITH_MUTANT(skip_payload_checksum);
-  if (checksum(payload, payload_seed(log_id_, position_.lsn)) != trailer.payload_checksum && !unchecked) {
+  if (checksum(payload, payload_seed(log_id_, position_.lsn, header.incarnation)) != trailer.payload_checksum &&
+      !unchecked) {
     return stop("the checksum of the payload is wrong");
   }
 

@@ -63,6 +63,7 @@ constexpr ShownBy kShownBy[] = {
     {"change_captured_inside", "heap-changes"},
     {"change_not_undone", "heap-changes"},
     {"lines_not_fenced", "lines-few"},
+    {"payload_of_any_incarnation", "lines-few"},
     {"last_line_left_in_cache", "lines-few"},
     {"rest_of_line_lost", "one-file-lines"},
 };

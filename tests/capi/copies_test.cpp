@@ -117,7 +117,7 @@ TEST_P(Copies, OfAFileInUseAreRefused) {
   std::string later;
   ASSERT_TRUE(fine(run(file_, true, 0, [&] { fresh = copy("fresh"); })));
   expect_refused(fresh);
-  ASSERT_TRUE(fine(run(file_, false, 3, [&] { later = copy("later"); })));
+  ASSERT_TRUE(fine(run(file_, true, 3, [&] { later = copy("later"); })));
   expect_refused(later);
 }
 

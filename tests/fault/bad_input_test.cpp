@@ -409,7 +409,7 @@ TEST_F(BadFrames, AbsurdCommits) {
   std::memcpy(&superblock, files_["log"].data(), sizeof superblock);
   const auto trailer_of = [&](const char* frame, const FrameHeader& header) {
     const auto payload = std::as_bytes(std::span(frame + sizeof header, header.payload_bytes));
-    return FrameTrailer{checksum(payload, payload_seed(superblock.log_id, Lsn{header.lsn}))};
+    return FrameTrailer{checksum(payload, payload_seed(superblock.log_id, Lsn{header.lsn}, header.incarnation))};
   };
   const auto trailer_at = [&](const FrameHeader& header) {
     return LogGeometry{superblock.block_bytes, superblock.slot_bytes}.frame_bytes(header.payload_bytes) -

@@ -626,7 +626,8 @@ void World::change() {
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
 
-// Announced bytes are committed as they are then, also what was touched and not persisted.
+// Announced bytes are committed as they are then, also what was touched and not persisted; of regions that take part,
+// what a persist would commit.
 void World::transact() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
@@ -634,14 +635,13 @@ void World::transact() {
   auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
   memlith_tx* tx = nullptr;
   expect(MEMLITH_CALL(memlith_begin, store->handle, &tx), MEMLITH_OK, "begin");
-  if (!finds_no_stores(*region)) {
+  const bool announces = finds_no_stores(*region);
+  if (!announces) {
     expect(MEMLITH_CALL(memlith_touch_before, tx, memory, 1), MEMLITH_UNSUPPORTED, "touch_before of another tracker");
-    expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");
-    return;
   }
   const std::vector<unsigned char> before = region->now;
   std::vector<Range> ranges;
-  for (std::uint64_t i = random_.below(4); i < 4; ++i) {
+  for (std::uint64_t i = random_.below(4); announces && i < 4; ++i) {
     const std::uint64_t bytes = 1 + random_.below(std::min<std::uint64_t>(region->now.size(), 60));
     const Range range{random_.below(region->now.size() - bytes + 1), bytes};
     expect(MEMLITH_CALL(memlith_touch_before, tx, memory + range.offset, bytes), MEMLITH_OK, "touch_before");
@@ -649,6 +649,12 @@ void World::transact() {
     std::memset(memory + range.offset, value, bytes);
     std::fill_n(region->now.begin() + static_cast<std::ptrdiff_t>(range.offset), bytes, value);
     ranges.push_back(range);
+  }
+  std::vector<memlith_region*> handles;
+  std::vector<ModelRegion*> parts;
+  if (random_.one_in(2)) parts = choose_regions(*store, handles);
+  for (memlith_region* const each : handles) {
+    expect(MEMLITH_CALL(memlith_tx_add_region, tx, each), MEMLITH_OK, "tx_add_region");
   }
   if (random_.one_in(3)) {
     expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");
@@ -661,6 +667,7 @@ void World::transact() {
   expect(MEMLITH_CALL(memlith_commit, tx, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_ASYNC, &ticket), MEMLITH_OK,
          "commit");
   for (const Range& range : ranges) captured_range(*region, range);
+  for (ModelRegion* const each : parts) captured_all(*each);
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
 

@@ -15,7 +15,7 @@ from model import Model
 from server import Gone, Refused, Server, encode, skip_without
 
 HERE = pathlib.Path(__file__).resolve().parent
-LOG_VERSION_AT = 8  # in the region of an application log
+LOG_VERSION_AT = 24  # in the region of an application log
 SAVE_NOTHING = ("save", '""')
 # A flush and a write that fail when the file FAIL_FILE is there.
 FAILING_DISK = r"""
