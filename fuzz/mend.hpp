@@ -38,8 +38,9 @@ inline std::uint64_t mend_frame(std::vector<std::byte>& log, std::uint64_t at, c
   std::uint64_t frame_bytes = 0;
   if (header.payload_bytes <= rest && geometry.frame_bytes(header.payload_bytes) <= rest) {
     frame_bytes = geometry.frame_bytes(header.payload_bytes);
-    const core::FrameTrailer trailer{core::checksum({log.data() + at + sizeof header, header.payload_bytes},
-                                                    core::payload_seed(log_id, core::Lsn{header.lsn}, header.incarnation))};
+    const core::FrameTrailer trailer{
+        core::checksum({log.data() + at + sizeof header, header.payload_bytes},
+                       core::payload_seed(log_id, core::Lsn{header.lsn}, header.incarnation))};
     std::memcpy(log.data() + at + frame_bytes - sizeof trailer, &trailer, sizeof trailer);
   }
   mend<core::FrameHeader>(log, at, log_id);

@@ -626,8 +626,7 @@ void World::change() {
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
 
-// Announced bytes are committed as they are then, also what was touched and not persisted; of regions that take part,
-// what a persist would commit.
+// Announced bytes are committed as they are then; of regions that take part, what a persist would commit.
 void World::transact() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
@@ -636,9 +635,7 @@ void World::transact() {
   memlith_tx* tx = nullptr;
   expect(MEMLITH_CALL(memlith_begin, store->handle, &tx), MEMLITH_OK, "begin");
   const bool announces = finds_no_stores(*region);
-  if (!announces) {
-    expect(MEMLITH_CALL(memlith_touch_before, tx, memory, 1), MEMLITH_UNSUPPORTED, "touch_before of another tracker");
-  }
+  if (!announces) expect(MEMLITH_CALL(memlith_touch_before, tx, memory, 1), MEMLITH_UNSUPPORTED, "of another tracker");
   const std::vector<unsigned char> before = region->now;
   std::vector<Range> ranges;
   for (std::uint64_t i = random_.below(4); announces && i < 4; ++i) {
