@@ -46,7 +46,6 @@ typedef struct memlith_kv_cursor memlith_kv_cursor;
  * that was removed is never given to another one, as long as the kv store is open. */
 typedef uint32_t memlith_kv_map;
 
-
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 /* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was

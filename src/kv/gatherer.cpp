@@ -71,8 +71,8 @@ Result<Lsn> Gatherer::hand_over(std::uint64_t commit, bool will_sync) {
 void Gatherer::take_batch() {
   {
     const LockGuard writer(pages_.writer());
+    pages_.cut_batch();
     if (Batch& batch = pages_.batch(); !batch.empty()) {
-      pages_.cut_batch();
       std::swap(carried_, batch);
       note_waiting(0);
     } else {
@@ -119,8 +119,8 @@ Status Gatherer::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   pages_.writer().lock();
   const Status sent = no_throw([this]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
     MEMLITH_TRY(send_carried(false));
-    if (pages_.batch().empty()) return kOk;
     pages_.cut_batch();
+    if (pages_.batch().empty()) return kOk;
     std::swap(carried_, pages_.batch());
     note_waiting(0);
     return send_carried(false);

@@ -57,6 +57,7 @@ Status Pages::check_header() const {
   }
   auto& self = const_cast<Pages&>(*this);
   self.pages_.store(found.pages, std::memory_order_release);
+  self.cut_commit_ = found.commits;
   return kOk;
 }
 
@@ -222,11 +223,14 @@ void Pages::end(std::uint64_t commit) {
   newest_.store(stamp_, std::memory_order_seq_cst);
 }
 
+// A commit that changed no page leaves its number, too, which would be given to another commit after a crash.
 void Pages::cut_batch() {
-  if (batch_.ends_in_cut()) return;
+  const std::uint64_t newest = header().commits;
+  if (!logs_ || (batch_.ends_in_cut() && cut_commit_ == newest)) return;
+  cut_commit_ = newest;
   reserve_batch(0, 0);
   batch_.add(region_->object(), kHeaderOffset, base_ + kHeaderOffset, sizeof(StoreHeader));
-  batch_.cut(header().commits);
+  batch_.cut(newest);
 }
 
 // ---- tags ------------------------------------------------------------------------------------------------------

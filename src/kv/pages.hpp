@@ -201,8 +201,9 @@ class Pages {
   // The writer's.
   Batch batch_;
   bool logs_ = true;
-  std::uint64_t cut_bytes_ = 0;  // a frame may end behind so much
-  Batch::Mark begun_;            // before the commit under way
+  std::uint64_t cut_bytes_ = 0;   // a frame may end behind so much
+  Batch::Mark begun_;             // before the commit under way
+  std::uint64_t cut_commit_ = 0;  // the newest whose number is in the batch, or was when the batch went to the log
   StoreHeader header_before_{};
   std::vector<PageNumber> changing_;
   Stamp stamp_ = kCheckedStamp;

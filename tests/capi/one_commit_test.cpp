@@ -220,5 +220,19 @@ TEST(OneCommit, ARecordThatIsInConflictEndsNothingElse) {
   expect_agreement(opened, 1, 1);
 }
 
+TEST(OneCommit, WritesThatComeToNothingAreAPartAsWell) {
+  const TempFolder folder;
+  Opened opened = Opened::open(folder / "s");
+  ASSERT_TRUE(opened.step(1, false, true));
+  auto tx = opened.store.begin();
+  auto txn = opened.kv.begin();
+  ASSERT_TRUE(txn->put(opened.map, "nothing", "2"));
+  ASSERT_TRUE(txn->remove(opened.map, "nothing"));
+  ASSERT_TRUE(txn->join(*tx));
+  ASSERT_TRUE(tx->touch_before(&opened.counters().announced));
+  ASSERT_TRUE(tx->commit());
+  expect_agreement(opened, 1, 1);
+}
+
 }  // namespace
 }  // namespace memlith::test

@@ -13,6 +13,9 @@ import sqlite3
 import sys
 import tempfile
 
+if b"__asan_init" in pathlib.Path(sys.argv[1]).read_bytes() or b"__tsan_init" in pathlib.Path(sys.argv[1]).read_bytes():
+    print("skipped: a sanitizer's runtime has to be the first library of a process")
+    sys.exit(77)
 pathlib.Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
 folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[2]))
 parameters = sys.argv[3] if len(sys.argv) > 3 else "vfs=memlith"

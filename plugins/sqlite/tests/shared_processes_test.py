@@ -21,6 +21,9 @@ plugin, kills_wanted = str(pathlib.Path(sys.argv[1]).resolve()), int(sys.argv[3]
 seed = int(sys.argv[4]) if len(sys.argv) > 4 else int(os.environ.get("MEMLITH_SEED", "0")) or random.randrange(1 << 30)
 print(f"seed {seed}: MEMLITH_SEED={seed} replays the choices", flush=True)
 random.seed(seed)
+if b"__asan_init" in pathlib.Path(plugin).read_bytes() or b"__tsan_init" in pathlib.Path(plugin).read_bytes():
+    print("skipped: a sanitizer's runtime has to be the first library of a process")
+    sys.exit(77)
 pathlib.Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
 folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[2]))
 path = folder / "app.db"

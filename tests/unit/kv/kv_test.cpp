@@ -245,6 +245,28 @@ TEST(KvMaps, ManyAreCountedAtOnce) {
 }
 
 // What one use of a transaction has remembered is gone in the next: ranges, records, savepoints.
+// A commit has its number for good, also where its writes come to nothing.
+TEST_F(KvTest, ACommitThatChangesNothingKeepsItsNumber) {
+  kv::MapNumber map = world.map();
+  const auto commit_nothing = [&] {
+    std::uint64_t ticket = 0;
+    const auto transaction = begin();
+    EXPECT_OK(transaction->put(map, "key", "value"));
+    EXPECT_TRUE(must(transaction->remove(map, "key")));
+    EXPECT_OK(transaction->commit(Durability::sync, &ticket).status());
+    return ticket;
+  };
+  EXPECT_EQ(commit_nothing(), 2u);
+  world.crash();
+  EXPECT_EQ(world.kv().newest(), 2u);
+  map = world.map();
+  EXPECT_EQ(commit_nothing(), 3u);
+  put(map, "other", "value", Durability::sync);
+  EXPECT_EQ(commit_nothing(), 5u);
+  world.crash();
+  EXPECT_EQ(world.kv().newest(), 5u);
+}
+
 TEST_F(KvTest, ATransactionIsUsedAgain) {
   const PageNumber map = world.map();
   for (int i = 0; i < 300; ++i) put(map, "key" + std::to_string(i), std::string(100, 'x'));
