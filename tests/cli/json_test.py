@@ -88,7 +88,7 @@ class Fields(unittest.TestCase):
         self.seen.add(title)
         printed = {name for row in rows for name in names_in(row)}
         # null stands for whatever may be in its place.
-        printed -= {name for name in printed if any(other.startswith(name + ".") for other in printed)}
+        printed -= {name for name in printed if any(other.startswith((name + ".", name + "[].")) for other in printed)}
         self.assertEqual(printed ^ self.fields[title], self.optional[title] - printed, title)
 
     def check(self, title, *words, code=0):
@@ -115,6 +115,20 @@ class Fields(unittest.TestCase):
         self.check("memlith kv get, scan", "kv", "get", self.store, "map", "key")
         self.check("memlith kv get, scan", "kv", "scan", self.store, "map")
         self.check("memlith kv stats", "kv", "stats", self.store)
+        put = self.check("memlith kv put, del", "kv", "put", self.store, "map", "\\x00", "value")
+        self.assertEqual(put, [{"map": "map", "key": "\\x00", "durable": True}])
+        self.assertEqual(self.check("memlith kv put, del", "kv", "del", self.store, "map", "\\x00"), put)
+        self.check("A failure, of any command", "kv", "del", self.store, "map", "\\x00", code=1)
+
+    def test_help(self):
+        rows = {row["command"]: row for row in self.check("memlith help", "help")}
+        self.assertIn("kv put", rows)
+        self.assertEqual([each["name"] for each in rows["kv put"]["arguments"]], ["STORE", "MAP", "KEY", "VALUE"])
+        for name, row in rows.items():  # each command is there, once, and described
+            self.assertTrue(row["description"], name)
+            for below in row["commands"]:
+                self.assertIn(f"{name} {below}".strip(), rows)
+        self.assertEqual([row["command"] for row in self.rows(MEMLITH, "help", "kv", "put")], ["kv put"])
 
     def dump(self):
         dump = self.folder / "dump"
@@ -156,9 +170,31 @@ class Fields(unittest.TestCase):
                 self.assertIsNone(bench.poll(), "the benchmark has ended")
             row = self.check("memlith stat", "stat", store)[0]
             self.assertEqual((row["process"], row["alive"]), (bench.pid, True))
+            self.check_prometheus(store, bench.pid)
         finally:
             bench.terminate()
             bench.wait()
+
+    def check_prometheus(self, store, process):
+        """Every line is a comment or a sample of the metric that the comment before it described."""
+        text = subprocess.run([MEMLITH, "stat", "--prometheus", store], capture_output=True, text=True, check=True)
+        described, values = "", {}
+        for line in text.stdout.splitlines():
+            if line.startswith("# TYPE "):
+                described = line.split()[2]
+                self.assertIn(line.split()[3], ("counter", "gauge", "summary"))
+            elif not line.startswith("# HELP "):
+                sample = re.fullmatch(r'(memlith_\w+)\{store="([^"]+)"(?:,quantile="([0-9.]+)")?\} ([0-9.]+)', line)
+                self.assertIsNotNone(sample, line)
+                self.assertEqual(sample[1].removesuffix("_count"), described)
+                self.assertEqual(sample[2], str(store))
+                values[sample[1], sample[3]] = float(sample[4])
+        self.assertEqual(values["memlith_up", None], 1)
+        self.assertEqual(values["memlith_process", None], process)
+        self.assertLessEqual(values["memlith_persist_seconds", "0.5"], values["memlith_persist_seconds", "0.99"])
+        both = subprocess.run([MEMLITH, "stat", "--prometheus", "--json", store], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(both.returncode, 1, both.stdout)
 
     def test_sqlite(self):
         database = self.folder / "a.db"

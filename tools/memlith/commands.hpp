@@ -4,12 +4,14 @@
 // it and turns it into an exit code.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "kit/failure.hpp"
 #include "kit/output.hpp"
+#include "memlith/memlith.h"
 
 namespace memlith::tool {
 
@@ -48,11 +50,13 @@ struct FormatArguments {
 struct StatArguments {
   std::string path;
   bool watch = false;
+  bool prometheus = false;
   double interval_s = 1;
   Format format = Format::text;
 };
 
 [[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
+void print_prometheus(const std::string& path, const memlith_stats& stats);
 
 struct RunArguments {
   std::vector<std::string> patterns;
@@ -63,6 +67,9 @@ struct RunArguments {
   std::vector<std::string> command;  // the program and its arguments
   Format format = Format::text;
 };
+
+// Prints a command, and each below it, as data: one JSON object a command. `name` is what is typed behind `memlith`.
+void describe_command(const CLI::App& app, const std::string& name);
 
 // Returns only if the program was not started.
 [[nodiscard]] MaybeFailure run_run(const RunArguments& arguments);

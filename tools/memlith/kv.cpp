@@ -199,7 +199,11 @@ MaybeFailure change(const KvArguments& arguments, bool removes) {
     if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_KV_SYNC, nullptr);
     if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   }
-  return kv->close();
+  if (MaybeFailure failure = kv->close()) return failure;
+  if (arguments.format == Format::json) {
+    write_json({{"map", arguments.map}, {"key", escaped(*key)}, {"durable", true}});
+  }
+  return {};
 }
 
 MaybeFailure run_put(const KvArguments& arguments) { return change(arguments, false); }

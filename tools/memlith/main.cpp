@@ -89,6 +89,9 @@ void add_stat(CLI::App& app, CommandLine& line) {
   command->add_flag("--watch", arguments->watch,
                     "Print one line per interval: what happened in it, and latencies since opening; until interrupted "
                     "or the store is closed");
+  command
+      ->add_flag("--prometheus", arguments->prometheus, "Print in Prometheus's text format, for a collector of files")
+      ->excludes("--watch");
   command->add_option("--interval", arguments->interval_s, "Seconds between the lines of --watch")
       ->check(seconds_between(0.01, 3600.0))
       ->capture_default_str();
@@ -125,7 +128,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   add_command(command, line, arguments, run_run);
 }
 
-MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
+MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words, Format format) {
   app.clear();  // or it would take `help` for the command whose help is wanted
   const CLI::App* command = &app;
   std::string parents;
@@ -137,6 +140,10 @@ MaybeFailure print_help(CLI::App& app, const std::vector<std::string>& words) {
     }
     parents += (parents.empty() ? "" : " ") + command->get_name();
     command = found.front();
+  }
+  if (format == Format::json) {
+    describe_command(*command, fmt::format("{}", fmt::join(words, " ")));
+    return {};
   }
   std::string text = command->help(parents);
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -162,7 +169,10 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   CLI::App* help = app.add_subcommand("help", "Show this help, or the options of a command");
   const auto words = std::make_shared<std::vector<std::string>>();
   help->add_option("COMMAND", *words, "For example: bench persist");
-  help->callback([&app, &line, words] { line.run = [&app, words] { return print_help(app, *words); }; });
+  add_json(help, line);
+  help->callback([&app, &line, words] {
+    line.run = [&app, &line, words] { return print_help(app, *words, line.format); };
+  });
 }
 
 // `--watch 5`: to the parser the number is the store, and the store is one word too many.

@@ -176,8 +176,15 @@ MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
 }  // namespace
 
 MaybeFailure run_stat(const StatArguments& arguments) {
+  if (arguments.prometheus && arguments.format == Format::json) {
+    return tool_failure(MEMLITH_INVALID, "--prometheus and --json were both given", "Give one of the two.");
+  }
   Result<memlith_stats> stats = look_at(arguments.path);
   if (!stats.ok()) return std::move(stats.failure());
+  if (arguments.prometheus) {
+    print_prometheus(arguments.path, *stats);
+    return {};
+  }
   if (arguments.watch) return watch(arguments, *stats);
   if (arguments.format == Format::json) {
     write_json(json_of(*stats));
