@@ -3,10 +3,11 @@
 
 packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev
   liburing-dev libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
-# Debuggers, manual pages and completion (tests/cli); Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of
-# tools/memlith.supp, and of the Python package, whose other needs pip installs (python/tests/requirements.txt).
-packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind python3-dev
-  python3-venv zsh
+# A debugger, manual pages and completion (tests/cli); Boost's containers in a heap, examples/cache; the tests of
+# examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of the Python package, whose other
+# needs pip installs (python/tests/requirements.txt).
+packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind
+  python3-dev python3-venv zsh
   # programs under `memlith run`
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
@@ -24,6 +25,7 @@ packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-cli
 packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
+packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power, dax
 
 # Installs what is missing of the named packages; does nothing at all when everything is there.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """tools/memlith.gdb, tried: gdb does not stop at the stores that memlith catches, and does stop at a wild one.
+tools/memlith_gdb.py, tried: gdb prints what lies in memlith's containers.
 
-Usage: gdb_test.py GDB SNIPPET PROGRAM
+Usage: gdb_test.py GDB SNIPPET PROGRAM PRINTERS CONTAINERS
 """
 import os
 import pathlib
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-GDB, SNIPPET, PROGRAM = sys.argv[1:4]
+GDB, SNIPPET, PROGRAM, PRINTERS, CONTAINERS = sys.argv[1:6]
 
 
 class Gdb(unittest.TestCase):
@@ -37,6 +38,25 @@ class Gdb(unittest.TestCase):
         self.assertIn("persisted", text)
         self.assertIn("signal handler called", text)
         self.assertIn("store_wildly", text)
+
+    def test_containers(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="gdb-") as folder:
+            asked = ["words", "longest", "number", "failed", "done"]
+            command = [GDB, "-nx", "-batch", "-x", SNIPPET, "-x", PRINTERS, "-ex", "break stop_here", "-ex", "run",
+                       *(word for name in asked for word in ("-ex", f"print {name}")),
+                       "--args", CONTAINERS, str(pathlib.Path(folder) / "words.heap")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, DEBUGINFOD_URLS=""))
+        if "ptrace: Operation not permitted" in done.stderr or "Could not trace the inferior" in done.stderr:
+            self.skipTest("this sandbox has no ptrace")
+        shown = dict(line.split(" = ", 1) for line in done.stdout.splitlines() if line.startswith("$"))
+        text = done.stdout + done.stderr
+        self.assertIn('["granite"] = std::vector of length 2, capacity 2 = {1, 2}', shown["$1"], text)
+        self.assertIn('["marble, which is too long to lie in the string itself"] = std::vector', shown["$1"], text)
+        self.assertEqual(shown["$2"], '"marble, which is too long to lie in the string itself"', text)
+        self.assertEqual(shown["$3"], "memlith::Result, ok = {value = 42}", text)
+        self.assertIn("no such thing", shown["$4"], text)
+        self.assertEqual(shown["$5"], "memlith::Result, ok", text)
 
 
 if __name__ == "__main__":
