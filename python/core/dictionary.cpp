@@ -176,7 +176,7 @@ class Value {
   }
   std::string_view bytes() const {
     if (view_.obj != nullptr) return {static_cast<const char*>(view_.buf), static_cast<std::size_t>(view_.len)};
-    return {PyBytes_AS_STRING(holder_.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(holder_.ptr()))};
+    return {PyBytes_AsString(holder_.ptr()), static_cast<std::size_t>(PyBytes_Size(holder_.ptr()))};
   }
 
  private:

@@ -119,7 +119,7 @@ std::string_view text_of(nb::handle text, nb::object& holder) {
   if (const char* const quick = PyUnicode_AsUTF8AndSize(text.ptr(), &bytes)) return {quick, std::size_t(bytes)};
   PyErr_Clear();  // half of a surrogate pair
   holder = checked(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogatepass"));
-  return {PyBytes_AS_STRING(holder.ptr()), std::size_t(PyBytes_GET_SIZE(holder.ptr()))};
+  return {PyBytes_AsString(holder.ptr()), std::size_t(PyBytes_Size(holder.ptr()))};
 }
 
 void put(std::string& out, nb::handle key, int depth) {
@@ -131,10 +131,10 @@ void put(std::string& out, nb::handle key, int depth) {
   nb::object holder;
   if (PyUnicode_Check(key.ptr())) return put_text(kText, text_of(key, holder));
   if (PyBytes_Check(key.ptr())) {
-    return put_text(kBytes, {PyBytes_AS_STRING(key.ptr()), std::size_t(PyBytes_GET_SIZE(key.ptr()))});
+    return put_text(kBytes, {PyBytes_AsString(key.ptr()), std::size_t(PyBytes_Size(key.ptr()))});
   }
   if (PyLong_Check(key.ptr())) return put_integer(out, key);
-  if (PyFloat_Check(key.ptr())) return put_float(out, PyFloat_AS_DOUBLE(key.ptr()));
+  if (PyFloat_Check(key.ptr())) return put_float(out, PyFloat_AsDouble(key.ptr()));
   if (key.is_none()) return out.push_back(kNone);
   if (!PyTuple_Check(key.ptr())) {
     const nb::object type = key.type().attr("__name__");
@@ -144,8 +144,8 @@ void put(std::string& out, nb::handle key, int depth) {
   }
   if (depth == kTupleDepthMax) fail(MEMLITH_INVALID, "the tuples of a key are nested too deeply");
   out.push_back(kTuple);
-  const Py_ssize_t count = PyTuple_GET_SIZE(key.ptr());
-  for (Py_ssize_t at = 0; at < count; ++at) put(out, PyTuple_GET_ITEM(key.ptr(), at), depth + 1);
+  const Py_ssize_t count = PyTuple_Size(key.ptr());
+  for (Py_ssize_t at = 0; at < count; ++at) put(out, PyTuple_GetItem(key.ptr(), at), depth + 1);
   out.push_back(kEnd);
 }
 

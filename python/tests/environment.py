@@ -66,7 +66,7 @@ def make(folder, prebuilt, requirements, sanitize="", system_packages=False):
     if status := prepare(folder, requirements, system_packages):
         return status
     settings = [f"build-dir={folder / 'build'}", f"cmake.define.MEMLITH_PYTHON_PREBUILT={prebuilt}",
-                f"cmake.define.MEMLITH_SANITIZE={sanitize}"]
+                f"cmake.define.MEMLITH_SANITIZE={sanitize}", "cmake.define.MEMLITH_WERROR=ON"]
     environment = dict(os.environ)
     if shutil.which("ccache"):
         settings += [f"cmake.define.CMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX")]
