@@ -15,25 +15,25 @@ namespace memlith::core {
 
 struct alignas(64) SlabArena {
   Mutex mutex;
-  std::array<Slab*, kClasses> first{};  // of the slabs with room, by class
-  std::array<Slab*, kClasses> last{};
+  std::array<Slab*, kClasses> first MEMLITH_GUARDED_BY(mutex){};  // of the slabs with room, by class
+  std::array<Slab*, kClasses> last MEMLITH_GUARDED_BY(mutex){};
 
-  // Under the mutex, for slabs that this arena owns.
-  void list(Slab* slab) {
+  // The slabs are those that this arena owns.
+  void list(Slab* slab) MEMLITH_REQUIRES(mutex) {
     slab->previous = last[slab->size_class];
     slab->next = nullptr;
     (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab;
     last[slab->size_class] = slab;
     slab->listed = true;
   }
-  void unlist(Slab* slab) {
+  void unlist(Slab* slab) MEMLITH_REQUIRES(mutex) {
     (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab->next;
     (slab->next != nullptr ? slab->next->previous : last[slab->size_class]) = slab->previous;
     slab->listed = false;
   }
 
   // Takes a block of a listed slab; returns its number.
-  std::uint32_t take(Slab* slab) {
+  std::uint32_t take(Slab* slab) MEMLITH_REQUIRES(mutex) {
     std::uint32_t word = slab->first_word;
     while (slab->bits[word] == ~std::uint64_t{0}) ++word;
     const std::uint64_t bits = slab->bits[word];
@@ -44,7 +44,7 @@ struct alignas(64) SlabArena {
   }
   // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is
   // out of the list then, and nobody's.
-  bool give(Slab* slab, std::uint32_t block) {
+  bool give(Slab* slab, std::uint32_t block) MEMLITH_REQUIRES(mutex) {
     const std::uint32_t word = block / 64;
     slab->bits[word] &= ~(std::uint64_t{1} << block % 64);
     if (word < slab->first_word) slab->first_word = word;

@@ -61,13 +61,16 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& opti
                 "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures",
                 region.shown_name(), region.size(), region.reserve(), size_min(region.reserve()));
   }
-  if (empty) {
-    heap->create();
-  } else {
-    MEMLITH_TRY(heap->check_header());
+  {
+    const LockGuard structure(heap->structure_);
+    if (empty) {
+      heap->create();
+    } else {
+      MEMLITH_TRY(heap->check_header());
+    }
+    heap->loaded_ = std::make_unique<Atomic<Segment*>[]>(heap->header_->segments_max);
+    MEMLITH_TRY(heap->check_table());
   }
-  heap->loaded_ = std::make_unique<Atomic<Segment*>[]>(heap->header_->segments_max);
-  MEMLITH_TRY(heap->check_table());
   if (!region.anywhere()) add_open_heap(region.address(), region.reserve(), heap.get());
   region.set_client(heap.get());
   return heap;
@@ -165,7 +168,7 @@ Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
 
 // ---- region client ---------------------------------------------------------------------------------------------
 
-// Any number of locks, which the analysis cannot follow.
+// Any number of locks, which the analysis cannot follow; the one of the structure stands for all.
 void Heap::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (MEMLITH_MUTANT(heap_captured_unlocked)) return;
   structure_.lock();
@@ -178,7 +181,8 @@ void Heap::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   structure_.unlock();
 }
 
-void Heap::rolled_back() {
+// Between hold() and let_go(), which the analysis cannot see.
+void Heap::rolled_back() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (!MEMLITH_MUTANT(heap_rollback_not_noticed)) forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
@@ -212,7 +216,6 @@ void* Heap::allocate_at_once(std::uint64_t bytes, std::uint64_t alignment) noexc
   return slab == nullptr ? nullptr : take(arena, *slab);
 }
 
-// Under the structure lock.
 Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) {
   for (;;) {
     MEMLITH_TRY(acquire_slab(arena, size_class));
@@ -222,7 +225,6 @@ Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) 
   }
 }
 
-// Under the arena's lock.
 void* Heap::take(SlabArena& arena, Slab& slab) {
   const std::uint32_t block = arena.take(&slab);
   if (!MEMLITH_MUTANT(heap_block_not_captured)) wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
@@ -305,8 +307,7 @@ Result<bool> Heap::free_from_slab(Slab& slab, std::byte* address) {
   }
 }
 
-// Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between. Under
-// the structure lock.
+// Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between.
 void Heap::retire(Slab& slab) {
   Segment& segment = *segments_.at(slab.segment);
   const std::uint32_t pages = kSizeClasses[slab.size_class].pages;
@@ -317,7 +318,6 @@ void Heap::retire(Slab& slab) {
   give_pages(segment, slab.first_page, pages);
 }
 
-// Under the structure lock.
 Status Heap::free_locked(std::byte* address) {
   const std::uint64_t offset = offset_of(address);
   const auto number = static_cast<std::uint32_t>(offset / kSegmentBytes);

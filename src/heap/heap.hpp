@@ -123,8 +123,8 @@ class Heap final : public RegionClient {
   void set_open_region(OpenRegion* region) { open_region_ = region; }
 
   std::vector<std::string> where(std::span<const std::uint64_t> offsets) override;
-  void hold() override;
-  void let_go() override;
+  void hold() override MEMLITH_ACQUIRE(structure_);
+  void let_go() override MEMLITH_RELEASE(structure_);
   void rolled_back() override;
 
  private:
@@ -147,10 +147,22 @@ class Heap final : public RegionClient {
     std::uint32_t page = 0;
   };
 
+  // Every lock of the heap, for as long as it lives.
+  class MEMLITH_SCOPED_CAPABILITY AllLocks {
+   public:
+    explicit AllLocks(Heap& heap) MEMLITH_ACQUIRE(heap.structure_) : heap_(heap) { heap.hold(); }
+    ~AllLocks() MEMLITH_RELEASE() { heap_.let_go(); }
+    AllLocks(const AllLocks&) = delete;
+    AllLocks& operator=(const AllLocks&) = delete;
+
+   private:
+    Heap& heap_;
+  };
+
   explicit Heap(Region& region);
 
   // ---- heap.cpp
-  void create();
+  void create() MEMLITH_REQUIRES(structure_);
   Status check_header() const;
   Status check_writable() const;
   void wrote(const void* structure, std::uint64_t bytes);
@@ -160,94 +172,111 @@ class Heap final : public RegionClient {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
   }
   SlabArena& arena_of_thread();
-  Result<void*> allocate_locked(SlabArena& arena, std::uint32_t size_class);
+  Result<void*> allocate_locked(SlabArena& arena, std::uint32_t size_class) MEMLITH_REQUIRES(structure_);
   Result<void*> allocate_pages(std::uint64_t bytes);
-  void* take(SlabArena& arena, Slab& slab);
+  void* take(SlabArena& arena, Slab& slab) MEMLITH_REQUIRES(arena.mutex);
   Result<bool> free_from_slab(Slab& slab, std::byte* address);
-  Status free_locked(std::byte* address);
-  void retire(Slab& slab);
-  // Under the structure lock: what lies at an address. Null: no slab.
-  Result<Slab*> slab_at(std::uint64_t offset);
-  Result<std::uint64_t> locked_block_bytes(std::uint64_t offset);
+  Status free_locked(std::byte* address) MEMLITH_REQUIRES(structure_);
+  void retire(Slab& slab) MEMLITH_REQUIRES(structure_);
+  // What lies at an address. Null: no slab.
+  Result<Slab*> slab_at(std::uint64_t offset) MEMLITH_REQUIRES(structure_);
+  Result<std::uint64_t> locked_block_bytes(std::uint64_t offset) MEMLITH_REQUIRES(structure_);
   [[nodiscard]] Slab* quick_slab(std::uint64_t offset) const;
   [[nodiscard]] Status no_block(std::uint64_t offset, std::string_view why) const;
 
-  // ---- space.cpp, under the structure lock
+  // ---- space.cpp
   [[nodiscard]] std::uint32_t segment_count()
       const;  // in the region's size; the last one may be shorter than the others
   [[nodiscard]] std::uint32_t pages_in(std::uint32_t segment) const;
   [[nodiscard]] SegmentHeader* header_at(std::uint32_t segment, std::uint32_t page) const {
     return reinterpret_cast<SegmentHeader*>(base_ + segment * kSegmentBytes + page * kPageBytes);
   }
-  [[nodiscard]] const SegmentEntry& entry_of(std::uint32_t segment) const { return table_[segment]; }
-  [[nodiscard]] bool entry_fits(std::uint32_t segment) const;
-  void set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages);
-  void set_page_word(Segment& segment, std::uint32_t page, PageWord word);
-  Segment* make_headed(std::uint32_t segment, std::uint32_t header_page);
-  Segment* remember(std::uint32_t segment, std::uint32_t header_page);
-  void note_room(const Segment& segment);
-  bool find_in_loaded(std::uint32_t pages, Place& found);
-  Result<Place> find_pages(SlabArena& arena, std::uint32_t pages);
-  void give_pages(Segment& segment, std::uint32_t page, std::uint32_t pages);
-  [[nodiscard]] bool wholly_free(const Segment& segment) const;
-  void drop_segment(Segment& segment);
-  Status drop_free_segments();
-  Segment* use_unused_segment();
-  Status grow_to(std::uint64_t least);
-  Result<std::byte*> allocate_huge(std::uint32_t pages);
-  [[nodiscard]] std::uint32_t find_unused(std::uint32_t whole, std::uint32_t tail_pages) const;
-  Status free_huge(std::uint32_t segment);
+  [[nodiscard]] const SegmentEntry& entry_of(std::uint32_t segment) const MEMLITH_REQUIRES(structure_) {
+    return table_[segment];
+  }
+  [[nodiscard]] bool entry_fits(std::uint32_t segment) const MEMLITH_REQUIRES(structure_);
+  void set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages)
+      MEMLITH_REQUIRES(structure_);
+  void set_page_word(Segment& segment, std::uint32_t page, PageWord word) MEMLITH_REQUIRES(structure_);
+  Segment* make_headed(std::uint32_t segment, std::uint32_t header_page) MEMLITH_REQUIRES(structure_);
+  Segment* remember(std::uint32_t segment, std::uint32_t header_page) MEMLITH_REQUIRES(structure_);
+  void note_room(const Segment& segment) MEMLITH_REQUIRES(structure_);
+  bool find_in_loaded(std::uint32_t pages, Place& found) MEMLITH_REQUIRES(structure_);
+  Result<Place> find_pages(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure_);
+  void give_pages(Segment& segment, std::uint32_t page, std::uint32_t pages) MEMLITH_REQUIRES(structure_);
+  [[nodiscard]] bool wholly_free(const Segment& segment) const MEMLITH_REQUIRES(structure_);
+  void drop_segment(Segment& segment) MEMLITH_REQUIRES(structure_);
+  Status drop_free_segments() MEMLITH_REQUIRES(structure_);
+  Segment* use_unused_segment() MEMLITH_REQUIRES(structure_);
+  Status grow_to(std::uint64_t least) MEMLITH_REQUIRES(structure_);
+  Result<std::byte*> allocate_huge(std::uint32_t pages) MEMLITH_REQUIRES(structure_);
+  [[nodiscard]] std::uint32_t find_unused(std::uint32_t whole, std::uint32_t tail_pages) const
+      MEMLITH_REQUIRES(structure_);
+  Status free_huge(std::uint32_t segment) MEMLITH_REQUIRES(structure_);
   Status full(std::uint64_t bytes) const;
-  void forget_all();
+  void forget_all() MEMLITH_REQUIRES(structure_);
 
-  // ---- load.cpp, under the structure lock
-  Status check_table() const;
-  Status check_huge(std::uint32_t segment) const;
-  Status inspect(std::uint32_t segment, std::vector<Run>& runs) const;
-  Status inspect_run(std::uint32_t segment, const Run& run) const;
-  Status inspect_blocks(std::uint32_t segment, const Run& run) const;
-  Result<Segment*> load(std::uint32_t segment, SlabArena& arena);
-  Status load_next(SlabArena& arena, std::uint32_t most, const std::function<bool()>& enough);
-  Slab* make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_class, SlabArena& owner);
-  Status acquire_slab(SlabArena& arena, std::uint32_t size_class);
-  bool steal_slab(SlabArena& arena, std::uint32_t size_class, bool any);
+  // ---- load.cpp
+  Status check_table() const MEMLITH_REQUIRES(structure_);
+  Status check_huge(std::uint32_t segment) const MEMLITH_REQUIRES(structure_);
+  Status inspect(std::uint32_t segment, std::vector<Run>& runs) const MEMLITH_REQUIRES(structure_);
+  Status inspect_run(std::uint32_t segment, const Run& run) const MEMLITH_REQUIRES(structure_);
+  Status inspect_blocks(std::uint32_t segment, const Run& run) const MEMLITH_REQUIRES(structure_);
+  Result<Segment*> load(std::uint32_t segment, SlabArena& arena) MEMLITH_REQUIRES(structure_);
+  Status load_next(SlabArena& arena, std::uint32_t most, const std::function<bool()>& enough)
+      MEMLITH_REQUIRES(structure_);
+  Slab* make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_class, SlabArena& owner)
+      MEMLITH_REQUIRES(structure_);
+  Status acquire_slab(SlabArena& arena, std::uint32_t size_class) MEMLITH_REQUIRES(structure_);
+  static bool move_slab(SlabArena& from, SlabArena& to, std::uint32_t size_class, bool any)
+      MEMLITH_REQUIRES(from.mutex, to.mutex);
+  bool steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) MEMLITH_REQUIRES(structure_);
 
-  // ---- names.cpp, under the structure lock
-  Status load_names();
-  Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous);
-  [[nodiscard]] Status check_name(std::string_view name, const ObjectType& type, std::uint64_t object);
-  Result<NameRecord*> make_record(std::string_view name, const ObjectType& type, std::uint64_t object);
-  void link_first(NameRecord& record);
-  void unlink(NameRecord& record);
-  Result<NameRecord*> record_of(std::string_view name);
-  [[nodiscard]] NamedObject object_of(const NameRecord& record) const;
+  // ---- names.cpp
+  Status load_names() MEMLITH_REQUIRES(structure_);
+  Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous) MEMLITH_REQUIRES(structure_);
+  [[nodiscard]] Status check_name(std::string_view name, const ObjectType& type, std::uint64_t object)
+      MEMLITH_REQUIRES(structure_);
+  Result<NameRecord*> make_record(std::string_view name, const ObjectType& type, std::uint64_t object)
+      MEMLITH_REQUIRES(structure_);
+  void link_first(NameRecord& record) MEMLITH_REQUIRES(structure_);
+  void unlink(NameRecord& record) MEMLITH_REQUIRES(structure_);
+  Result<NameRecord*> record_of(std::string_view name) MEMLITH_REQUIRES(structure_);
+  [[nodiscard]] NamedObject object_of(const NameRecord& record) const MEMLITH_REQUIRES(structure_);
 
   // ---- verify.cpp
   Status count_segment(std::uint32_t segment, HeapReport& report,
-                       const std::function<void(std::byte*, std::uint64_t)>& use) const;
+                       const std::function<void(std::byte*, std::uint64_t)>& use) const MEMLITH_REQUIRES(structure_);
   Result<HeapReport> count(const std::function<void(std::byte*, std::uint64_t)>& use);
-  Status check_remembered(std::uint32_t segment) const;
+  Status check_remembered(std::uint32_t segment) const MEMLITH_REQUIRES(structure_);
 
   Region& region_;
   OpenRegion* open_region_ = nullptr;
   std::byte* const base_;
   HeapHeader* const header_;
-  SegmentEntry* const table_;
+  SegmentEntry* const table_ MEMLITH_PT_GUARDED_BY(structure_);
   const bool touches_;  // the tracker has to be told
   std::uint32_t arena_count_ = 1;
 
-  Mutex structure_;  // before the arenas', which are taken in order of their numbers
+  // Guards what follows, the table of segments, and which arena owns a slab. Taken before the locks of the arenas, which
+  // are taken in order of their numbers and guard the slabs that they own.
+  Mutex structure_;
   std::array<SlabArena, kArenas> arenas_;
+  // Set by open(). Each element is stored under the lock; readers without the lock pair with that store.
   std::unique_ptr<Atomic<Segment*>[]> loaded_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<Segment>> segments_;  // all that are loaded
-  std::uint32_t spare_segment_ = ~0u;                                     // wholly free, and kept
-  std::vector<std::unique_ptr<Slab>> slabs_;
-  std::vector<Slab*> spare_slabs_;
-  std::uint32_t next_unloaded_ = 0;      // segments before it are loaded, or have no header
-  std::array<std::uint32_t, 9> room_{};  // [b]: no loaded segment before it has 2^b free pages in a row
-  std::uint32_t unused_from_ = 0;        // no segment before it is unused
-  bool names_loaded_ = false;
-  std::unordered_map<std::string, std::uint64_t> names_;  // to the record's offset
+  // All that are loaded.
+  std::unordered_map<std::uint32_t, std::unique_ptr<Segment>> segments_ MEMLITH_GUARDED_BY(structure_);
+  std::uint32_t spare_segment_ MEMLITH_GUARDED_BY(structure_) = ~0u;  // wholly free, and kept
+  std::vector<std::unique_ptr<Slab>> slabs_ MEMLITH_GUARDED_BY(structure_);
+  std::vector<Slab*> spare_slabs_ MEMLITH_GUARDED_BY(structure_);
+  // Segments before it are loaded, or have no header.
+  std::uint32_t next_unloaded_ MEMLITH_GUARDED_BY(structure_) = 0;
+  // [b]: no loaded segment before it has 2^b free pages in a row.
+  std::array<std::uint32_t, 9> room_ MEMLITH_GUARDED_BY(structure_){};
+  std::uint32_t unused_from_ MEMLITH_GUARDED_BY(structure_) = 0;  // no segment before it is unused
+  bool names_loaded_ MEMLITH_GUARDED_BY(structure_) = false;
+  // To the record's offset.
+  std::unordered_map<std::string, std::uint64_t> names_ MEMLITH_GUARDED_BY(structure_);
 };
 
 }  // namespace memlith::core

@@ -249,22 +249,30 @@ Status Heap::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
   return kOk;
 }
 
-// Takes a slab with room over from another arena; unless `any`, one that is a quarter free at least. Here a
-// thread holds the locks of two arenas, in the order of hold().
+// Moves a slab with room from one arena to the other; unless `any`, one that is a quarter free at least.
+bool Heap::move_slab(SlabArena& from, SlabArena& to, std::uint32_t size_class, bool any) {
+  for (Slab* slab = from.first[size_class]; slab != nullptr; slab = slab->next) {
+    if (!any && slab->used * 4 > slab->blocks * 3) continue;
+    from.unlist(slab);
+    slab->owner.store(&to, std::memory_order_release);
+    to.list(slab);
+    return true;
+  }
+  return false;
+}
+
+// Takes a slab with room over from another arena. Here a thread holds the locks of two arenas, in the order of hold().
 bool Heap::steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) {
   for (std::uint32_t i = 0; i < arena_count_; ++i) {
     SlabArena& other = arenas_[i];
-    if (&other == &arena) continue;
-    SlabArena& first = &other < &arena ? other : arena;
-    SlabArena& second = &first == &arena ? other : arena;
-    const LockGuard lock(first.mutex);
-    const LockGuard lock_of_second(second.mutex);
-    for (Slab* slab = other.first[size_class]; slab != nullptr; slab = slab->next) {
-      if (!any && slab->used * 4 > slab->blocks * 3) continue;
-      other.unlist(slab);
-      slab->owner.store(&arena, std::memory_order_release);
-      arena.list(slab);
-      return true;
+    if (&other < &arena) {
+      const LockGuard lock_of_other(other.mutex);
+      const LockGuard lock(arena.mutex);
+      if (move_slab(other, arena, size_class, any)) return true;
+    } else if (&other > &arena) {
+      const LockGuard lock(arena.mutex);
+      const LockGuard lock_of_other(other.mutex);
+      if (move_slab(other, arena, size_class, any)) return true;
     }
   }
   return false;

@@ -106,7 +106,7 @@ bool Heap::find_in_loaded(std::uint32_t pages, Place& found) {
 
 Result<Heap::Place> Heap::find_pages(SlabArena& arena, std::uint32_t pages) {
   Place found;
-  const auto enough = [&] { return find_in_loaded(pages, found); };
+  const auto enough = [&]() MEMLITH_REQUIRES(structure_) { return find_in_loaded(pages, found); };
   if (enough()) return found;
   MEMLITH_TRY(load_next(arena, kLooks, enough));
   while (!enough()) {
@@ -258,7 +258,8 @@ Status Heap::free_huge(std::uint32_t segment) {
   return kOk;
 }
 
-void Heap::forget_all() {
+// As a part of rolled_back(), between hold() and let_go(): with the locks of all arenas, which the analysis cannot see.
+void Heap::forget_all() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   for (auto& arena : arenas_) {
     arena.first.fill(nullptr);
     arena.last.fill(nullptr);

@@ -7,18 +7,6 @@
 
 namespace memlith::core {
 
-namespace {
-
-struct Held {
-  explicit Held(std::function<void()> release) : let_go(std::move(release)) {}
-  ~Held() { let_go(); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  std::function<void()> let_go;
-};
-
-}  // namespace
-
 Status Heap::count_segment(std::uint32_t segment, HeapReport& report,
                            const std::function<void(std::byte*, std::uint64_t)>& use) const {
   std::vector<Run> runs;
@@ -80,8 +68,7 @@ Status Heap::check_remembered(std::uint32_t segment) const {
 }
 
 Result<HeapReport> Heap::count(const std::function<void(std::byte*, std::uint64_t)>& use) {
-  hold();
-  const Held held([this] { let_go(); });
+  const AllLocks held(*this);
   MEMLITH_TRY(check_header());
   MEMLITH_TRY(check_table());
   HeapReport report;

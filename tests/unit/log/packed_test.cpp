@@ -15,7 +15,7 @@ LogOptions packing() {
   options.packed_bytes_max = kPackedBytesMax;
   return options;
 }
-constexpr LogFormat kFormat{512, 16 * kKiB, 8};
+constexpr LogFormat kPackedFormat{512, 16 * kKiB, 8};
 
 class Packed : public testing::Test {
  protected:
@@ -39,7 +39,7 @@ class Packed : public testing::Test {
     return bytes;
   }
 
-  LogWorld world_{kFormat, packing()};
+  LogWorld world_{kPackedFormat, packing()};
   std::vector<std::vector<std::byte>> all_;
   std::uint64_t seed_ = 0;
   Lsn newest_;
@@ -105,7 +105,7 @@ TEST_F(Packed, APackThatIsTornAnywhereIsGoneAsAWhole) {
   world_.crash();
   const SimImage whole = world_.volume().image();
   for (std::uint64_t sector = 0; sector < bytes; sector += 512) {
-    LogWorld torn(kFormat, packing());
+    LogWorld torn(kPackedFormat, packing());
     torn.crash([&](std::vector<std::byte>& disk) {
       disk = *whole.files.at("log");
       std::fill_n(disk.begin() + static_cast<std::ptrdiff_t>(begin + sector), 512, std::byte{0});

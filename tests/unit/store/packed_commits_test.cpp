@@ -14,7 +14,7 @@ namespace {
 
 using namespace core;
 
-constexpr std::uint64_t kObjectBytes = 64 * kKiB;
+constexpr std::uint64_t kPackedBytes = 64 * kKiB;
 constexpr std::uint64_t kChanges = 4;
 constexpr std::uint64_t kCommits = 1000;
 
@@ -32,14 +32,14 @@ class PackedCommits : public ::testing::TestWithParam<std::uint32_t> {
     StoreOptions options = roomy();
     options.physical_block_bytes = GetParam();
     store_ = must(Store::open(volume_, options));
-    object_ = must(store_->create("a", kObjectBytes, 0, kObjectBytes)).id;
+    object_ = must(store_->create("a", kPackedBytes, 0, kPackedBytes)).id;
   }
   // Sets four words to the commit's number.
   Lsn commit(std::uint64_t number) {
     std::array<Extent, kChanges> extents;
     std::array<const std::byte*, kChanges> sources;
     for (std::uint64_t i = 0; i < kChanges; ++i) {
-      const std::uint64_t word = (number * 7 + i * 61) % (kObjectBytes / sizeof number);
+      const std::uint64_t word = (number * 7 + i * 61) % (kPackedBytes / sizeof number);
       extents[i] = {object_, word * sizeof number, sizeof number};
       sources[i] = reinterpret_cast<const std::byte*>(&number);
       std::memcpy(expected_.data() + word * sizeof number, &number, sizeof number);
@@ -50,7 +50,7 @@ class PackedCommits : public ::testing::TestWithParam<std::uint32_t> {
   SimVolume volume_;
   std::unique_ptr<Store> store_;
   ObjectId object_;
-  std::vector<std::byte> expected_ = std::vector<std::byte>(kObjectBytes);
+  std::vector<std::byte> expected_ = std::vector<std::byte>(kPackedBytes);
 };
 INSTANTIATE_TEST_SUITE_P(Blocks, PackedCommits, ::testing::Values(0u, 4096u),
                          [](const auto& given) { return given.param == 0 ? "Sectors" : "PhysicalBlocks"; });
