@@ -464,6 +464,72 @@ TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
   EXPECT_EQ(after_cut(), 2);
 }
 
+// A transaction that took the lock ahead, and then could not begin, holds nobody up.
+TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
+  Db db = make();
+  Db other = open();
+  sqlite3_busy_timeout(other.get(), 0);
+  const std::string begins = "begin; select v from n";
+  ASSERT_RUNS(db, begins);
+  ASSERT_RUNS(db, "update n set v = 1; commit");
+  for (const int code : {SQLITE_IOERR_SHMLOCK, SQLITE_NOMEM}) {
+    Medium::get().at_lock = [code](int first, int flags) {
+      const bool reads = first >= 3 && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+      return reads ? code : SQLITE_OK;
+    };
+    EXPECT_EQ(db.run(begins), code);
+    Medium::get().at_lock = nullptr;
+    EXPECT_RUNS(other, transfer(2));
+    (void)db.run("rollback");
+    ASSERT_RUNS(db, begins);
+    ASSERT_RUNS(db, "update n set v = 1; commit");
+  }
+  // The index is damaged, and the log cannot be read.
+  sqlite3_file* file = nullptr;
+  volatile void* index = nullptr;
+  ASSERT_EQ(sqlite3_file_control(other.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
+  ASSERT_EQ(file->pMethods->xShmMap(file, 0, 32768, 0, &index), SQLITE_OK);
+  auto* const header = static_cast<volatile unsigned char*>(index);
+  header[16] = static_cast<unsigned char>(header[16] ^ 1);
+  Medium::get().reads_fail = true;
+  EXPECT_EQ(db.run(begins), SQLITE_IOERR_READ);
+  Medium::get().reads_fail = false;
+  EXPECT_RUNS(other, transfer(3));
+  (void)db.run("rollback");
+  ASSERT_RUNS(db, begins);
+  ASSERT_RUNS(db, "update n set v = 4; commit");
+  EXPECT_EQ(after_cut(), 4);
+}
+
+// Its COMMIT cannot fail any more: SQLite asks nothing of a transaction that changed nothing.
+TEST_F(SharedPage, AForeseenTransactionReadsNothingAfterAFailedFlush) {
+  Db other = make();
+  Db db = open();  // which has no page of `a`
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "update n set v = 1; commit; begin; select v from n");
+  Medium::get().flushes_fail = true;
+  EXPECT_NE(other.run("pragma memlith_persist"), SQLITE_OK);
+  Medium::get().flushes_fail = false;
+  EXPECT_EQ(db.run("select v from a"), SQLITE_IOERR_FSYNC);
+  EXPECT_NE(db.run("rollback; " + transfer(2)), SQLITE_OK);
+}
+
+// The flush fails at the end of such a transaction: SQLite does not hear of it, but it is told.
+TEST_F(SharedPage, AForeseenTransactionThatOnlyReadTellsOfAFailedFlush) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "update n set v = 1; commit");
+  ASSERT_RUNS(normal, transfer(2));  // not flushed
+  ASSERT_RUNS(db, "begin; select v from n");
+  sqlite_log.clear();
+  Medium::get().flushes_fail = true;
+  EXPECT_RUNS(db, "commit");
+  Medium::get().flushes_fail = false;
+  EXPECT_TRUE(sqlite_log.told("is known when all connections")) << sqlite_log.all();
+  EXPECT_EQ(db.run("select v from n"), SQLITE_IOERR_FSYNC);
+}
+
 // ---- a process that is killed at each step ------------------------------------------------------------------------
 
 TEST_F(SharedPage, AProcessKilledAtAnyStepHoldsNobodyUp) {

@@ -118,6 +118,7 @@ int Connection::map_index(int region, int bytes, int extend, void volatile** res
   if (region == 0 && node_ == nullptr) node_ = Registry::get().node_of(path_);
   const int code = database_->xShmMap(database_.file(), region, bytes, extend, result);
   if (region == 0 && code == SQLITE_OK) header_ = static_cast<const volatile unsigned char*>(*result);
+  if (code != SQLITE_OK) give_up_ahead();
   return code;
 }
 
@@ -138,6 +139,7 @@ int Connection::lock_index(int first, int count, int flags) {
   const int code = real_lock(first, count, flags);
   if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = flags == kLockExclusive;
   const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+  if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
   ++readings_;
   note_snapshot();
@@ -155,8 +157,15 @@ int Connection::end_reading(int first, int count, int flags) {
   // waiting not any longer.
   foresight_.note_no_write(node_->sidecar->page());
   (void)release_write();
-  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, mark_, *this);
-  return code;
+  if (reads_latest_ || is_seen_durable()) return code;
+  // SQLite does not look at the answer, but an error is reported.
+  const int durable = node_->group.await(seen_, mark_, *this);
+  return durable != SQLITE_OK ? durable : code;
+}
+
+// The transaction for which the write lock was taken ahead could not begin. SQLite may try again, or never.
+void Connection::give_up_ahead() {
+  if (ahead_ == Ahead::waits && readings_ == 0) (void)release_write();
 }
 
 // SQLite holds no lock between its two looks at the header. If the header changes meanwhile, SQLite looks again, under
@@ -219,8 +228,9 @@ int Connection::lock_write() {
 }
 
 int Connection::unlock_write() {
-  const bool read_the_header = ahead_ == Ahead::waits && readings_ == 0;
-  return read_the_header ? SQLITE_OK : release_write();
+  // SQLite has read the header again, and begins to read next, unless it could not make the index anew.
+  const bool begins_next = ahead_ == Ahead::waits && readings_ == 0 && newest().has_value();
+  return begins_next ? SQLITE_OK : release_write();
 }
 
 int Connection::release_write() {
@@ -258,7 +268,9 @@ bool Connection::is_seen_durable() const {
 }
 
 bool Connection::must_wait(bool page_one) const {
-  if (node_ == nullptr || reads_latest_ || writes_ || checkpoints_ || page_one) return false;
+  if (node_ == nullptr || page_one) return false;
+  if (ahead_ == Ahead::waits) return node_->group.failed();  // its COMMIT cannot fail if it changes nothing
+  if (reads_latest_ || writes_ || checkpoints_) return false;
   if (MEMLITH_SABOTAGED(shared_skip_reader_wait)) return false;
   return !is_seen_durable();
 }

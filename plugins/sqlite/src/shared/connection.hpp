@@ -105,6 +105,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int unlock_write();
   int release_write();
   int end_reading(int first, int count, int flags);
+  void give_up_ahead();
   void begin_writing();
   int real_lock(int first, int count, int flags);
   void note_snapshot();
