@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -499,6 +500,66 @@ TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
   ASSERT_RUNS(db, begins);
   ASSERT_RUNS(db, "update n set v = 4; commit");
   EXPECT_EQ(after_cut(), 4);
+}
+
+// A leader was killed after the system had told it that its flush failed. A descriptor of the log that was open before
+// is told as well; one that is opened later is not.
+TEST_F(SharedPage, WhatAKilledLeaderWasToldIsNotLost) {
+  for (const bool planted : {false, true}) {
+    sqlite::sabotage.shared_believe_late_descriptors = planted;
+    path_ = folder_ / (planted ? "planted.db" : "app.db");
+    Db db = make();
+    Db normal = open("", "normal");
+    ASSERT_RUNS(db, transfer(1));
+    ASSERT_RUNS(normal, transfer(2));
+    ASSERT_RUNS(normal, transfer(3));
+    const auto page = Sidecar::attach(path_);
+    page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+    Medium::get().forget(path_ + "-wal");
+    Db late = open();
+    EXPECT_EQ(late.all("select v from n"), "3");
+    EXPECT_EQ(after_cut() == 3, !planted);
+    EXPECT_EQ(page->page().doubt.load(), 0u);
+    ASSERT_RUNS(late, transfer(4));
+    EXPECT_EQ(after_cut() == 4, !planted);
+  }
+}
+
+// The kernel has let such a page go, and has read what is on the medium.
+TEST_F(SharedPage, WhatTheKernelHasLostIsNotCalledDurable) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, transfer(1));
+  ASSERT_RUNS(normal, transfer(2));
+  const auto page = Sidecar::attach(path_);
+  page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+  const std::string log = read_file(path_ + "-wal");
+  std::fstream file(path_ + "-wal", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(log.size() - 200));
+  file << std::string(200, '\0');
+  file.close();
+  Db late = open();
+  EXPECT_EQ(late.run("select v from a"), SQLITE_IOERR_FSYNC);
+  EXPECT_NE(db.run(transfer(3)), SQLITE_OK);
+}
+
+// All processes were killed, one of them in a flush, perhaps.
+TEST_F(SharedPage, APageThatWasLeftIsDoubted) {
+  ASSERT_EQ(make().close(), SQLITE_OK);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Db normal = open("", "normal");
+    ::raise(normal.run(transfer(1)) == SQLITE_OK ? SIGKILL : SIGABRT);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WTERMSIG(status), SIGKILL);
+  Medium::get().forget(path_ + "-wal");
+  Db db = open();
+  EXPECT_EQ(db.all("select v from n"), "1");
+  EXPECT_EQ(after_cut(), 1);
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-memlith"));
 }
 
 // Its COMMIT cannot fail any more: SQLite asks nothing of a transaction that changed nothing.

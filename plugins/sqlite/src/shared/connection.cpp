@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "../wal_format.hpp"
 #include "base/process.hpp"
 #include "step.hpp"
+#include "write_again.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -115,7 +117,10 @@ int Connection::real_lock(int first, int count, int flags) {
 }
 
 int Connection::map_index(int region, int bytes, int extend, void volatile** result) {
-  if (region == 0 && node_ == nullptr) node_ = Registry::get().node_of(path_);
+  if (region == 0 && node_ == nullptr) {
+    node_ = Registry::get().node_of(path_);
+    note_wal_opened();
+  }
   const int code = database_->xShmMap(database_.file(), region, bytes, extend, result);
   if (region == 0 && code == SQLITE_OK) header_ = static_cast<const volatile unsigned char*>(*result);
   if (code != SQLITE_OK) give_up_ahead();
@@ -142,6 +147,7 @@ int Connection::lock_index(int first, int count, int flags) {
   if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
   ++readings_;
+  reading_lock_ = first;
   note_snapshot();
   if (!std::exchange(waits_early_, false) || reads_latest_ || is_seen_durable()) return SQLITE_OK;
   const int durable = node_->group.await(seen_, mark_, *this);
@@ -151,6 +157,7 @@ int Connection::lock_index(int first, int count, int flags) {
 
 int Connection::end_reading(int first, int count, int flags) {
   if (readings_ > 0) --readings_;
+  reading_lock_ = -1;
   const int code = real_lock(first, count, flags);
   if (ahead_ != Ahead::waits) return code;
   // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
@@ -282,6 +289,31 @@ int Connection::await_page(bool page_one) {
 int Connection::flush() {
   if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
   return wal_->xSync(wal_.file(), wal_flags_);
+}
+
+void Connection::note_wal_opened() {
+  if (node_ != nullptr) wal_opened_at_ = node_->group.number();
+}
+
+// SQLite begins no other generation while a reader looks into the log, or a writer has the lock.
+int Connection::write_again() {
+  if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
+  int held = -1;
+  const std::uint64_t begun = now_ns();
+  constexpr std::uint64_t kPatienceNs = 5'000'000'000;  // SQLite holds these locks of readers for moments only
+  while (!writes_ && reading_lock_ <= kFirstReadLock && held < 0) {
+    for (int lock = kFirstReadLock + 1; lock < SQLITE_SHM_NLOCK && held < 0; ++lock) {
+      if (real_lock(lock, 1, SQLITE_SHM_LOCK | SQLITE_SHM_SHARED) == SQLITE_OK) held = lock;
+    }
+    if (held >= 0) break;
+    if (now_ns() - begun > kPatienceNs) return SQLITE_BUSY;
+    ::usleep(500);
+  }
+  const auto end = newest();
+  const Position durable = Position::of(node_->sidecar->page().durable.load(std::memory_order_acquire));
+  const int code = end.has_value() ? shared::write_again(wal_.file(), durable, *end) : SQLITE_BUSY;
+  if (held >= 0) (void)real_lock(held, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  return code;
 }
 
 // SQLite asks for a flush when it has written the header of a new generation, which has to be on the medium before the

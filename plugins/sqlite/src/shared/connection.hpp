@@ -93,6 +93,10 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   // ---- Log
   [[nodiscard]] std::optional<Position> newest() const override;
   int flush() override;
+  [[nodiscard]] std::uint64_t opened_at() const override { return wal_opened_at_; }
+  int write_again() override;
+  // The log is open, and so, perhaps, is the shared page.
+  void note_wal_opened();
 
   // The busy handler sleeps, after this connection was refused the lock.
   void sleep(std::chrono::microseconds time);
@@ -120,12 +124,14 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int page_bytes_ = 0;
   Waiter waiter_;
   int wal_flags_ = SQLITE_SYNC_NORMAL;
+  std::uint64_t wal_opened_at_ = UINT64_MAX;
 
   // Whether it has the write lock because it is expected to write, and whether it has begun to.
   enum class Ahead : std::uint8_t { no, waits, writes };
   Ahead ahead_ = Ahead::no;
   Foresight foresight_;
   int readings_ = 0;           // readers' locks that it has
+  int reading_lock_ = -1;      // the newest of them
   bool writes_ = false;        // has the write lock
   bool checkpoints_ = false;   // has the lock for checkpoints
   bool wrote_header_ = false;  // the newest write to the log began a generation

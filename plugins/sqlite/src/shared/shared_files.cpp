@@ -393,6 +393,7 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
   auto state = std::unique_ptr<State>(new State{vfs, Registry::get().owner_of_wal(name), {}});
   RealFile& real = state->connection != nullptr ? state->connection->wal() : state->alone;
   if (const int code = real.open(*vfs.base(), name, flags, out_flags); code != SQLITE_OK) return code;
+  if (state->connection != nullptr) state->connection->note_wal_opened();
   set(file, kSharedWalMethods, std::move(state));
   return SQLITE_OK;
 }
