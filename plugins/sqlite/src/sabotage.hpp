@@ -29,6 +29,8 @@ struct Sabotage {
   bool shared_forget_failure = false;            // a failed flush counts as one that succeeded
   bool shared_skip_checkpoint_flush = false;     // a checkpoint stores pages whose frames are not on the medium
   bool shared_believe_late_descriptors = false;  // a flush counts that may not have been told of an earlier failure
+  bool shared_forget_promise = false;            // a commit that is not waited for is not flushed within its window
+  bool shared_due_after_flush = false;           // commits that came during the flush of a window count as flushed
   bool shared_never_promise = false;             // the oldest that waits is passed over without end
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE

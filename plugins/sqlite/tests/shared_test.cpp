@@ -10,11 +10,8 @@
 #include <functional>
 #include <thread>
 
-#include "medium.hpp"
-#include "sqlite/src/sabotage.hpp"
+#include "shared_fixture.hpp"
 #include "sqlite/src/shared/connection.hpp"
-#include "sqlite/src/shared/step.hpp"
-#include "words.hpp"
 
 namespace memlith::test {
 namespace {
@@ -25,64 +22,6 @@ using sqlite::shared::Line;
 using sqlite::shared::Position;
 using sqlite::shared::Sidecar;
 using sqlite::shared::Waiter;
-
-std::function<void()>& at_step() {
-  static auto* const hook = new std::function<void()>;
-  return *hook;
-}
-
-class SharedPage : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    Medium::get().install();
-    (void)registered_vfs();
-  }
-  void SetUp() override {
-    Medium::get().clear();
-    sqlite::sabotage = {};
-    sqlite::shared::step_hook = [] {
-      if (at_step()) at_step()();
-    };
-  }
-  void TearDown() override {
-    at_step() = nullptr;
-    Medium::get().clear();
-    sqlite::sabotage = {};
-  }
-
-  [[nodiscard]] Db open(const std::string& parameters = "", const char* synchronous = "full") const {
-    Db db("file:" + path_ + "?share=1" + (parameters.empty() ? "" : "&" + parameters), "memlith");
-    EXPECT_OPEN(db);
-    sqlite3_busy_timeout(db.get(), 20000);
-    EXPECT_RUNS(db, std::string("pragma synchronous=") + synchronous + "; pragma wal_autocheckpoint=0");
-    return db;
-  }
-  // Two accounts on pages of their own, whose sum is 0, and a counter.
-  [[nodiscard]] Db make() const {
-    Db db = open();
-    EXPECT_RUNS(db,
-                "pragma page_size=1024; pragma journal_mode=wal;"
-                "create table a(v int, pad); create table b(v int, pad); create table n(v int);"
-                "insert into a values(0, zeroblob(900)); insert into b values(0, zeroblob(900));"
-                "insert into n values(0); pragma wal_checkpoint(truncate)");
-    return db;
-  }
-  static std::string transfer(int to) {
-    return "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = " + std::to_string(to) +
-           "; commit";
-  }
-  // The counter after a power cut; -1: the database is damaged.
-  int after_cut(bool database_is_newest = false) {
-    const std::string copy = folder_ / "cut.db";
-    Medium::get().cut(path_, copy, database_is_newest);
-    const Db db(copy, "unix");
-    if (integrity(db) != "ok" || db.all("select (select v from a) + (select v from b)") != "0") return -1;
-    return std::stoi(db.all("select v from n"));
-  }
-
-  TempFolder folder_;
-  std::string path_ = folder_ / "app.db";
-};
 
 // ---- the page -----------------------------------------------------------------------------------------------------
 
@@ -404,15 +343,6 @@ TEST_F(SharedPage, TheEngineIsRefusedBeside) {
   Db shared("file:" + path_ + "?share=1", "memlith");
   EXPECT_EQ(shared.open_code(), SQLITE_BUSY);
   EXPECT_TRUE(sqlite_log.told("without share=1")) << sqlite_log.all();
-}
-
-TEST_F(SharedPage, WeakDurabilityIsRefused) {
-  Db weak("file:" + path_ + "?share=1&durability=weak", "memlith");
-  EXPECT_EQ(weak.open_code(), SQLITE_CANTOPEN);
-  EXPECT_TRUE(sqlite_log.told("there is no durability=weak")) << sqlite_log.all();
-  Db db = make();
-  EXPECT_EQ(db.run("pragma memlith_durability = weak"), SQLITE_ERROR);
-  EXPECT_EQ(db.all("pragma memlith_durability"), "full");
 }
 
 TEST_F(SharedPage, RollbackJournalsAreSqlitesOwn) {

@@ -18,6 +18,14 @@ constexpr std::uint64_t kLookNs = 20'000'000;
 // At least so long, and ten times as long as flushes usually take, a leader is waited for.
 constexpr std::uint64_t kStoppedNs = 200'000'000;
 constexpr std::uint64_t kGatherNsMax = 1'000'000;
+// A window is shorter. A time that is further away is of another clock, or damaged.
+constexpr std::uint64_t kFarNs = 2 * 24 * 3'600'000'000'000ull;
+
+// Page::due: the time in microseconds, and a number that each commit changes.
+std::uint64_t due_word(std::uint64_t time_ns, std::uint64_t before) {
+  return std::max<std::uint64_t>(time_ns / 1000, 1) << 8 | ((before + 1) & 0xff);
+}
+std::uint64_t time_of(std::uint64_t due) { return (due >> 8) * 1000; }
 
 }  // namespace
 
@@ -52,6 +60,10 @@ bool Group::may_miss_a_failure(const Log& log) const {
 }
 
 int Group::flush_once(Log& log) {
+  const std::uint64_t begun = now_ns();
+  // ORDER due-before-flush: a commit that promises later needs another flush.
+  // [test SharedWindow.ACommitDuringTheFlushOfAWindowNeedsAnother]
+  const std::uint64_t due = page_.due.load(std::memory_order_seq_cst);
   // ORDER look-before-flush: commits that become visible during the flush need not be part of it.
   // [test SharedPage.ACommitDuringAFlushNeedsAnother]
   auto newest = log.newest();
@@ -73,6 +85,56 @@ int Group::flush_once(Log& log) {
   }
   if (failed()) return SQLITE_IOERR_FSYNC;
   if (newest.has_value()) claim(*newest);
+  if (due != 0) settle(MEMLITH_SABOTAGED(shared_due_after_flush) ? page_.due.load() : due, begun);
+  return SQLITE_OK;
+}
+
+// Everything is served that was due when the flush began. Of what came since, the deadline is a window away at least.
+void Group::settle(std::uint64_t due, std::uint64_t begun_ns) {
+  MEMLITH_SHARED_STEP();
+  std::uint64_t now = due;
+  if (page_.due.compare_exchange_strong(now, 0)) return;
+  const std::uint64_t window_ns = page_.window_us.load(std::memory_order_relaxed) * 1000;
+  while (now != 0 && time_of(now) < begun_ns + window_ns) {
+    if (page_.due.compare_exchange_weak(now, due_word(begun_ns + window_ns, now))) return;
+  }
+}
+
+bool Group::promise(Position position, std::uint64_t window_ns) {
+  page_.promised.store(position.word(), std::memory_order_release);
+  std::uint64_t shortest = page_.window_us.load(std::memory_order_relaxed);
+  const std::uint64_t window_us = std::max<std::uint64_t>(window_ns / 1000, 1);
+  while ((shortest == 0 || shortest > window_us) && !page_.window_us.compare_exchange_weak(shortest, window_us)) {
+  }
+  MEMLITH_SHARED_STEP();
+  const std::uint64_t then = now_ns() + window_ns;
+  std::uint64_t due = page_.due.load(std::memory_order_relaxed);
+  if (MEMLITH_SABOTAGED(shared_forget_promise)) return false;
+  while (!page_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
+  }
+  return due == 0 || time_of(due) > then;
+}
+
+std::uint64_t Group::due_ns() const {
+  const std::uint64_t due = page_.due.load(std::memory_order_acquire);
+  if (due == 0) return 0;
+  return time_of(due) > now_ns() + kFarNs ? 1 : time_of(due);
+}
+
+int Group::flush_due(Log& log) {
+  const std::uint64_t begun = now_ns();
+  const auto is_due = [this] { return due_ns() != 0 && due_ns() <= now_ns(); };
+  while (is_due() && !failed()) {
+    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    if (sidecar_.try_lead()) {
+      const int code = is_due() ? lead(log, false) : SQLITE_OK;
+      sidecar_.end_leading();
+      wake_followers();
+      return code;
+    }
+    if (now_ns() - begun > patience()) return flush_alone(log);
+    follow(seen);
+  }
   return SQLITE_OK;
 }
 

@@ -41,6 +41,14 @@ class Group {
   int flush(Log& log);
   // Asked when a log has been opened, for Log::opened_at().
   [[nodiscard]] std::uint64_t number() const;
+  // A commit that is not waited for: a flush is due within `window_ns`. Returns true if none was due before.
+  bool promise(Position position, std::uint64_t window_ns);
+  // When a flush is due, as now_ns(); 0: none is.
+  [[nodiscard]] std::uint64_t due_ns() const;
+  // Flushes, unless another one has done so meanwhile.
+  int flush_due(Log& log);
+  // A killed leader's flush is still in doubt: the next commit had better be waited for.
+  [[nodiscard]] bool in_doubt() const { return page_.doubt.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
 
  private:
@@ -48,6 +56,7 @@ class Group {
   int lead(Log& log, bool gathers);
   int flush_once(Log& log);
   int flush_alone(Log& log);
+  void settle(std::uint64_t due, std::uint64_t begun_ns);
   [[nodiscard]] bool may_miss_a_failure(const Log& log) const;
   [[nodiscard]] std::uint64_t patience() const;
   void wake_followers();

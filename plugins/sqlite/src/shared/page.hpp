@@ -23,7 +23,7 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523032;  // "MMLSHR02": changes with the layout
+inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523033;  // "MMLSHR03": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
 inline constexpr std::uint64_t kPageFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
@@ -54,6 +54,10 @@ struct Page {
   std::atomic<std::uint64_t> commits;    // that waited for a flush, or wait
   std::atomic<std::uint64_t> flushes;
   std::atomic<std::uint64_t> flushed_commits;  // `commits` before the last flush
+  // Commits that returned without a flush. A flush that began after `due` was read serves all that are in it.
+  std::atomic<std::uint64_t> due;        // 0, or when it has to begin, and a number (group.cpp)
+  std::atomic<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
+  std::atomic<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
   std::atomic<std::uint64_t> tickets;
   std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (line.cpp)
   std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used

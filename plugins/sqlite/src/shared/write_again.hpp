@@ -1,5 +1,5 @@
-// Frames of a write-ahead log that are written a second time, because the kernel may have given up writing them. Part of
-// the SQLite plugin.
+// Frames of a write-ahead log that are written a second time, because the kernel may have given up writing them. Part
+// of the SQLite plugin.
 //
 // After a failed flush the kernel counts the pages as clean, and later flushes succeed without them. It tells of the
 // failure once to each descriptor that was open then; a descriptor that is opened after a killed process was told hears
