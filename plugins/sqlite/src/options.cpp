@@ -18,6 +18,8 @@ using core::Status;
 
 namespace {
 
+constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
+
 std::optional<std::string> find(const Api& api, const char* name, const char* parameter) {
   if (const char* const given = api.uri_parameter(name, parameter); given != nullptr) return given;
   std::string variable = "MEMLITH_SQLITE_";
@@ -53,6 +55,14 @@ Result<bool> parse_read(const std::string& text) {
   return fail(Errc::invalid, Detail::argument, "read={}: it must be durable or latest", text);
 }
 
+Result<std::optional<std::uint64_t>> parse_window(const std::string& text) {
+  if (text == "off") return std::optional<std::uint64_t>();
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size() && value <= kDayMs) return std::optional(value);
+  return fail(Errc::invalid, Detail::argument, "window_ms={}: it must be off, or a number from 0 to {}", text, kDayMs);
+}
+
 Status read_options(const Api& api, const char* name, Options& options) {
   if (const auto text = find(api, name, "durability"); text.has_value()) {
     MEMLITH_TRY_ASSIGN(options.durability, parse_durability(*text));
@@ -60,10 +70,10 @@ Status read_options(const Api& api, const char* name, Options& options) {
   if (const auto text = find(api, name, "read"); text.has_value()) {
     MEMLITH_TRY_ASSIGN(options.reads_latest, parse_read(*text));
   }
-  constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
   MEMLITH_TRY(read_number(api, name, "open_wait_ms", 0, kDayMs, 1, options.open_wait_ms));
   MEMLITH_TRY(read_number(api, name, "idle_ms", 0, kDayMs, 1, options.idle_ms));
   MEMLITH_TRY(read_number(api, name, "window_ms", 0, kDayMs, 1, options.window.interval_ms));
+  options.window_given = options.window_given || find(api, name, "window_ms").has_value();
   MEMLITH_TRY(read_number(api, name, "window_bytes", 4 * kKiB, 64 * kGiB, 1, options.window.bytes));
   MEMLITH_TRY(read_number(api, name, "log_mib", 1, 1024 * 1024, kMiB, options.log_bytes));
   MEMLITH_TRY(read_number(api, name, "log_max_mib", 1, 1024 * 1024, kMiB, options.log_max_bytes));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "api.hpp"
@@ -21,6 +22,7 @@ struct Options {
   // So long without a transaction, and the file of an open database is an ordinary one again; 0: when it is closed.
   std::uint64_t idle_ms = 1000;
   core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most this much later
+  bool window_given = false;                        // mode shared: the window also holds for synchronous=NORMAL
   std::uint64_t log_bytes = 0;                      // 0: by the size of the database
   std::uint64_t log_max_bytes = 4 * core::kGiB;     // the largest transaction is a little smaller
   std::uint64_t memory_max_bytes = 0;               // of private copies; 0: no limit
@@ -36,6 +38,8 @@ core::Status read_options(const Api& api, const char* name, Options& options);
 
 // durability=full or weak.
 core::Result<Durability> parse_durability(const std::string& text);
+// window_ms: a number, or off.
+core::Result<std::optional<std::uint64_t>> parse_window(const std::string& text);
 // read=durable or latest: whether it is latest.
 core::Result<bool> parse_read(const std::string& text);
 

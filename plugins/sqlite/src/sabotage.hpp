@@ -23,12 +23,15 @@ struct Sabotage {
   bool skip_earlier_sync = false;    // several databases: weak commits may be lost that a journal has pages of
   bool skip_part_persist = false;    // several databases: a part of a weak commit is not waited for
   // Mode shared.
-  bool shared_skip_commit_wait = false;       // a commit returns before its flush
-  bool shared_skip_reader_wait = false;       // a reader gets pages of commits in doubt
-  bool shared_look_after_flush = false;       // commits that came during a flush count as flushed
-  bool shared_forget_failure = false;         // a failed flush counts as one that succeeded
-  bool shared_skip_checkpoint_flush = false;  // a checkpoint stores pages whose frames are not on the medium
-  bool shared_never_promise = false;          // the oldest that waits is passed over without end
+  bool shared_skip_commit_wait = false;          // a commit returns before its flush
+  bool shared_skip_reader_wait = false;          // a reader gets pages of commits in doubt
+  bool shared_look_after_flush = false;          // commits that came during a flush count as flushed
+  bool shared_forget_failure = false;            // a failed flush counts as one that succeeded
+  bool shared_skip_checkpoint_flush = false;     // a checkpoint stores pages whose frames are not on the medium
+  bool shared_believe_late_descriptors = false;  // a flush counts that may not have been told of an earlier failure
+  bool shared_forget_promise = false;            // a commit that is not waited for is not flushed within its window
+  bool shared_due_after_flush = false;           // commits that came during the flush of a window count as flushed
+  bool shared_never_promise = false;             // the oldest that waits is passed over without end
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;

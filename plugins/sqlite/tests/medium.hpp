@@ -4,6 +4,8 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -36,7 +38,18 @@ class Medium {
     flushed_.clear();
     during_flush = nullptr;
     before_write = nullptr;
+    at_lock = nullptr;
+    reads_fail = false;
     flushes_fail = false;
+    forgotten_.clear();
+    written_.clear();
+  }
+  // The kernel could not write what was written to this file so far, and will not write it any more; whom it told is
+  // gone.
+  void forget(const std::string& name) {
+    const std::lock_guard guard(mutex_);
+    forgotten_[name] = read_file(name);
+    written_[name].clear();
   }
   // What a power cut now leaves of the database `from`, as the database `to`. `database_is_newest`: the kernel wrote
   // the pages of the database by itself.
@@ -49,6 +62,8 @@ class Medium {
 
   std::function<void(const std::string& path)> during_flush;  // what it writes is settled
   std::function<void(const std::string& path)> before_write;
+  std::function<int(int first, int flags)> at_lock;  // of the index; a code that is not SQLITE_OK is the answer
+  std::atomic<bool> reads_fail{false};               // of the write-ahead log
   std::atomic<bool> flushes_fail{false};
 
  private:
@@ -72,12 +87,39 @@ class Medium {
     if (medium.flushes_fail && name.ends_with("-wal")) return SQLITE_IOERR_FSYNC;
     const int code = real(file)->pMethods->xSync(real(file), flags);
     const std::lock_guard guard(medium.mutex_);
-    if (code == SQLITE_OK) medium.flushed_[name] = bytes;
+    if (code == SQLITE_OK) medium.keep(name, bytes);
     return code;
+  }
+  // What the kernel has forgotten is as it was on the medium, unless it was written again.
+  void keep(const std::string& name, std::string bytes) {
+    const std::string& forgotten = forgotten_[name];
+    const std::string& written = written_[name];
+    const std::string& old = flushed_[name];
+    for (std::size_t i = 0; i < std::min(bytes.size(), forgotten.size()); ++i) {
+      if (i >= written.size() || written[i] == 0) bytes[i] = i < old.size() ? old[i] : '\0';
+    }
+    flushed_[name] = std::move(bytes);
+  }
+  static int read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
+    const bool fails = get().reads_fail && of(file).name != nullptr && std::string(of(file).name).ends_with("-wal");
+    return fails ? SQLITE_IOERR_READ : real(file)->pMethods->xRead(real(file), target, bytes, offset);
+  }
+  static int lock_index(sqlite3_file* file, int first, int count, int flags) {
+    const int code = get().at_lock ? get().at_lock(first, flags) : SQLITE_OK;
+    return code != SQLITE_OK ? code : real(file)->pMethods->xShmLock(real(file), first, count, flags);
   }
   static int write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
     Medium& medium = get();
     if (medium.before_write && of(file).name != nullptr) medium.before_write(of(file).name);
+    if (of(file).name != nullptr) {
+      const std::lock_guard guard(medium.mutex_);
+      std::string& written = medium.written_[of(file).name];
+      const std::size_t end = static_cast<std::size_t>(offset) + static_cast<std::size_t>(bytes);
+      if (medium.forgotten_.contains(of(file).name)) {
+        if (written.size() < end) written.resize(end);
+        std::fill(written.begin() + offset, written.begin() + static_cast<std::ptrdiff_t>(end), '\1');
+      }
+    }
     return real(file)->pMethods->xWrite(real(file), source, bytes, offset);
   }
   static int open(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
@@ -88,7 +130,7 @@ class Medium {
     of(file).name = name;
     of(file).methods = {3,
                         pass<&M::xClose>,
-                        pass<&M::xRead, void*, int, sqlite3_int64>,
+                        read,
                         write,
                         pass<&M::xTruncate, sqlite3_int64>,
                         sync,
@@ -100,7 +142,7 @@ class Medium {
                         pass<&M::xSectorSize>,
                         pass<&M::xDeviceCharacteristics>,
                         pass<&M::xShmMap, int, int, int, void volatile**>,
-                        pass<&M::xShmLock, int, int, int>,
+                        lock_index,
                         [](sqlite3_file* each) { real(each)->pMethods->xShmBarrier(real(each)); },
                         pass<&M::xShmUnmap, int>,
                         pass<&M::xFetch, sqlite3_int64, int, void**>,
@@ -113,6 +155,8 @@ class Medium {
   sqlite3_vfs vfs_{};
   std::mutex mutex_;
   std::map<std::string, std::string> flushed_;
+  std::map<std::string, std::string> forgotten_;  // the bytes when the kernel forgot them
+  std::map<std::string, std::string> written_;    // a byte that is not 0 for each that was written since
 };
 
 }  // namespace memlith::test

@@ -6,14 +6,12 @@
 
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <thread>
 
-#include "medium.hpp"
-#include "sqlite/src/sabotage.hpp"
+#include "shared_fixture.hpp"
 #include "sqlite/src/shared/connection.hpp"
-#include "sqlite/src/shared/step.hpp"
-#include "words.hpp"
 
 namespace memlith::test {
 namespace {
@@ -24,64 +22,6 @@ using sqlite::shared::Line;
 using sqlite::shared::Position;
 using sqlite::shared::Sidecar;
 using sqlite::shared::Waiter;
-
-std::function<void()>& at_step() {
-  static auto* const hook = new std::function<void()>;
-  return *hook;
-}
-
-class SharedPage : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    Medium::get().install();
-    (void)registered_vfs();
-  }
-  void SetUp() override {
-    Medium::get().clear();
-    sqlite::sabotage = {};
-    sqlite::shared::step_hook = [] {
-      if (at_step()) at_step()();
-    };
-  }
-  void TearDown() override {
-    at_step() = nullptr;
-    Medium::get().clear();
-    sqlite::sabotage = {};
-  }
-
-  [[nodiscard]] Db open(const std::string& parameters = "", const char* synchronous = "full") const {
-    Db db("file:" + path_ + "?share=1" + (parameters.empty() ? "" : "&" + parameters), "memlith");
-    EXPECT_OPEN(db);
-    sqlite3_busy_timeout(db.get(), 20000);
-    EXPECT_RUNS(db, std::string("pragma synchronous=") + synchronous + "; pragma wal_autocheckpoint=0");
-    return db;
-  }
-  // Two accounts on pages of their own, whose sum is 0, and a counter.
-  [[nodiscard]] Db make() const {
-    Db db = open();
-    EXPECT_RUNS(db,
-                "pragma page_size=1024; pragma journal_mode=wal;"
-                "create table a(v int, pad); create table b(v int, pad); create table n(v int);"
-                "insert into a values(0, zeroblob(900)); insert into b values(0, zeroblob(900));"
-                "insert into n values(0); pragma wal_checkpoint(truncate)");
-    return db;
-  }
-  static std::string transfer(int to) {
-    return "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = " + std::to_string(to) +
-           "; commit";
-  }
-  // The counter after a power cut; -1: the database is damaged.
-  int after_cut(bool database_is_newest = false) {
-    const std::string copy = folder_ / "cut.db";
-    Medium::get().cut(path_, copy, database_is_newest);
-    const Db db(copy, "unix");
-    if (integrity(db) != "ok" || db.all("select (select v from a) + (select v from b)") != "0") return -1;
-    return std::stoi(db.all("select v from n"));
-  }
-
-  TempFolder folder_;
-  std::string path_ = folder_ / "app.db";
-};
 
 // ---- the page -----------------------------------------------------------------------------------------------------
 
@@ -405,15 +345,6 @@ TEST_F(SharedPage, TheEngineIsRefusedBeside) {
   EXPECT_TRUE(sqlite_log.told("without share=1")) << sqlite_log.all();
 }
 
-TEST_F(SharedPage, WeakDurabilityIsRefused) {
-  Db weak("file:" + path_ + "?share=1&durability=weak", "memlith");
-  EXPECT_EQ(weak.open_code(), SQLITE_CANTOPEN);
-  EXPECT_TRUE(sqlite_log.told("there is no durability=weak")) << sqlite_log.all();
-  Db db = make();
-  EXPECT_EQ(db.run("pragma memlith_durability = weak"), SQLITE_ERROR);
-  EXPECT_EQ(db.all("pragma memlith_durability"), "full");
-}
-
 TEST_F(SharedPage, RollbackJournalsAreSqlitesOwn) {
   Db db = open();
   ASSERT_RUNS(db, "create table n(v int); insert into n values(1)");
@@ -462,6 +393,132 @@ TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
   ASSERT_RUNS(normal, transfer(2));  // not flushed
   ASSERT_RUNS(db, "begin; select v from n; commit");
   EXPECT_EQ(after_cut(), 2);
+}
+
+// A transaction that took the lock ahead, and then could not begin, holds nobody up.
+TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
+  Db db = make();
+  Db other = open();
+  sqlite3_busy_timeout(other.get(), 0);
+  const std::string begins = "begin; select v from n";
+  ASSERT_RUNS(db, begins);
+  ASSERT_RUNS(db, "update n set v = 1; commit");
+  for (const int code : {SQLITE_IOERR_SHMLOCK, SQLITE_NOMEM}) {
+    Medium::get().at_lock = [code](int first, int flags) {
+      const bool reads = first >= 3 && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+      return reads ? code : SQLITE_OK;
+    };
+    EXPECT_EQ(db.run(begins), code);
+    Medium::get().at_lock = nullptr;
+    EXPECT_RUNS(other, transfer(2));
+    (void)db.run("rollback");
+    ASSERT_RUNS(db, begins);
+    ASSERT_RUNS(db, "update n set v = 1; commit");
+  }
+  // The index is damaged, and the log cannot be read.
+  sqlite3_file* file = nullptr;
+  volatile void* index = nullptr;
+  ASSERT_EQ(sqlite3_file_control(other.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
+  ASSERT_EQ(file->pMethods->xShmMap(file, 0, 32768, 0, &index), SQLITE_OK);
+  auto* const header = static_cast<volatile unsigned char*>(index);
+  header[16] = static_cast<unsigned char>(header[16] ^ 1);
+  Medium::get().reads_fail = true;
+  EXPECT_EQ(db.run(begins), SQLITE_IOERR_READ);
+  Medium::get().reads_fail = false;
+  EXPECT_RUNS(other, transfer(3));
+  (void)db.run("rollback");
+  ASSERT_RUNS(db, begins);
+  ASSERT_RUNS(db, "update n set v = 4; commit");
+  EXPECT_EQ(after_cut(), 4);
+}
+
+// A leader was killed after the system had told it that its flush failed. A descriptor of the log that was open before
+// is told as well; one that is opened later is not.
+TEST_F(SharedPage, WhatAKilledLeaderWasToldIsNotLost) {
+  for (const bool planted : {false, true}) {
+    sqlite::sabotage.shared_believe_late_descriptors = planted;
+    path_ = folder_ / (planted ? "planted.db" : "app.db");
+    Db db = make();
+    Db normal = open("", "normal");
+    ASSERT_RUNS(db, transfer(1));
+    ASSERT_RUNS(normal, transfer(2));
+    ASSERT_RUNS(normal, transfer(3));
+    const auto page = Sidecar::attach(path_);
+    page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+    Medium::get().forget(path_ + "-wal");
+    Db late = open();
+    EXPECT_EQ(late.all("select v from n"), "3");
+    EXPECT_EQ(after_cut() == 3, !planted);
+    EXPECT_EQ(page->page().doubt.load(), 0u);
+    ASSERT_RUNS(late, transfer(4));
+    EXPECT_EQ(after_cut() == 4, !planted);
+  }
+}
+
+// The kernel has let such a page go, and has read what is on the medium.
+TEST_F(SharedPage, WhatTheKernelHasLostIsNotCalledDurable) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, transfer(1));
+  ASSERT_RUNS(normal, transfer(2));
+  const auto page = Sidecar::attach(path_);
+  page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+  const std::string log = read_file(path_ + "-wal");
+  std::fstream file(path_ + "-wal", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(log.size() - 200));
+  file << std::string(200, '\0');
+  file.close();
+  Db late = open();
+  EXPECT_EQ(late.run("select v from a"), SQLITE_IOERR_FSYNC);
+  EXPECT_NE(db.run(transfer(3)), SQLITE_OK);
+}
+
+// All processes were killed, one of them in a flush, perhaps.
+TEST_F(SharedPage, APageThatWasLeftIsDoubted) {
+  ASSERT_EQ(make().close(), SQLITE_OK);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Db normal = open("", "normal");
+    ::raise(normal.run(transfer(1)) == SQLITE_OK ? SIGKILL : SIGABRT);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WTERMSIG(status), SIGKILL);
+  Medium::get().forget(path_ + "-wal");
+  Db db = open();
+  EXPECT_EQ(db.all("select v from n"), "1");
+  EXPECT_EQ(after_cut(), 1);
+  ASSERT_EQ(db.close(), SQLITE_OK);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "-memlith"));
+}
+
+// Its COMMIT cannot fail any more: SQLite asks nothing of a transaction that changed nothing.
+TEST_F(SharedPage, AForeseenTransactionReadsNothingAfterAFailedFlush) {
+  Db other = make();
+  Db db = open();  // which has no page of `a`
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "update n set v = 1; commit; begin; select v from n");
+  Medium::get().flushes_fail = true;
+  EXPECT_NE(other.run("pragma memlith_persist"), SQLITE_OK);
+  Medium::get().flushes_fail = false;
+  EXPECT_EQ(db.run("select v from a"), SQLITE_IOERR_FSYNC);
+  EXPECT_NE(db.run("rollback; " + transfer(2)), SQLITE_OK);
+}
+
+// The flush fails at the end of such a transaction: SQLite does not hear of it, but it is told.
+TEST_F(SharedPage, AForeseenTransactionThatOnlyReadTellsOfAFailedFlush) {
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, "begin; select v from n");
+  ASSERT_RUNS(db, "update n set v = 1; commit");
+  ASSERT_RUNS(normal, transfer(2));  // not flushed
+  ASSERT_RUNS(db, "begin; select v from n");
+  sqlite_log.clear();
+  Medium::get().flushes_fail = true;
+  EXPECT_RUNS(db, "commit");
+  Medium::get().flushes_fail = false;
+  EXPECT_TRUE(sqlite_log.told("is known when all connections")) << sqlite_log.all();
+  EXPECT_EQ(db.run("select v from n"), SQLITE_IOERR_FSYNC);
 }
 
 // ---- a process that is killed at each step ------------------------------------------------------------------------

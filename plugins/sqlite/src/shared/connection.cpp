@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -8,7 +9,9 @@
 #include "../sabotage.hpp"
 #include "../wal_format.hpp"
 #include "base/process.hpp"
+#include "keeper.hpp"
 #include "step.hpp"
+#include "write_again.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -53,11 +56,14 @@ int RealFile::close() {
   return file != nullptr ? file->pMethods->xClose(file) : SQLITE_OK;
 }
 
-Connection::Connection(const Api& api, std::string path, const Options& options)
-    : path_(std::move(path)),
+Connection::Connection(const Api& api, sqlite3_vfs& vfs, std::string path, const Options& options)
+    : vfs_(vfs),
+      path_(std::move(path)),
       process_mark_(core::process_mark()),
       foresight_(api),
-      reads_latest_(options.reads_latest) {
+      reads_latest_(options.reads_latest),
+      weak_(options.durability == Durability::weak) {
+  if (options.window_given || weak_) window_ms_ = options.window.interval_ms;
   foresight_.set_on(foresight_.is_on() && options.foresight);
 }
 
@@ -115,9 +121,14 @@ int Connection::real_lock(int first, int count, int flags) {
 }
 
 int Connection::map_index(int region, int bytes, int extend, void volatile** result) {
-  if (region == 0 && node_ == nullptr) node_ = Registry::get().node_of(path_);
+  if (region == 0 && node_ == nullptr) {
+    node_ = Registry::get().node_of(path_);
+    note_wal_opened();
+  }
   const int code = database_->xShmMap(database_.file(), region, bytes, extend, result);
   if (region == 0 && code == SQLITE_OK) header_ = static_cast<const volatile unsigned char*>(*result);
+  if (code != SQLITE_OK) give_up_ahead();
+  if (region == 0 && code == SQLITE_OK && window_ms().has_value()) (void)watch();
   return code;
 }
 
@@ -138,10 +149,12 @@ int Connection::lock_index(int first, int count, int flags) {
   const int code = real_lock(first, count, flags);
   if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = flags == kLockExclusive;
   const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+  if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
   ++readings_;
+  reading_lock_ = first;
   note_snapshot();
-  if (!std::exchange(waits_early_, false) || reads_latest_ || is_seen_durable()) return SQLITE_OK;
+  if (!std::exchange(waits_early_, false) || shows_doubt() || is_seen_durable()) return SQLITE_OK;
   const int durable = node_->group.await(seen_, mark_, *this);
   if (durable != SQLITE_OK) (void)end_reading(first, count, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
   return durable;
@@ -149,14 +162,22 @@ int Connection::lock_index(int first, int count, int flags) {
 
 int Connection::end_reading(int first, int count, int flags) {
   if (readings_ > 0) --readings_;
+  reading_lock_ = -1;
   const int code = real_lock(first, count, flags);
   if (ahead_ != Ahead::waits) return code;
   // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
   // waiting not any longer.
   foresight_.note_no_write(node_->sidecar->page());
   (void)release_write();
-  if (!reads_latest_ && !is_seen_durable()) (void)node_->group.await(seen_, mark_, *this);
-  return code;
+  if (shows_doubt() || is_seen_durable()) return code;
+  // SQLite does not look at the answer, but an error is reported.
+  const int durable = node_->group.await(seen_, mark_, *this);
+  return durable != SQLITE_OK ? durable : code;
+}
+
+// The transaction for which the write lock was taken ahead could not begin. SQLite may try again, or never.
+void Connection::give_up_ahead() {
+  if (ahead_ == Ahead::waits && readings_ == 0) (void)release_write();
 }
 
 // SQLite holds no lock between its two looks at the header. If the header changes meanwhile, SQLite looks again, under
@@ -199,6 +220,7 @@ void Connection::begin_writing() {
   mark_ = node_->group.mark();
   writes_ = true;
   commits_ = false;
+  wrote_ = false;
   made_.reset();
   is_stale_ = false;
 }
@@ -219,18 +241,16 @@ int Connection::lock_write() {
 }
 
 int Connection::unlock_write() {
-  const bool read_the_header = ahead_ == Ahead::waits && readings_ == 0;
-  return read_the_header ? SQLITE_OK : release_write();
+  // SQLite has read the header again, and begins to read next, unless it could not make the index anew.
+  const bool begins_next = ahead_ == Ahead::waits && readings_ == 0 && newest().has_value();
+  return begins_next ? SQLITE_OK : release_write();
 }
 
 int Connection::release_write() {
   ahead_ = Ahead::no;
-  if (commits_) {
-    // Still under the lock: the newest commit is this connection's.
-    made_ = newest();
-  } else if (newest() == seen_ && !is_seen_durable()) {
-    waits_early_ = true;
-  }
+  // Still under the lock: the newest commit is this connection's, if it has committed.
+  if (commits_ || wrote_) made_ = newest();
+  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
   writes_ = false;
   const std::uint32_t next = node_->line.choose();
   MEMLITH_SHARED_STEP();
@@ -258,7 +278,9 @@ bool Connection::is_seen_durable() const {
 }
 
 bool Connection::must_wait(bool page_one) const {
-  if (node_ == nullptr || reads_latest_ || writes_ || checkpoints_ || page_one) return false;
+  if (node_ == nullptr || page_one) return false;
+  if (ahead_ == Ahead::waits) return node_->group.failed();  // its COMMIT cannot fail if it changes nothing
+  if (shows_doubt() || writes_ || checkpoints_) return false;
   if (MEMLITH_SABOTAGED(shared_skip_reader_wait)) return false;
   return !is_seen_durable();
 }
@@ -270,6 +292,31 @@ int Connection::await_page(bool page_one) {
 int Connection::flush() {
   if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
   return wal_->xSync(wal_.file(), wal_flags_);
+}
+
+void Connection::note_wal_opened() {
+  if (node_ != nullptr) wal_opened_at_ = node_->group.number();
+}
+
+// SQLite begins no other generation while a reader looks into the log, or a writer has the lock.
+int Connection::write_again() {
+  if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
+  int held = -1;
+  const std::uint64_t begun = now_ns();
+  constexpr std::uint64_t kPatienceNs = 5'000'000'000;  // SQLite holds these locks of readers for moments only
+  while (!writes_ && reading_lock_ <= kFirstReadLock && held < 0) {
+    for (int lock = kFirstReadLock + 1; lock < SQLITE_SHM_NLOCK && held < 0; ++lock) {
+      if (real_lock(lock, 1, SQLITE_SHM_LOCK | SQLITE_SHM_SHARED) == SQLITE_OK) held = lock;
+    }
+    if (held >= 0) break;
+    if (now_ns() - begun > kPatienceNs) return SQLITE_BUSY;
+    ::usleep(500);
+  }
+  const auto end = newest();
+  const Position durable = Position::of(node_->sidecar->page().durable.load(std::memory_order_acquire));
+  const int code = end.has_value() ? shared::write_again(wal_.file(), durable, *end) : SQLITE_BUSY;
+  if (held >= 0) (void)real_lock(held, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  return code;
 }
 
 // SQLite asks for a flush when it has written the header of a new generation, which has to be on the medium before the
@@ -285,12 +332,40 @@ int Connection::sync_wal(int flags) {
 }
 
 int Connection::end_commit() {
-  if (node_ == nullptr || !std::exchange(commits_, false)) return SQLITE_OK;
+  const bool asked_for_flush = std::exchange(commits_, false);
+  const bool wrote = std::exchange(wrote_, false);
+  if (node_ == nullptr || !(asked_for_flush || wrote)) return SQLITE_OK;
+  if (!asked_for_flush || weak_) {
+    if (!window_ms().has_value() || promise()) return SQLITE_OK;
+  }
   seen_ = made_;
   sees_something_ = true;
   node_->sidecar->page().commits.fetch_add(1, std::memory_order_relaxed);
   if (MEMLITH_SABOTAGED(shared_skip_commit_wait)) return SQLITE_OK;
   return node_->group.await(made_, mark_, *this);
+}
+
+std::optional<std::uint64_t> Connection::window_ms() const {
+  constexpr std::uint64_t kWeakWindowMs = 100;
+  return weak_ && !window_ms_.has_value() ? kWeakWindowMs : window_ms_;
+}
+
+bool Connection::watch() {
+  if (!watched_ && node_ != nullptr && wal_.is_open()) watched_ = Keeper::of_process().watch(node_, vfs_, path_);
+  return watched_;
+}
+
+// The commit need not be waited for, because it is flushed within its window. False where nobody can promise that.
+bool Connection::promise() {
+  Group& group = node_->group;
+  if (!made_.has_value() || group.failed() || group.in_doubt() || !watch()) return false;
+  if (group.promise(*made_, *window_ms() * 1'000'000)) Keeper::of_process().wake();
+  return true;
+}
+
+int Connection::keep_promises() {
+  const bool owes = node_ != nullptr && wal_.is_open() && window_ms().has_value() && node_->group.due_ns() != 0;
+  return owes ? node_->group.flush(*this) : SQLITE_OK;
 }
 
 int Connection::persist() {

@@ -55,7 +55,7 @@ class RealFile {
 // Threads: the connection's, but for what says otherwise.
 class Connection final : public Log, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(const Api& api, std::string path, const Options& options);
+  Connection(const Api& api, sqlite3_vfs& vfs, std::string path, const Options& options);
   ~Connection() override = default;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -82,17 +82,31 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int await_page(bool page_one);
   [[nodiscard]] bool must_wait(bool page_one) const;
   int sync_wal(int flags);
-  void note_wal_write(sqlite3_int64 offset) { wrote_header_ = offset == 0; }
+  void note_wal_write(sqlite3_int64 offset) {
+    wrote_header_ = offset == 0;
+    wrote_ = true;
+  }
   int end_commit();
   // Everything that was committed is durable on SQLITE_OK.
   int persist();
   [[nodiscard]] bool reads_latest() const { return reads_latest_; }
   void set_reads_latest(bool latest) { reads_latest_ = latest; }
+  // weak: no commit waits. A window: commits that do not wait are durable within it.
+  [[nodiscard]] bool is_weak() const { return weak_; }
+  void set_weak(bool weak) { weak_ = weak; }
+  [[nodiscard]] std::optional<std::uint64_t> window_ms() const;
+  void set_window_ms(std::optional<std::uint64_t> window_ms) { window_ms_ = window_ms; }
+  // Of a connection with a window, before it is closed: everything that was promised is kept.
+  int keep_promises();
   [[nodiscard]] std::string describe() const;
 
   // ---- Log
   [[nodiscard]] std::optional<Position> newest() const override;
   int flush() override;
+  [[nodiscard]] std::uint64_t opened_at() const override { return wal_opened_at_; }
+  int write_again() override;
+  // The log is open, and so, perhaps, is the shared page.
+  void note_wal_opened();
 
   // The busy handler sleeps, after this connection was refused the lock.
   void sleep(std::chrono::microseconds time);
@@ -104,12 +118,17 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int lock_ahead();
   int unlock_write();
   int release_write();
+  bool promise();
+  bool watch();
+  [[nodiscard]] bool shows_doubt() const { return reads_latest_ || weak_; }
   int end_reading(int first, int count, int flags);
+  void give_up_ahead();
   void begin_writing();
   int real_lock(int first, int count, int flags);
   void note_snapshot();
   [[nodiscard]] bool is_seen_durable() const;
 
+  sqlite3_vfs& vfs_;  // SQLite's own
   const std::string path_;
   const std::uint64_t process_mark_;
   RealFile database_;
@@ -119,19 +138,25 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int page_bytes_ = 0;
   Waiter waiter_;
   int wal_flags_ = SQLITE_SYNC_NORMAL;
+  std::uint64_t wal_opened_at_ = UINT64_MAX;
 
   // Whether it has the write lock because it is expected to write, and whether it has begun to.
   enum class Ahead : std::uint8_t { no, waits, writes };
   Ahead ahead_ = Ahead::no;
   Foresight foresight_;
   int readings_ = 0;           // readers' locks that it has
+  int reading_lock_ = -1;      // the newest of them
   bool writes_ = false;        // has the write lock
   bool checkpoints_ = false;   // has the lock for checkpoints
   bool wrote_header_ = false;  // the newest write to the log began a generation
+  bool wrote_ = false;         // to the log, under the write lock
+  bool watched_ = false;       // by the keeper
   bool commits_ = false;       // SQLite asked for a flush under the write lock
   bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
   bool is_stale_ = false;      // another commit came between the snapshot and the write lock
   bool reads_latest_;
+  bool weak_;
+  std::optional<std::uint64_t> window_ms_;
   std::uint32_t mark_ = 0;        // as of the snapshot, or of the write lock
   bool sees_something_ = false;   // `seen_` counts
   std::optional<Position> seen_;  // what it sees or made; empty: it cannot be told

@@ -15,9 +15,17 @@ namespace {
 
 // How long a follower sleeps before it looks whether the leader was killed.
 constexpr std::uint64_t kLookNs = 20'000'000;
-// A leader that takes so long, and ten times as long as flushes usually take, may have been stopped.
+// At least so long, and ten times as long as flushes usually take, a leader is waited for.
 constexpr std::uint64_t kStoppedNs = 200'000'000;
 constexpr std::uint64_t kGatherNsMax = 1'000'000;
+// A window is shorter. A time that is further away is of another clock, or damaged.
+constexpr std::uint64_t kFarNs = 2 * 24 * 3'600'000'000'000ull;
+
+// Page::due: the time in microseconds, and a number that each commit changes.
+std::uint64_t due_word(std::uint64_t time_ns, std::uint64_t before) {
+  return std::max<std::uint64_t>(time_ns / 1000, 1) << 8 | ((before + 1) & 0xff);
+}
+std::uint64_t time_of(std::uint64_t due) { return (due >> 8) * 1000; }
 
 }  // namespace
 
@@ -37,12 +45,37 @@ void Group::claim(Position position) {
   }
 }
 
-int Group::flush(Log& log) {
+std::uint64_t Group::number() const {
+  // A flush beside a stopped leader has no number.
+  if (page_.alone.load(std::memory_order_seq_cst) != 0) return UINT64_MAX;
+  return page_.begun.load(std::memory_order_seq_cst);
+}
+
+// The system tells of a failure once each descriptor that was open then, and nobody else once it has told one: the
+// killed leader, perhaps.
+bool Group::may_miss_a_failure(const Log& log) const {
+  const std::uint64_t doubt = page_.doubt.load(std::memory_order_acquire);
+  const std::uint64_t opened_at = log.opened_at();
+  return (doubt != 0 && opened_at >= doubt) || (opened_at == UINT64_MAX && page_.alone.load() != 0);
+}
+
+int Group::flush_once(Log& log) {
+  const std::uint64_t begun = now_ns();
+  // ORDER due-before-flush: a commit that promises later needs another flush.
+  // [test SharedWindow.ACommitDuringTheFlushOfAWindowNeedsAnother]
+  const std::uint64_t due = page_.due.load(std::memory_order_seq_cst);
   // ORDER look-before-flush: commits that become visible during the flush need not be part of it.
   // [test SharedPage.ACommitDuringAFlushNeedsAnother]
   auto newest = log.newest();
   MEMLITH_SHARED_STEP();
-  const int code = log.flush();
+  int code = SQLITE_OK;
+  if (may_miss_a_failure(log) && !MEMLITH_SABOTAGED(shared_believe_late_descriptors)) {
+    code = log.write_again();
+    // Nothing is known, and nothing is lost by that.
+    if (code == SQLITE_NOMEM || code == SQLITE_BUSY)
+      return code == SQLITE_BUSY ? SQLITE_IOERR_LOCK : SQLITE_IOERR_NOMEM;
+  }
+  if (code == SQLITE_OK) code = log.flush();
   MEMLITH_SHARED_STEP();
   if (MEMLITH_SABOTAGED(shared_look_after_flush)) newest = log.newest();
   if (code != SQLITE_OK && !MEMLITH_SABOTAGED(shared_forget_failure)) {
@@ -52,7 +85,89 @@ int Group::flush(Log& log) {
   }
   if (failed()) return SQLITE_IOERR_FSYNC;
   if (newest.has_value()) claim(*newest);
+  if (due != 0) settle(MEMLITH_SABOTAGED(shared_due_after_flush) ? page_.due.load() : due, begun);
   return SQLITE_OK;
+}
+
+// Everything is served that was due when the flush began. Of what came since, the deadline is a window away at least.
+void Group::settle(std::uint64_t due, std::uint64_t begun_ns) {
+  MEMLITH_SHARED_STEP();
+  std::uint64_t now = due;
+  if (page_.due.compare_exchange_strong(now, 0)) return;
+  const std::uint64_t window_ns = page_.window_us.load(std::memory_order_relaxed) * 1000;
+  while (now != 0 && time_of(now) < begun_ns + window_ns) {
+    if (page_.due.compare_exchange_weak(now, due_word(begun_ns + window_ns, now))) return;
+  }
+}
+
+bool Group::promise(Position position, std::uint64_t window_ns) {
+  page_.promised.store(position.word(), std::memory_order_release);
+  std::uint64_t shortest = page_.window_us.load(std::memory_order_relaxed);
+  const std::uint64_t window_us = std::max<std::uint64_t>(window_ns / 1000, 1);
+  while ((shortest == 0 || shortest > window_us) && !page_.window_us.compare_exchange_weak(shortest, window_us)) {
+  }
+  MEMLITH_SHARED_STEP();
+  const std::uint64_t then = now_ns() + window_ns;
+  std::uint64_t due = page_.due.load(std::memory_order_relaxed);
+  if (MEMLITH_SABOTAGED(shared_forget_promise)) return false;
+  while (!page_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
+  }
+  return due == 0 || time_of(due) > then;
+}
+
+std::uint64_t Group::due_ns() const {
+  const std::uint64_t due = page_.due.load(std::memory_order_acquire);
+  if (due == 0) return 0;
+  return time_of(due) > now_ns() + kFarNs ? 1 : time_of(due);
+}
+
+int Group::flush_due(Log& log) {
+  const std::uint64_t begun = now_ns();
+  const auto is_due = [this] { return due_ns() != 0 && due_ns() <= now_ns(); };
+  while (is_due() && !failed()) {
+    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    if (sidecar_.try_lead()) {
+      const int code = is_due() ? lead(log, false) : SQLITE_OK;
+      sidecar_.end_leading();
+      wake_followers();
+      return code;
+    }
+    if (now_ns() - begun > patience()) return flush_alone(log);
+    follow(seen);
+  }
+  return SQLITE_OK;
+}
+
+// The leader is stopped.
+int Group::flush_alone(Log& log) {
+  page_.alone.fetch_add(1);
+  const int code = flush_once(log);
+  page_.alone.fetch_sub(1);
+  return code;
+}
+
+// A leader that takes so long may have been stopped.
+std::uint64_t Group::patience() const {
+  return std::max(kStoppedNs, page_.flush_ns.load(std::memory_order_relaxed) * 10);
+}
+
+void Group::wake_followers() {
+  if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
+}
+
+int Group::flush(Log& log) {
+  const std::uint64_t begun = now_ns();
+  for (;;) {
+    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    if (sidecar_.try_lead()) {
+      const int code = lead(log, false);
+      sidecar_.end_leading();
+      wake_followers();
+      return code;
+    }
+    if (now_ns() - begun > patience()) return flush_alone(log);
+    follow(seen);
+  }
 }
 
 // Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all.
@@ -65,16 +180,21 @@ void Group::gather() const {
   while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) ::sched_yield();
 }
 
-int Group::lead(Log& log) {
-  // The leader before this one was killed during its flush, and a failure of that flush may be lost with it: the
-  // system tells each descriptor of the log once. A connection that wrote or saw something before that believes no
-  // other's flush, but flushes itself.
-  if (page_.flushing.exchange(1, std::memory_order_acq_rel) != 0) page_.abandoned.fetch_add(1);
+int Group::lead(Log& log, bool gathers) {
+  // The leader before this one was killed during its flush, and a failure of that flush may be lost with it.
+  const std::uint64_t left = page_.flushing.load(std::memory_order_acquire);
+  if (left != 0) {
+    if (page_.doubt.load(std::memory_order_relaxed) == 0) page_.doubt.store(left, std::memory_order_release);
+    page_.abandoned.fetch_add(1);
+  }
   MEMLITH_SHARED_STEP();
-  gather();
+  page_.flushing.store(page_.begun.fetch_add(1) + 1, std::memory_order_seq_cst);
+  MEMLITH_SHARED_STEP();
+  if (gathers) gather();
   const std::uint64_t begun = now_ns();
   const std::uint64_t commits = page_.commits.load(std::memory_order_relaxed);
-  const int code = flush(log);
+  const int code = flush_once(log);
+  if (code == SQLITE_OK) page_.doubt.store(0, std::memory_order_release);
   const std::uint64_t took = now_ns() - begun;
   const std::uint64_t before = page_.flushed_commits.exchange(commits, std::memory_order_relaxed);
   const std::uint64_t served = commits > before ? commits - before : 1;
@@ -108,15 +228,15 @@ int Group::await(std::optional<Position> position, std::uint32_t mark, Log& log)
     if (failed()) return SQLITE_IOERR_FSYNC;
     const bool in_doubt = page_.abandoned.load(std::memory_order_acquire) != mark;
     if (!in_doubt && position.has_value() && is_durable(*position)) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
-    const std::uint64_t patience = std::max(kStoppedNs, page_.flush_ns.load(std::memory_order_relaxed) * 10);
-    if (in_doubt || !position.has_value() || now_ns() - begun > patience) return flush(log);
+    if (in_doubt || !position.has_value()) return flush(log);
+    if (now_ns() - begun > patience()) return flush_alone(log);
     const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
     if (is_durable(*position)) continue;
     if (sidecar_.try_lead()) {
       const bool is_served = is_durable(*position);
-      const int code = is_served ? SQLITE_OK : lead(log);
+      const int code = is_served ? SQLITE_OK : lead(log, true);
       sidecar_.end_leading();
-      if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
+      wake_followers();
       // Its own flush is good for it also where SQLite has begun another generation meanwhile.
       if (!is_served) return code;
       continue;

@@ -1,6 +1,8 @@
 // Flushes of a write-ahead log that the commits of all processes share. Part of the SQLite plugin.
 #pragma once
 
+#include <sqlite3.h>
+
 #include <functional>
 #include <optional>
 
@@ -17,6 +19,10 @@ class Log {
   [[nodiscard]] virtual std::optional<Position> newest() const = 0;
   // SQLITE_OK if everything that was written to the log before is on the medium.
   virtual int flush() = 0;
+  // Group::number() when it had been opened: failures of earlier flushes than that are not told to it.
+  [[nodiscard]] virtual std::uint64_t opened_at() const { return 0; }
+  // Writes what may not be on the medium once more, for a flush to come (write_again.hpp).
+  virtual int write_again() { return SQLITE_IOERR; }
 };
 
 // Threads: any.
@@ -31,13 +37,29 @@ class Group {
   // Returns when `position` is durable: SQLITE_OK. SQLITE_IOERR_FSYNC if a flush failed, here or in another process:
   // then it is unknown whether it is, until all connections are closed. Empty: of what is not known to be durable.
   int await(std::optional<Position> position, std::uint32_t mark, Log& log);
-  // The same as the log's flush(), whose result counts for everyone.
+  // Flushes, whatever is known to be durable.
   int flush(Log& log);
+  // Asked when a log has been opened, for Log::opened_at().
+  [[nodiscard]] std::uint64_t number() const;
+  // A commit that is not waited for: a flush is due within `window_ns`. Returns true if none was due before.
+  bool promise(Position position, std::uint64_t window_ns);
+  // When a flush is due, as now_ns(); 0: none is.
+  [[nodiscard]] std::uint64_t due_ns() const;
+  // Flushes, unless another one has done so meanwhile.
+  int flush_due(Log& log);
+  // A killed leader's flush is still in doubt: the next commit had better be waited for.
+  [[nodiscard]] bool in_doubt() const { return page_.doubt.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
 
  private:
   void claim(Position position);
-  int lead(Log& log);
+  int lead(Log& log, bool gathers);
+  int flush_once(Log& log);
+  int flush_alone(Log& log);
+  void settle(std::uint64_t due, std::uint64_t begun_ns);
+  [[nodiscard]] bool may_miss_a_failure(const Log& log) const;
+  [[nodiscard]] std::uint64_t patience() const;
+  void wake_followers();
   void gather() const;
   void follow(std::uint32_t seen) const;
 

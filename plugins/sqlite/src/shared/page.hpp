@@ -23,7 +23,7 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523031;  // "MMLSHR01": changes with the layout
+inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523033;  // "MMLSHR03": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
 inline constexpr std::uint64_t kPageFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
@@ -42,8 +42,11 @@ struct Page {
   std::atomic<std::uint64_t>
       durable;                        // Position: what is durable; release after the flush, acquire before believing it
   std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
-  std::atomic<std::uint32_t> flushing;   // a leader is between its look at the log and the result of its flush
-  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed there
+  std::atomic<std::uint32_t> alone;   // flushes beside a stopped leader; stays too large after a kill
+  std::atomic<std::uint64_t> begun;   // the number of the newest flush of a leader
+  std::atomic<std::uint64_t> flushing;   // of the flush whose result is not stored yet; 0: none
+  std::atomic<std::uint64_t> doubt;      // 0, or a flush whose leader was killed: nobody else knows its result
+  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed in a flush
   std::atomic<std::uint32_t> ended;      // futex: how many flushes of a leader ended
   std::atomic<std::uint32_t> followers;  // may be too large after a kill: then a wake-up is in vain
   std::atomic<std::uint32_t> batch;      // commits of the last flush
@@ -51,6 +54,10 @@ struct Page {
   std::atomic<std::uint64_t> commits;    // that waited for a flush, or wait
   std::atomic<std::uint64_t> flushes;
   std::atomic<std::uint64_t> flushed_commits;  // `commits` before the last flush
+  // Commits that returned without a flush. A flush that began after `due` was read serves all that are in it.
+  std::atomic<std::uint64_t> due;        // 0, or when it has to begin, and a number (group.cpp)
+  std::atomic<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
+  std::atomic<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
   std::atomic<std::uint64_t> tickets;
   std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (line.cpp)
   std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used

@@ -62,13 +62,6 @@ int failed_flush(const State& state, int code) {
                            state.connection->path()));
 }
 
-core::Status refuse_weak(const std::string& path) {
-  return core::fail(core::Errc::unsupported, core::Detail::open,
-                    "{}: with share=1 there is no durability=weak; use PRAGMA synchronous = NORMAL, or the engine "
-                    "without share=1",
-                    path);
-}
-
 // ---- the database --------------------------------------------------------------------------------------------------
 
 int shared_close(sqlite3_file* file) {
@@ -124,14 +117,30 @@ int shared_pragma(const State& state, char** arguments) {
     arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
     return SQLITE_OK;
   };
+  const auto refuse = [&](const core::Status& status) {
+    (void)report(state.vfs.api(), status);
+    (void)answer(std::string(last_report()));
+    return SQLITE_ERROR;
+  };
   if (name == "memlith_stats") return answer(connection.describe());
   if (name == "memlith_error") return answer(newest_report());
   if (name == "memlith_share") return answer("shared");
   if (name == "memlith_durability") {
-    if (arguments[2] == nullptr || std::string_view(arguments[2]) == "full") return answer("full");
-    (void)report(state.vfs.api(), refuse_weak(connection.path()));
-    answer(std::string(last_report()));
-    return SQLITE_ERROR;
+    if (arguments[2] != nullptr) {
+      const auto wanted = parse_durability(arguments[2]);
+      if (!wanted.ok()) return refuse(wanted.error());
+      connection.set_weak(*wanted == Durability::weak);
+    }
+    return answer(connection.is_weak() ? "weak" : "full");
+  }
+  if (name == "memlith_window_ms") {
+    if (arguments[2] != nullptr) {
+      const auto wanted = parse_window(arguments[2]);
+      if (!wanted.ok()) return refuse(wanted.error());
+      connection.set_window_ms(*wanted);
+    }
+    const auto window = connection.window_ms();
+    return answer(window.has_value() ? std::to_string(*window) : "off");
   }
   if (name == "memlith_persist") {
     const int code = failed_flush(state, connection.persist());
@@ -146,11 +155,7 @@ int shared_pragma(const State& state, char** arguments) {
   if (name != "memlith_read") return SQLITE_NOTFOUND;
   if (arguments[2] != nullptr) {
     const auto latest = parse_read(arguments[2]);
-    if (!latest.ok()) {
-      (void)report(state.vfs.api(), latest.error());
-      answer(std::string(last_report()));
-      return SQLITE_ERROR;
-    }
+    if (!latest.ok()) return refuse(latest.error());
     connection.set_reads_latest(*latest);
   }
   return answer(connection.reads_latest() ? "latest" : "durable");
@@ -271,7 +276,10 @@ int shared_wal_close(sqlite3_file* file) {
   const std::unique_ptr<State> state(&state_in(file));
   file->pMethods = nullptr;
   if (state->connection == nullptr) return state->alone.close();
-  return state->connection->inherited() ? SQLITE_OK : state->connection->wal().close();
+  if (state->connection->inherited()) return SQLITE_OK;
+  const int kept = caught([&] { return failed_flush(*state, state->connection->keep_promises()); });
+  const int code = state->connection->wal().close();
+  return kept != SQLITE_OK ? kept : code;
 }
 
 // Whether the bytes of a frame at `offset` are of page 1.
@@ -372,9 +380,8 @@ core::Status check_not_marked(RealFile& database, const std::string& path) {
 const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
-  if (options.durability == Durability::weak) return report(vfs.api(), refuse_weak(name), true);
   Registry::get().leave_parent();
-  auto connection = std::make_shared<Connection>(vfs.api(), name, options);
+  auto connection = std::make_shared<Connection>(vfs.api(), *vfs.base(), name, options);
   int given = flags;
   if (const int code = connection->database().open(*vfs.base(), name, flags, &given); code != SQLITE_OK) return code;
   if (const auto status = check_not_marked(connection->database(), connection->path()); !status.ok()) {
@@ -393,6 +400,7 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
   auto state = std::unique_ptr<State>(new State{vfs, Registry::get().owner_of_wal(name), {}});
   RealFile& real = state->connection != nullptr ? state->connection->wal() : state->alone;
   if (const int code = real.open(*vfs.base(), name, flags, out_flags); code != SQLITE_OK) return code;
+  if (state->connection != nullptr) state->connection->note_wal_opened();
   set(file, kSharedWalMethods, std::move(state));
   return SQLITE_OK;
 }

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <new>
+#include <string_view>
 
 #include "step.hpp"
 
@@ -23,6 +24,8 @@ constexpr off_t kComing = 1 << 20;       // attaching or leaving
 constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the page
 constexpr off_t kLeading = kComing + 2;
 constexpr off_t kFirstSlot = kComing + 16;
+
+constexpr std::string_view kSuffix = "-memlith";
 
 bool lock_byte(int fd, int type, off_t at) {
   struct flock lock{};
@@ -62,6 +65,8 @@ Page* map(int fd) {
 // The caller holds kComing. Null where no page can be had.
 Page* map_valid(int fd) {
   const bool alone = lock_byte(fd, F_WRLCK, kPresent);
+  struct stat left{};
+  if (alone && ::fstat(fd, &left) != 0) return nullptr;
   if (alone && (::ftruncate(fd, 0) != 0 || ::ftruncate(fd, static_cast<off_t>(kPageFileBytes)) != 0)) return nullptr;
   if (!lock_byte(fd, F_RDLCK, kPresent)) return nullptr;
   struct stat info{};
@@ -71,8 +76,12 @@ Page* map_valid(int fd) {
   if (alone) {
     MEMLITH_SHARED_STEP();
     // What another boot or a killed process left is not looked at. The kernel's zeros are a page on which nothing is
-    // known to be durable.
+    // known to be durable. Who left it may have been killed in a flush that failed.
     page->flush_ns.store(1'000'000, std::memory_order_relaxed);
+    if (left.st_size != 0) {
+      page->begun.store(1, std::memory_order_relaxed);
+      page->doubt.store(1, std::memory_order_relaxed);
+    }
     page->magic.store(kPageMagic, std::memory_order_release);
   } else if (page->magic.load(std::memory_order_acquire) != kPageMagic) {
     ::munmap(page, kPageFileBytes);
@@ -84,7 +93,7 @@ Page* map_valid(int fd) {
 }  // namespace
 
 std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
-  const std::string file = path + "-memlith";
+  const std::string file = path + std::string(kSuffix);
   const std::uint64_t begun = now_ns();
   constexpr std::uint64_t kPatienceNs = 1'000'000'000;  // a process may be stopped while it comes or leaves
   while (now_ns() - begun < kPatienceNs) {
@@ -113,7 +122,12 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
 
 Sidecar::~Sidecar() {
   if (page_ == nullptr) return;
-  if (lock_byte(fd_, F_WRLCK, kComing) && lock_byte(fd_, F_WRLCK, kPresent) && is_named(fd_, file_)) {
+  const std::string log = file_.substr(0, file_.size() - kSuffix.size()) + "-wal";
+  struct stat info{};
+  const bool has_log = ::stat(log.c_str(), &info) == 0 && info.st_size > 0;
+  const bool unknown = page_->failed.load() != 0 || page_->doubt.load() != 0 || page_->flushing.load() != 0;
+  if (lock_byte(fd_, F_WRLCK, kComing) && lock_byte(fd_, F_WRLCK, kPresent) && is_named(fd_, file_) &&
+      !(has_log && unknown)) {
     (void)::unlink(file_.c_str());
   }
   MEMLITH_SHARED_STEP();

@@ -20,7 +20,8 @@ class Sidecar {
   // The page of the database `path`, mapped; made anew if no process uses it. Null where there can be none: no
   // permission, no shared mapping, another version of the page in use.
   static std::unique_ptr<Sidecar> attach(const std::string& path);
-  ~Sidecar();  // removes the file if no other process uses it
+  // Removes the file if no other process uses it, and everything that was written is on the medium.
+  ~Sidecar();
   Sidecar(const Sidecar&) = delete;
   Sidecar& operator=(const Sidecar&) = delete;
 

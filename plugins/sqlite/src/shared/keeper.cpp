@@ -1,0 +1,193 @@
+#include "keeper.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <system_error>
+#include <thread>
+
+#include "../line_log.hpp"
+#include "base/process.hpp"
+
+namespace memlith::sqlite::shared {
+
+namespace {
+
+// How often a process looks whether something is due that another one promised.
+constexpr std::uint64_t kKeeperLooksNs = 200'000'000;
+
+std::atomic<Keeper*> g_keeper{nullptr};
+
+}  // namespace
+
+// The log through a descriptor of its own, because SQLite's belong to the threads of the connections. SQLite locks no
+// log, so closing the descriptor releases no lock.
+class Keeper::OwnLog final : public Log {
+ public:
+  OwnLog(Node& node, sqlite3_vfs& vfs, const std::string& path) : node_(node), vfs_(vfs), path_(path + "-wal") {}
+  ~OwnLog() override { (void)file_.close(); }
+
+  bool open() {
+    struct stat before{};
+    struct stat after{};
+    if (::stat(path_.c_str(), &before) != 0) return false;
+    if (file_.open(vfs_, path_.c_str(), SQLITE_OPEN_WAL | SQLITE_OPEN_READWRITE, nullptr) != SQLITE_OK) return false;
+    opened_at_ = node_.group.number();
+    const bool same = ::stat(path_.c_str(), &after) == 0 && is_same(before, after);
+    if (!same) (void)file_.close();
+    opened_ = after;
+    return same;
+  }
+  // What was promised: SQLite's index is mapped by the connections only.
+  [[nodiscard]] std::optional<Position> newest() const override {
+    const std::uint64_t promised = node_.sidecar->page().promised.load(std::memory_order_acquire);
+    return promised != 0 ? std::optional(Position::of(promised)) : std::nullopt;
+  }
+  int flush() override {
+    struct stat named{};
+    if (::stat(path_.c_str(), &named) != 0) {
+      // SQLite removes a log when everything in it is durable in the database.
+      return errno == ENOENT ? SQLITE_OK : SQLITE_IOERR_FSYNC;
+    }
+    if (!file_.is_open() || !is_same(named, opened_)) {
+      (void)file_.close();
+      if (!open()) return SQLITE_IOERR_FSYNC;
+    }
+    return file_->xSync(file_.file(), SQLITE_SYNC_NORMAL);
+  }
+  [[nodiscard]] std::uint64_t opened_at() const override { return opened_at_; }
+  int write_again() override { return SQLITE_BUSY; }  // a connection does
+
+ private:
+  static bool is_same(const struct stat& one, const struct stat& other) {
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+  }
+
+  Node& node_;  // lives while the log is used
+  sqlite3_vfs& vfs_;
+  const std::string path_;
+  RealFile file_;
+  struct stat opened_{};
+  std::uint64_t opened_at_ = UINT64_MAX;
+};
+
+Keeper& Keeper::of_process() {
+  const std::uint64_t mark = core::process_mark();
+  Keeper* found = g_keeper.load(std::memory_order_acquire);
+  if (found != nullptr && found->process_mark_ == mark) return *found;
+  auto* const made = new Keeper(mark);  // never destroyed: its thread runs until the process ends
+  if (g_keeper.compare_exchange_strong(found, made)) {
+    static std::once_flag once;
+    std::call_once(once, [] { (void)std::atexit(at_exit); });
+    return *made;
+  }
+  delete made;
+  return *found;
+}
+
+// The process ends without having closed its connections.
+void Keeper::at_exit() {
+  Keeper* const keeper = g_keeper.load(std::memory_order_acquire);
+  if (keeper == nullptr || keeper->process_mark_ != core::process_mark() || !keeper->mutex_.try_lock()) return;
+  std::vector<Due> all;
+  {
+    const std::lock_guard guard(keeper->mutex_, std::adopt_lock);
+    std::uint64_t next = 0;
+    all = keeper->find_due(UINT64_MAX, next);
+  }
+  for (const Due& each : all) (void)each.node->group.flush(*each.log);
+}
+
+bool Keeper::start() {
+  if (runs_) return true;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([this] { run(); }).detach();
+    runs_ = true;
+  } catch (const std::system_error&) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return runs_;
+}
+
+bool Keeper::watch(const std::shared_ptr<Node>& node, sqlite3_vfs& vfs, const std::string& path) {
+  const std::lock_guard guard(mutex_);
+  for (const Entry& each : entries_) {
+    if (each.node.lock() == node) return start();
+  }
+  auto log = std::make_shared<OwnLog>(*node, vfs, path);
+  if (!log->open()) return false;
+  entries_.push_back({node, std::move(log)});
+  return start();
+}
+
+void Keeper::wake() {
+  const std::lock_guard guard(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
+// What is due at `now`; and when to look next, at most at `next`.
+std::vector<Keeper::Due> Keeper::find_due(std::uint64_t now, std::uint64_t& next) {
+  std::vector<Due> all;
+  std::erase_if(entries_, [](const Entry& each) { return each.node.expired(); });
+  for (Entry& each : entries_) {
+    auto node = each.node.lock();
+    if (node == nullptr || node->group.failed()) continue;
+    const std::uint64_t due = node->group.due_ns();
+    if (due == 0) continue;
+    const std::uint64_t then = std::max(due, each.not_before_ns);
+    if (then > now) {
+      next = std::min(next, then);
+      continue;
+    }
+    each.not_before_ns = now + kKeeperLooksNs;  // unless the flush succeeds
+    all.push_back({std::move(node), each.log});
+  }
+  return all;
+}
+
+void Keeper::flush(const std::vector<Due>& all) {
+  for (const Due& each : all) {
+    const int code = each.node->group.flush_due(*each.log);
+    if (code == SQLITE_IOERR_FSYNC) log_line("error: a flush of a write-ahead log failed; commits in doubt are lost");
+    if (code != SQLITE_OK) continue;
+    const std::lock_guard guard(mutex_);
+    for (Entry& entry : entries_) {
+      if (entry.log == each.log) entry.not_before_ns = 0;
+    }
+  }
+}
+
+void Keeper::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    woken_ = false;
+    const std::uint64_t now = now_ns();
+    std::uint64_t next = now + kKeeperLooksNs;
+    std::vector<Due> all = find_due(now, next);
+    if (entries_.empty()) {
+      runs_ = false;
+      return;
+    }
+    if (!all.empty()) {
+      lock.unlock();
+      flush(all);
+      all.clear();
+      lock.lock();
+      continue;
+    }
+    changed_.wait_for(lock, std::chrono::nanoseconds(next - now), [this] { return woken_; });
+  }
+}
+
+}  // namespace memlith::sqlite::shared

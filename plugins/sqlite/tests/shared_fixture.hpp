@@ -1,0 +1,72 @@
+// Connections in mode shared over a medium that loses what was not flushed, and two accounts to move amounts between.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "medium.hpp"
+#include "sqlite/src/sabotage.hpp"
+#include "sqlite/src/shared/step.hpp"
+#include "words.hpp"
+
+namespace memlith::test {
+
+inline std::function<void()>& at_step() {
+  static auto* const hook = new std::function<void()>;
+  return *hook;
+}
+
+class SharedPage : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    Medium::get().install();
+    (void)registered_vfs();
+  }
+  void SetUp() override {
+    Medium::get().clear();
+    sqlite::sabotage = {};
+    sqlite::shared::step_hook = [] {
+      if (at_step()) at_step()();
+    };
+  }
+  void TearDown() override {
+    at_step() = nullptr;
+    Medium::get().clear();
+    sqlite::sabotage = {};
+  }
+
+  [[nodiscard]] Db open(const std::string& parameters = "", const char* synchronous = "full") const {
+    Db db("file:" + path_ + "?share=1" + (parameters.empty() ? "" : "&" + parameters), "memlith");
+    EXPECT_OPEN(db);
+    sqlite3_busy_timeout(db.get(), 20000);
+    EXPECT_RUNS(db, std::string("pragma synchronous=") + synchronous + "; pragma wal_autocheckpoint=0");
+    return db;
+  }
+  // Two accounts on pages of their own, whose sum is 0, and a counter.
+  [[nodiscard]] Db make() const {
+    Db db = open();
+    EXPECT_RUNS(db,
+                "pragma page_size=1024; pragma journal_mode=wal;"
+                "create table a(v int, pad); create table b(v int, pad); create table n(v int);"
+                "insert into a values(0, zeroblob(900)); insert into b values(0, zeroblob(900));"
+                "insert into n values(0); pragma wal_checkpoint(truncate)");
+    return db;
+  }
+  static std::string transfer(int to) {
+    return "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = " + std::to_string(to) +
+           "; commit";
+  }
+  // The counter after a power cut; -1: the database is damaged.
+  int after_cut(bool database_is_newest = false) {
+    const std::string copy = folder_ / "cut.db";
+    Medium::get().cut(path_, copy, database_is_newest);
+    const Db db(copy, "unix");
+    if (integrity(db) != "ok" || db.all("select (select v from a) + (select v from b)") != "0") return -1;
+    return std::stoi(db.all("select v from n"));
+  }
+
+  TempFolder folder_;
+  std::string path_ = folder_ / "app.db";
+};
+
+}  // namespace memlith::test
