@@ -24,7 +24,9 @@ need_for_soak() {
 }
 
 soak_sqlite() {
-  build_preset release memlith_sqlite || return
+  local beside=()
+  if [[ $1 == shared ]]; then beside=(memlith_sqlite_planted power_disk); fi
+  build_preset release memlith_sqlite "${beside[@]}" || return
   python3 -B "$root/plugins/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
     --work "$root/build/sqlite-$1" "${@:2}"
 }

@@ -1,16 +1,34 @@
 #!/usr/bin/env python3
-"""Processes in mode shared, killed and stopped 2,000 times: ./dev soak sqlite-shared [--kills N]."""
+"""Processes in mode shared and on plain SQLite: ./dev soak sqlite-shared.
+
+Kills and stops them 20,000 times (--kills N), then cuts the power under them 2,000 times (--cuts N), after mistakes
+that are planted in the plugin were noticed in the same way. With one of the two options, only that is done.
+"""
 import argparse
 import pathlib
 import subprocess
 import sys
 
-options = argparse.ArgumentParser(description=__doc__)
-options.add_argument("--plugin", required=True)
-options.add_argument("--work", required=True)
-options.add_argument("--minutes", type=float, default=0, help="accepted like by every soak program; --kills counts")
-options.add_argument("--kills", type=int, default=2000)
+PLANTED = ["shared_skip_commit_wait", "shared_skip_reader_wait", "shared_look_after_flush"]
+
+options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+options.add_argument("--plugin", required=True, type=pathlib.Path)
+options.add_argument("--work", required=True, type=pathlib.Path)
+options.add_argument("--minutes", type=float, default=0, help="accepted like by every soak program; the counts count")
+options.add_argument("--kills", type=int)
+options.add_argument("--cuts", type=int)
 given = options.parse_args()
-test = pathlib.Path(__file__).resolve().parents[1] / "shared_processes_test.py"
-sys.exit(subprocess.run([sys.executable, "-B", test, given.plugin, given.work, str(given.kills)],
-                        check=False).returncode)
+if given.kills is None and given.cuts is None:
+    given.kills, given.cuts = 20000, 2000
+tests = pathlib.Path(__file__).resolve().parents[1]
+build = given.plugin.resolve().parents[1]
+code = 0
+if given.kills:
+    code = subprocess.run([sys.executable, "-B", tests / "shared_processes_test.py", given.plugin, given.work,
+                           str(given.kills)], check=False).returncode
+if given.cuts and code == 0:
+    code = subprocess.run([sys.executable, "-B", tests / "shared_power_test.py", "--plugin", given.plugin,
+                           "--planted-plugin", build / "lib/planted/memlith_sqlite.so", "--planted", *PLANTED,
+                           "--bin", build / "bin", "--rig", tests.parents[2] / "tests/power/rig", "--work",
+                           given.work / "power", "--cuts", str(given.cuts)], check=False).returncode
+sys.exit(code)
