@@ -191,6 +191,9 @@
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
 // Those of readers beside a writer, which tests/readers looks for.
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
+  X(copy_home_over_frames, copy, "a copy puts bytes of a home over those of frames that it has put before")         \
+  X(copy_named_unflushed, copy, "a copy gets its name before its files are flushed")                                \
+  X(copy_reads_log_first, copy, "a copy of a store in use reads the log first and the homes then")                  \
   X(durable_not_shown, store, "a checkpoint writes home what its page does not show as durable")                    \
   X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
   X(view_copies_late, store, "a reader beside a writer reads the log first and copies the homes then")             \

@@ -176,6 +176,10 @@ class Device {
   // Errors: no_memory, too_many_files, and those of reads; none of them latches.
   Result<Descriptor> copy_to_memory(std::uint64_t bytes);
 
+  // Makes the content that of `source`, of which no byte is copied: the two share blocks until one of them is written
+  // (reflink). False: the file system cannot, and nothing happened. As durable as a write.
+  virtual Result<bool> clone(Device&) { return false; }
+
   // At most `depth` transfers at once. Falls back to one at a time if the system offers nothing better.
   virtual std::unique_ptr<IoQueue> make_queue(std::uint32_t depth);
 

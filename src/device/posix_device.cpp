@@ -82,6 +82,17 @@ class PosixDevice : public Device {
 
   [[nodiscard]] int descriptor() const { return fd(); }
 
+  Result<bool> clone(Device& source) override {
+    const auto* const file = dynamic_cast<const PosixDevice*>(&source);
+    if (file == nullptr) return false;
+    MEMLITH_TRY(check_latch());
+    if (::ioctl(fd(), FICLONE, file->fd()) == 0) return true;
+    const bool failed = errno == EIO || errno == ENOSPC || errno == EDQUOT;
+    return failed ? Result<bool>(fail_errno(errno, Detail::write, "{}: cannot share the blocks of {}", path_,
+                                            source.path()))
+                  : Result<bool>(false);
+  }
+
   bool begin_direct_write() override {
     const std::shared_lock lock(direct_mutex_);
     if (!direct()) return false;

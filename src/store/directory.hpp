@@ -44,6 +44,10 @@ class Directory {
   // The end of the newest commit to the object since the store was opened; committers to the object update it.
   [[nodiscard]] std::shared_ptr<Atomic<std::uint64_t>> committed_lsn(ObjectId id) const MEMLITH_EXCLUDES(mutex_);
 
+  // ---- for a copy of the store, after load()
+  // Folder: no object had this number or a higher one.
+  [[nodiscard]] virtual std::uint32_t next_id() const { return 1; }
+
   // ---- changes
   // An object of zeros, as `wanted` says but for its id. Durable on ok.
   virtual Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) = 0;

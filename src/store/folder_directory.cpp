@@ -20,31 +20,51 @@ bool is_all_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-}  // namespace
-
-// ---- changes ---------------------------------------------------------------------------------------------------
-
-DirectoryEntry FolderDirectory::entry_bytes(const ObjectInfo& info) const {
+DirectoryEntry entry_of(const ObjectInfo& info, std::uint64_t log_id) {
   DirectoryEntry entry{};
   entry.object = {info.id.value, 1, info.size_bytes, info.address, info.reserve_bytes};
   MEMLITH_ASSERT(info.name.size() <= kNameBytesMax);
   std::memcpy(entry.name, info.name.data(), info.name.size());
-  entry.checksum = header_checksum(entry, files_.log->log_id());
+  entry.checksum = header_checksum(entry, log_id);
   return entry;
 }
 
-DirectoryHeader FolderDirectory::header_bytes(std::uint64_t live_count) const {
+DirectoryHeader header_of(std::uint32_t next_id, std::uint64_t live_count, std::uint64_t log_id) {
   DirectoryHeader header{};
   header.magic = kDirectoryMagic;
   header.version = kFormatVersion;
-  header.next_id = next_id_;
+  header.next_id = next_id;
   header.live_count = static_cast<std::uint32_t>(live_count);
-  header.checksum = header_checksum(header, files_.log->log_id());
+  header.checksum = header_checksum(header, log_id);
   return header;
 }
 
+}  // namespace
+
+// ---- changes ---------------------------------------------------------------------------------------------------
+
+DirectoryHeader FolderDirectory::header_bytes(std::uint64_t live_count) const {
+  return header_of(next_id_, live_count, files_.log->log_id());
+}
+
+std::vector<std::byte> FolderDirectory::file_of(std::span<const ObjectInfo> objects, std::uint32_t next_id,
+                                                std::uint64_t log_id) {
+  std::uint64_t bytes = kDirectoryBytesFirst;
+  while (bytes < (objects.size() + 1) * kDirectoryEntryBytes) bytes *= 2;
+  std::vector<std::byte> file(bytes);
+  const DirectoryHeader header = header_of(next_id, objects.size(), log_id);
+  std::memcpy(file.data(), &header, sizeof header);
+  std::uint64_t offset = kDirectoryEntryBytes;
+  for (const ObjectInfo& info : objects) {
+    const DirectoryEntry entry = entry_of(info, log_id);
+    std::memcpy(file.data() + offset, &entry, sizeof entry);
+    offset += kDirectoryEntryBytes;
+  }
+  return file;
+}
+
 void FolderDirectory::put_record(FrameWriter& writer, const Entry& entry) {
-  const DirectoryEntry bytes = entry_bytes(entry.info);
+  const DirectoryEntry bytes = entry_of(entry.info, files_.log->log_id());
   writer.put(&bytes, sizeof bytes);
 }
 
@@ -112,7 +132,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
     ++next_id_;
     header = header_bytes(entries_.size() + 1);
   }
-  const DirectoryEntry entry = entry_bytes(info);
+  const DirectoryEntry entry = entry_of(info, files_.log->log_id());
   std::byte bytes[2 * kDirectoryEntryBytes];
   std::memcpy(bytes, &header, sizeof header);
   std::memcpy(bytes + kDirectoryEntryBytes, &entry, sizeof entry);
@@ -195,11 +215,7 @@ Status FolderDirectory::tell_log_is_missing() {
 
 Status FolderDirectory::make_first(std::uint64_t log_id) {
   MEMLITH_TRY(files_.volume.make_folder("objects"));
-  DirectoryHeader header{};
-  header.magic = kDirectoryMagic;
-  header.version = kFormatVersion;
-  header.next_id = 1;
-  header.checksum = header_checksum(header, log_id);
+  const DirectoryHeader header = header_of(1, 0, log_id);
   MEMLITH_TRY(files_.volume.remove("objects/0"));
   MEMLITH_TRY_ASSIGN(auto directory, files_.volume.open("objects/0", OpenMode::create, Caching::buffered));
   MEMLITH_TRY(directory->reserve(kDirectoryBytesFirst));

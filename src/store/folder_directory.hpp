@@ -9,6 +9,14 @@ class FolderDirectory final : public Directory {
  public:
   explicit FolderDirectory(StoreFiles& files) : Directory(files) {}
 
+  [[nodiscard]] std::uint32_t next_id() const override {
+    const LockGuard lock(mutex_);
+    return next_id_;
+  }
+  // The directory file of a store with that log and these objects.
+  static std::vector<std::byte> file_of(std::span<const ObjectInfo> objects, std::uint32_t next_id,
+                                        std::uint64_t log_id);
+
   Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) override
       MEMLITH_EXCLUDES(create_mutex_, mutex_);
   Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override
@@ -38,7 +46,6 @@ class FolderDirectory final : public Directory {
   }
   void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
 
-  [[nodiscard]] DirectoryEntry entry_bytes(const ObjectInfo& info) const;
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const MEMLITH_REQUIRES(mutex_);
   // Commits entries, whose bytes are consecutive in memory, and waits until they are durable.
   static Status commit_entries(std::span<const Extent> entries, const std::byte* bytes, const Commit& commit);

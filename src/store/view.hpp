@@ -7,10 +7,6 @@
 // home meanwhile comes from these frames, and they are laid over the copy: the rest of the argument is that of
 // recovery.
 //
-// Which commits are durable: if a writer is alive, it shows how far its log is durable on its page of counters
-// (StatsPage), before a checkpoint writes home what lies before that. Frames and superblocks tell of it, too. If no
-// writer is alive, the commits that can be read are flushed by the reader, as an opening for reading does.
-//
 // A frame that is overwritten before it was read, because the log is circular, is noticed by its checksums. Then the
 // copies are made anew, a limited number of times.
 #pragma once
@@ -21,9 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "log/reader.hpp"
 #include "store/directory.hpp"
-#include "store/opening.hpp"
+#include "store/follower.hpp"
 #include "store/overlay.hpp"
 #include "store/replay.hpp"
 #include "store/store_files.hpp"
@@ -51,7 +46,7 @@ class ShownObject {
 class View {
  public:
   View(StoreFiles& files, Opening& opening, Directory& directory, Replay& replay)
-      : files_(files), opening_(opening), directory_(directory), replay_(replay) {}
+      : files_(files), directory_(directory), replay_(replay), follower_(files, opening, replay) {}
 
   // Finds the newest durable commit. Errors: those of opening a store.
   Status begin() { return move(nullptr); }
@@ -66,58 +61,29 @@ class View {
   // Everything before it is in the view.
   [[nodiscard]] Lsn lsn() const { return position_.has_value() ? position_->lsn : Lsn{}; }
   // The process that has the store open for writing, as of the last move; 0: none.
-  [[nodiscard]] std::uint32_t writer() const { return writer_; }
+  [[nodiscard]] std::uint32_t writer() const { return follower_.writer(); }
   [[nodiscard]] std::uint64_t bytes_shown() const { return bytes_shown_; }
 
  private:
-  static constexpr int kTries = 6;
-
-  // A frame that is not known to be durable yet.
-  struct Waiting {
-    Frame frame;
-    std::vector<std::byte> payload;
-  };
-
   Status move(ShownObject* added);
   // False: the writer has gone on too far, or has begun or ended; try again.
   Result<bool> try_to_move(ShownObject* added, bool anew);
-  Result<bool> follow_writer();
-  Result<bool> follow_nobody();
-  Status look();
-  Result<bool> look_at_writer();
-  [[nodiscard]] bool nothing_new() const;
   Status copy_homes(ShownObject* added, bool anew);
-  Status copy_home(ShownObject& object, bool follows);
-  Result<bool> gather();
-  Status gather_waiting();
-  Status gather_frame(const Frame& frame);
-  Result<bool> superblock_is_the_same();
+  Status copy_home(ShownObject& object);
   Status show_all(ShownObject* added, bool anew);
   void drop_copies(ShownObject* added);
 
   StoreFiles& files_;
-  Opening& opening_;
   Directory& directory_;
   Replay& replay_;
+  Follower follower_;
 
   std::vector<ShownObject*> shown_;
   std::optional<LogPosition> position_;  // what is shown
   FileRecord record_{};                  // of the file, as the superblock had it when the copies were made
   Overlay directory_changes_;            // since then
   std::uint64_t bytes_shown_ = 0;
-  std::uint64_t sequence_ = 0;  // of the superblock, as of the last look
-  std::uint64_t settled_ = 0;   // likewise, when no process was found writing
-  std::uint64_t log_id_ = 0;
   bool copies_needed_ = false;  // a move has failed, and may have left the parts of the view at different places
-
-  // ---- of the move that is under way
-  LogPosition at_;        // what is in the overlay
-  Lsn durable_;           // everything before it is durable
-  Lsn readable_;          // the end of the frames that could be read
-  bool writes_ = false;   // a writer is alive,
-  bool stalled_ = false;  // but its log is poisoned
-  std::uint32_t writer_ = 0;
-  std::vector<Waiting> waiting_;
 };
 
 }  // namespace memlith::core

@@ -1,0 +1,96 @@
+// Follows the log of a store that another process may be writing. Floor: store. docs/architecture.md, "Readers beside a
+// writer".
+//
+// A follower takes no lock, and the writer does not know of it. Its user copies home files and has the follower read
+// the log along. The follower gathers, in the overlay of Replay, the frames from the tail, as it was before the copying
+// began, to a durable commit, as it is after the copying has ended. Whatever a checkpoint wrote home meanwhile comes
+// from these frames, and they are laid over the copy: the rest of the argument is that of recovery.
+//
+// Which commits are durable: if a writer is alive, it shows how far its log is durable on its page of counters
+// (StatsPage), before a checkpoint writes home what lies before that. Frames and superblocks tell of it, too. If no
+// writer is alive, the commits that can be read are flushed by the follower, as an opening for reading does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "log/reader.hpp"
+#include "store/directory.hpp"
+#include "store/opening.hpp"
+#include "store/replay.hpp"
+#include "store/store_files.hpp"
+
+namespace memlith::core {
+
+// One thread at a time.
+class Follower {
+ public:
+  // How often a user that has lost the writer begins anew.
+  static constexpr int kTries = 6;
+
+  Follower(StoreFiles& files, Opening& opening, Replay& replay) : files_(files), opening_(opening), replay_(replay) {}
+
+  // Reads the superblock and the slots anew, and whether a process writes. `kept`: segments from there on are looked
+  // for, even before the tail. Errors: those of opening a store; not_found: the store was removed, or another has taken
+  // its place.
+  Status look(Lsn kept);
+  // The next frame that is gathered.
+  void start_at(LogPosition at) { at_ = at; }
+  // Reads along while homes are copied: gathers what is durable. False: the writer has ended, or has overwritten frames
+  // that were not gathered yet; begin anew.
+  Result<bool> gather();
+  // Gathers up to a durable commit that is not older than the call. The homes are copied. False: the writer has gone
+  // on too far, or has begun or ended: begin anew.
+  Result<bool> finish() { return writes_ ? follow_writer() : follow_nobody(); }
+  // Forgets frames that are not known to be durable yet.
+  void forget() { waiting_.clear(); }
+  // Called when the overlay holds more than replay_bytes_max. Empties the overlay.
+  void set_on_full(std::function<Status()> on_full) { on_full_ = std::move(on_full); }
+
+  // As of the last look.
+  [[nodiscard]] bool writes() const { return writes_; }
+  [[nodiscard]] std::uint32_t writer() const { return writer_; }  // the process; 0: none
+  // Everything before it is in the overlay.
+  [[nodiscard]] LogPosition at() const { return at_; }
+  // Whether no process writes to the store, and none has written since finish() was called last, at that position.
+  [[nodiscard]] bool nothing_new(LogPosition since) const;
+  // What a writer that goes on, or ends, can make of what is read.
+  static bool may_pass(const Status& status) {
+    return status.category == Errc::corrupt || status.category == Errc::not_found;
+  }
+
+ private:
+  // A frame that is not known to be durable yet.
+  struct Waiting {
+    Frame frame;
+    std::vector<std::byte> payload;
+  };
+
+  Result<bool> look_at_writer();
+  Status look_at_log();
+  Result<bool> read();
+  Result<bool> follow_writer();
+  Result<bool> follow_nobody();
+  Status gather_waiting();
+  Status gather_frame(const Frame& frame);
+  Result<bool> superblock_is_the_same();
+
+  StoreFiles& files_;
+  Opening& opening_;
+  Replay& replay_;
+  std::function<Status()> on_full_;
+
+  std::uint64_t sequence_ = 0;  // of the superblock, as of the last look
+  std::uint64_t settled_ = 0;   // likewise, when no process was found writing
+  std::uint64_t log_id_ = 0;
+  LogPosition at_;
+  Lsn durable_;           // everything before it is durable
+  Lsn readable_;          // the end of the frames that could be read
+  bool writes_ = false;   // a writer is alive,
+  bool stalled_ = false;  // but its log is poisoned
+  std::uint32_t writer_ = 0;
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace memlith::core

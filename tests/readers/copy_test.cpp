@@ -1,0 +1,303 @@
+// docs/backup.md: a copy of a store that a process writes to, at every operation of the writer and at every read of the
+// copy, is what exactly one commit left, the one that the copy names; a power cut at that moment keeps that commit. A
+// power cut at any operation of the copy leaves a whole store or none, and the copy can be started again. And the tests
+// notice each mistake that is planted.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutant.hpp"
+#include "copy/source.hpp"
+#include "copy/target.hpp"
+#include "readers/world.hpp"
+
+namespace memlith::test {
+namespace {
+
+StoreOptions copying(StoreOptions options) {
+  options.follow_patience = std::chrono::milliseconds(0);
+  options.replay_bytes_max = 1;  // whatever was gathered goes to the target at once
+  return options;
+}
+
+struct Copied {
+  Lsn lsn;
+  Content content;
+};
+
+StoreOptions opening_of_a_copy(StoreOptions options) {
+  options.create = false;
+  return options;
+}
+
+// Copies into an empty volume, or what a power cut left of one.
+Result<Lsn> copy_into(SimVolume& target_volume, Volume& from, const StoreOptions& options) {
+  CopyTarget target(target_volume, options.kind, options.file_name);
+  MEMLITH_TRY(target.prepare());
+  CopySource source(from, copying(options), {1024, 1024});
+  auto state = source.walk(target);
+  const Status status = state.ok() ? target.finish(*state) : state.status();
+  if (!status.ok()) {
+    target.abandon();
+    return status;
+  }
+  return state->position.lsn;
+}
+
+// Empty if there is no store to copy yet.
+std::optional<Copied> copy(Volume& from, const StoreOptions& options, Faults& faults) {
+  SimVolume target;
+  const auto lsn = copy_into(target, from, options);
+  if (!lsn.ok()) {
+    EXPECT_EQ(lsn.error().category, Errc::not_found) << last_error_text();
+    EXPECT_TRUE(target.image().files.empty()) << target.image().files.begin()->first;
+    return std::nullopt;
+  }
+  auto store = Store::open(target, opening_of_a_copy(options));
+  if (!store.ok()) {
+    faults.add("the copy cannot be opened: " + std::string(last_error_text()));
+    return std::nullopt;
+  }
+  EXPECT_TRUE((*store)->was_clean());
+  Copied copied{*lsn, {}};
+  for (const ObjectInfo& info : (*store)->objects()) copied.content[info.name] = *(*store)->read_home(info.id);
+  return copied;
+}
+
+// What one commit left, and that commit is the one that the copy names.
+void check(const World& world, const Copied& copied, std::vector<Seen>& seen, Faults& faults) {
+  const std::int64_t state = world.state_of(copied.content);
+  if (state < 0) faults.add("a copy is what no commit left, of LSN " + std::to_string(copied.lsn.value));
+  seen.push_back({world.volume.operations(), state});
+}
+
+void check_names(const World& world, const std::vector<Copied>& copies, Faults& faults) {
+  for (const Copied& each : copies) {
+    const std::size_t named = world.state_at(each.lsn);
+    if (each.content != world.states[named] && !each.content.empty()) {
+      faults.add("a copy names LSN " + std::to_string(each.lsn.value) + ", of state " + std::to_string(named) +
+                 ", and is state " + std::to_string(world.state_of(each.content)));
+    }
+  }
+}
+
+void copy_at_operations_of_the_writer(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  PageVolume readers_volume(world.volume, world.pages);
+  std::vector<Seen> seen;
+  std::vector<Copied> copies;
+  std::uint64_t operations = 0;
+  bool inside = false;
+  const auto act = [&] {
+    if (inside || ++operations % 5 != seed % 5) return;
+    inside = true;
+    if (auto copied = copy(readers_volume, world.options, faults); copied.has_value() && !copied->content.empty()) {
+      check(world, *copied, seen, faults);
+      copies.push_back(std::move(*copied));
+    }
+    inside = false;
+  };
+  world.volume.before_transfer = act;
+  world.volume.after_write = act;
+  run_writer(world);
+  world.volume.before_transfer = world.volume.after_write = nullptr;
+  if (::testing::Test::HasFatalFailure()) return;
+  EXPECT_GT(copies.size(), 30u);
+  check_names(world, copies, faults);
+  check_durable(world, seen, faults);
+}
+
+// The writer commits, writes home, creates, grows and removes while the copy is made, at each of its reads in turn.
+void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  for (std::uint64_t strike = 0;; ++strike) {
+    World world(kind, seed);
+    world.open();
+    const bool folder = kind == StoreKind::folder;
+    world.create(folder ? "a" : "file", 4 * kPageBytes);
+    if (folder) world.create("b", 2 * kPageBytes);
+    world.commit();
+    world.checkpoint();
+    world.commit();
+    world.show();
+    PageVolume readers_volume(world.volume, world.pages);
+    std::uint64_t reads = 0;
+    bool inside = false;
+    readers_volume.before_read = [&] {
+      if (inside || reads++ < strike || reads > strike + 3) return;
+      inside = true;
+      world.commit(strike % 4 == 1);
+      if (strike % 3 != 0) world.show();
+      if (strike % 2 == 0) world.checkpoint();
+      if (folder && strike % 5 == 0 && reads == strike + 1) world.create("c", kPageBytes);
+      if (folder && strike % 5 == 1 && reads == strike + 1) world.remove("b");
+      // Enough to overwrite the slots that are yet to be read, now and then.
+      for (int i = 0; strike % 8 == 3 && i < 40; ++i) {
+        world.commit();
+        if (i % 8 == 7) world.checkpoint();
+      }
+      inside = false;
+    };
+    auto copied = copy(readers_volume, world.options, faults);
+    readers_volume.before_read = nullptr;
+    std::vector<Seen> seen;
+    if (copied.has_value()) {
+      check(world, *copied, seen, faults);
+      check_names(world, {*copied}, faults);
+      check_durable(world, seen, faults);
+    } else {
+      faults.add("there was nothing to copy");
+    }
+    if (reads <= strike || ::testing::Test::HasFatalFailure() || faults.found > 0) break;
+  }
+}
+
+// What a power cut left of a copy: no store, or all of it. The copy is then made again.
+void cut_the_power(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 3 * kPageBytes);
+  if (kind == StoreKind::folder) world.create("b", kPageBytes);
+  for (int i = 0; i < 3; ++i) {
+    world.commit();
+    if (i == 1) world.checkpoint();
+  }
+  world.show();
+  PageVolume from(world.volume, world.pages);
+  SimVolume target({}, true);
+  ASSERT_TRUE(copy_into(target, from, world.options).ok()) << last_error_text();
+  const Content wanted = world.states.back();
+  const StoreOptions opening = opening_of_a_copy(world.options);
+  const std::string name = kind == StoreKind::folder ? "log" : opening.file_name;
+  SimMedium medium(target.trace());
+  Random random(seed);
+  for (;;) {
+    for (int way = 0; way < 4; ++way) {
+      const SimImage image = medium.cut([&](std::size_t) { return way == 1 || (way > 1 && random.one_in(2)); });
+      const std::string at = " after operation " + std::to_string(medium.position());
+      if (!image.files.contains(name)) {
+        if (medium.position() == target.trace().records.size()) faults.add("a finished copy is gone" + at);
+        if (way != static_cast<int>(medium.position() % 4)) continue;
+        SimVolume again(image);
+        const auto lsn = copy_into(again, from, world.options);
+        if (!lsn.ok()) faults.add("the copy cannot be started again" + at + ": " + std::string(last_error_text()));
+        if (lsn.ok() && recovered(again.image(), opening) != wanted) faults.add("the second copy is not whole" + at);
+        continue;
+      }
+      SimVolume found(image);
+      auto store = Store::open(found, opening);
+      if (!store.ok()) {
+        faults.add("there is a store that cannot be opened" + at + ": " + std::string(last_error_text()));
+        continue;
+      }
+      Content content;
+      for (const ObjectInfo& info : (*store)->objects()) content[info.name] = *(*store)->read_home(info.id);
+      if (content != wanted) faults.add("there is a store that is not whole" + at);
+    }
+    if (medium.position() == target.trace().records.size()) break;
+    medium.step();
+  }
+}
+
+class Copy : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  ~Copy() override { active_mutant = Mutant::none; }
+};
+INSTANTIATE_TEST_SUITE_P(Of, Copy, ::testing::Values(StoreKind::folder, StoreKind::one_file),
+                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
+
+using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
+
+void expect_sound(Trial trial, StoreKind kind) {
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) trial(kind, seed, faults);
+  faults.settle();
+}
+
+void expect_noticed(Mutant mutant, Trial trial, StoreKind kind) {
+  active_mutant = mutant;
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= 20 && faults.found == 0; ++seed) trial(kind, seed, faults);
+  faults.settle();
+}
+
+TEST_P(Copy, AtOperationsOfTheWriter) { expect_sound(copy_at_operations_of_the_writer, GetParam()); }
+
+TEST_P(Copy, WhileTheWriterActsAtEveryRead) { expect_sound(write_at_every_read, GetParam()); }
+
+TEST_P(Copy, APowerCutAtAnyOperationLeavesAWholeStoreOrNone) { expect_sound(cut_the_power, GetParam()); }
+
+// Each operation fails in turn: the copy says so, leaves nothing, and can be started again.
+TEST_P(Copy, AFailureLeavesNothing) {
+  World world(GetParam(), 1);
+  world.open();
+  world.create(GetParam() == StoreKind::folder ? "a" : "file", 3 * kPageBytes);
+  world.commit();
+  world.show();
+  PageVolume from(world.volume, world.pages);
+  using Kind = SimFaults::Kind;
+  for (const Kind kind : {Kind::no_space, Kind::full_write, Kind::fail_write, Kind::fail_flush, Kind::fail_folder}) {
+    for (std::uint64_t nth = 0;; ++nth) {
+      SimVolume target;
+      target.faults().plan(kind, nth);
+      const auto lsn = copy_into(target, from, world.options);
+      if (target.faults().fired() == 0) {
+        EXPECT_TRUE(lsn.ok()) << last_error_text();
+        EXPECT_GT(nth, 0u);
+        break;
+      }
+      const bool lack = kind == Kind::no_space;
+      if (!lsn.ok() && lack) {
+        EXPECT_EQ(lsn.error().category, Errc::no_space) << last_error_text();
+      }
+      target.faults().clear();
+      // A failure of the last steps finds the store finished.
+      const auto there = target.exists(GetParam() == StoreKind::folder ? "log" : "file");
+      if (*there) {
+        EXPECT_EQ(recovered(target.image(), opening_of_a_copy(world.options)), world.states.back());
+        continue;
+      }
+      EXPECT_FALSE(lsn.ok());
+      EXPECT_TRUE(copy_into(target, from, world.options).ok()) << last_error_text();
+    }
+  }
+}
+
+TEST_P(Copy, ReplacesNothing) {
+  World world(GetParam(), 1);
+  world.open();
+  world.create(GetParam() == StoreKind::folder ? "a" : "file", kPageBytes);
+  PageVolume from(world.volume, world.pages);
+  SimVolume target;
+  ASSERT_TRUE(copy_into(target, from, world.options).ok()) << last_error_text();
+  const std::uint64_t hash = target.image().hash();
+  const auto again = copy_into(target, from, world.options);
+  EXPECT_EQ(again.status().category, Errc::exists) << last_error_text();
+  EXPECT_EQ(target.image().hash(), hash);
+  if (GetParam() == StoreKind::folder) return;
+  // The log of a file that is gone, with commits of it.
+  SimVolume other;
+  SimImage image = world.volume.image();
+  image.files.erase("file");
+  SimVolume left(std::move(image));
+  EXPECT_EQ(copy_into(left, from, world.options).status().category, Errc::exists) << last_error_text();
+}
+
+TEST_P(Copy, NoticesALogThatIsReadFirst) {
+  expect_noticed(Mutant::copy_reads_log_first, write_at_every_read, GetParam());
+}
+
+TEST_P(Copy, NoticesHomesThatReplaceFrames) {
+  expect_noticed(Mutant::copy_home_over_frames, write_at_every_read, GetParam());
+}
+
+// A one-file store is opened under another name first, which flushes its file.
+TEST(CopyOfAFolder, NoticesAStoreWithItsNameTooEarly) {
+  expect_noticed(Mutant::copy_named_unflushed, cut_the_power, StoreKind::folder);
+  active_mutant = Mutant::none;
+}
+
+}  // namespace
+}  // namespace memlith::test
