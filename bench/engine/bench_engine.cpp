@@ -28,7 +28,8 @@ namespace {
 
 constexpr std::uint64_t kRegionMib = 16;
 constexpr std::uint64_t kWords = kRegionMib * kMiB / sizeof(std::uint64_t);
-constexpr std::uint64_t kChanges = 4;      // of a transaction
+constexpr std::uint64_t kChanges = 4;  // of a transaction
+constexpr std::uint64_t kRollbacksMax = 1000;
 constexpr std::uint64_t kLookEvery = 256;  // commits between two looks at the signals and the checkpoints
 
 struct Case {
@@ -208,8 +209,10 @@ void report(const BenchEngineArguments& arguments, const Case& what, const CaseR
 
 struct Timed {
   const char* name;
-  std::uint64_t pending;  // ranges that another thread has touched
+  std::uint64_t pending;  // of what another thread did
+  std::uint64_t rounds;
   Percentiles latency;
+  const char* pending_what = "ranges pending";
 };
 
 void report(const BenchEngineArguments& arguments, const Timed& timed) {
@@ -217,7 +220,7 @@ void report(const BenchEngineArguments& arguments, const Timed& timed) {
     write_json({{"bench", "engine"},
                 {"case", timed.name},
                 {"pending", timed.pending},
-                {"rounds", arguments.rounds},
+                {"rounds", timed.rounds},
                 {"p50_us", timed.latency.p50_us},
                 {"p99_us", timed.latency.p99_us},
                 {"p999_us", timed.latency.p999_us},
@@ -225,8 +228,8 @@ void report(const BenchEngineArguments& arguments, const Timed& timed) {
                 {"version", memlith_version()}});
     return;
   }
-  write_line(fmt::format("{:<10} {:>7} ranges pending: p50 {:8.2f} us, p99 {:8.2f} us, p99.9 {:8.2f} us", timed.name,
-                         timed.pending, timed.latency.p50_us, timed.latency.p99_us, timed.latency.p999_us));
+  write_line(fmt::format("{:<10} {:>7} {}: p50 {:8.2f} us, p99 {:8.2f} us, p99.9 {:8.2f} us", timed.name, timed.pending,
+                         timed.pending_what, timed.latency.p50_us, timed.latency.p99_us, timed.latency.p999_us));
 }
 
 // Times `finish` of each transaction, or with `whole` the transaction as well.
@@ -252,6 +255,45 @@ MaybeFailure time_calls(const BenchEngineArguments& arguments, Subject& subject,
   return {};
 }
 
+std::int32_t persist_word(Subject& subject, std::size_t region, std::uint64_t word) {
+  memlith_region* const of = subject.regions[region];
+  auto* const at = static_cast<std::uint64_t*>(memlith_region_address(of)) + word;
+  ++*at;
+  const std::int32_t code = memlith_touch(of, at, sizeof *at);
+  return code == MEMLITH_OK ? memlith_persist_async(&of, 1, MEMLITH_SCOPE_PROCESS, nullptr) : code;
+}
+
+// Undoes 8 bytes, beside asynchronous persists of another region that are in the log and not home.
+MaybeFailure run_rollbacks(const BenchEngineArguments& arguments, const ScratchFolder& scratch) {
+  scratch.remove("store");
+  Result<Subject> subject = make_subject(scratch.path_of("store"), arguments.log_mib, 2);
+  if (!subject.ok()) return std::move(subject.failure());
+  std::int32_t code = MEMLITH_OK;
+  for (std::uint64_t i = 0; code == MEMLITH_OK && i < arguments.persists; ++i) {
+    code = persist_word(*subject, 1, i % kWords);
+  }
+  if (code != MEMLITH_OK) return library_failure(code, "an asynchronous persist");
+  memlith_region* const region = subject->regions.front();
+  auto* const words = static_cast<std::uint64_t*>(memlith_region_address(region));
+  Random random(kSeed);
+  std::vector<std::uint64_t> samples;
+  for (std::uint64_t round = 0; round < std::min(arguments.rounds, kRollbacksMax); ++round) {
+    if (interrupted()) return interrupted_failure();
+    const std::uint64_t word = random.below(kWords);
+    code = persist_word(*subject, 0, word);
+    ++words[word];
+    if (code == MEMLITH_OK) code = memlith_touch(region, words + word, sizeof *words);
+    const std::uint64_t begin = now_ns();
+    if (code == MEMLITH_OK) code = memlith_rollback(&region, 1, MEMLITH_SCOPE_PROCESS);
+    if (code != MEMLITH_OK) return library_failure(code, "a rollback");
+    samples.push_back(now_ns() - begin);
+  }
+  const std::uint64_t rounds = samples.size();
+  report(arguments,
+         {"rollback", arguments.persists, rounds, percentiles_of(std::move(samples)), "persists in the log"});
+  return close_store(std::move(subject->store));
+}
+
 MaybeFailure run_single_calls(const BenchEngineArguments& arguments, const ScratchFolder& scratch) {
   scratch.remove("store");
   Result<Subject> subject = make_subject(scratch.path_of("store"), arguments.log_mib, 1);
@@ -271,8 +313,10 @@ MaybeFailure run_single_calls(const BenchEngineArguments& arguments, const Scrat
     });
     toucher.join();
     if (code != MEMLITH_OK) return library_failure(code, "touching");
-    if (MaybeFailure failure = time_calls(arguments, *subject, {"commit", pending, {}}, commit)) return failure;
-    if (MaybeFailure failure = time_calls(arguments, *subject, {"abort", pending, {}}, abort)) return failure;
+    if (MaybeFailure failure = time_calls(arguments, *subject, {"commit", pending, arguments.rounds, {}}, commit))
+      return failure;
+    if (MaybeFailure failure = time_calls(arguments, *subject, {"abort", pending, arguments.rounds, {}}, abort))
+      return failure;
   }
   return close_store(std::move(subject->store));
 }
@@ -297,7 +341,8 @@ MaybeFailure run_bench_engine(const BenchEngineArguments& arguments) {
     if (what.threads == 1) one_thread = result->commits_per_s;
     report(arguments, what, *result, one_thread);
   }
-  return run_single_calls(arguments, *scratch);
+  if (MaybeFailure failure = run_single_calls(arguments, *scratch)) return failure;
+  return run_rollbacks(arguments, *scratch);
 }
 
 }  // namespace memlith::tool

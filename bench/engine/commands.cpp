@@ -177,6 +177,8 @@ void add_bench_engine(CLI::App* bench, CommandLine& line) {
   add_number(command, "--checkpoints", arguments->checkpoints, 1, 1'000, "Checkpoints that these lines run over");
   add_number(command, "--pending", arguments->pending, 1, 100'000'000, "Ranges that another thread has touched");
   add_number(command, "--rounds", arguments->rounds, 1, 1'000'000'000, "Timed aborts, and timed commits");
+  add_number(command, "--persists", arguments->persists, 1, 100'000'000,
+             "Asynchronous persists of 8 bytes that are in the log while rollbacks are timed");
   add_command(command, line, arguments, run_bench_engine);
 }
 

@@ -77,6 +77,7 @@ struct BenchEngineArguments {
   std::uint64_t checkpoints = 3;
   std::uint64_t pending = 300'000;  // ranges that another thread has touched
   std::uint64_t rounds = 20'000;    // of the timed calls
+  std::uint64_t persists = 20'000;  // of another region, beside rollbacks
   Format format = Format::text;
 };
 

@@ -518,8 +518,8 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
 /* Undoes the stores, in that scope, since the regions were last persisted, synchronously or asynchronously: memory is
  * again as the last persist captured it. With EXPLICIT and INSTRUMENTED, only touched and recorded ranges are undone. A
  * growth stays.
- * FAULT regions take the old bytes from copies in memory, without I/O. Otherwise, and for pages of FAULT regions of
- * which there is no copy, the call runs a checkpoint and reads the home files.
+ * FAULT regions take the old bytes from copies in memory, without I/O. Otherwise up to 1 MiB is read from home files
+ * and the log. For more, and for pages of FAULT regions of which there is no copy, the call runs a checkpoint first.
  * Threads: with process scope, no other thread may store to the regions during the call; with thread scope, no other
  * thread may store to the pages that are undone.
  * Durability: none; what is undone was never durable.

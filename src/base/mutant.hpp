@@ -124,6 +124,7 @@
   X(change_captured_inside, region, "others may capture a change that is under way")                               \
   X(change_not_undone, region, "the undoing of a change leaves memory as it is")                                   \
   X(rollback_forgotten, region, "a rollback leaves the memory as it is")                                           \
+  X(rollback_reads_home_only, store, "a rollback does not look for what is in the log and not home")               \
   X(persist_of_first_region_only, region, "a persist of several regions commits the first one's bytes only")       \
   X(persist_does_not_join, region, "a persist with nothing of its own does not wait for what is under way")        \
   X(persist_does_not_wait, region, "a persist returns before its commit is durable")                               \

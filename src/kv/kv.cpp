@@ -167,22 +167,21 @@ Status Kv::make_ready(const Estimate& estimate) {
 }
 
 template <class Change>
-Result<std::uint64_t> Kv::change_pages(Change&& change) {
+Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
   const Stamp stamp = pages_.newest() + 1;
   const std::uint64_t number = stamp - kCheckedStamp + base_commit_;
   const Status done = no_throw([&]() -> Status {
-    pages_.begin(stamp);
+    pages_.begin(stamp, sure);
     change();
+    pages_.reserve_batch(0, 0);
     return kOk;
   });
-  if (!done.ok()) {
-    // Memory ran out in the middle. Whole commits that wait for the log go there without this one's bytes.
-    broken_ = true;
-    pages_.give_up();
-    return done;
-  }
+  if (!done.ok()) pages_.undo();
   pages_.end(number);
-  return number;
+  if (done.ok()) return number;
+  return fail(done.category, Detail::kv,
+              "region \"{}\": memory ran out in the middle of a commit, which was undone; the kv store goes on",
+              pages_.region().shown_name());
 }
 
 // Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
@@ -225,14 +224,15 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Left& left) {
   for (;;) {
     {
       const LockGuard lock(pages_.writer());
-      MEMLITH_TRY(need_sound());
-      Estimate estimate{0, leaves.count * (kPageBytes + 256)};
-      const bool in_leaves = found && leaves_take(locks, leaves);
+      MEMLITH_TRY(pages_.region().store().failure());
+      // Of each leaf its slots, for a cell that goes, and then all of it, at most.
+      Estimate estimate{0, leaves.count * 2 * kPageBytes, found && leaves_take(locks, leaves)};
+      const bool in_leaves = estimate.sure;
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       const std::uint64_t before = pages_.batch().bytes();
       if (pages_.batch().empty() || before + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
         MEMLITH_TRY(make_ready(estimate));
-        MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+        MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages(in_leaves, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
                              write_all(locks, in_leaves ? &leaves : nullptr);
                            }));
         const std::uint64_t after = pages_.batch().bytes();
@@ -256,7 +256,7 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_
   joint_applied_ = false;
   Estimate estimate;
   const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
-    MEMLITH_TRY(need_sound());
+    MEMLITH_TRY(pages_.region().store().failure());
     MEMLITH_TRY(check_all(locks, estimate));
     MEMLITH_TRY(make_ready(estimate));
     return pages_.region().commit_size(false);
@@ -267,7 +267,7 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_
 }
 
 Result<Batch::Piece> Kv::apply_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  MEMLITH_TRY(change_pages([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { write_all(locks, nullptr); }).status());
+  MEMLITH_TRY(change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { write_all(locks, nullptr); }).status());
   joint_applied_ = true;
   return gatherer_.take_held();
 }
@@ -282,11 +282,6 @@ void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { gatherer_.let_go(); 
 
 void Kv::give_up_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   joint_applied_ ? gatherer_.lose_held() : gatherer_.let_go();
-}
-
-Status Kv::need_sound() {
-  if (broken_) return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the store");
-  return pages_.region().store().failure();
 }
 
 // ---- maps ------------------------------------------------------------------------------------------------------
@@ -331,13 +326,13 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(need_sound());
+  MEMLITH_TRY(pages_.region().store().failure());
   TreeWriter catalogue(pages_, kCatalogue);
   Write write{name, bytes_of_number(map), false};
   TreeWriter::Found found;
   MEMLITH_TRY(catalogue.check(write, found));
   MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
-  return change_pages([&] {
+  return change_pages(false, [&] {
     map = pages_.allocate();
     TreeWriter::make_empty(pages_, map);
     catalogue.apply(write);
@@ -366,7 +361,7 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
   // What waits goes to the log before, so that the frame of the removal has it all to itself.
   MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
   const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(need_sound());
+  MEMLITH_TRY(pages_.region().store().failure());
   if (locks_.in_use(map)) {
     return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended", name);
   }
@@ -382,7 +377,7 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
     if (header.kind == PageKind::leaf) records += header.count;
   }
   MEMLITH_TRY(make_ready({4, 64 * all.size() + 8 * kPageBytes}));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages([&] {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages(false, [&] {
                        for (const PageNumber page : all) pages_.free(page);
                        pages_.count_records(1 - static_cast<std::int64_t>(records));
                        catalogue.apply(write);

@@ -244,6 +244,7 @@ class Kv final : public RegionClient {
   struct Estimate {
     std::uint64_t pages = 0;
     std::uint64_t log_bytes = 0;
+    bool sure = false;  // log_bytes is enough in every case, and at most Leaves::kMax pages change
   };
   [[nodiscard]] std::uint64_t log_bytes_max() const { return pages_.region().store().log_limit_bytes() / 2; }
   Status too_large(std::uint64_t log_bytes) const;
@@ -269,7 +270,6 @@ class Kv final : public RegionClient {
   void end_joint(const Batch::Piece& piece, Lsn end);
   void cancel_joint();
   void give_up_joint();
-  Status need_sound() MEMLITH_REQUIRES(pages_.writer());
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   bool find_leaves(const LockSet& locks, Leaves& leaves);
@@ -277,9 +277,10 @@ class Kv final : public RegionClient {
   void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
   Result<std::uint64_t> drop_map(std::string_view name, MapEntry& map);
-  // One commit: `change` changes pages, for which there is room.
+  // One commit: `change` changes pages, for which there is room. Errors: no_memory - nothing has changed, but a number
+  // of a commit was used up.
   template <class Change>
-  Result<std::uint64_t> change_pages(Change&& change) MEMLITH_REQUIRES(pages_.writer());
+  Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(pages_.writer());
 
   Pages pages_;
   Locks locks_;
@@ -290,7 +291,6 @@ class Kv final : public RegionClient {
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;
   WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
-  bool broken_ MEMLITH_GUARDED_BY(pages_.writer()) = false;
   Mutex maps_mutex_;  // held while a map is created or removed
   MapNumbers numbers_;
   std::unordered_map<PageNumber, MapNumber> number_of_root_ MEMLITH_GUARDED_BY(maps_mutex_);  // of maps that are there

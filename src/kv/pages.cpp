@@ -13,6 +13,13 @@ namespace memlith::core::kv {
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint64_t kCutBytesMax = 64 * kKiB;
+constexpr std::uint64_t kImageBytesKept = 1 * kMiB;  // of a commit that has ended
+
+// Room for one more, so that push_back() allocates nothing.
+template <class T>
+void make_room_in(std::vector<T>& all) {
+  if (all.size() == all.capacity()) all.reserve(std::max<std::size_t>(8, 2 * all.size()));
+}
 }  // namespace
 
 Pages::~Pages() { unmap_array(states_, states_count_); }
@@ -78,16 +85,28 @@ Status Pages::corrupt(PageNumber page, std::string_view fault) const {
 
 // ---- the writer ------------------------------------------------------------------------------------------------
 
-void Pages::begin(Stamp stamp) {
+void Pages::begin(Stamp stamp, bool sure) {
+  undoable_ = true;  // also if this call fails
   stamp_ = stamp;
   begun_ = batch_.mark();
   header_before_ = header();
   beginning_.store(stamp, std::memory_order_seq_cst);  // pairs with take_snapshot()
   keeping_ = snapshot_count_.load(std::memory_order_seq_cst) > 0;
-  if (!keeping_) return;
-  const LockGuard lock(snapshots_mutex_);
-  keeping_ = !snapshots_.empty();
-  if (keeping_) newest_snapshot_ = snapshots_.back();
+  if (keeping_) {
+    const LockGuard lock(snapshots_mutex_);
+    keeping_ = !snapshots_.empty();
+    if (keeping_) newest_snapshot_ = snapshots_.back();
+  }
+  make_room_in(changing_);
+  undoable_ = keeping_ || !sure;
+}
+
+// A page that the commit makes needs none: without the commit it is not there.
+void Pages::save_image(PageNumber page) {
+  if (page >= header_before_.pages) return;
+  make_room_in(imaged_);
+  images_.insert(images_.end(), bytes_of(page), bytes_of(page) + kPageBytes);
+  imaged_.push_back(page);
 }
 
 // A page is changed only when it was checked, so nothing changes it here.
@@ -163,12 +182,16 @@ std::byte* Pages::change(PageNumber page) {
   const std::uint64_t word = word_of(page).load(std::memory_order_relaxed);
   if ((word & 1) != 0) return at(page);
   const Stamp stamp = std::max(word >> 1, kCheckedStamp);
-  changing_.push_back(page);
+  // ORDER image-before-change: whatever fails for lack of memory fails before the page is changed, or can be undone.
+  // [test KvOutOfMemory.ACommitIsUndoneAndTheStoreGoesOn]
+  if (undoable_) save_image(page);
+  make_room_in(changing_);
   if (keeping_ && stamp <= newest_snapshot_) {
     keep(page, stamp);
   } else {
     word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
   }
+  changing_.push_back(page);
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in confirmed()
   return at(page);
 }
@@ -205,10 +228,17 @@ void Pages::free(PageNumber page) {
 
 void Pages::count_records(std::int64_t more) { own_header().records += static_cast<std::uint64_t>(more); }
 
-void Pages::give_up() {
+// The words of the pages go on to the stamp of this commit: a reader that saw half of a change must not find the word
+// that it had before.
+void Pages::undo() {
+  MEMLITH_ASSERT(undoable_);
+  for (std::size_t i = 0; i < imaged_.size(); ++i) {
+    std::memcpy(at(imaged_[i]), images_.data() + i * kPageBytes, kPageBytes);
+    tag_all(imaged_[i]);
+  }
   batch_.undo_to(begun_);
   own_header() = header_before_;
-  given_up_.store(true, std::memory_order_release);
+  pages_.store(header_before_.pages, std::memory_order_release);
 }
 
 void Pages::end(std::uint64_t commit) {
@@ -220,6 +250,9 @@ void Pages::end(std::uint64_t commit) {
   }
   for (const PageNumber page : changing_) word_of(page).store(stamp_ << 1, std::memory_order_release);
   changing_.clear();
+  imaged_.clear();
+  images_.clear();
+  if (images_.capacity() > kImageBytesKept) std::vector<std::byte>().swap(images_);
   newest_.store(stamp_, std::memory_order_seq_cst);
 }
 
@@ -314,11 +347,7 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
       }
       return corrupt(page, "an older state of it is missing");
     }
-    if (tries < 20) continue;
-    if (given_up_.load(std::memory_order_acquire)) {
-      return fail(Errc::no_memory, Detail::kv, "memory ran out in the middle of a commit; reopen the kv store");
-    }
-    yield_thread();
+    if (tries >= 20) yield_thread();
   }
 }
 

@@ -82,8 +82,9 @@ class Pages {
 
   // Held by the writer.
   [[nodiscard]] Mutex& writer() { return writer_; }
-  // A commit begins; `stamp` is above all before. Snapshots that are taken from here on do not see it.
-  void begin(Stamp stamp);
+  // A commit begins; `stamp` is above all before. Snapshots that are taken from here on do not see it. `sure`: the
+  // memory for it was reserved, but for what snapshots need. Otherwise undo() can undo it.
+  void begin(Stamp stamp, bool sure);
   // Room for so many new pages: the region grows if need be. Also checks that so many free pages are what they should
   // be.
   Status make_room(std::uint64_t pages, bool allow_growth = true);
@@ -107,10 +108,10 @@ class Pages {
   void tag_removed(PageNumber page, std::uint32_t index);
   void tag_all(PageNumber page);
   [[nodiscard]] bool tags_match(PageNumber page) const;
-  // A commit could not be completed (memory ran out in its middle): nothing is read or changed any more.
-  // What waits for the log is as the commit before left it.
-  void give_up();
-  // The commit is complete and visible. reserve_batch() was called before it began.
+  // Memory ran out in the middle of the commit: everything is as it was before it, and end() makes it one that changed
+  // nothing.
+  void undo();
+  // The commit is complete and visible. reserve_batch() was called before it began, and, to be sure, after its changes.
   void end(std::uint64_t commit);
   [[nodiscard]] Batch& batch() { return batch_; }
   // Room in the batch for the commit to come, so that it allocates nothing.
@@ -184,6 +185,7 @@ class Pages {
   Status check(PageNumber page);
   [[nodiscard]] std::atomic<std::uint64_t>& word_of(PageNumber page) const { return states_[page].word; }
   void keep(PageNumber page, Stamp stamp);
+  void save_image(PageNumber page);
   void forget_unneeded() MEMLITH_EXCLUDES(snapshots_mutex_);
   bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(snapshots_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
@@ -193,8 +195,7 @@ class Pages {
   std::byte* base_ = nullptr;
   PageState* states_ = nullptr;
   std::uint64_t states_count_ = 0;
-  Mutex check_mutex_;  // held while a page is checked, and so while its first tags are made
-  std::atomic<bool> given_up_{false};
+  Mutex check_mutex_;                 // held while a page is checked, and so while its first tags are made
   std::atomic<PageNumber> pages_{0};  // those of the header, for readers
 
   Mutex writer_;
@@ -206,6 +207,9 @@ class Pages {
   std::uint64_t cut_commit_ = 0;  // the newest whose number is in the batch, or was when the batch went to the log
   StoreHeader header_before_{};
   std::vector<PageNumber> changing_;
+  bool undoable_ = false;           // pages are copied before they are changed
+  std::vector<PageNumber> imaged_;  // those that were
+  std::vector<std::byte> images_;
   Stamp stamp_ = kCheckedStamp;
   bool keeping_ = false;  // snapshots are active
   Stamp newest_snapshot_ = 0;

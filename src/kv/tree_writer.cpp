@@ -343,7 +343,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   std::byte* const target = pages_.change(right);
   format_page(target, right, header.kind, header.level, map_);
   const bool inner = header.kind == PageKind::inner;
-  const std::string between(inner ? all(at).key : separator(all(at - 1).key, all(at).key));
+  const std::string_view between(inner ? all(at).key : separator(all(at - 1).key, all(at).key));
   for (std::uint32_t i = at; i <= header.count; ++i) {
     Cell moved = all(i);
     if (inner && i == at) moved.key = {};

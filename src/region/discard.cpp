@@ -61,9 +61,10 @@ Status Region::discard_held(Range part) {
   if (twins_ != nullptr) twins_->forget(part);
   Status status = store_.bring_home(*end);
   if (status.ok() && !MEMLITH_MUTANT(discard_keeps_memory)) {
-    status = tracker_->restore(part, [this](std::uint64_t offset, std::span<std::byte> target) {
+    const auto read = [this](std::uint64_t offset, std::span<std::byte> target) {
       return store_.read_home_into(object_, offset, target);
-    });
+    };
+    status = tracker_->restore(part, read, true);
   }
   accept(part);
   // Memory must not show what the log does not have. These stores count as the program's own.

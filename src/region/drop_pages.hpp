@@ -31,12 +31,12 @@ inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
   return errno == EINVAL && ::madvise(at, bytes, MADV_DONTNEED_LOCKED) == 0;
 }
 
-// Makes the range as it is at home: drops whole pages, and reads the rest.
-inline Status restore_or_drop(std::byte* base, Range range, const Tracker::ReadHome& read) {
+// Tracker::restore() without marks: drops whole pages if they are at home, and reads the rest.
+inline Status restore_or_drop(std::byte* base, Range range, const Tracker::ReadHome& read, bool at_home) {
   const std::uint64_t end = range.offset + range.bytes;
   const std::uint64_t first = std::min(round_up(range.offset, kPageBytes), end);
   const std::uint64_t last = std::max(round_down(end, kPageBytes), first);
-  const bool dropped = first < last && drop_pages(base + first, last - first);
+  const bool dropped = at_home && first < last && drop_pages(base + first, last - first);
   const auto read_part = [&](std::uint64_t from, std::uint64_t to) {
     return from < to ? read(from, {base + from, to - from}) : kOk;
   };

@@ -438,8 +438,6 @@ Status Region::persist(std::span<Region* const> regions, Scope scope) {
   return regions.front()->store_.sync(end);
 }
 
-// ---- rollback --------------------------------------------------------------------------------------------------
-
 Status Region::rollback(std::span<Region* const> given, Scope scope) {
   std::vector<Region*> regions;
   if (given.empty()) return kOk;
@@ -452,48 +450,6 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
     MEMLITH_TRY(region->roll_back_with_client(thread));
   }
   return kOk;
-}
-
-Status Region::roll_back_with_client(ThreadNumber thread) {
-  const Status done = roll_back(thread);
-  if (client_ != nullptr) client_->rolled_back();  // some of it may be, even where it failed
-  return done;
-}
-
-Status Region::roll_back(ThreadNumber thread) {
-  if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
-  stored_.clear();
-  struct GiveBack {
-    Tracker* tracker;
-    ~GiveBack() {
-      if (tracker != nullptr) tracker->give_back();
-    }
-  } taken{tracker_.get()};
-  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
-  if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(complete_home());
-  MEMLITH_TRY(tracker_->rollback(thread, stored_));
-  normalize(stored_);
-  if (!stored_.empty()) MEMLITH_TRY(restore_from_home());
-  taken.tracker->accept();
-  taken.tracker = nullptr;
-  return kOk;
-}
-
-Status Region::restore_from_home() {
-  MEMLITH_TRY(complete_home());
-  cut_to_size();
-  const auto read = [this](std::uint64_t offset, std::span<std::byte> target) {
-    return store_.read_home_into(object_, offset, target);
-  };
-  for (const Range& range : stored_) MEMLITH_TRY(tracker_->restore(range, read));
-  return kOk;
-}
-
-// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
-Status Region::complete_home() {
-  const Lsn newest = newest_commit();
-  MEMLITH_TRY(store_.sync(newest));
-  return store_.home_lsn() < newest ? store_.checkpoint() : kOk;
 }
 
 }  // namespace memlith::core

@@ -11,8 +11,8 @@
 // A change is a time between two captures in which nothing else captures or rolls back: what is captured at its end is
 // the whole of it, and what is undone leads back to its beginning.
 //
-// Rollback restores a region to what was last captured: from the tracker's copies of pages, or else from home, after a
-// checkpoint has written everything in the log there.
+// Rollback restores a region to what was last captured: from the tracker's copies of pages, or else from home and from
+// what the log has that is not home yet. For many bytes, a checkpoint brings that home first.
 #pragma once
 
 #include <atomic>
@@ -224,7 +224,7 @@ class Region {
   [[nodiscard]] Status check_unchanging() const;
   Status discard_part(Range part);
   Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
-  Status restore_from_home() MEMLITH_REQUIRES(capture_mutex_);
+  Status restore_stored() MEMLITH_REQUIRES(capture_mutex_);
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
   void cut_to_part(Range part) MEMLITH_REQUIRES(capture_mutex_);

@@ -68,9 +68,10 @@ class Tracker {
   // marks them clean; all or none of them. It adds to `others` the ranges that it cannot restore; these count as
   // collected by collect().
   virtual Status rollback(ThreadNumber thread, std::vector<Range>& others) { return collect(thread, others); }
-  // Restores a range that rollback() added to `others` from home. `read` reads the home file from an offset on.
+  // Restores a range that rollback() added to `others`. `read` reads what was committed last, from an offset on.
+  // `at_home`: the home file has the same, so pages may be dropped instead.
   using ReadHome = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
-  virtual Status restore(Range range, const ReadHome& read) = 0;
+  virtual Status restore(Range range, const ReadHome& read, bool at_home) = 0;
 
   // The region's memory now ends at `bytes`, a multiple of the page size. The new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;

@@ -142,6 +142,23 @@ Status Overlay::for_each(ObjectId object, const Visit& visit) const {
   return bytes.empty() ? kOk : visit(offset, bytes);
 }
 
+Status Overlay::copy_to(ObjectId object, std::uint64_t offset, std::span<std::byte> target) const {
+  const auto found = objects_.find(object);
+  if (found == objects_.end()) return kOk;
+  const std::uint64_t end = offset + target.size();
+  for (std::uint64_t page = offset / kPageBytes; page * kPageBytes < end; ++page) {
+    const auto leaf = found->second.find(page / kLeafPages);
+    if (leaf == found->second.end()) continue;
+    for (const Piece& piece : leaf->second[page % kLeafPages]) {
+      const std::uint64_t at = page * kPageBytes + piece.begin;
+      const std::uint64_t from = std::max(at, offset);
+      const std::uint64_t to = std::min(at + piece.bytes, end);
+      if (from < to) std::memcpy(target.data() + (from - offset), piece.data + (from - at), to - from);
+    }
+  }
+  return kOk;
+}
+
 std::vector<ObjectId> Overlay::objects() const {
   std::vector<ObjectId> result;
   for (const auto& [object, leaves] : objects_) result.push_back(object);

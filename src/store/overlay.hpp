@@ -32,6 +32,8 @@ class Overlay {
   // The bytes of an object in order of their offset, none twice.
   using Visit = std::function<Status(std::uint64_t offset, std::span<const std::byte> bytes)>;
   Status for_each(ObjectId object, const Visit& visit) const;
+  // Puts the bytes that it has of these over the others.
+  Status copy_to(ObjectId object, std::uint64_t offset, std::span<std::byte> target) const;
   [[nodiscard]] std::vector<ObjectId> objects() const;
   [[nodiscard]] std::uint64_t piece_count() const;  // of all objects: how often for_each() would call
 

@@ -9,15 +9,7 @@
 
 namespace memlith::core {
 
-namespace {
-Status bad_commit(const Log& log, const Frame& frame, const char* what) {
-  return fail(Errc::corrupt, Detail::frame, "{}: the commit at LSN {} is invalid although its checksum is right: {}",
-              log.device().path(), frame.lsn.value, what);
-}
-}  // namespace
-
 Result<std::uint64_t> Replay::gather(const Frame& frame) {
-  if (frame.kind != kFrameKindCommit) return bad_commit(*files_.log, frame, "unknown kind");
   std::span<const std::byte> rest = frame.payload;
   std::uint64_t commits = 0;
   do {
@@ -27,57 +19,18 @@ Result<std::uint64_t> Replay::gather(const Frame& frame) {
   return commits;
 }
 
-// Takes one commit off the front of `rest`.
 Status Replay::gather_commit(const Frame& frame, std::span<const std::byte>& rest) {
-  CommitHeader header;
-  if (rest.size() < sizeof header) return bad_commit(*files_.log, frame, "too short");
-  std::memcpy(&header, rest.data(), sizeof header);
-  rest = rest.subspan(sizeof header);
-  if (header.extent_count > rest.size() / sizeof(ExtentRecord))
-    return bad_commit(*files_.log, frame, "too many extents");
-  const std::span<const std::byte> records = rest.first(header.extent_count * sizeof(ExtentRecord));
-  rest = rest.subspan(records.size());
-  const auto record = [&records](std::uint32_t i) {
-    ExtentRecord extent;
-    std::memcpy(&extent, records.data() + i * sizeof extent, sizeof extent);
-    return extent;
-  };
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(extents_reversed)) {
-    std::uint64_t end = 0;
-    for (std::uint32_t i = 0; i < header.extent_count; ++i) end += record(i).bytes;
-    std::span<const std::byte> bytes = rest.first(end);
-    for (std::uint32_t i = header.extent_count; i-- > 0;) {
-      const ExtentRecord extent = record(i);
-      MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, bytes.last(extent.bytes)));
-      bytes = bytes.first(bytes.size() - extent.bytes);
+  MEMLITH_TRY(take_commit(*files_.log, frame, rest, extents_));
+  if (MEMLITH_MUTANT(extents_reversed)) std::reverse(extents_.begin(), extents_.end());
+  if (MEMLITH_MUTANT(last_extent_dropped) && extents_.size() > 1) extents_.pop_back();
+  for (const LoggedExtent& each : extents_) {
+    const Extent& place = each.place;
+    if (!each.is_discard) {
+      MEMLITH_TRY(overlay_.apply(place.object, place.offset, each.bytes));
+    } else if (!MEMLITH_MUTANT(discard_not_replayed)) {
+      overlay_.apply_zeros(place.object, place.offset, place.bytes);
     }
-    rest = rest.subspan(end);
-    return kOk;
   }
-#endif
-  for (std::uint32_t i = 0; i < header.extent_count; ++i) {
-    const ExtentRecord extent = record(i);
-    if ((extent.offset & kDiscardBit) != 0) {
-      MEMLITH_TRY(gather_discard(frame, extent));
-      continue;
-    }
-    if (extent.bytes > rest.size()) return bad_commit(*files_.log, frame, "its extents hold more bytes than it has");
-    if (extent.offset > (1ull << 62)) return bad_commit(*files_.log, frame, "an extent lies beyond all files");
-    const bool dropped = MEMLITH_MUTANT(last_extent_dropped) && i > 0 && i + 1 == header.extent_count;
-    if (!dropped) MEMLITH_TRY(overlay_.apply(ObjectId{extent.object}, extent.offset, rest.first(extent.bytes)));
-    rest = rest.subspan(extent.bytes);
-  }
-  return kOk;
-}
-
-Status Replay::gather_discard(const Frame& frame, const ExtentRecord& record) {
-  const std::uint64_t offset = record.offset & ~kDiscardBit;
-  if (offset > (1ull << 62)) return bad_commit(*files_.log, frame, "a discard lies beyond all files");
-  if (offset % kPageBytes != 0 || record.bytes % kPageBytes != 0 || ObjectId{record.object} == kDirectory) {
-    return bad_commit(*files_.log, frame, "a discard is not of whole pages of a region");
-  }
-  if (!MEMLITH_MUTANT(discard_not_replayed)) overlay_.apply_zeros(ObjectId{record.object}, offset, record.bytes);
   return kOk;
 }
 

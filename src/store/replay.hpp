@@ -10,6 +10,7 @@
 
 #include "store/blocks.hpp"
 #include "store/directory.hpp"
+#include "store/logged_commit.hpp"
 #include "store/moment.hpp"
 #include "store/overlay.hpp"
 #include "store/store_files.hpp"
@@ -83,7 +84,6 @@ class Replay {
   };
 
   Status gather_commit(const Frame& frame, std::span<const std::byte>& rest);
-  Status gather_discard(const Frame& frame, const ExtentRecord& record);
   Status write_object(ObjectId object, ReplayPace* pace);
   Result<std::unique_ptr<DirectHome>> direct_home(ObjectId object, Device& device, const ReplayPace* pace);
   Status written(ObjectId object, std::uint64_t page_bytes, ReplayPace* pace);
@@ -91,7 +91,8 @@ class Replay {
 
   StoreFiles& files_;
   Directory& directory_;
-  Overlay overlay_;  // constant in a read-only store
+  Overlay overlay_;                    // constant in a read-only store
+  std::vector<LoggedExtent> extents_;  // of the commit that is being gathered
   KeptBlocks blocks_{files_, directory_};
   FileMoment moment_{files_};
   Directory::Unreachable unreachable_;

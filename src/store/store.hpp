@@ -153,6 +153,9 @@ class Store {
   // Returns when everything before `end` is home. Runs a checkpoint only if necessary, and gives way to commits of
   // other threads.
   Status bring_home(Lsn end);
+  // What commits up to `end` made of these bytes, as far as the log has it: home has the rest. They are of one object,
+  // in order, and no commit changes them meanwhile. Waits until the commits are durable, and for no checkpoint.
+  Status read_log(std::span<const Extent> wanted, Lsn end, Overlay& found);
   // For a caller that closes the store next: the checkpoint that close() would begin with, so that close() need not.
   Status bring_all_home();
   [[nodiscard]] const Overlay& overlay() const { return replay_.overlay(); }

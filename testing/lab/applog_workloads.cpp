@@ -102,6 +102,51 @@ std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0
 // One frame for a kv store, two logs, and a region.
 std::vector<Step> applog_joint(Random& random) { return laps(random, {kRingBytes, 0, true, true}, 24); }
 
+// One frame for a heap and a kv store whose records say what the heap holds; between two of them, either by itself.
+std::vector<Step> heap_kv(Random& random) {
+  const AppLogPlan plan{kRingBytes, 0, true, false};
+  const HeapPlan heap{28 * kKiB, 112 * kKiB, TrackerKind::touched};
+  const AppLogSteps log(plan);
+  const Step open_heap{"open the heap", [heap](Run& run) { run.open_heap(heap); }};
+  const auto step = [plan, heap](std::string text, const std::function<void(Run&)>& act) {
+    Step made{std::move(text), act};
+    made.again = [plan, heap, act](Run& run) {
+      run.open_applog(plan);
+      run.open_heap(heap);
+      act(run);
+    };
+    return made;
+  };
+  std::vector<Step> steps{open(), log.open(), open_heap};
+  const auto reopen = [&](Step how) {
+    log.reopen(steps, std::move(how));
+    steps.push_back(open_heap);
+  };
+  for (int round = 0; round < 14; ++round) {
+    for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
+      const std::uint64_t bytes = 40 + random.below(1500);
+      steps.push_back(step(fmt::format("allocate {} bytes", bytes), [=](Run& run) { run.allocate(bytes, 16); }));
+    }
+    const std::uint64_t which = random.below(16);
+    if (random.one_in(2)) steps.push_back(step("free a block", [=](Run& run) { run.free_block(which); }));
+    const bool wait = random.one_in(2);
+    steps.push_back(step(fmt::format("commit the heap and the kv store{}", wait ? "" : ", weakly"),
+                         [=](Run& run) { run.commit_heap_with_kv(wait); }));
+    if (random.one_in(4)) steps.push_back(step("persist the heap", [](Run& run) { run.persist_heap(true); }));
+    if (random.one_in(4)) steps.push_back(step("roll the heap back", [](Run& run) { run.rollback_heap(); }));
+    if (random.one_in(3)) {
+      steps.push_back(log.append(60 + random.below(300)));
+      steps.push_back(log.write());
+      steps.push_back(log.commit(1, false));
+    }
+    if (random.one_in(5)) steps.push_back(checkpoint());
+    if (random.one_in(8)) reopen(abandon());
+    if (random.one_in(12)) reopen(close());
+  }
+  steps.push_back(step("commit the heap and the kv store", [](Run& run) { run.commit_heap_with_kv(true); }));
+  return steps;
+}
+
 // The ring is nearly full, and commits that are not waited for have released a part of it.
 std::vector<Step> applog_full(Random& random) {
   const AppLogSteps log({kRingBytes, 0, true, false});
@@ -176,6 +221,13 @@ const Workload kAppLogWorkloads[] = {
      .with_call_faults = false,
      .dear = true,
      .about = "applog"},
+    {.name = "heap-kv",
+     .sentence = "one commit for a heap and a kv store whose records say what the heap holds",
+     .options = applog_store,
+     .steps = heap_kv,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
     {.name = "raw-applog-kv",
      .sentence = "a kv store consumes the log, both on a raw device",
      .options = applog_store,

@@ -181,6 +181,8 @@ class Run {
   void consume_applog(std::uint64_t entries);              // of a log alone
   void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
   void persist_kv();
+  // One commit for what was stored to the heap and for records of the kv store that say what the heap holds.
+  void commit_heap_with_kv(bool wait);
 
  private:
   struct Image {
@@ -218,8 +220,9 @@ class Run {
   [[nodiscard]] std::string log_name() const;
   void drop_regions();
   void check_heap(std::string_view when);
+  // `also`: what the commit changes beside the logs and the kv store.
   bool applog_commit(std::string_view text, bool wait, const std::function<core::Status()>& act,
-                     const std::function<void(AppLogModel& framed)>& framed);
+                     const std::function<void(AppLogModel& framed)>& framed, const Change& also = nullptr);
   std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most);
   bool open_audit();
   core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
@@ -228,6 +231,7 @@ class Run {
   // What the capture takes is the heap as it is now. False: it failed.
   bool capture_heap(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& capture);
   void heap_is_undone(bool ok);
+  void heap_was_captured(std::vector<std::byte> bytes);
   [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
   void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
   [[nodiscard]] bool can_write(const std::vector<Write>& writes) const;

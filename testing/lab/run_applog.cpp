@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "applog_life.hpp"
+#include "heap_life.hpp"
 #include "run.hpp"
 
 namespace memlith::lab {
@@ -17,14 +18,16 @@ constexpr std::uint64_t kKvBytes = 16 * kPageBytes;
 // Whatever `act` puts into the redo log is one commit, after which the model's frames are as `framed` says. `wait`: it
 // is durable when `act` is ok.
 bool Run::applog_commit(std::string_view text, bool wait, const std::function<Status()>& act,
-                        const std::function<void(AppLogModel& framed)>& framed) {
+                        const std::function<void(AppLogModel& framed)>& framed, const Change& also) {
   AppLogLife& life = *applog_;
   // What a commit leaves is known when it has returned; one that brought nothing to the log leaves what was there.
   const auto left = std::make_shared<std::optional<AppLogModel>>();
   const std::size_t commit = history.started(
       std::string(text),
-      [left, plan = life.plan](Content& content) {
-        if (left->has_value()) (*left)->put_into(content, plan);
+      [left, also, plan = life.plan](Content& content) {
+        if (!left->has_value()) return;
+        (*left)->put_into(content, plan);
+        if (also) also(content);
       },
       now());
   const std::uint64_t before = fired();
@@ -250,6 +253,44 @@ void Run::consume_with_kv(std::uint64_t entries, bool wait) {
     framed.audit_consumed = life.memory.audit_consumed;
     framed.audit = life.memory.audit;
   });
+}
+
+void Run::commit_heap_with_kv(bool wait) {
+  if (heap_ == nullptr || applog_ == nullptr || applog_->kv == nullptr || poisoned_) return;
+  AppLogLife& life = *applog_;
+  const std::vector<std::byte> bytes = heap_->bytes();
+  const std::vector<std::byte> text = heap_->model.text();
+  check_heap("before a commit with a kv store");
+  auto records = life.memory.records;
+  kv::Transaction records_transaction(*life.kv, false);
+  const auto act = [&]() -> Status {
+    MEMLITH_TRY(records_transaction.begin());
+    for (const auto& [key, value] : {std::pair("heap", fmt::format("{} blocks", heap_->model.blocks.size())),
+                                     std::pair("step", fmt::format("{} and other bytes of {}", step_, other_bytes))}) {
+      records[key] = value;
+      MEMLITH_TRY(records_transaction.put(life.map, key, value));
+    }
+    Transaction transaction(*store_);
+    MEMLITH_TRY(transaction.add(std::make_unique<RegionPart>(*heap_->region)));
+    MEMLITH_TRY(transaction.add(std::make_unique<kv::KvPart>(records_transaction)));
+    const auto captured = transaction.capture(wait);
+    if (!captured.ok()) {
+      transaction.abort();
+      return captured.error();
+    }
+    transaction.forget();
+    life.memory.records = std::move(records);
+    heap_was_captured(bytes);
+    return wait ? store_->sync(*captured) : kOk;
+  };
+  (void)applog_commit(
+      wait ? "commit the heap and the kv store" : "commit the heap and the kv store, weakly", wait, act,
+      [&](AppLogModel& framed) { framed.records = life.memory.records; },
+      [name = heap_->name, bytes, text](Content& content) {
+        content.objects[name] = bytes;
+        content.objects[inventory_name(name)] = text;
+      });
+  if (poisoned_) destroy_everything();
 }
 
 void Run::persist_kv() {

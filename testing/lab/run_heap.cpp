@@ -200,13 +200,18 @@ bool Run::capture_heap(const std::string& what, bool wait, const std::function<R
   const bool ok = status.category == Errc::full ? false : passed(status, "persisting a heap", before);
   if (wait || !ok) settle(commit, ok);
   if (ok) {
-    region_content_[name] = bytes;
-    life.captured = std::move(bytes);
-    life.captured_model = life.model.copy();
+    heap_was_captured(std::move(bytes));
   } else if (poisoned_) {
     destroy_everything();
   }
   return ok;
+}
+
+void Run::heap_was_captured(std::vector<std::byte> bytes) {
+  HeapLife& life = *heap_;
+  region_content_[life.name] = bytes;
+  life.captured = std::move(bytes);
+  life.captured_model = life.model.copy();
 }
 
 // What destructors do after a persist that failed. Nothing of it reaches the disk.

@@ -226,7 +226,7 @@ class Fields(unittest.TestCase):
         self.check("memlith bench recovery", "bench", "recovery", "--log-mib", "16", "--region-mib", "1", *where)
         self.check("memlith bench open", "bench", "open", "--region-mib", "1", *where)
         self.check("memlith bench engine", "bench", "engine", "--commits", "300", "--log-mib", "1", "--small-log-mib",
-                   "1", "--checkpoints", "1", "--pending", "10", "--rounds", "10", *where)
+                   "1", "--checkpoints", "1", "--pending", "10", "--rounds", "10", "--persists", "100", *where)
 
 
 if __name__ == "__main__":

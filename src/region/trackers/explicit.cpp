@@ -112,7 +112,9 @@ class ExplicitTracker final : public Tracker {
         [](Touched& each, Range range) { each.range = range; });
   }
   void give_back() override {}  // the ranges are still in taken_
-  Status restore(Range range, const ReadHome& read) override { return restore_or_drop(base_, range, read); }
+  Status restore(Range range, const ReadHome& read, bool at_home) override {
+    return restore_or_drop(base_, range, read, at_home);
+  }
 
   Status grow(std::uint64_t bytes) override {
     bytes_ = bytes;

@@ -145,12 +145,13 @@ class FaultTracker final : public Tracker {
     return kOk;
   }
 
-  Status restore(Range range, const ReadHome& read) override {
+  Status restore(Range range, const ReadHome& read, bool at_home) override {
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
     for (std::uint64_t first = range.offset / kPageBytes, next = 0; first < end; first = next) {
       next = std::min((first / kChunkPages + 1) * kChunkPages, end);
       std::byte* const place = pages_.base + first * kPageBytes;
-      if (const FaultHold hold(*region_); !pages_.anonymous(first) && drop_pages(place, (next - first) * kPageBytes)) {
+      if (const FaultHold hold(*region_);
+          at_home && !pages_.anonymous(first) && drop_pages(place, (next - first) * kPageBytes)) {
         continue;
       }
       for (std::uint64_t page = first; page < next; ++page) MEMLITH_TRY(restore_page(page, range, read));

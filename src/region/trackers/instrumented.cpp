@@ -55,8 +55,8 @@ class InstrumentedTracker final : public Tracker {
         [base](StoredBy& each, Range range) { each.range = {base + range.offset, base + range.offset + range.bytes}; });
   }
   void give_back() override {}  // the ranges are still in taken_
-  Status restore(Range range, const ReadHome& read) override {
-    MEMLITH_TRY(restore_or_drop(base_, range, read));
+  Status restore(Range range, const ReadHome& read, bool at_home) override {
+    MEMLITH_TRY(restore_or_drop(base_, range, read, at_home));
     if (check_ != nullptr) check_->forgive(range);
     return kOk;
   }

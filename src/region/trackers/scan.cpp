@@ -55,14 +55,15 @@ class ScanTracker final : public Tracker {
   }
   void give_back() override { normalize(taken_); }
 
-  Status restore(Range range, const ReadHome& read) override {
+  Status restore(Range range, const ReadHome& read, bool at_home) override {
     const Range whole{range.offset, round_up(range.bytes, kPageBytes)};
-    if (!drop_pages(base_ + whole.offset, whole.bytes)) {
+    if (at_home && drop_pages(base_ + whole.offset, whole.bytes)) {
+      // These pages take no memory any more. (Pages that were given back before a release are not counted.)
+      const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
+      pages_taken_.store(taken - std::min(taken, whole.bytes / kPageBytes), std::memory_order_relaxed);
+    } else {
       MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));
     }
-    // These pages take no memory any more. (Pages that were given back before a release are not counted.)
-    const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
-    pages_taken_.store(taken - std::min(taken, whole.bytes / kPageBytes), std::memory_order_relaxed);
     return forget(whole);
   }
 

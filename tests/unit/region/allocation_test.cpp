@@ -128,11 +128,14 @@ TEST_P(Allocation, NoStoreWaitsForOne) {
   EXPECT_OK(tracker->rollback(self, others));
   normalize(others);
   for (const Range& range : others) {
-    EXPECT_OK(tracker->restore(range, [](std::uint64_t, std::span<std::byte> target) {
-      Storer::ask();
-      std::fill(target.begin(), target.end(), std::byte{0});
-      return kOk;
-    }));
+    EXPECT_OK(tracker->restore(
+        range,
+        [](std::uint64_t, std::span<std::byte> target) {
+          Storer::ask();
+          std::fill(target.begin(), target.end(), std::byte{0});
+          return kOk;
+        },
+        true));
   }
   tracker->accept();
   if (tracker->releases_any_time()) {

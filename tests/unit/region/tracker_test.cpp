@@ -266,7 +266,7 @@ TEST_P(PageTracker, LockedMemory) {
   Ranges others;
   ASSERT_OK(tracker_->rollback(kAllThreads, others));
   for (const Range& range : others) {
-    ASSERT_OK(tracker_->restore(range, [](auto...) { return fail(Errc::io, Detail::tracker, "not asked for"); }));
+    ASSERT_OK(tracker_->restore(range, [](auto...) { return fail(Errc::io, Detail::tracker, "not asked for"); }, true));
   }
   tracker_->accept();
   EXPECT_EQ(base_[7 * kPageBytes + 17], others.empty() ? before : std::byte{0});

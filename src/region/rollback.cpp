@@ -1,0 +1,69 @@
+// Rollback of one region: memory is again as it was last captured. Floor: region.
+#include "base/mutant.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
+}
+
+Status Region::roll_back_with_client(ThreadNumber thread) {
+  const Status done = roll_back(thread);
+  if (client_ != nullptr) client_->rolled_back();  // some of it may be, even where it failed
+  return done;
+}
+
+Status Region::roll_back(ThreadNumber thread) {
+  if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
+  stored_.clear();
+  struct GiveBack {
+    Tracker* tracker;
+    ~GiveBack() {
+      if (tracker != nullptr) tracker->give_back();
+    }
+  } taken{tracker_.get()};
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
+  if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(complete_home());
+  MEMLITH_TRY(tracker_->rollback(thread, stored_));
+  normalize(stored_);
+  cut_to_size();
+  if (!stored_.empty()) MEMLITH_TRY(restore_stored());
+  taken.tracker->accept();
+  taken.tracker = nullptr;
+  return kOk;
+}
+
+// A few bytes are read: from home, and from the log what is not home yet. For many, a checkpoint brings all of it home,
+// and the pages need not be read.
+Status Region::restore_stored() {
+  std::uint64_t bytes = 0;
+  for (const Range& range : stored_) bytes += range.bytes;
+  const bool many = bytes > kReadBackBytesMax;
+  Overlay in_log;
+  if (many) {
+    MEMLITH_TRY(complete_home());
+  } else {
+    std::vector<Extent> wanted;
+    for (const Range& range : stored_) wanted.push_back({object_, range.offset, range.bytes});
+    MEMLITH_TRY(store_.read_log(wanted, newest_commit(), in_log));
+  }
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> target) -> Status {
+    MEMLITH_TRY(store_.read_home_into(object_, offset, target));
+    return in_log.copy_to(object_, offset, target);
+  };
+  for (const Range& range : stored_) {
+    MEMLITH_TRY(tracker_->restore(range, read, many));
+    if (!many) note_copied(range);
+  }
+  return kOk;
+}
+
+// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
+Status Region::complete_home() {
+  const Lsn newest = newest_commit();
+  MEMLITH_TRY(store_.sync(newest));
+  return store_.home_lsn() < newest ? store_.checkpoint() : kOk;
+}
+
+}  // namespace memlith::core
