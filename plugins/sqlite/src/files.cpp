@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "errors.hpp"
 #include "line_log.hpp"
+#include "share_pragma.hpp"
 #include "wal_format.hpp"
 
 namespace memlith::sqlite {
@@ -75,6 +76,9 @@ struct Main {
   int fetched = 0;             // pages that SQLite holds pointers to; the limit stays until they are given back
   bool in_batch = false;       // between BEGIN_ATOMIC_WRITE and its end
   bool without_locks = false;  // nolock=1: SQLite takes none
+  const char* name = nullptr;  // as xOpen got it; SQLite keeps it as long as the file is open
+  int flags = 0;
+  bool locked = false;  // SQLite has asked for a lock, and may have pages and a write-ahead log
   const std::uint64_t process_mark = core::process_mark();
 
   // Of a parent's connection: its memory stays with the parent, and its locks are the parent's.
@@ -201,6 +205,7 @@ int main_lock(sqlite3_file* file, int level) {
   return guarded([&] {
     Main& state = use(file);
     if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+    state.locked = true;
     const int code = lock_result(state, state.database.lock(state.holder, level));
     if (code == SQLITE_OK && level == SQLITE_LOCK_SHARED) state.find_left_journal();
     return code;
@@ -218,6 +223,12 @@ int main_check_reserved(sqlite3_file* file, int* result) {
   if (const Status own = state.check_own(); !own.ok()) return state.report(own);
   *result = state.database.reserved() ? 1 : 0;
   return SQLITE_OK;
+}
+
+bool is_pragma(std::string_view given, std::string_view name) {
+  return std::equal(given.begin(), given.end(), name.begin(), name.end(), [](char one, char other) {
+    return (one >= 'A' && one <= 'Z' ? static_cast<char>(one - 'A' + 'a') : one) == other;
+  });
 }
 
 int pragma(Main& state, char** arguments) {
@@ -339,8 +350,14 @@ int control(Main& state, int op, void* argument) {
 int main_control(sqlite3_file* file, int op, void* argument) {
   return guarded([&] {
     Main& state = use(file);
-    const Status own = state.check_own();
-    return own.ok() ? control(state, op, argument) : state.report(own);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+    char** const arguments = static_cast<char**>(argument);
+    if (op == SQLITE_FCNTL_PRAGMA && arguments[1] != nullptr && is_pragma(arguments[1], "memlith_share")) {
+      const bool changes = !state.locked && !state.without_locks;
+      return share_pragma({state.vfs, state.path, state.name, state.flags, file, changes ? main_close : nullptr},
+                          arguments);
+    }
+    return control(state, op, argument);
   });
 }
 
@@ -650,6 +667,8 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
   auto state = std::unique_ptr<Main>(new Main{vfs, name, std::move(shared), database});
   state->without_locks = without_locks;
   state->holder.reads_latest = database.reads_latest();
+  state->name = name;
+  state->flags = flags;
   if (without_locks) {
     if (const Status pinned = database.pin(state->holder); !pinned.ok()) {
       const int code = report(vfs.api(), pinned, true);

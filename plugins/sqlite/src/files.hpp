@@ -9,6 +9,8 @@ extern const int kFileBytes;  // of the largest sqlite3_file
 
 // As xOpen. The caller catches exceptions.
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
+// The same in mode shared, whatever the parameters say (vfs.cpp).
+int open_to_share(Vfs& vfs, const char* name, sqlite3_file* file, int flags);
 int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 int open_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 int open_super_journal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);

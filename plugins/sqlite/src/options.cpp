@@ -55,6 +55,11 @@ Result<bool> parse_read(const std::string& text) {
   return fail(Errc::invalid, Detail::argument, "read={}: it must be durable or latest", text);
 }
 
+Result<bool> parse_share(const std::string& text) {
+  if (text == "0" || text == "1") return text == "1";
+  return fail(Errc::invalid, Detail::argument, "share={}: it must be 0 or 1", text);
+}
+
 Result<std::optional<std::uint64_t>> parse_window(const std::string& text) {
   if (text == "off") return std::optional<std::uint64_t>();
   std::uint64_t value = 0;
@@ -78,9 +83,9 @@ Status read_options(const Api& api, const char* name, Options& options) {
   MEMLITH_TRY(read_number(api, name, "log_mib", 1, 1024 * 1024, kMiB, options.log_bytes));
   MEMLITH_TRY(read_number(api, name, "log_max_mib", 1, 1024 * 1024, kMiB, options.log_max_bytes));
   MEMLITH_TRY(read_number(api, name, "memory_max_mib", 0, 1024 * 1024 * 1024, kMiB, options.memory_max_bytes));
-  std::uint64_t share = options.share ? 1 : 0;
-  MEMLITH_TRY(read_number(api, name, "share", 0, 1, 1, share));
-  options.share = share != 0;
+  if (const auto text = find(api, name, "share"); text.has_value()) {
+    MEMLITH_TRY_ASSIGN(options.share, parse_share(*text));
+  }
   std::uint64_t foresight = options.foresight ? 1 : 0;
   MEMLITH_TRY(read_number(api, name, "foresight", 0, 1, 1, foresight));
   options.foresight = foresight != 0;

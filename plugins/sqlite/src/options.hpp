@@ -38,6 +38,8 @@ core::Status read_options(const Api& api, const char* name, Options& options);
 
 // durability=full or weak.
 core::Result<Durability> parse_durability(const std::string& text);
+// share=0 or 1: whether it is 1.
+core::Result<bool> parse_share(const std::string& text);
 // window_ms: a number, or off.
 core::Result<std::optional<std::uint64_t>> parse_window(const std::string& text);
 // read=durable or latest: whether it is latest.

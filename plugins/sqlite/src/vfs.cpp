@@ -37,14 +37,14 @@ int guarded(Body body) {
   }
 }
 
-// A main database, with the engine or in mode shared, as its parameters say.
-int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+// As xOpen, with the engine or in mode shared, as the parameters say, or `share`.
+int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, bool share) {
   Options options = mine.databases().defaults();
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
   if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
     return report(mine.api(), status, true);
   }
-  if (!options.share) return open_main(mine, name, file, flags, out_flags);
+  if (!options.share && !share) return open_main(mine, name, file, flags, out_flags);
   if (mine.databases().find(name) != nullptr) {
     return report(mine.api(),
                   fail(Errc::busy, Detail::open,
@@ -60,7 +60,9 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
   file->pMethods = nullptr;
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
-    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) return open_database(mine, name, file, flags, out_flags);
+    if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) {
+      return open_database(mine, name, file, flags, out_flags, false);
+    }
     if (name != nullptr && shared::belongs_to_shared(name)) {
       return (flags & SQLITE_OPEN_WAL) != 0 ? shared::open_shared_wal(mine, name, file, flags, out_flags)
                                             : mine.base()->xOpen(mine.base(), name, file, flags, out_flags);
@@ -174,6 +176,10 @@ int vfs_get_last_error(sqlite3_vfs*, int bytes, char* out) {
 }
 
 }  // namespace
+
+int open_to_share(Vfs& vfs, const char* name, sqlite3_file* file, int flags) {
+  return open_database(vfs, name, file, flags, nullptr, true);
+}
 
 // ---- registration ------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,62 @@ signal.pause()
 """
 
 
+SHARE = """
+import ctypes, sqlite3, sys
+if sys.argv[1:]: assert ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0) == 0
+name = sys.argv[2] if sys.argv[2:] else "shared.db"
+db = sqlite3.connect(name, uri=True, isolation_level=None)
+if sys.argv[3:]: print(db.execute("pragma memlith_share = 1").fetchone()[0])
+db.execute("pragma journal_mode = wal")
+db.execute("create table if not exists t(a)")
+db.execute("insert into t values(1)")
+print(db.execute("pragma memlith_share").fetchone()[0], "page=yes" in db.execute("pragma memlith_stats").fetchone()[0])
+"""
+
+
+def test_ways_to_share():
+    """Each way into mode shared, in the sqlite3 shell and in Python."""
+    uri = "file:shared.db?vfs=memlith"
+    wal = "pragma journal_mode=wal;\ncreate table if not exists t(a);\ninsert into t values(1);\n"
+    asks = "pragma memlith_share;\npragma memlith_stats;\n"
+
+    def is_shared(answer):
+        return answer.returncode == 0 and "shared" in answer.stdout.split() and "page=yes" in answer.stdout
+
+    if shutil.which("sqlite3"):
+        load = f".load {plugin}\n"
+        answer = run(["sqlite3"], load + f".open '{uri}&share=1'\n" + wal + asks)
+        check("sqlite3, .load, a URI", is_shared(answer), answer)
+        answer = run(["sqlite3"], load + f".open '{uri}'\npragma memlith_share=1;\n" + wal + asks)
+        check("sqlite3, .load, PRAGMA", is_shared(answer), answer)
+        answer = run(["sqlite3"], load + f".open '{uri}'\n" + wal + asks, environment={"MEMLITH_SQLITE_SHARE": "1"})
+        check("sqlite3, .load, MEMLITH_SQLITE_SHARE", is_shared(answer), answer)
+        answer = run(["sqlite3", "shared.db"], wal + asks,
+                     environment={"MEMLITH_SQLITE_SHARE": "1", "LD_PRELOAD": plugin})
+        check("sqlite3, LD_PRELOAD, MEMLITH_SQLITE_SHARE", is_shared(answer), answer)
+        answer = run(["sqlite3", "shared.db"], "pragma memlith_share=1;\n" + wal + asks,
+                     environment={"LD_PRELOAD": plugin})
+        check("sqlite3, LD_PRELOAD, PRAGMA", is_shared(answer), answer)
+        answer = run(["sqlite3", "shared.db"], "select * from t;\npragma memlith_share=1;\nselect 'on';\n",
+                     environment={"LD_PRELOAD": plugin})
+        check("too late for the PRAGMA", "has to be the first statement" in answer.stderr and "on" in answer.stdout,
+              answer)
+        os.mkdir(folder / "bare.db-memlith")
+        answer = run(["sqlite3", "bare.db"], wal + asks,
+                     environment={"MEMLITH_SQLITE_SHARE": "1", "MEMLITH_SQLITE_LOG": "stderr", "LD_PRELOAD": plugin})
+        check("without a shared page, said once", answer.stderr.count("mode shared as plain SQLite") == 1 and
+              "page=none" in answer.stdout and plain("bare.db", "select * from t") == [(1,)], answer)
+    for name, arguments, extra in (
+            ("a URI", [plugin, uri + "&share=1"], {}),
+            ("PRAGMA", [plugin, uri, "pragma"], {}),
+            ("MEMLITH_SQLITE_SHARE", [plugin, uri], {"MEMLITH_SQLITE_SHARE": "1"}),
+            ("LD_PRELOAD, MEMLITH_SQLITE_SHARE", [], {"MEMLITH_SQLITE_SHARE": "1", "LD_PRELOAD": plugin})):
+        answer = run([sys.executable, "-c", SHARE, *arguments], environment=extra)
+        check(f"Python, {name}", answer.stdout.splitlines()[-1:] == ["shared True"], answer)
+    count = plain("shared.db", "select count(*) from t")[0][0]
+    check("plain SQLite finds all", count == (9 if shutil.which("sqlite3") else 4), str(count))
+
+
 def test_errors_and_ends():
     answer = run([sys.executable, "-c", ERROR, plugin])
     lines = answer.stdout.splitlines()
@@ -221,6 +277,7 @@ if shell := shutil.which("sqlite3"):
     test_shell(shell)
 else:
     print("skip the sqlite3 shell: there is none")
+test_ways_to_share()
 test_errors_and_ends()
 seen = set()
 for candidate in [sys.executable, "/usr/bin/python3", shutil.which("python3")]:

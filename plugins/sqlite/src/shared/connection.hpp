@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -185,6 +186,7 @@ class Registry {
   std::uint64_t process_mark_;
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Node>> nodes_;  // by device and inode
+  std::set<std::pair<std::uint64_t, std::uint64_t>> without_page_;                // for which that was said
 };
 
 // The connection that this thread used last, and the one that was refused the write lock a moment ago.

@@ -1,6 +1,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "../line_log.hpp"
 #include "base/process.hpp"
 #include "connection.hpp"
 
@@ -81,7 +82,15 @@ std::shared_ptr<Node> Registry::node_of(const std::string& path) {
   auto& known = nodes_[{info.st_dev, info.st_ino}];
   if (auto node = known.lock(); node != nullptr) return node;
   auto sidecar = Sidecar::attach(path);
-  if (sidecar == nullptr) return nullptr;
+  if (sidecar == nullptr) {
+    if (without_page_.insert({info.st_dev, info.st_ino}).second) {
+      log_line(
+          "{}: mode shared as plain SQLite: {}-memlith cannot be made, or mapped, or is of another version of the "
+          "plugin",
+          path, path);
+    }
+    return nullptr;
+  }
   auto node = std::make_shared<Node>(std::move(sidecar));
   known = node;
   return node;

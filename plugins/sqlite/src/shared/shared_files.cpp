@@ -124,7 +124,15 @@ int shared_pragma(const State& state, char** arguments) {
   };
   if (name == "memlith_stats") return answer(connection.describe());
   if (name == "memlith_error") return answer(newest_report());
-  if (name == "memlith_share") return answer("shared");
+  if (name == "memlith_share") {
+    const auto wanted = parse_share(arguments[2] != nullptr ? arguments[2] : "1");
+    if (!wanted.ok()) return refuse(wanted.error());
+    if (*wanted) return answer("shared");
+    return refuse(core::fail(core::Errc::busy, core::Detail::open,
+                             "{}: a connection in mode shared stays there; close it, and open the database without "
+                             "share=1",
+                             connection.path()));
+  }
   if (name == "memlith_durability") {
     if (arguments[2] != nullptr) {
       const auto wanted = parse_durability(arguments[2]);

@@ -1,0 +1,73 @@
+#include "share_pragma.hpp"
+
+#include "errors.hpp"
+
+namespace memlith::sqlite {
+
+namespace {
+
+// A file that could be opened in neither mode.
+int closed_close(sqlite3_file* file) {
+  file->pMethods = nullptr;
+  return SQLITE_OK;
+}
+constexpr sqlite3_io_methods kClosedMethods = {
+    1,
+    closed_close,
+    [](sqlite3_file*, void*, int, sqlite3_int64) { return SQLITE_IOERR_READ; },
+    [](sqlite3_file*, const void*, int, sqlite3_int64) { return SQLITE_IOERR_WRITE; },
+    [](sqlite3_file*, sqlite3_int64) { return SQLITE_IOERR_TRUNCATE; },
+    [](sqlite3_file*, int) { return SQLITE_IOERR_FSYNC; },
+    [](sqlite3_file*, sqlite3_int64*) { return SQLITE_IOERR_FSTAT; },
+    [](sqlite3_file*, int) { return SQLITE_IOERR_LOCK; },
+    [](sqlite3_file*, int) { return SQLITE_OK; },
+    [](sqlite3_file*, int*) { return SQLITE_IOERR_CHECKRESERVEDLOCK; },
+    [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; },
+    [](sqlite3_file*) { return 512; },
+    [](sqlite3_file*) { return 0; },
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+};
+
+}  // namespace
+
+int share_pragma(const EngineFile& engine, char** arguments) {
+  const Api& api = engine.vfs.api();
+  const auto answer = [&](const std::string& text) { arguments[0] = api.mprintf("%s", text.c_str()); };
+  const auto refuse = [&](const core::Status& status) {
+    const int code = report(api, status);
+    answer(std::string(last_report()));
+    return code;
+  };
+  const auto wanted = parse_share(arguments[2] != nullptr ? arguments[2] : "0");
+  if (!wanted.ok()) {
+    (void)refuse(wanted.error());
+    return SQLITE_ERROR;
+  }
+  if (!*wanted) {
+    answer("engine");
+    return SQLITE_OK;
+  }
+  if (engine.close == nullptr) {
+    return refuse(core::fail(core::Errc::busy, core::Detail::open,
+                             "{}: PRAGMA memlith_share = 1 has to be the first statement of a connection, because "
+                             "SQLite has begun to use the database; open it with share=1",
+                             engine.path));
+  }
+  if (const int code = engine.close(engine.file); code != SQLITE_OK) {
+    engine.file->pMethods = &kClosedMethods;
+    return code;
+  }
+  const int code = open_to_share(engine.vfs, engine.name, engine.file, engine.flags);
+  answer(code == SQLITE_OK ? "shared" : std::string(last_report()));
+  if (code == SQLITE_OK) return SQLITE_OK;
+  const bool again = open_main(engine.vfs, engine.name, engine.file, engine.flags, nullptr) == SQLITE_OK;
+  if (!again) engine.file->pMethods = &kClosedMethods;
+  return code;
+}
+
+}  // namespace memlith::sqlite
