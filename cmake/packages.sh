@@ -26,6 +26,7 @@ packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench py
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
+packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power, dax
 
 # Installs what is missing of the named packages; does nothing at all when everything is there.

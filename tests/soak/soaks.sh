@@ -2,7 +2,7 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite addresses run-suites)
+  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite rocksdb addresses run-suites)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -19,6 +19,7 @@ need_for_soak() {
     tracking) need "${packages_pass[@]}" ;;
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
+    rocksdb) need "${packages_rocksdb[@]}" ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -60,6 +61,15 @@ soak_redis_suite() {
     --work "$root/build/redis-suite" "$@"
 }
 
+# Kills, and power cuts on the disk of the power rigs.
+soak_rocksdb() {
+  local program=$bin/memlith-rocksdb-load tests=$root/plugins/rocksdb/tests
+  build_preset release memlith_rocksdb_load power_disk || return
+  python3 -B "$tests/kill_test.py" --program "$program" --work "$root/build/rocksdb" --kills 200 "$@" &&
+    python3 -B "$tests/power_test.py" --program "$program" --bin "$bin" --rig "$root/tests/power/rig" \
+      --work "$root/build/rocksdb" --cuts 300
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -93,7 +103,7 @@ cmd_soak() {
   need_for_presets release && need_for_soak "$@" || return
   case $name in
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | tracking | python | addresses | run-suites) "soak_${name/-/_}" "${@:2}" ;;
+    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites) "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
       say
