@@ -34,6 +34,11 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/memlithConfigVers
   COMPATIBILITY SameMinorVersion)
 # Relative to where memlith.pc itself lies, so that the prefix may be chosen at `cmake --install --prefix` or later.
 file(RELATIVE_PATH MEMLITH_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+# Programs find the library in any prefix; in the folders of a system they find it without help.
+set(MEMLITH_PC_RPATH " -Wl,-rpath,\${libdir}")
+if(CMAKE_SKIP_INSTALL_RPATH)
+  set(MEMLITH_PC_RPATH "")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/memlith.pc.in ${PROJECT_BINARY_DIR}/package/memlith.pc @ONLY)
 install(FILES
   ${PROJECT_BINARY_DIR}/package/memlithConfig.cmake

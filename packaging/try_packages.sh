@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# What a user does first, in a Debian 12 that has the folder /packages and nothing of memlith; check_chroot.sh runs it.
+set -euo pipefail
+
+say() { printf '%s\n' "$*"; }
+fail() {
+  say "FAILED: $*" >&2
+  exit 1
+}
+install() {
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "$@" >/log 2>&1 ||
+    { tail -n 30 /log >&2 && fail "apt-get install $*"; }
+}
+
+apt-get -qq update
+
+# ---- the wheel, while there is no compiler
+install python3-venv
+if command -v cc c++ gcc >/dev/null; then fail "there is a compiler already"; fi
+python3 -m venv /wheel
+/wheel/bin/pip --disable-pip-version-check install --quiet --only-binary :all: /packages/memlith-*-cp311-*.whl
+cat >/packages/first.py <<'END'
+import sys
+import memlith, memlith.sqlite
+with memlith.open(sys.argv[1]) as store:
+    count = store.array("count", (1,), "i8")
+    runs = memlith.Dict(store, "runs")
+    with store.transaction():
+        count[0] += 1
+        runs["count"] = runs.get("count", 0) + 1
+    assert (int(count[0]), runs["count"]) == (int(sys.argv[2]),) * 2
+db = memlith.sqlite.connect(sys.argv[1] + ".db")
+with db:
+    db.execute("create table if not exists run (number integer)")
+    db.execute("insert into run values (1)")
+assert db.execute("select count(*) from run").fetchone() == (int(sys.argv[2]),)
+db.close()
+END
+for run in 1 2; do /wheel/bin/python /packages/first.py /wheel/store $run; done
+say "wheel: installed without a compiler; the example ran twice"
+
+# ---- Debian's packages
+install /packages/*.deb
+memlith --version
+for run in 1 2; do /usr/bin/python3 /packages/first.py /root/state $run; done
+say "python3-memlith: the example ran twice"
+memlith verify /root/state
+memlith info --json /root/state >/dev/null
+for page in memlith memlith-run memlith-kv; do
+  [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "there is no manual page $page"
+done
+[[ -s /usr/share/bash-completion/completions/memlith && -s /usr/share/zsh/vendor-completions/_memlith ]] ||
+  fail "the completions are missing"
+memlith run --match '*.dat' --report -- /usr/bin/python3 -c '
+import os
+with open("/root/a.dat", "wb") as file:
+    file.write(b"kept")
+    file.flush()
+    os.fsync(file.fileno())
+    file.write(b", and not synced")
+' 2>/root/report
+grep -q a.dat /root/report || fail "memlith run reported no commit of a.dat: $(cat /root/report)"
+say "memlith: commands, manual pages, completions, memlith run"
+
+install sqlite3
+plugin=$(dpkg -L memlith-sqlite | grep 'memlith_sqlite\.so$')
+LD_PRELOAD=$plugin sqlite3 /root/app.db 'create table t(a); insert into t values (7);'
+[[ $(LD_PRELOAD=$plugin sqlite3 /root/app.db 'select a from t') == 7 ]] || fail "SQLite lost its row"
+[[ $(sqlite3 /root/app.db 'select a from t') == 7 ]] || fail "plain SQLite does not open the database"
+say "memlith-sqlite: a database written and read again, with and without the plugin"
+
+# ---- the program of README.md, as a user compiles it
+install g++ pkg-config
+mkdir -p /root/readme
+cd /root/readme
+sed -n '/^```cpp$/,/^```$/p' /packages/README.md | sed '/^```/d' >words.cpp
+c++ -std=c++20 words.cpp -o words -lmemlith
+./words marble granite | grep -q '^granite: 1 of 1 runs$' || fail "README's program printed something else"
+./words granite | grep -q '^granite: 2 of 2 runs$' || fail "README's program lost its words"
+say "libmemlith-dev: README's program compiled and ran twice"
+cp -r /packages/consumer /root/consumer
+bash /root/consumer/check.sh pkg-config /usr /root/readme
+install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev
+bash /root/consumer/check.sh find_package /usr /root/readme
+say "libmemlith-dev: pkg-config and find_package"
+
+apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite python3-memlith libmemlith-dev >/log 2>&1 || fail "purge"
+if find /usr /etc -name '*memlith*' | grep .; then fail "files are left after the packages were purged"; fi
+say "purged: nothing is left"

@@ -1,0 +1,43 @@
+//! memlith for Rust: data that survives kill -9, kernel crashes and power loss.
+//!
+//! ```no_run
+//! use memlith::{kv::Kv, Store};
+//!
+//! fn main() -> memlith::Result<()> {
+//!     let store = Store::options().create(true).open("app-store")?;
+//!     let kv = Kv::open(&store, "kv")?;
+//!     let runs = kv.map("runs")?;
+//!     let count = kv.transact(|txn| {
+//!         let count = txn.get(runs, b"count")?.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())) + 1;
+//!         txn.put(runs, b"count", &count.to_le_bytes())?;
+//!         Ok(count)
+//!     })?; // durable here
+//!     println!("run {count}");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`Store`] keeps everything else: a folder, or one file.
+//! - [`kv::Kv`] is an ordered key-value store with serialisable transactions.
+//! - [`applog::AppLog`] is a log of operations, on the disk before a server answers.
+//! - [`region::Region`] is plain memory at a fixed address, with a typed root, which is `unsafe`.
+//!
+//! Each of these keeps its store open. The store closes when the last of them is dropped; to learn whether that worked,
+//! call `close` of each, and of the store last. What is promised, call by call, is in `docs/guarantees.md`.
+
+mod error;
+mod store;
+
+pub mod applog;
+pub mod kv;
+pub mod region;
+
+pub use error::{Category, Error, Result};
+pub use store::{Store, StoreOptions, Transaction};
+
+/// The version of the library, such as "0.1.0".
+#[must_use]
+pub fn version() -> &'static str {
+    // SAFETY: the library returns a constant string.
+    unsafe { std::ffi::CStr::from_ptr(memlith_sys::memlith_version()) }.to_str().unwrap_or("?")
+}

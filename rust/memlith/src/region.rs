@@ -1,0 +1,144 @@
+//! Regions: plain memory at a fixed address, which the program changes in place.
+
+use std::ptr;
+
+use memlith_sys as sys;
+
+use crate::error::{check, Error, Result};
+use crate::store::{c_string, Store};
+
+/// A type that may be the root of a region.
+///
+/// # Safety
+/// The bytes outlive the program. So of a type that implements this trait:
+/// - every pattern of bits is a value, zeros above all: a new region is zeros, and a crash can leave persisted states
+///   of an older version of the program;
+/// - the layout is fixed: `#[repr(C)]` or `#[repr(transparent)]`, and members of such types;
+/// - it owns no memory of the process and no other resource: no `Box`, `Vec`, `String`, `Rc`, reference, file, lock;
+/// - it has no pointer to code, no `dyn`, no enum with unused patterns, no `bool`, no `char`.
+///
+/// Raw pointers into the same region are fine: a region lies at the same address in every run.
+pub unsafe trait Plain: Copy + 'static {}
+
+macro_rules! plain {
+    ($($type:ty)*) => { $(
+        // SAFETY: numbers have a fixed layout, and every pattern is a number.
+        unsafe impl Plain for $type {}
+    )* };
+}
+plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+
+// SAFETY: as the elements.
+unsafe impl<T: Plain, const COUNT: usize> Plain for [T; COUNT] {}
+
+/// How memlith finds what was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tracker {
+    /// By asking the kernel or by page faults, whatever suits the size of the region.
+    #[default]
+    Auto,
+    /// The program names what it changed: [`Region::touch`].
+    Explicit,
+}
+
+/// A region, open in this process.
+pub struct Region {
+    raw: *mut sys::memlith_region,
+    _store: Store,
+}
+
+// SAFETY: any thread may use a region; the methods that reach into its memory take it mutably.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// Opens region `name`, and makes one of `size` bytes, all zeros, if it does not exist. A size of 0 makes none.
+    pub fn open(store: &Store, name: &str, size: u64, tracker: Tracker) -> Result<Self> {
+        let name = c_string(name)?;
+        let options = sys::memlith_region_options {
+            struct_size: std::mem::size_of::<sys::memlith_region_options>() as u64,
+            flags: if size == 0 { 0 } else { sys::MEMLITH_REGION_CREATE },
+            tracker: match tracker {
+                Tracker::Auto => sys::MEMLITH_TRACKER_AUTO,
+                Tracker::Explicit => sys::MEMLITH_TRACKER_EXPLICIT,
+            },
+            size,
+            max_size: 0,
+            address: 0,
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: the arguments live during the call.
+        check(unsafe { sys::memlith_region_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
+        Ok(Self { raw, _store: store.clone() })
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::memlith_region {
+        self.raw
+    }
+
+    /// Where the region lies: the same in every run.
+    #[must_use]
+    pub fn address(&self) -> *mut u8 {
+        // SAFETY: the handle is open.
+        unsafe { sys::memlith_region_address(self.raw) }.cast()
+    }
+
+    /// How many bytes may be used.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        // SAFETY: the handle is open.
+        unsafe { sys::memlith_region_size(self.raw) }
+    }
+
+    /// Grows the region, in place; the new bytes are zeros.
+    pub fn grow(&mut self, size: u64) -> Result<()> {
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_region_grow(self.raw, size) })
+    }
+
+    /// The root: the value at the beginning of the region, to be changed in place. What was changed is durable after
+    /// [`Region::persist`].
+    ///
+    /// # Safety
+    /// - The store is open for writing: a store to a region that is only read ends the program.
+    /// - Whatever has been written to the region before is a `T`: the same type, or one with the same layout, in every
+    ///   run. memlith does not check that.
+    /// - Nothing else refers to these bytes meanwhile: no other thread, and no raw pointer that is used.
+    /// - A reference into the region ends before `persist`, `rollback`, `grow` and the end of the `Region`, as the
+    ///   borrow of the region demands; pointers that were made of it, too.
+    pub unsafe fn root<T: Plain>(&mut self) -> Result<&mut T> {
+        if (std::mem::size_of::<T>() as u64) > self.size() {
+            return Err(Error::invalid(format!(
+                "a root of {} bytes does not fit into a region of {}",
+                std::mem::size_of::<T>(),
+                self.size()
+            )));
+        }
+        // A region begins at a page, so every alignment fits.
+        Ok(&mut *self.address().cast::<T>())
+    }
+
+    /// Says that the bytes were changed; for [`Tracker::Explicit`].
+    pub fn touch(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        // SAFETY: the library checks that the range lies in the region.
+        check(unsafe { sys::memlith_touch(self.raw, self.address().wrapping_add(offset as usize).cast(), bytes) })
+    }
+
+    /// Makes all changes durable, or none.
+    pub fn persist(&mut self) -> Result<()> {
+        // SAFETY: the handle is open, and no reference into the region lives.
+        check(unsafe { sys::memlith_persist(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS) })
+    }
+
+    /// Puts the region back to what was last persisted.
+    pub fn rollback(&mut self) -> Result<()> {
+        // SAFETY: as persist().
+        check(unsafe { sys::memlith_rollback(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it.
+        unsafe { sys::memlith_region_close(self.raw) };
+    }
+}

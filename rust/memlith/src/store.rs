@@ -1,0 +1,251 @@
+//! Stores, and transactions over several things of one store.
+
+use std::ffi::CString;
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use memlith_sys as sys;
+
+use crate::applog::{AppLog, Reader};
+use crate::error::{check, Error, Result};
+use crate::{kv, region};
+
+/// A C string of a name; one with a zero byte is refused.
+pub(crate) fn c_string(name: impl Into<Vec<u8>>) -> Result<CString> {
+    CString::new(name).map_err(|_| Error::invalid("a name or a path has no zero byte"))
+}
+
+/// The C handle, which closes with the last thing that uses it.
+pub(crate) struct Handle(pub(crate) *mut sys::memlith_store);
+
+// SAFETY: any thread may call any function of the library; closing takes the last Arc, so no thread uses it meanwhile.
+unsafe impl Send for Handle {}
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open, and nothing uses it any more. Null after close().
+        unsafe { sys::memlith_store_close(self.0) };
+    }
+}
+
+/// A store, open in this process. Clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) handle: Arc<Handle>,
+}
+
+/// How to open a store. The defaults open one that exists, for reading and writing.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct StoreOptions {
+    flags: u32,
+    log_bytes: u64,
+    log_max_bytes: u64,
+    memory_max_bytes: u64,
+}
+
+impl StoreOptions {
+    fn flag(mut self, flag: u32, set: bool) -> Self {
+        self.flags = if set { self.flags | flag } else { self.flags & !flag };
+        self
+    }
+
+    /// Makes the store if it does not exist.
+    pub fn create(self, set: bool) -> Self {
+        self.flag(sys::MEMLITH_OPEN_CREATE, set)
+    }
+
+    /// Fails if the store exists.
+    pub fn create_new(self, set: bool) -> Self {
+        self.flag(sys::MEMLITH_OPEN_CREATE | sys::MEMLITH_OPEN_EXCLUSIVE, set)
+    }
+
+    pub fn read_only(self, set: bool) -> Self {
+        self.flag(sys::MEMLITH_OPEN_READ_ONLY, set)
+    }
+
+    /// Reads beside a process that writes; [`Store::refresh`] moves on to its newest durable commit.
+    pub fn follow(self, set: bool) -> Self {
+        self.flag(sys::MEMLITH_OPEN_FOLLOW, set)
+    }
+
+    /// Size of a new store's log.
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// The largest size that the log may grow to.
+    pub fn log_max_bytes(mut self, bytes: u64) -> Self {
+        self.log_max_bytes = bytes;
+        self
+    }
+
+    /// How much memory changed pages may take before they are written home.
+    pub fn memory_max_bytes(mut self, bytes: u64) -> Self {
+        self.memory_max_bytes = bytes;
+        self
+    }
+
+    /// Opens the store in a folder or on a block device. Recovers it after a crash.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
+        self.open_with(path.as_ref(), sys::memlith_store_open)
+    }
+
+    /// Opens one file of your own as a store with a single region or structure.
+    pub fn open_file(self, path: impl AsRef<Path>) -> Result<Store> {
+        self.open_with(path.as_ref(), sys::memlith_file_open)
+    }
+
+    fn open_with(
+        self,
+        path: &Path,
+        open: unsafe extern "C" fn(
+            *const std::ffi::c_char,
+            *const sys::memlith_store_options,
+            *mut *mut sys::memlith_store,
+        ) -> i32,
+    ) -> Result<Store> {
+        let path = c_string(path.as_os_str().as_bytes())?;
+        // SAFETY: a struct of numbers and pointers that may be null; zeros are the defaults.
+        let mut options: sys::memlith_store_options = unsafe { std::mem::zeroed() };
+        options.struct_size = std::mem::size_of_val(&options) as u64;
+        options.flags = self.flags;
+        options.log_bytes = self.log_bytes;
+        options.log_max_bytes = self.log_max_bytes;
+        options.memory_max_bytes = self.memory_max_bytes;
+        let mut handle = ptr::null_mut();
+        // SAFETY: the arguments live during the call.
+        check(unsafe { open(path.as_ptr(), &options, &mut handle) })?;
+        Ok(Store { handle: Arc::new(Handle(handle)) })
+    }
+}
+
+impl Store {
+    pub fn options() -> StoreOptions {
+        StoreOptions::default()
+    }
+
+    /// Opens the store in `path`, which exists, for reading and writing.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::memlith_store {
+        self.handle.0
+    }
+
+    /// Every commit up to this number is durable.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        // SAFETY: the handle is open.
+        unsafe { sys::memlith_store_durable(self.raw()) }
+    }
+
+    /// Returns when the commit is durable.
+    pub fn wait(&self, ticket: u64) -> Result<()> {
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_wait(self.raw(), ticket) })
+    }
+
+    /// Writes everything durable to the home files.
+    pub fn checkpoint(&self) -> Result<()> {
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_store_checkpoint(self.raw()) })
+    }
+
+    /// Begins a transaction whose parts take effect and become durable together, or not at all.
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_begin(self.raw(), &mut raw) })?;
+        Ok(Transaction { raw, parts: Vec::new(), store: PhantomData })
+    }
+
+    /// Closes the store, and says whether that worked. Fails, and closes nothing, while a kv store, a log, a region or
+    /// a clone of the store is open.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.handle) {
+            Ok(mut handle) => {
+                let raw = std::mem::replace(&mut handle.0, ptr::null_mut());
+                // SAFETY: nothing else uses the handle, which is freed, also on error.
+                check(unsafe { sys::memlith_store_close(raw) })
+            }
+            Err(_) => {
+                Err(Error::invalid("the store is in use by a kv store, a log, a region or a clone; close it first"))
+            }
+        }
+    }
+}
+
+/// A transaction of a store, with parts in kv stores and logs. Dropping it aborts it.
+pub struct Transaction<'a> {
+    raw: *mut sys::memlith_tx,
+    parts: Vec<*mut sys::memlith_kv_txn>, // which have ended with the transaction, and are freed behind it
+    store: PhantomData<&'a Store>,
+}
+
+impl<'a> Transaction<'a> {
+    /// What the transaction of a kv store has written is a part of this one.
+    pub fn join(&mut self, part: kv::Transaction<'a>) -> Result<()> {
+        // SAFETY: both are open, and belong to this thread.
+        check(unsafe { sys::memlith_tx_add_kv(self.raw, part.raw()) })?;
+        self.parts.push(part.into_raw());
+        Ok(())
+    }
+
+    /// What was stored to a region is a part.
+    pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
+        // SAFETY: both are open.
+        check(unsafe { sys::memlith_tx_add_region(self.raw, part.raw()) })
+    }
+
+    /// Everything in the log up to entry `number`, which was read, is consumed with this transaction.
+    pub fn consume(&mut self, reader: &Reader<'a>, number: u64) -> Result<()> {
+        // SAFETY: both are open.
+        check(unsafe { sys::memlith_tx_consume(self.raw, reader.raw(), number) })
+    }
+
+    /// The entries, which are copied, are appended with this transaction.
+    pub fn append(&mut self, log: &'a AppLog, entry: &[u8]) -> Result<()> {
+        let bytes = sys::memlith_bytes { data: entry.as_ptr().cast(), size: entry.len() as u64 };
+        // SAFETY: both are open; the entry lives during the call.
+        check(unsafe { sys::memlith_tx_append(self.raw, log.raw(), &bytes, 1) })
+    }
+
+    /// Commits all parts, or none; durable on return.
+    pub fn commit(self) -> Result<()> {
+        self.end(sys::MEMLITH_COMMIT_SYNC).map(|_| ())
+    }
+
+    /// The same, but returns when the parts have taken effect. [`Store::wait`] waits for the returned ticket.
+    pub fn commit_async(self) -> Result<u64> {
+        self.end(sys::MEMLITH_COMMIT_ASYNC)
+    }
+
+    fn end(mut self, mode: u32) -> Result<u64> {
+        let mut ticket = 0;
+        // SAFETY: the transaction is open. After an error it still is, and drop() aborts it.
+        check(unsafe { sys::memlith_commit(self.raw, mode, &mut ticket) })?;
+        self.raw = ptr::null_mut();
+        Ok(ticket)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a transaction that has not ended is aborted; its parts have ended then, and their handles are free.
+        unsafe {
+            if !self.raw.is_null() {
+                sys::memlith_abort(self.raw);
+            }
+            for part in self.parts.drain(..) {
+                sys::memlith_kv_txn_free(part);
+            }
+        }
+    }
+}
