@@ -107,6 +107,7 @@ class Fields(unittest.TestCase):
         self.assertEqual(found, {"blocks": 0, "bytes": 0})
         freed = self.check("memlith recover", "recover", "--collect=plain-pointers", self.store)[0]["freed"]
         self.assertEqual(freed, found)
+        self.check("memlith copy", "copy", "--verify", self.store, self.folder / "copied")
         refused = self.check("A failure, of any command", "recover", "--collect=all", self.store, code=1)[0]
         self.assertIn("plain-pointers", json.dumps(refused))
 
