@@ -8,6 +8,8 @@ packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt
 # needs pip installs (python/tests/requirements.txt).
 packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind
   python3-dev python3-venv zsh
+  # memlith copy, where files share blocks
+  xfsprogs
   # programs under `memlith run`
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.

@@ -40,8 +40,12 @@ void ProgressBar::draw(std::uint64_t bytes_done, std::uint64_t bytes_total) cons
   const double share =
       bytes_total == 0 ? 1.0 : std::min(1.0, static_cast<double>(bytes_done) / static_cast<double>(bytes_total));
   const auto filled = static_cast<std::uint64_t>(share * static_cast<double>(kBarWidth));
-  fmt::print(stderr, "\r{} [{:#>{}}{:.>{}}] {:3.0f}%  {} of {}\x1b[K", doing_, "", filled, "", kBarWidth - filled,
-             share * 100, human_bytes(bytes_done), human_bytes(bytes_total));
+  const double seconds = seconds_of(now_ns() - start_ns_);
+  const double left = share > 0 ? seconds * (1 - share) / share : 0;
+  fmt::print(stderr, "\r{} [{:#>{}}{:.>{}}] {:3.0f}%  {} of {}, {}/s, {}:{:02} left\x1b[K", doing_, "", filled, "",
+             kBarWidth - filled, share * 100, human_bytes(bytes_done), human_bytes(bytes_total),
+             human_bytes(static_cast<std::uint64_t>(static_cast<double>(bytes_done) / seconds)),
+             static_cast<std::uint64_t>(left) / 60, static_cast<std::uint64_t>(left) % 60);
   std::fflush(stderr);
 }
 

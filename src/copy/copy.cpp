@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -25,6 +26,9 @@ namespace memlith::core {
 namespace {
 
 namespace fs = std::filesystem;
+
+// For a writer that has written commits and does not run just now, so that it cannot tell whether they are durable.
+constexpr std::chrono::seconds kPatience{10};
 
 // Sums what the target took by itself.
 class CountingSink final : public CopySink {
@@ -69,6 +73,20 @@ Result<CopyReport> copy_into(CopyTarget& target, CopySource& source, const CopyR
   return report;
 }
 
+enum class Kind : std::uint8_t { file, folder };
+
+// Renames without replacing what another program has made there meanwhile. A file system that cannot say so (EINVAL)
+// gives a second name to a file; and a folder replaces there nothing but an empty folder.
+Status give_name(const std::string& from, const std::string& to, Kind kind) {
+  bool given = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0;
+  if (!given && errno == EINVAL) {
+    given = kind == Kind::folder ? ::rename(from.c_str(), to.c_str()) == 0
+                                 : ::link(from.c_str(), to.c_str()) == 0 && ::unlink(from.c_str()) == 0;
+  }
+  if (given) return kOk;
+  return fail_errno(errno, Detail::write, "{}: the finished copy cannot be renamed to {}", from, to);
+}
+
 // ---- folders ---------------------------------------------------------------------------------------------------
 
 // The folder in which a copy is made, beside its place. It is locked as long as this object lives.
@@ -93,20 +111,15 @@ class WorkingFolder {
     return empty();
   }
 
-  // With the permissions of the original.
+  // With the permissions of the original. What lay on a device stays the owner's alone.
   Status give_its_name(const std::string& original) {
     struct stat info{};
-    if (::stat(original.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-      if (::fchmod(lock_.get(), info.st_mode & 07777) != 0) {
-        return fail_errno(errno, Detail::write, "{}: cannot set its permissions", path());
-      }
-    } else if (::fchmod(lock_.get(), 0755) != 0) {
+    const bool known = ::stat(original.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+    if (known && ::fchmod(lock_.get(), info.st_mode & 07777) != 0) {
       return fail_errno(errno, Detail::write, "{}: cannot set its permissions", path());
     }
     if (::fsync(lock_.get()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path());
-    if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, place_.c_str(), RENAME_NOREPLACE) != 0) {
-      return fail_errno(errno, Detail::write, "{}: the finished copy cannot be renamed to {}", path(), place_.string());
-    }
+    MEMLITH_TRY(give_name(path(), place_.string(), Kind::folder));
     const fs::path above = place_.has_parent_path() ? place_.parent_path() : fs::path(".");
     const Descriptor parent(::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (parent.get() < 0 || ::fsync(parent.get()) != 0) {
@@ -204,11 +217,15 @@ Result<CopyReport> copy_store(const CopyRequest& given) {
   StoreOptions options;
   options.kind = kind;
   options.file_name = from.file_name;
+  options.follow_patience = kPatience;
   CopySource source(*from.volume, options);
   if (kind == StoreKind::folder && !is_block_device(request.to)) return copy_to_folder(source, request);
   MEMLITH_TRY_ASSIGN(const Place to,
                      kind == StoreKind::folder ? place_of_store(request.to, kind) : place_of_name(request.to));
   CopyTarget target(*to.volume, kind, to.file_name);
+  target.set_give_name([&to](const std::string& working, const std::string& name) {
+    return give_name(to.volume->path_of(working), to.volume->path_of(name), Kind::file);
+  });
   return copy_into(target, source, request);
 }
 

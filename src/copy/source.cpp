@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -26,20 +27,22 @@ CopySource::CopySource(Volume& volume, StoreOptions options, CopySteps steps)
 
 Result<CopiedState> CopySource::walk(CopySink& sink, const CopyProgress& progress) {
   progress_ = progress;
-  Status status = kOk;
-  for (int tries = 0; tries < Follower::kTries; ++tries) {
+  const auto patience_ends = std::chrono::steady_clock::now() + files_.options.follow_patience;
+  int failures = 0;
+  for (int tries = 1;; ++tries) {
     const auto walked = try_to_walk(sink);
     replay_.forget();
     follower_.forget();
     if (walked.ok() && *walked) return state();
-    status = walked.status();
-    if (!status.ok() && !Follower::may_pass(status)) return status;
+    if (!walked.ok() && (!Follower::may_pass(walked.error()) || ++failures == Follower::kTries)) return walked.error();
+    // A small store is walked in no time, so six tries say little about the writer.
+    if (tries >= Follower::kTries && std::chrono::steady_clock::now() >= patience_ends) break;
   }
-  if (!status.ok()) return status;
   return fail(Errc::busy, Detail::frame,
-              "{}: process {} filled its log {} times over while the store was copied; try again when it writes less, "
-              "or give the log more room (log_bytes)",
-              files_.path(), follower_.writer(), Follower::kTries);
+              "{}: each time that the store was copied, a process opened or closed it, or filled its log; try again "
+              "when "
+              "less is written, or give the log more room (log_bytes)",
+              files_.path());
 }
 
 Result<bool> CopySource::try_to_walk(CopySink& sink) {

@@ -239,6 +239,14 @@ Status CopyTarget::close_cleanly() {
   return store->close();
 }
 
+Status CopyTarget::name_file() {
+  if (give_name_) return give_name_(working_.file, names_.file);
+  MEMLITH_TRY_ASSIGN(const bool taken, volume_.exists(names_.file));
+  if (!taken) return volume_.rename(working_.file, names_.file);
+  return fail(Errc::exists, Detail::open, "{}: was made by another program while the copy was; choose another name",
+              volume_.path_of(names_.file));
+}
+
 Status CopyTarget::give_names() {
   if (kind_ == StoreKind::folder) {
     // ORDER files-before-log: with its log the store exists. [mutant copy_named_unflushed]
@@ -252,12 +260,7 @@ Status CopyTarget::give_names() {
   // nothing, and the next copy replaces it. [test Copy.APowerCutAtAnyOperationLeavesAWholeStoreOrNone]
   MEMLITH_TRY(volume_.rename(working_.log, names_.log));
   MEMLITH_TRY(volume_.sync_folder(""));
-  MEMLITH_TRY_ASSIGN(const bool taken, volume_.exists(names_.file));
-  if (taken) {
-    return fail(Errc::exists, Detail::open, "{}: was made by another program while the copy was; choose another name",
-                volume_.path_of(names_.file));
-  }
-  MEMLITH_TRY(volume_.rename(working_.file, names_.file));
+  MEMLITH_TRY(name_file());
   MEMLITH_TRY(volume_.sync_folder(""));
   // The mark goes last, and nothing depends on it by now.
   (void)volume_.remove(mark_name());

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "copy/sink.hpp"
 #include "device/volume.hpp"
@@ -21,6 +23,10 @@ class CopyTarget final : public CopySink {
  public:
   // `file_name`: of a one-file store, in the volume, which outlives this object.
   CopyTarget(Volume& volume, StoreKind kind, std::string file_name);
+  // Of a one-file store: gives the finished file its name, unless that name is taken by now (exists). Without it, the
+  // volume renames the file after a look.
+  using GiveName = std::function<Status(const std::string& from, const std::string& to)>;
+  void set_give_name(GiveName give_name) { give_name_ = std::move(give_name); }
   ~CopyTarget() override;  // as after a crash, unless the store is finished or abandoned
 
   // Makes the place ready. Errors: exists (a store, its file or commits for it); busy (another process makes a store
@@ -51,13 +57,15 @@ class CopyTarget final : public CopySink {
   Status make_log(const CopiedState& state);
   Status close_cleanly();
   Status give_names();
+  Status name_file();
   // Whose lock keeps other copies away, and which says that what is there is a copy's.
   [[nodiscard]] std::string mark_name() const;
 
   Volume& volume_;
   const StoreKind kind_;
-  const StoreNames names_;            // of the finished store
-  const StoreNames working_;          // until then
+  const StoreNames names_;    // of the finished store
+  const StoreNames working_;  // until then
+  GiveName give_name_;
   std::unique_ptr<VolumeLock> lock_;  // of the mark
   std::uint64_t log_id_ = 0;
   std::map<ObjectId, Home> homes_;

@@ -57,6 +57,7 @@ class Fields(unittest.TestCase):
             del cls.fields["memlith-sqlite-bench"], cls.fields["memlith-sqlite-bench writers"]
         if YCSB_BENCH is None:
             del cls.fields["memlith-ycsb-bench"], cls.fields["memlith-ycsb-bench --recovery-log-mib"]
+        del cls.fields["bench copy"]  # tests/cli/bench_copy_test.py
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
         # llvm/tests/kyoto_test.py and pmdk_test.py
         del cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
@@ -107,6 +108,7 @@ class Fields(unittest.TestCase):
         self.assertEqual(found, {"blocks": 0, "bytes": 0})
         freed = self.check("memlith recover", "recover", "--collect=plain-pointers", self.store)[0]["freed"]
         self.assertEqual(freed, found)
+        self.check("memlith copy", "copy", "--verify", self.store, self.folder / "copied")
         refused = self.check("A failure, of any command", "recover", "--collect=all", self.store, code=1)[0]
         self.assertIn("plain-pointers", json.dumps(refused))
 

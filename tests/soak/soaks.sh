@@ -2,7 +2,8 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite rocksdb addresses run-suites)
+  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite rocksdb addresses run-suites
+  copy)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -47,6 +48,13 @@ soak_addresses() {
     ln -sfn "$root/build/release/lib" "$root/build/addresses-prefix/lib" &&
     python3 -B "$root/tests/soak/addresses/addresses.py" --memlith "$root/build/addresses-prefix" \
       --work "$root/build/addresses" "$@"
+}
+
+# Copies of a store in use, and its writer, killed 1,000 times.
+soak_copy() {
+  build_preset release capi_tests || return
+  MEMLITH_KILLS=${MEMLITH_KILLS:-500} "$bin/capi_tests" \
+    --gtest_filter='*CopyOf.AStoreInUseWhileCopiesAndWritersAreKilled*' "$@"
 }
 
 soak_redis() {
@@ -103,7 +111,8 @@ cmd_soak() {
   need_for_presets release && need_for_soak "$@" || return
   case $name in
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites) "soak_${name/-/_}" "${@:2}" ;;
+    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy)
+      "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
       say

@@ -39,6 +39,15 @@ struct VerifyArguments {
 
 [[nodiscard]] MaybeFailure run_verify(const VerifyArguments& arguments);
 
+struct CopyArguments {
+  std::string path;
+  std::string target;
+  bool verify = false;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_copy(const CopyArguments& arguments);
+
 struct FormatArguments {
   std::string path;
   bool force = false;

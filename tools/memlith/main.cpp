@@ -70,6 +70,25 @@ void add_recover(CLI::App& app, CommandLine& line) {
   add_command(command, line, arguments, run_recover);
 }
 
+void add_copy(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<CopyArguments>();
+  CLI::App* command = app.add_subcommand("copy",
+                                         "Copy a whole store as one durable commit left it, also while a process "
+                                         "writes to it. A SQLite database becomes "
+                                         "an ordinary file");
+  command
+      ->add_option("STORE", arguments->path,
+                   "A store's folder or block device, or a file with its log FILE.memlith beside it")
+      ->required();
+  command
+      ->add_option("DEST", arguments->target,
+                   "The copy, which must not exist; of a folder store also a formatted block device without a store. "
+                   "It appears when it is whole, or not at all")
+      ->required();
+  command->add_flag("--verify", arguments->verify, "Also check every structure of the copy, as `memlith verify` does");
+  add_command(command, line, arguments, run_copy);
+}
+
 void add_format(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<FormatArguments>();
   CLI::App* command = app.add_subcommand(
@@ -161,6 +180,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
   add_verify(app, line);
   add_recover(app, line);
+  add_copy(app, line);
   add_format(app, line);
   add_stat(app, line);
   add_run(app, line);

@@ -1,0 +1,44 @@
+// memlith: copies of stores in use. The C++20 interface over memlith/copy.h, where the full contract stands. Guide:
+// docs/backup.md.
+//
+//   auto copied = memlith::copy_store("shop", "/backup/shop-monday");
+//   if (!copied) ...  // there is no copy
+//
+// Nothing here throws.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "memlith/copy.h"
+#include "memlith/memlith.hpp"
+
+namespace memlith {
+
+struct CopyReport {
+  std::uint64_t lsn = 0;           // of the original: the copy has every commit before it and none behind it
+  std::uint64_t bytes = 0;         // of the data in the copy
+  std::uint64_t shared_bytes = 0;  // of them, in files that share their blocks with the original's
+};
+
+// `progress` is called with the bytes read and those to read; it must neither throw nor call memlith.
+inline Result<CopyReport> copy_store(const std::string& path, const std::string& target,
+                                     const std::function<void(std::uint64_t, std::uint64_t)>& progress = {}) {
+  memlith_copy_options options{};
+  options.struct_size = sizeof options;
+  auto context = progress;
+  if (context) {
+    options.progress = [](void* function, std::uint64_t done, std::uint64_t total) {
+      (*static_cast<std::function<void(std::uint64_t, std::uint64_t)>*>(function))(done, total);
+    };
+    options.progress_context = &context;
+  }
+  memlith_copy_report report{};
+  report.struct_size = sizeof report;
+  const std::int32_t code = memlith_store_copy(path.c_str(), target.c_str(), &options, &report);
+  if (code != MEMLITH_OK) return Error(code);
+  return CopyReport{report.lsn, report.bytes, report.shared_bytes};
+}
+
+}  // namespace memlith

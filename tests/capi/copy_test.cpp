@@ -1,0 +1,325 @@
+// memlith/copy.h: copies of a store that another process writes to; killed copies and killed writers; what a copy
+// refuses. docs/backup.md.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "memlith/copy.hpp"
+#include "memlith/files.h"
+#include "memlith/kv.hpp"
+#include "memlith/memlith.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+constexpr std::uint64_t kPages = 96;
+constexpr std::uint64_t kPageWords = 512;
+constexpr std::uint64_t kPagesEach = 5;  // change with every persist
+
+std::int32_t category(const Error& error) { return memlith_category(error.code()); }
+
+Result<Store> open_at(const std::string& path, bool one_file, const StoreOptions& options) {
+  return one_file ? Store::open_file(path, options) : Store::open(path, options);
+}
+
+Result<Region> region_of(const Store& store, const std::string& name, bool create) {
+  RegionOptions options;
+  options.create = create;
+  options.size = create ? kPages * 4096 : 0;
+  options.tracker = Tracker::touched;
+  return store.region(name, options);
+}
+
+std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(region.address()); }
+
+// The word that a page has when `count` persists were made: the newest of them that changed the page.
+std::uint64_t word_of(std::uint64_t page, std::uint64_t count) {
+  for (std::uint64_t number = count; number > 0; --number) {
+    for (std::uint64_t i = 0; i < kPagesEach; ++i) {
+      if ((number * 7 + i * 13) % (kPages - 1) + 1 == page) return number;
+    }
+  }
+  return 0;
+}
+
+// Persists for ever, the number of persists in the first word; says which one was acknowledged.
+[[noreturn]] void write_for_ever(const std::string& path, bool one_file, std::atomic<std::uint64_t>& acknowledged) {
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = options.log_max_bytes = 2 << 20;  // wraps soon, and checkpoints are many
+  auto store = open_at(path, one_file, options);
+  if (!store.ok()) ::_exit(3);
+  auto region = region_of(*store, one_file ? "file" : "a", true);
+  if (!region.ok()) ::_exit(4);
+  for (std::uint64_t number = words(*region)[0] + 1;; ++number) {
+    words(*region)[0] = number;
+    (void)region->touch(words(*region), 8);
+    for (std::uint64_t i = 0; i < kPagesEach; ++i) {
+      std::uint64_t* const page = words(*region) + ((number * 7 + i * 13) % (kPages - 1) + 1) * kPageWords;
+      page[0] = page[kPageWords - 1] = number;
+      (void)region->touch(page, 4096);
+    }
+    if (!region->persist().ok()) ::_exit(5);
+    acknowledged.store(number);
+  }
+}
+
+// What the copy holds, which is what so many persists left.
+std::uint64_t check_copy(const std::string& path, bool one_file) {
+  auto store = open_at(path, one_file, {});
+  EXPECT_TRUE(store.ok()) << store.error().message();
+  if (!store.ok()) return 0;
+  auto region = region_of(*store, one_file ? "file" : "a", false);
+  EXPECT_TRUE(region.ok()) << region.error().message();
+  if (!region.ok()) return 0;
+  const std::uint64_t count = words(*region)[0];
+  for (std::uint64_t page = 1; page < kPages; ++page) {
+    const std::uint64_t wanted = word_of(page, count);
+    EXPECT_EQ(words(*region)[page * kPageWords], wanted) << "page " << page << " of a copy of persist " << count;
+    EXPECT_EQ(words(*region)[page * kPageWords + kPageWords - 1], wanted) << "page " << page;
+    if (::testing::Test::HasFailure()) break;
+  }
+  return count;
+}
+
+void kill_and_wait(pid_t child) {
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+void remove_copy(const std::string& path) {
+  std::filesystem::remove_all(path);
+  std::filesystem::remove_all(path + ".memlith");
+}
+
+// One record, durable.
+void put(const Kv& kv, const std::string& value) {
+  auto map = kv.map("map", true);
+  ASSERT_TRUE(map.ok()) << map.error().message();
+  const auto done = kv.transact([&](KvTransaction& txn) { return txn.put(*map, "key", value); }, Durability::sync);
+  ASSERT_TRUE(done.ok()) << done.error().message();
+}
+
+std::string record_of(const Kv& kv) {
+  auto map = kv.map("map");
+  auto reader = kv.begin(true);
+  if (!map.ok() || !reader.ok()) return "none";
+  const auto value = reader->get(*map, "key");
+  return value.ok() ? std::string(*value) : value.error().message();
+}
+
+class CopyOf : public ::testing::TestWithParam<bool> {
+ protected:
+  TempFolder folder_;
+  const bool one_file_ = GetParam();
+  const std::string path_ = folder_ / "store";
+  const std::string target_ = folder_ / "copy";
+};
+INSTANTIATE_TEST_SUITE_P(A, CopyOf, ::testing::Values(false, true),
+                         [](const auto& given) { return given.param ? "File" : "Folder"; });
+
+// MEMLITH_KILLS: how many copies are killed; every fourth time the writer is.
+TEST_P(CopyOf, AStoreInUseWhileCopiesAndWritersAreKilled) {
+  const char* const told = std::getenv("MEMLITH_KILLS");
+  const int kills = told != nullptr ? std::atoi(told) : 12;
+  std::mt19937_64 random(std::random_device{}());
+  auto* const acknowledged = new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+      std::atomic<std::uint64_t>(0);
+  pid_t writer = 0;
+  std::uint64_t lsn = 0;
+  std::uint64_t copied = 0;
+  for (int round = 0; round < kills && !HasFailure(); ++round) {
+    if (writer == 0 || round % 4 == 3) {
+      if (writer != 0) kill_and_wait(writer);
+      const std::uint64_t before = acknowledged->load();
+      writer = ::fork();
+      if (writer == 0) write_for_ever(path_, one_file_, *acknowledged);
+      while (acknowledged->load() == before && ::waitpid(writer, nullptr, WNOHANG) == 0) ::usleep(100);
+    }
+    const pid_t copier = ::fork();
+    if (copier == 0) ::_exit(copy_store(path_, target_).ok() ? 0 : 1);
+    ::usleep(static_cast<useconds_t>(random() % 60000));
+    kill_and_wait(copier);
+    if (std::filesystem::exists(target_)) {
+      check_copy(target_, one_file_);
+      remove_copy(target_);
+    }
+    const std::uint64_t least = acknowledged->load();
+    if (round % 8 == 7) {  // the writer is gone while the store is copied
+      kill_and_wait(writer);
+      writer = 0;
+    }
+    const auto made = copy_store(path_, target_);
+    ASSERT_TRUE(made.ok()) << made.error().message();
+    const std::uint64_t count = check_copy(target_, one_file_);
+    EXPECT_GE(count, least) << "the copy lacks what was acknowledged";
+    EXPECT_GE(count, copied);
+    EXPECT_GE(made->lsn, lsn);
+    copied = count;
+    lsn = made->lsn;
+    remove_copy(target_);
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(folder_ / ""))) {
+      EXPECT_EQ(entry.path().filename().string().find("memlith-copy"), std::string::npos) << entry.path();
+    }
+  }
+  if (writer != 0) kill_and_wait(writer);
+  ::munmap(acknowledged, 4096);
+}
+
+TEST_P(CopyOf, AClosedStoreIsAStoreOfItsOwn) {
+  {
+    StoreOptions options;
+    options.create = true;
+    auto store = open_at(path_, one_file_, options);
+    ASSERT_TRUE(store.ok()) << store.error().message();
+    auto kv = Kv::open(*store, one_file_ ? "file" : "kv", {.create = true});
+    ASSERT_TRUE(kv.ok()) << kv.error().message();
+    put(*kv, "value");
+  }
+  std::uint64_t done = 0;
+  const auto copied = copy_store(path_, target_, [&done](std::uint64_t bytes, std::uint64_t total) {
+    EXPECT_LE(bytes, total);
+    done = bytes;
+  });
+  ASSERT_TRUE(copied.ok()) << copied.error().message();
+  EXPECT_GT(copied->bytes, 0u);
+  EXPECT_GT(done, 0u);
+  memlith_report report{};
+  report.struct_size = sizeof report;
+  ASSERT_EQ(memlith_verify(target_.c_str(), &report), MEMLITH_OK);
+  EXPECT_EQ(report.kvs, 1u);
+  EXPECT_EQ(report.clean, 1u);
+  // Both can be written, and neither knows of the other.
+  for (const std::string& each : {path_, target_}) {
+    auto store = open_at(each, one_file_, {});
+    ASSERT_TRUE(store.ok()) << store.error().message();
+    auto kv = Kv::open(*store, one_file_ ? "file" : "kv", {});
+    ASSERT_TRUE(kv.ok()) << kv.error().message();
+    EXPECT_EQ(record_of(*kv), "value");
+    put(*kv, "another");
+  }
+}
+
+TEST_P(CopyOf, RefusesWhatIsThere) {
+  StoreOptions options;
+  options.create = true;
+  {
+    ASSERT_TRUE(open_at(path_, one_file_, options).ok());
+  }
+  const auto refused = [this](const std::string& target, std::int32_t wanted) {
+    const auto copied = copy_store(path_, target);
+    EXPECT_FALSE(copied.ok()) << target;
+    if (!copied.ok()) {
+      EXPECT_EQ(category(copied.error()), wanted) << copied.error().message();
+    }
+  };
+  std::ofstream(folder_ / "there") << "something";
+  std::filesystem::create_directory(std::string(folder_ / "empty"));
+  refused(folder_ / "there", MEMLITH_EXISTS);
+  refused(folder_ / "empty", MEMLITH_EXISTS);
+  refused(path_, MEMLITH_EXISTS);
+  refused(folder_ / "nowhere/copy", MEMLITH_NOT_FOUND);
+  refused("", MEMLITH_INVALID);
+  if (!one_file_) refused(path_ + "/copy", MEMLITH_INVALID);
+  const auto nothing = copy_store(folder_ / "nothing", target_);
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(category(nothing.error()), MEMLITH_NOT_FOUND) << nothing.error().message();
+  // A file that no copy left is not removed.
+  if (one_file_) return;
+  std::filesystem::create_directory(target_ + ".memlith-copy");
+  std::ofstream(target_ + ".memlith-copy/letter") << "dear";
+  refused(target_, MEMLITH_EXISTS);
+  EXPECT_TRUE(std::filesystem::exists(target_ + ".memlith-copy/letter"));
+}
+
+TEST_P(CopyOf, KeepsThePermissions) {
+  StoreOptions options;
+  options.create = true;
+  {
+    ASSERT_TRUE(open_at(path_, one_file_, options).ok());
+  }
+  ASSERT_EQ(::chmod(path_.c_str(), one_file_ ? 0600 : 0700), 0);
+  ASSERT_TRUE(copy_store(path_, target_).ok());
+  struct stat info{};
+  ASSERT_EQ(::stat(target_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, one_file_ ? 0600u : 0700u);
+  if (!one_file_) return;
+  ASSERT_EQ(::stat((target_ + ".memlith").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+// While it is in use the file begins with the guard's mark. The copy has the file's own bytes.
+TEST(Copy, AGuardedFileInUse) {
+  const TempFolder folder;
+  const std::string path = folder / "letters";
+  std::ofstream(path) << std::string(8192, 'a');
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  void* const mapped = memlith_mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MEMLITH_IMAGE_GUARD, fd, 0);
+  ::close(fd);
+  if (mapped == MAP_FAILED && errno == EOPNOTSUPP) GTEST_SKIP() << "skip: failure-atomic files need Linux 6.7";
+  ASSERT_NE(mapped, MAP_FAILED);
+  for (const char letter : {'b', 'c'}) {
+    std::memset(mapped, letter, 5000);
+    ASSERT_EQ(memlith_msync(mapped, 8192, MS_SYNC), 0);
+    std::memset(static_cast<char*>(mapped) + 4096, 'x', 4096);  // is not committed
+    ASSERT_EQ(memlith_msync(mapped, 8192, MS_INVALIDATE), 0);
+    ASSERT_NE(read_file(path), std::string(5000, letter) + std::string(3192, 'a'));
+    const std::string copy = folder / std::string(1, letter);
+    const auto made = copy_store(path, copy);
+    ASSERT_TRUE(made.ok()) << made.error().message();
+    EXPECT_EQ(read_file(copy), std::string(5000, letter) + std::string(3192, 'a'));
+  }
+  ASSERT_EQ(memlith_munmap(mapped, 8192), 0);
+}
+
+TEST(Copy, AStoreThatThisProcessHasOpen) {
+  const TempFolder folder;
+  auto store = Store::open(folder / "store", {.create = true});
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto kv = Kv::open(*store, "kv", {.create = true});
+  ASSERT_TRUE(kv.ok()) << kv.error().message();
+  for (int round = 0; round < 3; ++round) {
+    const std::string key = std::to_string(round);
+    put(*kv, key);
+    const std::string target = folder / ("copy" + key);
+    const auto made = copy_store(folder / "store", target);
+    ASSERT_TRUE(made.ok()) << made.error().message();
+    auto copy = Store::open(target, {});
+    ASSERT_TRUE(copy.ok()) << copy.error().message();
+    auto copied = Kv::open(*copy, "kv", {});
+    ASSERT_TRUE(copied.ok()) << copied.error().message();
+    EXPECT_EQ(record_of(*copied), key);
+  }
+}
+
+TEST(Copy, AWrongStructIsToldBeforeTheWork) {
+  const TempFolder folder;
+  {
+    ASSERT_TRUE(Store::open(folder / "store", {.create = true}).ok());
+  }
+  const std::string target = folder / "copy";
+  memlith_copy_report report{};
+  EXPECT_EQ(memlith_category(memlith_store_copy((folder / "store").c_str(), target.c_str(), nullptr, &report)),
+            MEMLITH_INVALID);
+  EXPECT_FALSE(std::filesystem::exists(target));
+  EXPECT_EQ(memlith_category(memlith_store_copy(nullptr, target.c_str(), nullptr, nullptr)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_store_copy((folder / "store").c_str(), target.c_str(), nullptr, nullptr), MEMLITH_OK);
+}
+
+}  // namespace
+}  // namespace memlith::test
