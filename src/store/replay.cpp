@@ -17,6 +17,7 @@ Status bad_commit(const Log& log, const Frame& frame, const char* what) {
 }  // namespace
 
 Result<std::uint64_t> Replay::gather(const Frame& frame) {
+  if (frame.kind == kFrameKindTime) return std::uint64_t{0};
   if (frame.kind != kFrameKindCommit) return bad_commit(*files_.log, frame, "unknown kind");
   std::span<const std::byte> rest = frame.payload;
   std::uint64_t commits = 0;
