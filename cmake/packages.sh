@@ -2,7 +2,7 @@
 # The Debian packages that the commands of ./dev need, and how they get them. ./dev reads this file.
 
 packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev
-  liburing-dev libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
+  liburing-dev libxxhash-dev libzstd-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
 # A debugger, manual pages and completion (tests/cli); Boost's containers in a heap, examples/cache; the tests of
 # examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of the Python package, whose other
 # needs pip installs (python/tests/requirements.txt).

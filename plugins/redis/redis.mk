@@ -20,5 +20,5 @@ $(memlith_keeper): $(OUT)/%.o: $(MEMLITH)/plugins/redis/src/%.cpp $(memlith_head
 $(OUT)/redis-server: $(memlith_objects) $(memlith_keeper) $(LIBRARY) $(REDIS_SERVER_NAME)
 	$(MEMLITH_CXX) -rdynamic -g $(patsubst %,-Wl$(comma)--wrap=%,$(memlith_wraps)) -o $@ $(REDIS_SERVER_OBJ) \
 		$(memlith_objects) $(memlith_keeper) $(LIBRARY) ../deps/hiredis/libhiredis.a ../deps/lua/src/liblua.a \
-		../deps/hdr_histogram/libhdrhistogram.a $(FINAL_LIBS) -lfmt -lxxhash -luring
+		../deps/hdr_histogram/libhdrhistogram.a $(FINAL_LIBS) -lfmt -lxxhash -luring -lzstd
 comma := ,

@@ -199,6 +199,18 @@
   X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
   X(view_copies_late, store, "a reader beside a writer reads the log first and copies the homes then")             \
   X(view_of_unflushed_log, store, "a reader of a store whose writer was killed does not flush the log")
+// Those of archives, which tests/archive looks for.
+#define MEMLITH_ARCHIVE_MUTANT_LIST(X)                                                                              \
+  X(archive_believes_all, archive, "a segment is sealed with frames that are not durable")                         \
+  X(archive_gap_overlooked, archive, "frames that were overwritten before they were read are passed over")         \
+  X(archive_of_unflushed_log, archive, "what a killed writer left unflushed is archived unflushed")                \
+  X(archive_tail_read_late, archive, "a full copy names the tail of the log as it was after the copying")          \
+  X(archive_time_of_next, archive, "a time counts for what another incarnation committed later")                      \
+  X(archive_manifest_first, archive, "the manifest names a segment before the segment is there")                   \
+  X(archive_named_unflushed, archive, "a part of an archive gets its name before its content is flushed")          \
+  X(archive_name_unflushed, archive, "the name of a part is not durable when the manifest has it")                 \
+  X(archive_continues_other_history, archive, "an archive goes on with a store that went back and on from there")  \
+  X(standby_counts_early, archive, "frames count in a standby before they are flushed")
 // clang-format on
 
 #ifdef MEMLITH_MUTANTS
@@ -208,7 +220,7 @@ enum class Mutant : int {
   none,
 #define MEMLITH_MUTANT_NAME(name, floor, what) name,
   MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ISOLATION_MUTANT_LIST(MEMLITH_MUTANT_NAME)
-      MEMLITH_READER_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+      MEMLITH_READER_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ARCHIVE_MUTANT_LIST(MEMLITH_MUTANT_NAME)
 #undef MEMLITH_MUTANT_NAME
 };
 extern Mutant active_mutant;          // defined by the laboratory

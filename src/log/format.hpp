@@ -48,7 +48,7 @@ struct Superblock {           // docs/format.md#superblock
   std::uint64_t tail_previous;  // `previous` of the frame at the tail
   std::uint64_t head_lsn;       // the log was durable up to here when this was written; if clean, the log ends here
   std::uint64_t head_previous;  // chain_value() of the last frame before head_lsn
-  std::uint32_t clean;          // 1: closed cleanly, nothing follows head_lsn
+  std::uint32_t clean;          // a LogEnd
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
   std::uint64_t begun_lsn;        // head of the log when this incarnation began: valid frames from here on belong to it
@@ -58,6 +58,14 @@ struct Superblock {           // docs/format.md#superblock
 };
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);
 static_assert(std::has_unique_object_representations_v<Superblock>);
+
+// What follows head_lsn.
+enum class LogEnd : std::uint32_t {
+  open = 0,    // any number of frames
+  closed = 1,  // nothing: the log was closed cleanly
+  // Nothing that counts: the frames come from an archive, and a frame counts once a superblock has it before head_lsn.
+  held = 2,
+};
 
 inline constexpr std::uint32_t kSlotMagic = 0x544f4c53u;  // "SLOT"
 

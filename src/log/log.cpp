@@ -10,7 +10,8 @@ namespace memlith::core {
 
 // ---- format and open -------------------------------------------------------------------------------------------
 
-Status Log::format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id) {
+Status Log::format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id,
+                   const std::optional<LogBeginning>& beginning) {
   if (!is_log_block(format.block_bytes) || format.block_bytes % device.caps().block_bytes != 0) {
     return fail(Errc::invalid, Detail::argument, "{}: a log block of {} bytes does not suit this device", device.path(),
                 format.block_bytes);
@@ -33,9 +34,12 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   first.log_id = log_id;
   first.slot_bytes = format.slot_bytes;
   first.slot_count = first.slot_count_made = format.slot_count;
-  const LogPosition beginning{Lsn{0}, log_id};  // the first frame's `previous` is the log's identity
-  // Not marked clean: the first opening cannot rely on the log's name being durable.
-  return superblocks.write_first(beginning, client);
+  // The first frame's `previous` is the log's identity. Not marked clean: the first opening cannot rely on the log's
+  // name being durable.
+  const LogBeginning from = beginning.value_or(LogBeginning{{Lsn{0}, log_id}, 0, LogEnd::open});
+  first.incarnation = from.incarnation;
+  first.begun_lsn = from.position.lsn.value;
+  return superblocks.write_first(from.position, client, from.end);
 }
 
 Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {
@@ -65,7 +69,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   if (!is_flushed && !MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
   {
     const LockGuard lock(superblocks_.mutex());
-    MEMLITH_TRY(superblocks_.write(tail, client, found_.end, false));
+    MEMLITH_TRY(superblocks_.write(tail, client, found_.end, LogEnd::open));
   }
   const LockGuard lock(mutex_);
   found_.claims = {};
@@ -118,7 +122,7 @@ Status Log::close(const ClientBytes& client, bool keeps_size, std::optional<LogP
     superblocks_.current().slot_count = superblocks_.current().slot_count_made;
   }
   if (grown && MEMLITH_MUTANT(log_cut_early)) MEMLITH_TRY(device_.truncate(bytes));
-  const Status status = superblocks_.write(from, client, end, true);
+  const Status status = superblocks_.write(from, client, end, LogEnd::closed);
   if (!status.ok()) poison(status);
   if (!status.ok() || !grown) return status;
   // ORDER count-before-cut: no superblock counts the slots any more when they are cut off. If they stay after all, they

@@ -53,6 +53,13 @@ struct LogFormat {
   std::uint64_t slot_count = 8;
 };
 
+// Of a log that continues another one: where, and after which incarnation. The log is empty.
+struct LogBeginning {
+  LogPosition position;
+  std::uint64_t incarnation = 0;
+  LogEnd end = LogEnd::open;
+};
+
 struct LogOptions {
   std::uint64_t slot_count_max = 128;             // the log grows up to this
   std::uint64_t bytes_max = 0;                    // or, if not 0, to this many bytes
@@ -136,7 +143,8 @@ class FrameWriter {
 class Log {
  public:
   // Writes an empty log onto the device. Durable on ok.
-  static Status format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id);
+  static Status format(Device& device, const LogFormat& format, const ClientBytes& client, std::uint64_t log_id,
+                       const std::optional<LogBeginning>& beginning = {});
 
   // Reads the superblock and the slot headers; changes nothing. The device outlives the log.
   static Result<std::unique_ptr<Log>> open(Device& device, const LogOptions& options);
@@ -155,6 +163,9 @@ class Log {
   // these frames; start() calls it. Durable on ok. Errors: no_space (no free slot, and no space for one; nothing was
   // lost).
   Status secure() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+
+  // Instead of start(), for a held log: everything that recover() found is home, and is freed. Durable on ok.
+  Status hold(const ClientBytes& client);
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
   // ok. `is_flushed`: the caller has formatted the log, and nobody else has written to it.
@@ -212,8 +223,11 @@ class Log {
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
   [[nodiscard]] LogPosition recovered() const { return found_.end; }
-  [[nodiscard]] bool started() const { return started_; }                           // not during start()
-  [[nodiscard]] bool closed_cleanly() const { return superblocks_.found_clean(); }  // as found by open()
+  [[nodiscard]] bool started() const { return started_; }  // not during start()
+  [[nodiscard]] bool closed_cleanly() const {
+    return superblocks_.found_end() == LogEnd::closed;
+  }  // as found by open()
+  [[nodiscard]] bool held() const { return superblocks_.found_end() == LogEnd::held; }  // likewise
   [[nodiscard]] std::uint32_t superblock_copies() const {
     return superblocks_.copies();
   }  // intact copies found by open()

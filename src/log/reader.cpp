@@ -90,18 +90,67 @@ Status LogReader::start_transfers() {
   return kOk;
 }
 
+namespace {
+
+// Null: the header is that of the frame at this position.
+const char* fault_of(const FrameHeader& header, LogPosition at, std::uint64_t log_id) {
+  if (header.magic != kFrameMagic) return "no frame starts here";
+  if (header.checksum != header_checksum(header, log_id)) return "the checksum of the frame's header is wrong";
+  if (header.lsn != at.lsn.value) return "the frame belongs to another place";
+  // CHAIN: a frame that was in flight behind a lost one may be intact; only the chain shows that its predecessor is not
+  // the one that it was written after. [log/stale_frame]
+  if (header.previous != at.previous) return "the frame does not follow the frame before it (stale)";
+  return nullptr;
+}
+
+// Of a frame that is complete in memory, with a header without fault.
+std::optional<Frame> take_frame(const FrameHeader& header, const std::byte* start, std::uint64_t frame_bytes,
+                                std::uint64_t log_id, const char*& why) {
+  const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};
+  FrameTrailer trailer;
+  std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
+  const bool unchecked = MEMLITH_MUTANT(skip_payload_checksum);
+  const Lsn lsn{header.lsn};
+  if (checksum(payload, payload_seed(log_id, lsn, header.incarnation)) != trailer.payload_checksum && !unchecked) {
+    why = "the checksum of the payload is wrong";
+    return std::nullopt;
+  }
+  Frame frame;
+  frame.lsn = lsn;
+  frame.kind = header.kind;
+  frame.incarnation = header.incarnation;
+  frame.durable = std::min(Lsn{header.durable_lsn}, lsn);
+  frame.payload = payload;
+  frame.bytes = {start, frame_bytes};
+  frame.after = {lsn.advance(frame_bytes), chain_value(header, trailer, log_id)};
+  return frame;
+}
+
+}  // namespace
+
+std::optional<Frame> read_frame(std::span<const std::byte> bytes, LogPosition at, const LogGeometry& geometry,
+                                std::uint64_t log_id, const char*& why) {
+  FrameHeader header;
+  why = "the frame is longer than the log";
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (const char* const fault = fault_of(header, at, log_id); fault != nullptr) {
+    why = fault;
+    return std::nullopt;
+  }
+  if (header.payload_bytes > bytes.size()) return std::nullopt;
+  const std::uint64_t frame_bytes = geometry.frame_bytes(header.payload_bytes);
+  if (frame_bytes > bytes.size()) return std::nullopt;
+  return take_frame(header, bytes.data(), frame_bytes, log_id, why);
+}
+
 Result<std::optional<Frame>> LogReader::next() {
   MEMLITH_TRY_ASSIGN(const bool header_here, fill(geometry_.block_bytes));
   if (!header_here) return stop("the log ends here");
 
   FrameHeader header;
   std::memcpy(&header, buffer_.data() + bytes_between(buffered_begin_, position_.lsn), sizeof header);
-  if (header.magic != kFrameMagic) return stop("no frame starts here");
-  if (header.checksum != header_checksum(header, log_id_)) return stop("the checksum of the frame's header is wrong");
-  if (header.lsn != position_.lsn.value) return stop("the frame belongs to another place");
-  // CHAIN: a frame that was in flight behind a lost one may be intact; only the chain shows that its predecessor is not
-  // the one that it was written after. [log/stale_frame]
-  if (header.previous != position_.previous) return stop("the frame does not follow the frame before it (stale)");
+  if (const char* const fault = fault_of(header, position_, log_id_); fault != nullptr) return stop(fault);
   // A lost frame that is written again and torn can make the old frame intact: if only sectors of the same payload were
   // kept, nothing of the new frame is visible. Frames that were in flight behind the old one follow it, so the chain
   // does not help; the incarnation does, which had ended before this place. [crash/killed]
@@ -115,24 +164,9 @@ Result<std::optional<Frame>> LogReader::next() {
   MEMLITH_TRY_ASSIGN(const bool all_here, fill(frame_bytes));
   if (!all_here) return stop("the frame is longer than the log");
   const std::byte* start = buffer_.data() + bytes_between(buffered_begin_, position_.lsn);
-  const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};
-  FrameTrailer trailer;
-  std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
-  const bool unchecked = MEMLITH_MUTANT(skip_payload_checksum);
-  if (checksum(payload, payload_seed(log_id_, position_.lsn, header.incarnation)) != trailer.payload_checksum &&
-      !unchecked) {
-    return stop("the checksum of the payload is wrong");
-  }
-
-  Frame frame;
-  frame.lsn = position_.lsn;
-  frame.kind = header.kind;
-  frame.incarnation = header.incarnation;
-  frame.durable = std::min(Lsn{header.durable_lsn}, position_.lsn);
-  frame.payload = payload;
-  frame.after = {position_.lsn.advance(frame_bytes), chain_value(header, trailer, log_id_)};
-  position_ = frame.after;
-  return std::optional(frame);
+  const std::optional<Frame> frame = take_frame(header, start, frame_bytes, log_id_, why_);
+  if (frame.has_value()) position_ = frame->after;
+  return frame;
 }
 
 }  // namespace memlith::core

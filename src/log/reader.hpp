@@ -31,8 +31,14 @@ struct Frame {
   std::uint64_t incarnation = 0;
   Lsn durable;  // everything before it was durable when the frame was sealed; not beyond the frame itself
   std::span<const std::byte> payload;  // until the next call of next()
+  std::span<const std::byte> bytes;    // likewise: all of the frame, from its header to its trailer
   LogPosition after;                   // the place behind this frame
 };
+
+// The checks of a frame that do not depend on the log around it. `bytes` begins where a frame should and ends with the
+// log; empty with `why` set if no whole valid frame starts there.
+std::optional<Frame> read_frame(std::span<const std::byte> bytes, LogPosition at, const LogGeometry& geometry,
+                                std::uint64_t log_id, const char*& why);
 
 class LogReader {
  public:

@@ -100,12 +100,13 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   LogPosition end = tail_;
   const LogPosition told{Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous};
   found_.proven = told.lsn;
-  if (superblocks_.found_clean() && told.lsn == tail_.lsn) {
+  const bool ends_there = superblocks_.found_end() != LogEnd::open;
+  if (ends_there && told.lsn == tail_.lsn) {
     end = told;
   } else {
-    LogReader reader(device_, geometry_, space_.slots, log_id_, tail_,
-                     superblocks_.found_clean() ? told.lsn : Lsn{~0ull}, options_.recovery_window_bytes,
-                     Lsn{superblocks_.current().begun_lsn}, superblocks_.current().incarnation);
+    LogReader reader(device_, geometry_, space_.slots, log_id_, tail_, ends_there ? told.lsn : Lsn{~0ull},
+                     options_.recovery_window_bytes, Lsn{superblocks_.current().begun_lsn},
+                     superblocks_.current().incarnation);
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
@@ -121,9 +122,9 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
                     "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
                     "durable{}. Commits from there on are lost; `memlith verify` reports what is left",
                     device_.path(), end.lsn.value, end.lsn < told.lsn ? reader.why() : "another frame stands before it",
-                    told.lsn.value, superblocks_.found_clean() ? " when it was closed" : "");
+                    told.lsn.value, closed_cleanly() ? " when it was closed" : "");
       }
-      if (!superblocks_.found_clean()) MEMLITH_TRY(check_for_damage(end, reader.why()));
+      if (!ends_there) MEMLITH_TRY(check_for_damage(end, reader.why()));
     }
   }
   found_.end = end;
@@ -188,6 +189,12 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
   return kOk;
 }
 
+Status Log::hold(const ClientBytes& client) {
+  MEMLITH_ASSERT(!started_ && superblocks_.found_end() == LogEnd::held);
+  const LockGuard lock(superblocks_.mutex());
+  return superblocks_.write(found_.end, client, found_.end, LogEnd::held);
+}
+
 // ---- frames that nothing proves --------------------------------------------------------------------------------
 
 // A failed flush may leave bytes in the page cache that the medium does not have, marked clean (Linux does that): reads
@@ -206,7 +213,7 @@ Status Log::secure() {
     const LockGuard lock(superblocks_.mutex());
     MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(),
                                    {Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous},
-                                   false));
+                                   LogEnd::open));
   }
   const std::uint64_t first = geometry_.segment_of(found_.proven);
   const std::uint64_t end = geometry_.segment_of(found_.end.lsn.advance(geometry_.segment_bytes() - 1));

@@ -16,7 +16,8 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     UniqueLock superblock_lock(superblocks_.mutex());
     // ORDER tail-before-reuse: slots are reused only when the new tail is durable. Otherwise, after a crash, the old
     // tail could point into overwritten frames. [mutant trim_not_written]
-    const Status status = MEMLITH_MUTANT(trim_not_written) ? kOk : superblocks_.write(tail, client, durable(), false);
+    const Status status =
+        MEMLITH_MUTANT(trim_not_written) ? kOk : superblocks_.write(tail, client, durable(), LogEnd::open);
     if (!status.ok()) {
       poison(status);
       return status;
@@ -122,7 +123,7 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
 #ifdef MEMLITH_MUTANTS
   if (MEMLITH_MUTANT(growth_not_durable)) {
     superblocks_.current().slot_count += more;
-    MEMLITH_TRY(superblocks_.write(tail, superblocks_.client_bytes(), head, false));
+    MEMLITH_TRY(superblocks_.write(tail, superblocks_.client_bytes(), head, LogEnd::open));
     superblocks_.current().slot_count -= more;
   }
 #endif
@@ -133,7 +134,7 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
   MEMLITH_TRY(write_zeros(device_, begin, end, zeros));
   MEMLITH_TRY(device_.flush());
   superblocks_.current().slot_count += more;
-  return superblocks_.write(tail, superblocks_.client_bytes(), head, false);
+  return superblocks_.write(tail, superblocks_.client_bytes(), head, LogEnd::open);
 }
 
 Status Log::grow(std::uint64_t more_slots) {

@@ -19,13 +19,13 @@ Verdict judge(const Superblock& copy) {
   const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
   if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::other_version;
-  const bool sane = is_log_block(copy.block_bytes) && copy.slot_bytes % 4096 == 0 &&
-                    copy.slot_bytes >= 2 * copy.block_bytes && copy.slot_bytes <= kSlotBytesMax &&
-                    copy.slot_count_made >= 2 && copy.slot_count >= copy.slot_count_made &&
-                    copy.slot_count <= kSlotCountMax && copy.log_id != 0 && copy.tail_lsn % copy.block_bytes == 0 &&
-                    copy.tail_lsn < (1ull << 62) && copy.head_lsn % copy.block_bytes == 0 &&
-                    copy.head_lsn < (1ull << 62) && copy.clean <= 1 && copy.head_lsn >= copy.tail_lsn &&
-                    copy.client_bytes <= kClientBytes && copy.incarnation < kIncarnationMax;
+  const bool sane =
+      is_log_block(copy.block_bytes) && copy.slot_bytes % 4096 == 0 && copy.slot_bytes >= 2 * copy.block_bytes &&
+      copy.slot_bytes <= kSlotBytesMax && copy.slot_count_made >= 2 && copy.slot_count >= copy.slot_count_made &&
+      copy.slot_count <= kSlotCountMax && copy.log_id != 0 && copy.tail_lsn % copy.block_bytes == 0 &&
+      copy.tail_lsn < (1ull << 62) && copy.head_lsn % copy.block_bytes == 0 && copy.head_lsn < (1ull << 62) &&
+      copy.clean <= static_cast<std::uint32_t>(LogEnd::held) && copy.head_lsn >= copy.tail_lsn &&
+      copy.client_bytes <= kClientBytes && copy.incarnation < kIncarnationMax;
   return sane ? Verdict::valid : Verdict::nonsense;
 }
 
@@ -92,7 +92,7 @@ Status Superblocks::read() {
   at_ = newest;
   copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
   agree_ = valid[0] && valid[1] && std::memcmp(&copies[0], &copies[1], sizeof copies[0]) == 0;
-  found_clean_ = current_.clean == 1;
+  found_end_ = static_cast<LogEnd>(current_.clean);
   if (current_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,
                 "{}: its blocks are {} bytes, but this disk needs transfers of {}; copy the store to a disk like the "
@@ -120,13 +120,13 @@ ClientBytes Superblocks::client_bytes() const {
   return client;
 }
 
-Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
+Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end) {
   MEMLITH_TRY(allocate());
   Superblock next = current_;
   ++next.sequence;
   next.tail_lsn = tail.lsn.value;
   next.tail_previous = tail.previous;
-  next.clean = clean ? 1 : 0;
+  next.clean = static_cast<std::uint32_t>(end);
   next.head_lsn = head.lsn.value;
   next.head_previous = head.previous;
   std::memcpy(next.client, client.data(), client.size());
@@ -141,8 +141,8 @@ Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& 
   return bytes;
 }
 
-Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean) {
-  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(tail, client, head, clean));
+Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end) {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(tail, client, head, end));
   // ORDER copy-after-copy: one copy is intact at any time, and when this returns both are equal. If one copy is lost
   // later, the other is never older than a state that was relied on: a tail after which slots were reused, or a clean
   // mark after which frames were written. [mutant superblock_copies_at_once]
@@ -156,8 +156,8 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
   return kOk;
 }
 
-Status Superblocks::write_first(LogPosition beginning, const ClientBytes& client) {
-  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(beginning, client, beginning, false));
+Status Superblocks::write_first(LogPosition beginning, const ClientBytes& client, LogEnd end) {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare(beginning, client, beginning, end));
   for (const std::uint64_t copy : {std::uint64_t{0}, std::uint64_t{1}}) {
     MEMLITH_TRY(device_.write(copy * kSuperblockStrideBytes, {block_.data(), bytes}));
   }

@@ -29,12 +29,12 @@ class Superblocks {
   Status read();
   // Allocates what write() needs.
   Status allocate();
-  // Writes both copies, one after the other; durable on ok. `head`: the end of the log if it is closed (`clean`),
+  // Writes both copies, one after the other; durable on ok. `head`: the end of the log if it is closed or held,
   // otherwise how far it is durable.
-  Status write(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
+  Status write(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end);
   // The first superblock of a log that has no name yet: nothing is lost if a crash tears both copies, so one flush is
   // enough for them.
-  Status write_first(LogPosition beginning, const ClientBytes& client);
+  Status write_first(LogPosition beginning, const ClientBytes& client, LogEnd end);
 
   // As last read or written; what the caller changes is in the next write().
   [[nodiscard]] Superblock& current() { return current_; }
@@ -43,19 +43,19 @@ class Superblocks {
   [[nodiscard]] Mutex& mutex() { return mutex_; }
 
   // As read() found them.
-  [[nodiscard]] bool found_clean() const { return found_clean_; }
+  [[nodiscard]] LogEnd found_end() const { return found_end_; }
   [[nodiscard]] std::uint32_t copies() const { return copies_; }  // intact ones
   [[nodiscard]] bool agree() const { return agree_; }             // both are intact and equal
 
  private:
   // Puts the next superblock into block_; how many bytes of it to write.
-  Result<std::uint64_t> prepare(LogPosition tail, const ClientBytes& client, LogPosition head, bool clean);
+  Result<std::uint64_t> prepare(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end);
 
   Device& device_;
   Mutex mutex_;
   Superblock current_{};
   int at_ = 1;  // the copy that was read or written last
-  bool found_clean_ = false;
+  LogEnd found_end_ = LogEnd::open;
   std::uint32_t copies_ = 0;
   bool agree_ = false;
   AlignedBuffer block_;

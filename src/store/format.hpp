@@ -12,6 +12,13 @@
 namespace memlith::core {
 
 inline constexpr std::uint32_t kFrameKindCommit = 1;
+inline constexpr std::uint32_t kFrameKindTime = 2;
+
+// What a frame of kind 2 holds: when the writer put it into the log, which the commits before it had reached by then.
+struct TimeRecord {  // docs/format.md#time
+  std::uint64_t ns;  // since 1970, by the writer's clock, which may be set
+};
+static_assert(sizeof(TimeRecord) == 8 && std::has_unique_object_representations_v<TimeRecord>);
 
 // A commit: this header, `extent_count` extent records, then the bytes of the extents in their order. The payload of a
 // frame is one commit after another.

@@ -67,8 +67,25 @@ Status Opening::open_log() {
     MEMLITH_TRY_ASSIGN(files_.log, std::move(opened));
   }
   files_.was_clean = files_.log->closed_cleanly();
+  MEMLITH_TRY(check_held());
   MEMLITH_TRY(check_lines());
   return read_header();
+}
+
+// Only the archive writes to a copy that it keeps up to date: other commits would not be those of the archive.
+Status Opening::check_held() const {
+  if (files_.read_only() || files_.log->held() == files_.options.held) return kOk;
+  if (files_.options.held) {
+    return fail(Errc::invalid, Detail::open,
+                "{}: this store is not a standby: it was promoted, or never was one. It is a store of its own, which "
+                "an "
+                "archive does not change",
+                files_.path());
+  }
+  return fail(Errc::read_only, Detail::open,
+              "{}: this store is a standby, which only its archive changes. Open it read-only and followed, or make it "
+              "a store of its own with `memlith promote`",
+              files_.path());
 }
 
 // A frame that shares a sector with the frame before it must not be written where a power cut can tear sectors.

@@ -32,6 +32,9 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;
+  // The store is a copy that an archive keeps up to date: its log is held (LogEnd), and recovery leaves it so. Only for
+  // the archive's own work.
+  bool held = false;
   bool follow = false;               // with read_only: a view of the store, which takes no lock (store/view.hpp)
   std::uint64_t view_bytes_max = 0;  // follow: of the objects that are shown; 0: no limit
   // follow: how long a move waits for commits that are in the log and not known to be durable.

@@ -57,7 +57,8 @@ std::optional<Workers::Time> StatsPublisher::show() {
     const LockGuard lock(show_mutex_);
     live_.show();  // may take a while, and commits change counters meanwhile
   }
-  if (std::exchange(shown_, seen) == seen) {
+  const bool again = on_show_ && on_show_();
+  if (std::exchange(shown_, seen) == seen && !again) {
     // Counters that changed just after the last notification have been published by now.
     idle_.store(true);
     if (changes_.load() == seen || !idle_.exchange(false)) return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +30,9 @@ class StatsPublisher {
   void note_change();
 
   void start(Background& background) { background_ = &background; }
+  // Also called by the thread that shows the page; true: it has to be called again, although no counter changes.
+  // Before start().
+  void set_on_show(std::function<bool()> on_show) { on_show_ = std::move(on_show); }
   // When this returns, no background thread publishes the page, and none will.
   void stop();
   // Removes the file, which tells other processes that the store is open.
@@ -41,6 +45,7 @@ class StatsPublisher {
 
   StoreFiles& files_;
   LiveStats live_;
+  std::function<bool()> on_show_;
   Mutex show_mutex_;                       // held while the page is written
   Background* background_ = nullptr;       // null: the page is not published any more, or not yet
   std::atomic<bool> idle_{true};           // the job neither waits nor runs

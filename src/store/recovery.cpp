@@ -115,7 +115,8 @@ Status Recovery::bring_home() {
   MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_recovery]
-  MEMLITH_TRY(log.start(log.recovered(), directory_.client_bytes(), files_.made_log));
+  MEMLITH_TRY(files_.options.held ? log.hold(directory_.client_bytes())
+                                  : log.start(log.recovered(), directory_.client_bytes(), files_.made_log));
   return directory_.remove_orphans();
 }
 

@@ -10,6 +10,7 @@
 namespace memlith::core {
 
 Result<std::uint64_t> Replay::gather(const Frame& frame) {
+  if (frame.kind == kFrameKindTime) return std::uint64_t{0};
   std::span<const std::byte> rest = frame.payload;
   std::uint64_t commits = 0;
   do {

@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 
 #include "base/checksum.hpp"
+#include "base/clock.hpp"
 
 namespace memlith::core {
 
@@ -27,10 +27,7 @@ Result<LiveStats> LiveStats::make(Volume& volume, const std::string& name, Devic
   stats->magic = StatsPage::kMagic;
   stats->version = StatsPage::kVersion;
   stats->process = static_cast<std::uint32_t>(::getpid());
-  stats->opened_ns =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now()
-                                                                                          .time_since_epoch())
-                                     .count());
+  stats->opened_ns = now_since_1970_ns();
   if (file != nullptr) {
     MEMLITH_TRY_ASSIGN(stats->file, file->identity());
   }

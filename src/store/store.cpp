@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/mutant.hpp"
 #include "store/recovery.hpp"
 
@@ -56,6 +57,10 @@ Status Store::start() {
   MEMLITH_TRY_ASSIGN(publisher_, StatsPublisher::make(files_, file));
   background_ = Background::of_process();
   flusher_ = std::make_unique<Flusher>(files_, *background_);
+  if (!files_.options.manual_flush) {
+    time_marker_ = std::make_unique<TimeMarker>(files_, *flusher_, SteadyClock::now());
+    publisher_->set_on_show([this] { return time_marker_->look(SteadyClock::now(), now_since_1970_ns); });
+  }
   publisher_->start(*background_);
   publisher_->publish();
   files_.log->set_on_durable([this] {
@@ -93,6 +98,7 @@ void Store::stop_jobs() {
     (void)new (std::nothrow) std::shared_ptr<Background>(std::move(background_));
     return;
   }
+  if (time_marker_ != nullptr) time_marker_->stop();
   flusher_->stop();
   checkpointer_.stop();
   publisher_->stop();

@@ -38,6 +38,7 @@
 #include "store/publisher.hpp"
 #include "store/replay.hpp"
 #include "store/store_files.hpp"
+#include "store/time_marker.hpp"
 #include "store/view.hpp"
 
 namespace memlith::core {
@@ -237,6 +238,7 @@ class Store {
   // The process owns the threads. These are null in a store that was not opened for writing, or was closed.
   std::shared_ptr<Background> background_;
   std::unique_ptr<Flusher> flusher_;
+  std::unique_ptr<TimeMarker> time_marker_;  // null: marks are not wanted
   std::unique_ptr<StatsPublisher> publisher_;
 
   std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only

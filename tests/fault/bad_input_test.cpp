@@ -364,7 +364,7 @@ TEST_P(BadInput, AbsurdSuperblocks) {
       [](Superblock& b) { b.head_lsn = ~0ull - 511; },
       [](Superblock& b) { b.log_id = 0; },
       [](Superblock& b) { b.client_bytes = ~0u; },
-      [](Superblock& b) { b.clean = 2; },
+      [](Superblock& b) { b.clean = 3; },
       [](Superblock& b) { std::memset(b.client, 0xff, sizeof b.client); },
       [](Superblock& b) { b.sequence = ~0ull; },
       [](Superblock& b) { b.incarnation = ~0ull; },

@@ -1,6 +1,7 @@
 // docs/format.md tells the truth: each of its tables is parsed and held against the struct it describes, field by
 // field.
 #include "log/format.hpp"
+#include "archive/format.hpp"
 #include "device/raw_format.hpp"
 #include "store/format.hpp"
 #include "support/format_document.hpp"
@@ -32,6 +33,7 @@ TEST(FormatDocument, MatchesTheStructs) {
          FIELD(FrameHeader, checksum)}}},
       {"frame trailer", {sizeof(FrameTrailer), {FIELD(FrameTrailer, payload_checksum)}}},
       {"commit", {sizeof(CommitHeader), {FIELD(CommitHeader, extent_count), FIELD(CommitHeader, reserved)}}},
+      {"time", {sizeof(TimeRecord), {FIELD(TimeRecord, ns)}}},
       {"extent",
        {sizeof(ExtentRecord), {FIELD(ExtentRecord, object), FIELD(ExtentRecord, bytes), FIELD(ExtentRecord, offset)}}},
       {"object",
@@ -54,6 +56,19 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
          FIELD(StoreHeader, file), FIELD(StoreHeader, own)}}},
+      {"pack header",
+       {sizeof(PackHeader),
+        {FIELD(PackHeader, magic), FIELD(PackHeader, version), FIELD(PackHeader, kind), FIELD(PackHeader, archive_id),
+         FIELD(PackHeader, log_id), FIELD(PackHeader, number), FIELD(PackHeader, run), FIELD(PackHeader, begin_lsn),
+         FIELD(PackHeader, begin_previous), FIELD(PackHeader, end_lsn), FIELD(PackHeader, end_previous),
+         FIELD(PackHeader, made_ns), FIELD(PackHeader, first_time_ns), FIELD(PackHeader, checksum)}}},
+      {"chunk",
+       {sizeof(ChunkHeader),
+        {FIELD(ChunkHeader, magic), FIELD(ChunkHeader, index), FIELD(ChunkHeader, bytes),
+         FIELD(ChunkHeader, stored_bytes), FIELD(ChunkHeader, checksum)}}},
+      {"copy record",
+       {sizeof(CopyRecord),
+        {FIELD(CopyRecord, kind), FIELD(CopyRecord, object), FIELD(CopyRecord, offset), FIELD(CopyRecord, bytes)}}},
       {"device header",
        {sizeof(RawHeader),
         {FIELD(RawHeader, magic), FIELD(RawHeader, version), FIELD(RawHeader, unit_bytes), FIELD(RawHeader, device_id),

@@ -26,12 +26,7 @@ thread_local Controller* controller = nullptr;
 namespace memlith::test {
 namespace {
 
-StoreOptions reading(StoreOptions options) {
-  options.create = false;
-  options.read_only = options.follow = true;
-  options.follow_patience = std::chrono::milliseconds(0);
-  return options;
-}
+using namespace core;
 
 // The memory of an object that a reader has open.
 class Shown final : public ShownObject {

@@ -1,9 +1,11 @@
-// A writer whose every commit leaves a content of its own, for tests of what reads beside it.
+// A store on a simulated disk whose every commit leaves a content of its own, and what is wrong with what others make
+// of it. For tests of those who read beside a writer.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +40,13 @@ inline StoreOptions options_of(StoreKind kind) {
   return options;
 }
 
+inline StoreOptions reading(StoreOptions options) {
+  options.create = false;
+  options.read_only = options.follow = true;
+  options.follow_patience = std::chrono::milliseconds(0);
+  return options;
+}
+
 // What a recovery finds.
 inline Content recovered(SimImage image, const StoreOptions& options) {
   SimVolume volume(std::move(image));
@@ -52,9 +61,13 @@ inline Content recovered(SimImage image, const StoreOptions& options) {
 // A writer whose every commit leaves a content of its own.
 class World {
  public:
-  World(StoreKind kind, std::uint64_t seed) : options(options_of(kind)), volume({}, true), random(seed) {
+  World(StoreKind kind, std::uint64_t seed) : World(options_of(kind), seed) {}
+  World(StoreOptions given, std::uint64_t seed, SimImage start = {})
+      : options(std::move(given)), volume(std::move(start), true), random(seed) {
+    const StoreKind kind = options.kind;
     pages.writer = std::this_thread::get_id();
     states.emplace_back();
+    lsns.emplace_back();
     if (kind == StoreKind::one_file) states.back()["file"];
   }
 
@@ -69,14 +82,14 @@ class World {
     next[name].resize(bytes);
     states.push_back(next);
     ASSERT_TRUE(store->create(name, bytes, kAddress, kReserve).ok()) << last_error_text();
-    note_end();
+    lsns.push_back(store->log().durable_lsn());
   }
   void remove(const std::string& name) {
     Content next = states.back();
     next.erase(name);
     states.push_back(next);
     ASSERT_TRUE(store->remove(store->find(name)->id).ok()) << last_error_text();
-    note_end();
+    lsns.push_back(store->log().durable_lsn());
   }
   // Changes a part of every object, in one commit; the first may grow.
   void commit(bool grow = false) {
@@ -105,7 +118,7 @@ class World {
     }
     states.push_back(next);
     ASSERT_TRUE(store->commit({extents, sources, sizes}).ok()) << last_error_text();
-    note_end();
+    lsns.push_back(store->log().durable_lsn());
   }
   void checkpoint() { ASSERT_TRUE(store->checkpoint().ok()) << last_error_text(); }
   void close() {
@@ -113,12 +126,10 @@ class World {
     store = nullptr;
   }
 
-  // The end of the newest commit belongs to the newest state.
-  void note_end() { ends[store->log().head().value] = states.size() - 1; }
   // The state that the commits before that place left.
   [[nodiscard]] std::size_t state_at(Lsn lsn) const {
-    const auto behind = ends.upper_bound(lsn.value);
-    return behind == ends.begin() ? 0 : std::prev(behind)->second;
+    const auto behind = std::upper_bound(lsns.begin(), lsns.end(), lsn);
+    return static_cast<std::size_t>(behind - lsns.begin()) - 1;
   }
 
   // The newest state that looks so, or -1.
@@ -135,7 +146,7 @@ class World {
   PageVolume pages_volume{volume, pages};
   std::unique_ptr<Store> store;
   std::vector<Content> states;
-  std::map<std::uint64_t, std::size_t> ends;
+  std::vector<Lsn> lsns;  // behind the commit that left it
   Random random;
 };
 

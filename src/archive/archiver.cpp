@@ -1,0 +1,339 @@
+#include "archive/archiver.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/mutant.hpp"
+#include "base/random.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+std::string this_process() {
+  char host[65] = "?";
+  (void)::gethostname(host, sizeof host - 1);
+  return fmt::format("process {} on {}", ::getpid(), host);
+}
+
+// Of the newest run.
+bool run_has_copy(const Manifest& manifest) {
+  return !manifest.fulls.empty() && manifest.fulls.back().run == manifest.runs.back().number;
+}
+
+}  // namespace
+
+Archiver::Archiver(ArchiveSource& source, ArchiveTarget& target, ArchiveOptions options)
+    : source_(source), target_(target), options_(std::move(options)) {}
+
+Archiver::~Archiver() = default;
+
+std::uint64_t Archiver::now() const { return options_.now_ns ? options_.now_ns() : now_since_1970_ns(); }
+
+ArchiveProgress Archiver::progress() const {
+  ArchiveProgress progress;
+  if (!manifest_.runs.empty()) progress.archived = archived().lsn;
+  progress.durable = source_.durable();
+  progress.gaps = gaps_;
+  progress.segments = segments_;
+  progress.fulls = fulls_;
+  return progress;
+}
+
+// ---- opening ---------------------------------------------------------------------------------------------------
+
+Status Archiver::open() {
+  MEMLITH_TRY(source_.look());
+  MEMLITH_TRY_ASSIGN(lock_, target_.lock());
+  auto found = Manifest::get(target_);
+  const bool failed = !found.ok() && found.error().category == Errc::io && options_.takes_failure_for_new;
+  const bool is_new = failed || (!found.ok() && found.error().category == Errc::not_found);
+  if (!is_new) {
+    MEMLITH_TRY_ASSIGN(manifest_, std::move(found));
+  }
+  if (!is_new && manifest_.log_id != source_.log_id()) {
+    return fail(Errc::invalid, Detail::open,
+                "{}: this is the archive of another store (log {:x}; {} has log {:x}). Archive every store to a place "
+                "of its own",
+                target_.path_of(Manifest::kName), manifest_.log_id, source_.path(), source_.log_id());
+  }
+  manifest_.session = random_identity();
+  manifest_.writer = this_process();
+  manifest_.kind = source_.kind();
+  manifest_.file_name = source_.file_name();
+  if (is_new) {
+    manifest_.archive_id = random_identity();
+    manifest_.log_id = source_.log_id();
+    return begin_run("first");
+  }
+  return resume();
+}
+
+Status Archiver::resume() {
+  if (manifest_.runs.empty()) return begin_run("first");
+  // An archiver ended before the run had its full copy.
+  if (!run_has_copy(manifest_)) return begin_run(manifest_.runs.back().why);
+  removed_segment_ = manifest_.runs.front().first_segment;
+  removed_full_ = manifest_.fulls.empty() ? 1 : manifest_.fulls.front().number;
+  position_ = waiting_from_ = archived();
+  MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach, source_.find(position_));
+  if (reach == ArchiveSource::Reach::gone) return begin_run("gap");
+  const bool other = reach == ArchiveSource::Reach::elsewhere && !MEMLITH_MUTANT(archive_continues_other_history);
+  return other ? begin_run("history") : put_manifest(manifest_);
+}
+
+// ---- steps -----------------------------------------------------------------------------------------------------
+
+Status Archiver::step() {
+  if (broken_) return begin_run(why_);
+  MEMLITH_TRY(gather());
+  if (broken_) {
+    MEMLITH_TRY(seal());  // what was read before the gap
+    return begin_run(why_);
+  }
+  const bool due = !waiting_.empty() && now() - waiting_since_ns_ >= options_.seal_ns;
+  if (due || waiting_.size() >= options_.segment_bytes) MEMLITH_TRY(seal());
+  if (full_is_due()) MEMLITH_TRY(copy_now());
+  return kOk;
+}
+
+Status Archiver::close() {
+  if (!broken_) MEMLITH_TRY(gather());
+  return seal();
+}
+
+Status Archiver::copy_now() {
+  MEMLITH_TRY(seal());
+  MEMLITH_TRY(copy_full(manifest_.runs.back().number));
+  return forget_old();
+}
+
+bool Archiver::full_is_due() const {
+  if (options_.full_every_ns == 0 || manifest_.fulls.empty()) return false;
+  const FullCopy& last = manifest_.fulls.back();
+  const std::uint64_t time = now();
+  return time > last.made_ns && time - last.made_ns >= options_.full_every_ns && archived().lsn > last.complete_at;
+}
+
+// Reads what has become durable; seals whenever there is enough.
+Status Archiver::gather() {
+  if (waiting_.size() >= options_.waiting_bytes_max) return seal();
+  LogPosition at = position_;
+  MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach,
+                     source_.read(at, [this](const Frame& frame) { return take(frame); }));
+  if (reach == ArchiveSource::Reach::all) return kOk;
+  broken_ = true;
+  why_ = reach == ArchiveSource::Reach::gone ? "gap" : "history";
+  return kOk;
+}
+
+Status Archiver::take(const Frame& frame) {
+  // The log has moved on without a frame: a segment has none of such places inside.
+  if (frame.lsn != position_.lsn && !waiting_.empty()) MEMLITH_TRY(seal());
+  if (waiting_.empty()) {
+    waiting_from_ = {frame.lsn, position_.previous};
+    waiting_since_ns_ = now();
+    if (MEMLITH_MUTANT(archive_gap_overlooked)) {
+      FrameHeader header;
+      std::memcpy(&header, frame.bytes.data(), sizeof header);
+      waiting_from_.previous = header.previous;
+    }
+  }
+  waiting_.insert(waiting_.end(), frame.bytes.begin(), frame.bytes.end());
+  position_ = frame.after;
+  TimeRecord time{};
+  if (frame.kind == kFrameKindTime && frame.payload.size() == sizeof time) {
+    std::memcpy(&time, frame.payload.data(), sizeof time);
+    if (first_time_ns_ == 0 || time.ns < first_time_ns_) first_time_ns_ = time.ns;
+  }
+  return waiting_.size() >= options_.segment_bytes ? seal() : kOk;
+}
+
+// ---- segments --------------------------------------------------------------------------------------------------
+
+Status Archiver::seal() {
+  if (waiting_.empty()) return kOk;
+  MEMLITH_TRY(check_still_mine());
+  PackHeader header{};
+  header.kind = kPackSegment;
+  header.archive_id = manifest_.archive_id;
+  header.log_id = manifest_.log_id;
+  header.number = manifest_.next_segment;
+  header.run = manifest_.runs.back().number;
+  header.begin_lsn = waiting_from_.lsn.value;
+  header.begin_previous = waiting_from_.previous;
+  header.end_lsn = position_.lsn.value;
+  header.end_previous = position_.previous;
+  header.made_ns = now();
+  header.first_time_ns = first_time_ns_ != 0 ? first_time_ns_ : header.made_ns;
+  Manifest next = manifest_;
+  ++next.next_segment;
+  Run& run = next.runs.back();
+  run.end = position_;
+  run.end_segment = next.next_segment;
+  run.end_ns = header.made_ns;
+  std::uint64_t stored_bytes = 0;
+  if (MEMLITH_MUTANT(archive_manifest_first)) MEMLITH_TRY(put_manifest(next));
+  // ORDER segment-before-manifest: what a manifest names is there, whole. [mutant archive_manifest_first]
+  MEMLITH_TRY(put_segment(header, stored_bytes));
+  run.bytes += stored_bytes;
+  MEMLITH_TRY(put_manifest(std::move(next)));
+  waiting_.clear();
+  first_time_ns_ = 0;
+  ++segments_;
+  return kOk;
+}
+
+Status Archiver::put_segment(const PackHeader& header, std::uint64_t& stored_bytes) {
+  MEMLITH_TRY_ASSIGN(const auto writer, PackWriter::begin(target_, header));
+  MEMLITH_TRY(writer->write(waiting_));
+  MEMLITH_TRY(writer->finish());
+  stored_bytes = writer->stored_bytes();
+  return kOk;
+}
+
+Status Archiver::put_manifest(Manifest next) {
+  MEMLITH_TRY(next.put(target_));
+  manifest_ = std::move(next);
+  written_ = true;
+  return kOk;
+}
+
+// Two archivers would each put segments of the same numbers. A target without locks has only its manifest to tell them
+// apart.
+Status Archiver::check_still_mine() {
+  if (!written_) return kOk;
+  MEMLITH_TRY_ASSIGN(const Manifest found, Manifest::get(target_));
+  if (found.session == manifest_.session) return kOk;
+  return fail(Errc::busy, Detail::lock,
+              "{}: another archiver ({}) has written to this archive since; stop one of the two. What it archived is "
+              "kept; this one goes on from there when it is started again",
+              target_.path_of(Manifest::kName), found.writer);
+}
+
+// ---- full copies -----------------------------------------------------------------------------------------------
+
+Status Archiver::begin_run(std::string why) {
+  broken_ = true;
+  why_ = why;
+  waiting_.clear();
+  first_time_ns_ = 0;
+  MEMLITH_TRY(check_still_mine());
+  Manifest next = manifest_;
+  Run run;
+  run.number = next.runs.empty() ? 1 : next.runs.back().number + 1;
+  run.why = why;
+  run.first_segment = run.end_segment = next.next_segment;
+  run.begin_ns = run.end_ns = now();
+  MEMLITH_TRY(source_.look());
+  run.begin = run.end = source_.tail();
+  // A run that was begun and has no full copy holds nothing yet: it is replaced.
+  if (!next.runs.empty() && !run_has_copy(next)) {
+    run.why = next.runs.back().why;
+    next.runs.pop_back();
+  }
+  next.runs.push_back(run);
+  position_ = waiting_from_ = run.begin;
+  MEMLITH_TRY(put_manifest(std::move(next)));
+  broken_ = false;
+  const Status copied = copy_full(run.number);
+  if (!copied.ok()) broken_ = true;  // the run begins anew
+  MEMLITH_TRY(copied);
+  if (why != "first") ++gaps_;
+  return forget_old();
+}
+
+Status Archiver::copy_full(std::uint64_t run) {
+  FullCopy full;
+  full.number = manifest_.next_full;
+  full.run = run;
+  PackHeader header{};
+  header.kind = kPackFull;
+  header.archive_id = manifest_.archive_id;
+  header.log_id = manifest_.log_id;
+  header.number = full.number;
+  header.run = run;
+  header.made_ns = header.first_time_ns = now();
+  MEMLITH_TRY_ASSIGN(const auto writer, PackWriter::begin(target_, header));
+  const auto write = [&writer](const CopyRecord& record, std::span<const std::byte> bytes) -> Status {
+    MEMLITH_TRY(writer->write(std::as_bytes(std::span(&record, 1))));
+    return writer->write(bytes);
+  };
+  // The log is read along, so that the copying does not lose any of it.
+  const auto between = [this]() -> Status {
+    MEMLITH_TRY(gather());
+    if (broken_) {
+      return fail(Errc::busy, Detail::frame,
+                  "{}: the log was reused before it was archived, while the store was copied; the copy begins anew. "
+                  "Give the log more room (log_bytes), or archive to a faster target",
+                  source_.path());
+    }
+    return kOk;
+  };
+  MEMLITH_TRY(source_.copy(full, write, between));
+  MEMLITH_TRY(writer->finish());
+  MEMLITH_TRY(between());
+  MEMLITH_TRY(seal());
+  // ORDER frames-before-copy: a copy counts when the segments that complete it are archived. [test
+  // Archive.EveryRestoreIsAStateOfTheStore]
+  full.complete_at = archived().lsn;
+  full.made_ns = now();
+  full.bytes = writer->stored_bytes();
+  MEMLITH_TRY_ASSIGN(full.first_segment, segment_with(full.from));
+  Manifest next = manifest_;
+  ++next.next_full;
+  next.fulls.push_back(full);
+  MEMLITH_TRY(put_manifest(std::move(next)));
+  ++fulls_;
+  return kOk;
+}
+
+// The first segment of the last run that has frames from the position on.
+Result<std::uint64_t> Archiver::segment_with(LogPosition position) const {
+  const Run& run = manifest_.runs.back();
+  std::uint64_t number = run.end_segment;
+  while (number > run.first_segment) {
+    MEMLITH_TRY_ASSIGN(const auto pack, PackReader::open(target_, kPackSegment, manifest_.archive_id, number - 1));
+    if (pack->header().end_lsn <= position.lsn.value) break;
+    --number;
+  }
+  return number;
+}
+
+// ---- retention -------------------------------------------------------------------------------------------------
+
+// Full copies are dropped from the oldest on, while the one after it is old enough to be the beginning.
+Status Archiver::forget_old() {
+  if (options_.keep_ns == 0) return kOk;
+  const std::uint64_t time = now();
+  Manifest next = manifest_;
+  while (next.fulls.size() > 1 && time > next.fulls[1].made_ns && time - next.fulls[1].made_ns > options_.keep_ns) {
+    next.fulls.erase(next.fulls.begin());
+  }
+  const FullCopy& first = next.fulls.front();
+  const std::uint64_t kept_full = first.number;
+  const std::uint64_t kept_segment = first.first_segment;
+  std::erase_if(next.runs, [&first](const Run& run) { return run.number < first.run; });
+  Run& run = next.runs.front();
+  run.first_segment = std::max(run.first_segment, kept_segment);
+  if (next.fulls.size() == manifest_.fulls.size() && removed_full_ >= kept_full && removed_segment_ >= kept_segment) {
+    return kOk;
+  }
+  if (next.fulls.size() != manifest_.fulls.size()) {
+    if (run.number == first.run && run.begin.lsn < first.from.lsn) run.begin = first.from;
+    // ORDER manifest-before-removal: no manifest names what is gone. [test ArchiveParts.OldCopiesAreForgotten]
+    MEMLITH_TRY(put_manifest(std::move(next)));
+  }
+  for (; removed_segment_ < kept_segment; ++removed_segment_) {
+    MEMLITH_TRY(target_.remove(segment_name(removed_segment_)));
+  }
+  for (; removed_full_ < kept_full; ++removed_full_) MEMLITH_TRY(target_.remove(full_name(removed_full_)));
+  return kOk;
+}
+
+}  // namespace memlith::core

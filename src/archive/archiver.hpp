@@ -1,0 +1,96 @@
+// Archives a store continuously: segments of its log, full copies, and a manifest. Floor: archive.
+//
+// A failure changes nothing of the store, and nothing that is archived: the next step tries again, and a log that was
+// reused meanwhile is a gap, after which a new run begins with a full copy. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "archive/manifest.hpp"
+#include "archive/pack.hpp"
+#include "archive/source.hpp"
+#include "archive/target.hpp"
+
+namespace memlith::core {
+
+struct ArchiveOptions {
+  std::uint64_t seal_ns = 500'000'000;               // frames wait so long for more
+  std::uint64_t segment_bytes = 8 * kMiB;            // or until there are so many bytes
+  std::uint64_t waiting_bytes_max = 64 * kMiB;       // that are kept in memory while the target fails
+  std::uint64_t full_every_ns = 86'400'000'000'000;  // a full copy after so long, if something was committed; 0: never
+  std::uint64_t keep_ns = 7 * 86'400'000'000'000;    // older states need not be restorable; 0: all are kept
+  // A target of commands cannot say that it has no manifest: with this, a command that fails says so.
+  bool takes_failure_for_new = false;
+  std::function<std::uint64_t()> now_ns;  // since 1970; empty: the system's clock
+};
+
+struct ArchiveProgress {
+  Lsn archived;            // everything before it is in the archive
+  Lsn durable;             // of the store
+  std::uint64_t gaps = 0;  // runs that began for lack of frames, since opening
+  std::uint64_t segments = 0;
+  std::uint64_t fulls = 0;
+};
+
+class Archiver {
+ public:
+  // The source and the target outlive the archiver.
+  Archiver(ArchiveSource& source, ArchiveTarget& target, ArchiveOptions options);
+  ~Archiver();
+
+  // Finds the archive or begins one. Errors: invalid, if the archive is that of another store; busy, if another
+  // archiver is at work; those of the target.
+  Status open();
+  // Looks at the store once, and seals what is due. To be called several times a second.
+  Status step();
+  // Seals what is left.
+  Status close();
+  // A full copy now.
+  Status copy_now();
+
+  [[nodiscard]] ArchiveProgress progress() const;
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+
+ private:
+  Status resume();
+  Status begin_run(std::string why);
+  Status copy_full(std::uint64_t run);
+  Status gather();
+  Status take(const Frame& frame);
+  Status seal();
+  Status put_segment(const PackHeader& header, std::uint64_t& stored_bytes);
+  Status put_manifest(Manifest next);
+  Status check_still_mine();
+  Status forget_old();
+  [[nodiscard]] bool full_is_due() const;
+  [[nodiscard]] std::uint64_t now() const;
+  Result<std::uint64_t> segment_with(LogPosition position) const;
+  [[nodiscard]] LogPosition archived() const { return manifest_.runs.back().end; }
+
+  ArchiveSource& source_;
+  ArchiveTarget& target_;
+  const ArchiveOptions options_;
+  std::unique_ptr<VolumeLock> lock_;
+  Manifest manifest_;
+  bool written_ = false;  // the target has a manifest of this session
+
+  // Frames that are durable and not archived yet.
+  std::vector<std::byte> waiting_;
+  LogPosition waiting_from_;
+  LogPosition position_;  // behind them
+  std::uint64_t waiting_since_ns_ = 0;
+  std::uint64_t first_time_ns_ = 0;  // the earliest time record among them; 0: none
+  bool broken_ = false;              // a gap was found; why_ says which
+  std::string why_;
+  std::uint64_t gaps_ = 0;
+  std::uint64_t segments_ = 0;
+  std::uint64_t fulls_ = 0;
+  std::uint64_t removed_segment_ = 1;  // lower ones were removed
+  std::uint64_t removed_full_ = 1;
+};
+
+}  // namespace memlith::core

@@ -1,0 +1,192 @@
+#include "archive/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "base/checksum.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 0x6d616e6966657374;  // a constant: who reads it does not know the archive yet
+constexpr const char* kFirstLine = "memlith archive 1\n";
+constexpr std::string_view kLastLine = "checksum ";
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  std::string result;
+  for (const std::uint8_t each : bytes) result += fmt::format("{:02x}", each);
+  return result;
+}
+
+bool from_hex(const std::string& text, std::span<std::uint8_t> bytes) {
+  if (text.size() != 2 * bytes.size()) return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto digit = [&text](std::size_t at) {
+      const char c = text[at];
+      return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    };
+    const int high = digit(2 * i);
+    const int low = digit(2 * i + 1);
+    if (high < 0 || low < 0) return false;
+    bytes[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return true;
+}
+
+std::string hex(const std::string& text) {
+  return hex({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+}
+
+bool from_hex(const std::string& word, std::string& text) {
+  text.resize(word.size() / 2);
+  return from_hex(word, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
+}
+
+std::uint64_t checksum_of(std::string_view text) { return checksum(std::as_bytes(std::span(text)), kSeed); }
+
+// One line; false: it is not as it should be.
+bool parse_line(const std::string& line, Manifest& manifest) {
+  std::istringstream words(line);
+  std::string key;
+  words >> key;
+  const auto number = [&words](auto& value) { words >> std::dec >> value; };
+  const auto identity = [&words](std::uint64_t& value) { words >> std::hex >> value; };
+  std::string word;
+  if (key == "archive") {
+    identity(manifest.archive_id);
+  } else if (key == "log") {
+    identity(manifest.log_id);
+  } else if (key == "kind") {
+    words >> word;
+    manifest.kind = word == "file" ? StoreKind::one_file : StoreKind::folder;
+    if (word != "file" && word != "folder") return false;
+  } else if (key == "file") {
+    words >> word;
+    if (!from_hex(word, manifest.file_name)) return false;
+  } else if (key == "session") {
+    identity(manifest.session);
+    words >> word;
+    if (!from_hex(word, manifest.writer)) return false;
+  } else if (key == "next") {
+    number(manifest.next_segment);
+    number(manifest.next_full);
+  } else if (key == "run") {
+    Run run;
+    number(run.number);
+    words >> run.why;
+    number(run.begin.lsn.value);
+    identity(run.begin.previous);
+    number(run.end.lsn.value);
+    identity(run.end.previous);
+    number(run.first_segment);
+    number(run.end_segment);
+    number(run.begin_ns);
+    number(run.end_ns);
+    number(run.bytes);
+    manifest.runs.push_back(run);
+  } else if (key == "full") {
+    FullCopy full;
+    number(full.number);
+    number(full.run);
+    number(full.from.lsn.value);
+    identity(full.from.previous);
+    number(full.complete_at.value);
+    number(full.first_segment);
+    number(full.made_ns);
+    number(full.bytes);
+    number(full.block_bytes);
+    number(full.slot_bytes);
+    number(full.slot_count);
+    words >> word;
+    if (!from_hex(word, full.client)) return false;
+    manifest.fulls.push_back(full);
+  } else {
+    return false;
+  }
+  const bool complete = !words.fail();
+  words >> word;
+  return complete && words.eof();
+}
+
+bool is_sane(const Manifest& manifest) {
+  if (manifest.archive_id == 0 || manifest.log_id == 0) return false;
+  if ((manifest.kind == StoreKind::one_file) == manifest.file_name.empty()) return false;
+  if (manifest.file_name.find('/') != std::string::npos) return false;
+  std::uint64_t segment = 0;
+  for (const Run& run : manifest.runs) {
+    if (run.first_segment < segment || run.end_segment < run.first_segment) return false;
+    segment = run.end_segment;
+  }
+  if (segment > manifest.next_segment) return false;
+  return std::all_of(manifest.fulls.begin(), manifest.fulls.end(), [](const FullCopy& full) {
+    return is_log_block(full.block_bytes) && full.slot_bytes % 4096 == 0 && full.slot_bytes >= 2 * full.block_bytes &&
+           full.slot_bytes <= kSlotBytesMax && full.slot_count >= 2 && full.slot_count <= kSlotCountMax &&
+           full.from.lsn.value % full.block_bytes == 0;
+  });
+}
+
+}  // namespace
+
+std::string Manifest::text() const {
+  std::string text = kFirstLine;
+  text += fmt::format("archive {:x}\nlog {:x}\nkind {}\n", archive_id, log_id,
+                      kind == StoreKind::one_file ? "file" : "folder");
+  if (kind == StoreKind::one_file) text += fmt::format("file {}\n", hex(file_name));
+  text += fmt::format("session {:x} {}\nnext {} {}\n", session, hex(writer), next_segment, next_full);
+  for (const Run& run : runs) {
+    text += fmt::format("run {} {} {} {:x} {} {:x} {} {} {} {} {}\n", run.number, run.why, run.begin.lsn.value,
+                        run.begin.previous, run.end.lsn.value, run.end.previous, run.first_segment, run.end_segment,
+                        run.begin_ns, run.end_ns, run.bytes);
+  }
+  for (const FullCopy& full : fulls) {
+    text += fmt::format("full {} {} {} {:x} {} {} {} {} {} {} {} {}\n", full.number, full.run, full.from.lsn.value,
+                        full.from.previous, full.complete_at.value, full.first_segment, full.made_ns, full.bytes,
+                        full.block_bytes, full.slot_bytes, full.slot_count, hex(full.client));
+  }
+  text += fmt::format("{}{:016x}\n", kLastLine, checksum_of(text));
+  return text;
+}
+
+Result<Manifest> Manifest::parse(const std::string& text, const std::string& path) {
+  const auto damaged = [&path](std::string_view how) {
+    return fail(Errc::corrupt, Detail::read,
+                "{}: the manifest of the archive is damaged: {}. Put back the file as it was; the parts of the archive "
+                "beside it are of no use without it",
+                path, how);
+  };
+  if (!text.starts_with("memlith archive ")) return damaged("it is not a manifest");
+  if (!text.starts_with(kFirstLine)) {
+    return fail(Errc::incompatible, Detail::version, "{}: this archive is of another version; this memlith reads 1",
+                path);
+  }
+  const std::size_t last = text.rfind(kLastLine);
+  if (last == std::string::npos || text.size() != last + kLastLine.size() + 17) return damaged("it was cut short");
+  if (text.substr(last) != fmt::format("{}{:016x}\n", kLastLine, checksum_of(text.substr(0, last)))) {
+    return damaged("its checksum is wrong");
+  }
+  Manifest manifest;
+  std::istringstream lines(text.substr(std::strlen(kFirstLine), last - std::strlen(kFirstLine)));
+  for (std::string line; std::getline(lines, line);) {
+    if (!parse_line(line, manifest)) return damaged("one of its lines means nothing");
+  }
+  if (!is_sane(manifest)) return damaged("its checksum is right but its content is invalid");
+  return manifest;
+}
+
+Result<Manifest> Manifest::get(ArchiveTarget& target) {
+  MEMLITH_TRY_ASSIGN(const std::vector<std::byte> bytes, get_whole(target, kName, kBytesMax));
+  const std::string path = target.path_of(kName);
+  if (bytes.empty()) return fail(Errc::not_found, Detail::open, "{}: it is empty; there is no archive", path);
+  return parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path);
+}
+
+Status Manifest::put(ArchiveTarget& target) const {
+  const std::string content = text();
+  return put_whole(target, kName, std::as_bytes(std::span(content)));
+}
+
+}  // namespace memlith::core

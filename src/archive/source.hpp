@@ -1,0 +1,74 @@
+// The store that is archived, as a follower reads it: durable frames, and copies of home files. Floor: archive.
+//
+// The source takes no lock, and the writer does not know of it (store/view.hpp says why that is sound). A frame is
+// handed out only if it is durable in the store: as the writer's page of counters says, or, if no process writes, after
+// the source itself has flushed what it found. So a frame that a crash takes back is never in the archive.
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "archive/format.hpp"
+#include "archive/manifest.hpp"
+#include "store/directory.hpp"
+#include "store/opening.hpp"
+#include "store/replay.hpp"
+#include "store/store_files.hpp"
+
+namespace memlith::core {
+
+class ArchiveSource {
+ public:
+  // The volume outlives the source.
+  ArchiveSource(Volume& volume, StoreKind kind, std::string file_name);
+
+  // Reads the superblock anew. Errors: those of opening a store; not_found, if the store was removed or replaced.
+  Status look();
+
+  enum class Reach : std::uint8_t {
+    all,       // everything that is durable was read
+    gone,      // frames are missing: the log was reused before they were read
+    elsewhere  // the log does not have this position: it is an older copy, or went on from an older state
+  };
+  using Visit = std::function<Status(const Frame&)>;
+  // Hands out the durable frames from `at` on, and moves `at` behind each. A clean close may move the log on without a
+  // frame: then the next frame does not start where the last one ended, but follows it in the chain.
+  Result<Reach> read(LogPosition& at, const Visit& visit);
+  // Whether reading can go on at a position of an earlier time.
+  Result<Reach> find(LogPosition at);
+
+  // Copies the home files while the writer goes on. Replay from `full.from` on makes a state of the store of what is
+  // written, from the LSN on that is durable when this has returned. `between` is called now and then. Errors: busy,
+  // if a process began to write meanwhile; the caller tries again.
+  using Write = std::function<Status(const CopyRecord& record, std::span<const std::byte> bytes)>;
+  Status copy(FullCopy& full, const Write& write, const std::function<Status()>& between);
+
+  [[nodiscard]] LogPosition tail() const { return files_.log->tail(); }
+  [[nodiscard]] Lsn durable() const { return durable_; }
+  [[nodiscard]] std::uint64_t log_id() const { return files_.log->log_id(); }
+  [[nodiscard]] StoreKind kind() const { return files_.options.kind; }
+  [[nodiscard]] const std::string& file_name() const { return files_.options.file_name; }
+  [[nodiscard]] std::string path() const { return files_.path(); }
+
+ private:
+  Status find_durable();
+  Result<bool> ask_writer();
+  Result<bool> ask_log();
+  Status copy_home(ObjectId object, const Write& write, const std::function<Status()>& between);
+  Result<std::vector<ObjectId>> homes();
+
+  StoreFiles files_;
+  std::unique_ptr<Directory> directory_ = Directory::make(files_);
+  Opening opening_{files_, *directory_};
+  Replay replay_{files_, *directory_};
+  std::uint64_t log_id_ = 0;
+  Lsn durable_;
+  bool writes_ = false;        // a process has the store open for writing
+  std::uint64_t settled_ = 0;  // the superblock's sequence when nobody wrote and everything was flushed
+  LogPosition settled_end_;
+};
+
+}  // namespace memlith::core

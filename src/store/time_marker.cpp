@@ -1,0 +1,30 @@
+#include "store/time_marker.hpp"
+
+namespace memlith::core {
+
+bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
+  const LockGuard lock(mutex_);
+  Log& log = *files_.log;
+  if (stopped_ || log.poisoned() || log.head() <= marked_) return false;
+  if (now - last_ < kEvery) return true;
+  const KeptSentence why;  // of what the program does; a mark that cannot be put is no failure of its own
+  // A frame of its own: of a packed one, the head would move once more when it is sealed.
+  auto writer = log.begin_at_once(sizeof(TimeRecord), kFrameKindTime, true);
+  if (!writer.ok() || !writer->has_value()) return writer.ok();  // the log is full; later
+  const TimeRecord record{clock()};  // the mark has its place: everything before it is in the log by now
+  (*writer)->put(&record, sizeof record);
+  const auto end = (*writer)->finish();
+  if (!end.ok()) return false;
+  last_ = now;
+  // Commits that came meanwhile lie in front of the mark or get the next one.
+  marked_ = *end;
+  flusher_.want(*end);
+  return log.head() > marked_;
+}
+
+void TimeMarker::stop() {
+  const LockGuard lock(mutex_);
+  stopped_ = true;
+}
+
+}  // namespace memlith::core

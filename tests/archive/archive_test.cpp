@@ -1,0 +1,439 @@
+// docs/backup.md, "Archive" and "Restore": whatever the writer does, and wherever archiver, restorer or writer are
+// stopped, an archive holds nothing that a power cut takes from the store, and every restore gives the state of the
+// store as of the LSN that it names. And the tests notice each mistake that is planted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "archive/archiver.hpp"
+#include "archive/replica.hpp"
+#include "archive/restorer.hpp"
+#include "base/sync.hpp"
+#include "readers/world.hpp"
+
+namespace memlith::core {
+Mutant active_mutant = Mutant::none;
+std::uint64_t given_identity = 0;
+thread_local Controller* controller = nullptr;
+}  // namespace memlith::core
+
+namespace memlith::test {
+namespace {
+
+struct Archives {
+  explicit Archives(World& store) : world(store), volume({}, true), target(make_folder_target(volume)) {
+    options.seal_ns = 0;
+    options.full_every_ns = 0;
+    options.keep_ns = 0;
+    options.now_ns = [this] { return now_ns += 1000; };
+  }
+  // As after a restart of the archiver.
+  Status open() {
+    archiver = nullptr;
+    source = std::make_unique<ArchiveSource>(reading_volume, world.options.kind, world.options.file_name);
+    archiver = std::make_unique<Archiver>(*source, *target, options);
+    const Status status = archiver->open();
+    if (!status.ok()) archiver = nullptr;
+    return status;
+  }
+  // What an archiver does several times a second; there may be no store yet.
+  void step(Faults& faults) {
+    const Status status = archiver == nullptr ? open() : archiver->step();
+    const bool passes = status.category == Errc::not_found || status.category == Errc::busy;
+    if (!status.ok() && !passes) faults.add("the archiver failed: " + std::string(last_error_text()));
+    if (archiver == nullptr || archiver->manifest().fulls.empty()) return;
+    const Run& run = archiver->manifest().runs.back();
+    if (archiver->manifest().fulls.back().run == run.number) seen.emplace_back(world.volume.operations(), run.end.lsn);
+  }
+
+  World& world;
+  SimVolume volume;
+  PageVolume reading_volume{world.volume, world.pages};
+  std::unique_ptr<ArchiveTarget> target;
+  std::uint64_t now_ns = 1'000'000;
+  ArchiveOptions options;
+  std::unique_ptr<ArchiveSource> source;
+  std::unique_ptr<Archiver> archiver;
+  std::vector<std::pair<std::size_t, Lsn>> seen;  // operations of the writer's disk, and how far the archive was then
+};
+
+// The store as an archive has it; empty with the message if it cannot be restored.
+std::optional<Content> restored(ArchiveTarget& target, const Moment& moment, const StoreOptions& options,
+                                Lsn* lsn = nullptr) {
+  Restorer restorer(target);
+  if (!restorer.look().ok()) return std::nullopt;
+  const auto plan = restorer.plan(moment);
+  if (!plan.ok()) return std::nullopt;
+  SimVolume volume;
+  Replica replica(volume, options.kind, options.file_name);
+  if (!restorer.begin(*plan, replica).ok()) return std::nullopt;
+  if (!restorer.feed(replica, plan->full, plan->until).ok()) return std::nullopt;
+  if (lsn != nullptr) *lsn = replica.end().lsn;
+  if (!replica.promote().ok()) return std::nullopt;
+  return recovered(volume.image(), options);
+}
+
+// Every state since the first full copy can be restored, unless it lies in a gap.
+void check_restores(const World& world, Archives& archives, Faults& faults, std::uint64_t every = 1) {
+  const Manifest& manifest = archives.archiver->manifest();
+  std::uint64_t restores = 0;
+  for (std::size_t i = 0; i < world.lsns.size(); ++i) {
+    const Lsn lsn = world.lsns[i];
+    const bool has_it = std::any_of(manifest.fulls.begin(), manifest.fulls.end(), [&](const FullCopy& full) {
+      const auto run = std::find_if(manifest.runs.begin(), manifest.runs.end(),
+                                    [&full](const Run& each) { return each.number == full.run; });
+      return full.complete_at <= lsn && lsn <= run->end.lsn;
+    });
+    if (i % every != 0 && i + 1 != world.lsns.size()) continue;
+    const auto content = restored(*archives.target, {Moment::Kind::lsn, lsn.value}, world.options);
+    if (has_it != content.has_value()) {
+      faults.add("state " + std::to_string(i) + (has_it ? " cannot" : " can") +
+                 " be restored: " + std::string(last_error_text()));
+    }
+    if (!content.has_value()) continue;
+    ++restores;
+    if (*content != world.states[world.state_at(lsn)]) {
+      faults.add("LSN " + std::to_string(lsn.value) + " was restored as state " +
+                 std::to_string(world.state_of(*content)) + " instead of " + std::to_string(world.state_at(lsn)));
+    }
+  }
+  if (!faults.planted) EXPECT_GT(restores, 3u / every);
+}
+
+// At no moment was the archive ahead of what a power cut keeps.
+void check_durable(const World& world, const Archives& archives, Faults& faults) {
+  SimMedium medium(world.volume.trace());
+  std::optional<std::size_t> last;
+  for (const auto& [at, archived] : archives.seen) {
+    if (last == at) continue;
+    last = at;
+    while (medium.position() < at) medium.step();
+    SimVolume volume(medium.cut([](std::size_t) { return false; }));
+    auto store = Store::open(volume, world.options);
+    ASSERT_TRUE(store.ok()) << last_error_text();
+    if ((*store)->log().durable_lsn() < archived) {
+      faults.add("after operation " + std::to_string(at) + " the archive had everything before LSN " +
+                 std::to_string(archived.value) + ", and a power cut keeps " +
+                 std::to_string((*store)->log().durable_lsn().value));
+    }
+  }
+}
+
+// The archiver looks at every operation of the writer.
+void archive_at_every_operation(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  Archives archives(world);
+  bool inside = false;
+  const auto step = [&] {
+    if (std::exchange(inside, true)) return;
+    archives.step(faults);
+    inside = false;
+  };
+  world.volume.before_transfer = world.volume.after_write = step;
+  run_writer(world);
+  world.volume.before_transfer = world.volume.after_write = nullptr;
+  if (::testing::Test::HasFatalFailure()) return;
+  archives.step(faults);
+  ASSERT_NE(archives.archiver, nullptr);
+  if (!faults.planted) {
+    EXPECT_EQ(archives.archiver->progress().gaps, 0u);
+    EXPECT_EQ(archives.archiver->manifest().runs.back().end.lsn, archives.archiver->progress().durable);
+  }
+  check_restores(world, archives, faults);
+  check_durable(world, archives, faults);
+}
+
+// The writer commits and writes home at each of the archiver's reads in turn.
+void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  for (std::uint64_t strike = 0;; ++strike) {
+    World world(kind, seed);
+    world.open();
+    world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+    for (int i = 0; i < 4; ++i) world.commit();
+    world.checkpoint();
+    world.commit();
+    world.show();
+    Archives archives(world);
+    std::uint64_t reads = 0;
+    archives.reading_volume.before_read = [&] {
+      if (reads++ != strike) return;
+      world.commit(true);
+      world.checkpoint();
+      world.commit();
+      world.checkpoint();
+      world.commit();
+      world.show();
+    };
+    archives.step(faults);
+    archives.reading_volume.before_read = nullptr;
+    archives.step(faults);
+    ASSERT_FALSE(::testing::Test::HasFatalFailure());
+    ASSERT_NE(archives.archiver, nullptr);
+    check_restores(world, archives, faults, 4);
+    if (reads <= strike || (faults.planted && faults.found > 0)) return;
+  }
+}
+
+// The writer fills its log several times over while the archiver sleeps.
+void sleep_through_a_gap(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+  Archives archives(world);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 5; ++i) {
+      world.commit();
+      world.show();
+      archives.step(faults);
+    }
+    for (int i = 0; i < 80; ++i) {
+      world.commit();
+      if (i % 8 == 0) world.checkpoint();
+    }
+    world.show();
+    archives.step(faults);
+  }
+  ASSERT_NE(archives.archiver, nullptr);
+  if (!faults.planted) {
+    EXPECT_EQ(archives.archiver->progress().gaps, 3u);
+  } else if (archives.archiver->progress().gaps == 0) {
+    faults.add("no gap was noticed");
+  }
+  check_restores(world, archives, faults, 3);
+}
+
+// A writer is killed with commits that nothing has flushed, and the archiver comes then.
+void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+  for (int i = 0; i < 3; ++i) world.commit();
+  world.store = nullptr;
+  const SimTrace trace = world.volume.trace();
+  for (std::size_t at = trace.records.size() / 2; at <= trace.records.size(); ++at) {
+    SimVolume disk(trace, at);
+    Pages pages;
+    PageVolume volume(disk, pages);
+    SimVolume memory;
+    const auto target = make_folder_target(memory);
+    ArchiveSource source(volume, kind, world.options.file_name);
+    ArchiveOptions options;
+    options.seal_ns = 0;
+    Archiver archiver(source, *target, options);
+    if (!archiver.open().ok() || !archiver.step().ok()) {
+      faults.add("cut after operation " + std::to_string(at) + ": " + std::string(last_error_text()));
+      continue;
+    }
+    SimMedium medium(disk.trace());
+    while (medium.position() < disk.trace().records.size()) medium.step();
+    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    const auto store = Store::open(kept, world.options);
+    ASSERT_TRUE(store.ok()) << last_error_text();
+    const Lsn archived = archiver.manifest().runs.back().end.lsn;
+    if ((*store)->log().durable_lsn() < archived) faults.add("a power cut takes what was archived");
+  }
+}
+
+// The store is put back to what it was earlier, and goes on from there.
+void go_back(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+  Archives archives(world);
+  world.commit();
+  world.show();
+  archives.step(faults);
+  const SimImage early = world.volume.image();
+  const std::size_t early_states = world.states.size();
+  for (int i = 0; i < 6; ++i) world.commit();
+  world.show();
+  archives.step(faults);
+  ASSERT_NE(archives.archiver, nullptr);
+  const Lsn first_end = archives.archiver->manifest().runs.back().end.lsn;
+  archives.archiver = nullptr;
+
+  World back(options_of(kind), seed + 1, early);
+  back.states.assign(world.states.begin(), world.states.begin() + static_cast<std::ptrdiff_t>(early_states));
+  back.lsns.assign(world.lsns.begin(), world.lsns.begin() + static_cast<std::ptrdiff_t>(early_states));
+  back.open();
+  for (int i = 0; i < 9; ++i) back.commit();
+  back.show();
+  EXPECT_GT(back.store->log().durable_lsn(), first_end);
+  Archives again(back);
+  again.target = std::move(archives.target);
+  again.step(faults);
+  if (again.archiver == nullptr) return faults.add("the archiver does not go on");
+  again.step(faults);
+  if (again.archiver->manifest().runs.back().why != "history") faults.add("it is not noticed that the store went back");
+  const auto content = restored(*again.target, {}, back.options);
+  if (content != back.states.back()) faults.add("the newest state is not that of the store");
+  const auto earlier = restored(*again.target, {Moment::Kind::lsn, world.lsns[early_states + 1].value}, back.options);
+  if (earlier != world.states[early_states + 1]) faults.add("a state of the older history is lost");
+}
+
+// A power cut at every operation of the archive's disk: what the manifest names is there, and archiving goes on.
+void cut_the_archive(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  Archives archives(world);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 3 * kPageBytes);
+  for (int i = 0; i < 5; ++i) {
+    world.commit(i == 2);
+    world.show();
+    archives.step(faults);
+    if (i == 3) ASSERT_TRUE(archives.archiver->copy_now().ok()) << last_error_text();
+  }
+  const SimTrace trace = archives.volume.trace();
+  Random random(seed);
+  SimMedium medium(trace);
+  for (std::size_t at = 0; at <= trace.records.size(); ++at) {
+    if (at > 0) medium.step();
+    for (int variant = 0; variant < 4; ++variant) {
+      SimVolume volume(medium.cut([&](std::size_t) {
+        return variant == 0 ? false : variant == 1 || random.one_in(2);
+      }));
+      const auto target = make_folder_target(volume);
+      const std::string where = "cut after operation " + std::to_string(at) + " of the archive's disk: ";
+      Restorer restorer(*target);
+      const Status looked = restorer.look();
+      if (!looked.ok() && looked.category != Errc::not_found) faults.add(where + std::string(last_error_text()));
+      if (looked.ok() && !restorer.manifest().fulls.empty()) {
+        Lsn lsn;
+        const auto content = restored(*target, {}, world.options, &lsn);
+        if (!content.has_value()) {
+          faults.add(where + std::string(last_error_text()));
+        } else if (*content != world.states[world.state_at(lsn)]) {
+          faults.add(where + "the restored state is none of that LSN");
+        }
+      }
+      if (variant != 3) continue;
+      ArchiveSource source(archives.reading_volume, kind, world.options.file_name);
+      Archiver archiver(source, *target, archives.options);
+      if (!archiver.open().ok() || !archiver.step().ok()) {
+        faults.add(where + "archiving does not go on: " + std::string(last_error_text()));
+      } else if (restored(*target, {}, world.options) != world.states.back()) {
+        faults.add(where + "the archive that went on does not have the newest state");
+      }
+    }
+    if (faults.planted && faults.found > 0) return;
+  }
+}
+
+// A power cut at every operation of a standby's disk: it is a state of the store, and the standby goes on.
+void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  World world(kind, seed);
+  Archives archives(world);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 3 * kPageBytes);
+  world.commit();
+  world.show();
+  archives.step(faults);
+  for (int i = 0; i < 6; ++i) {
+    world.commit(i % 3 == 1);
+    if (kind == StoreKind::folder && i == 2) world.create("c", kPageBytes);
+    if (kind == StoreKind::folder && i == 4) world.remove("c");
+    world.show();
+    archives.step(faults);
+  }
+  SimVolume disk({}, true);
+  Restorer restorer(*archives.target);
+  ASSERT_TRUE(restorer.look().ok()) << last_error_text();
+  const auto plan = restorer.plan({});
+  ASSERT_TRUE(plan.ok()) << last_error_text();
+  {
+    Replica replica(disk, kind, world.options.file_name);
+    ASSERT_TRUE(restorer.begin(*plan, replica).ok()) << last_error_text();
+    // In two pieces, so that there are frames behind a tail that has moved.
+    ASSERT_TRUE(restorer.feed(replica, plan->full, world.lsns[world.lsns.size() / 2]).ok()) << last_error_text();
+    ASSERT_TRUE(replica.settle().ok()) << last_error_text();
+    ASSERT_TRUE(restorer.feed(replica, plan->full, plan->until).ok()) << last_error_text();
+    ASSERT_TRUE(replica.settle().ok()) << last_error_text();
+  }
+  const SimTrace& trace = disk.trace();
+  const std::string log_name = StoreNames(kind, world.options.file_name).log;
+  Random random(seed);
+  SimMedium medium(trace);
+  std::uint64_t states = 0;
+  for (std::size_t at = 0; at <= trace.records.size(); ++at) {
+    if (at > 0) medium.step();
+    for (int variant = 0; variant < 4; ++variant) {
+      SimVolume volume(medium.cut([&](std::size_t) {
+        return variant == 0 ? false : variant == 1 || random.one_in(2);
+      }));
+      if (!*volume.exists(log_name)) continue;
+      ++states;
+      const std::string where = "cut after operation " + std::to_string(at) + " of the standby's disk: ";
+      Lsn lsn;
+      {
+        Replica replica(volume, kind, world.options.file_name);
+        Restorer feeder(*archives.target);
+        Status status = replica.open();
+        if (status.ok()) status = feeder.look();
+        if (status.ok() && variant == 3) status = feeder.feed(replica, plan->full, plan->until);
+        if (status.ok() && replica.end().lsn < plan->full.complete_at) continue;  // the copy is not complete yet
+        if (status.ok()) status = replica.promote();
+        if (!status.ok()) {
+          faults.add(where + std::string(last_error_text()));
+          continue;
+        }
+        lsn = replica.end().lsn;
+      }
+      if (recovered(volume.image(), world.options) != world.states[world.state_at(lsn)]) {
+        faults.add(where + "it is not the state of LSN " + std::to_string(lsn.value));
+      }
+    }
+    if (faults.planted && faults.found > 0) return;
+  }
+  EXPECT_GT(states, 50u);
+}
+
+class Archive : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  ~Archive() override { active_mutant = Mutant::none; }
+  using Scenario = void (*)(StoreKind, std::uint64_t, Faults&);
+  static void expect_right(Scenario scenario, std::uint64_t seeds = 1) {
+    for (std::uint64_t seed = 1; seed <= seeds && !HasFatalFailure(); ++seed) {
+      Faults faults;
+      scenario(GetParam(), seed, faults);
+      faults.settle();
+    }
+  }
+  static void expect_noticed(Mutant mutant, Scenario scenario) {
+    SCOPED_TRACE(static_cast<int>(mutant));
+    active_mutant = mutant;
+    Faults faults;
+    scenario(GetParam(), 1, faults);
+    active_mutant = Mutant::none;
+    faults.settle();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, Archive, ::testing::Values(StoreKind::folder, StoreKind::one_file),
+                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
+
+TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_right(archive_at_every_operation, 2); }
+TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_right(write_at_every_read); }
+TEST_P(Archive, AGapIsNoticed) { expect_right(sleep_through_a_gap); }
+TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_right(archive_after_a_kill); }
+TEST_P(Archive, AStoreMayGoBack) { expect_right(go_back); }
+TEST_P(Archive, IsWholeAfterAPowerCut) { expect_right(cut_the_archive); }
+TEST_P(Archive, AStandbyIsAStateAfterAPowerCut) { expect_right(cut_the_standby); }
+
+TEST_P(Archive, PlantedFaultsAreNoticed) {
+  expect_noticed(Mutant::archive_believes_all, archive_at_every_operation);
+  expect_noticed(Mutant::archive_tail_read_late, write_at_every_read);
+  expect_noticed(Mutant::archive_gap_overlooked, sleep_through_a_gap);
+  expect_noticed(Mutant::archive_of_unflushed_log, archive_after_a_kill);
+  expect_noticed(Mutant::archive_continues_other_history, go_back);
+  expect_noticed(Mutant::archive_manifest_first, cut_the_archive);
+  expect_noticed(Mutant::archive_named_unflushed, cut_the_archive);
+  expect_noticed(Mutant::archive_name_unflushed, cut_the_archive);
+  expect_noticed(Mutant::standby_counts_early, cut_the_standby);
+}
+
+}  // namespace
+}  // namespace memlith::test

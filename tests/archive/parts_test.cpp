@@ -1,0 +1,298 @@
+// Damaged archives are named, and refuse to restore what they do not have; targets are not shared; old copies are
+// forgotten; a replica grows for what it gets.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "archive/archiver.hpp"
+#include "archive/replica.hpp"
+#include "archive/restorer.hpp"
+#include "readers/world.hpp"
+
+namespace memlith::test {
+namespace {
+
+class ArchiveParts : public ::testing::Test {
+ protected:
+  ArchiveParts() : target_(make_folder_target(volume_)) {
+    options_.seal_ns = 0;
+    options_.full_every_ns = 0;
+    options_.now_ns = [this] { return now_ns_ += 1000; };
+    world_.open();
+    world_.create("a", 4 * kPageBytes);
+  }
+  std::unique_ptr<Archiver> archive() {
+    auto archiver = std::make_unique<Archiver>(source_, *target_, options_);
+    opened_ = archiver->open();
+    return opened_.ok() ? std::move(archiver) : nullptr;
+  }
+  void commit(Archiver& archiver) {
+    world_.commit();
+    world_.show();
+    ASSERT_TRUE(archiver.step().ok()) << last_error_text();
+  }
+  // A mark as the writer's clock puts it.
+  void mark(std::uint64_t ns) {
+    auto& log = const_cast<Log&>(world_.store->log());
+    const TimeRecord record{ns};
+    ASSERT_TRUE(log.append(std::as_bytes(std::span(&record, 1)), kFrameKindTime).ok());
+  }
+  Result<Lsn> restore(const Moment& moment, Content* content = nullptr) {
+    Restorer restorer(*target_);
+    MEMLITH_TRY(restorer.look());
+    MEMLITH_TRY_ASSIGN(const RestorePlan plan, restorer.plan(moment));
+    clock_went_back_ = plan.clock_went_back;
+    SimVolume disk;
+    Replica replica(disk, StoreKind::folder, "");
+    MEMLITH_TRY(restorer.begin(plan, replica));
+    MEMLITH_TRY(restorer.feed(replica, plan.full, plan.until));
+    const Lsn lsn = replica.end().lsn;
+    MEMLITH_TRY(replica.promote());
+    if (content != nullptr) *content = recovered(disk.image(), world_.options);
+    return lsn;
+  }
+  // The archive with one object changed, or removed if there are no bytes.
+  void change(const std::string& name, const std::function<void(std::vector<std::byte>&)>& how) {
+    SimImage image = volume_.image();
+    std::vector<std::byte> bytes = *image.files.at(name);
+    how(bytes);
+    if (bytes.empty()) {
+      image.files.erase(name);
+    } else {
+      image.files[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    }
+    changed_ = std::make_unique<SimVolume>(std::move(image));
+    target_ = make_folder_target(*changed_);
+  }
+  void expect_named(const std::string& name) {
+    const auto result = restore({});
+    ASSERT_FALSE(result.ok()) << name;
+    EXPECT_EQ(result.error().category, Errc::corrupt);
+    EXPECT_NE(last_error_text().find(name), std::string_view::npos) << last_error_text();
+  }
+
+  World world_{StoreKind::folder, 5};
+  SimVolume volume_;
+  std::unique_ptr<SimVolume> changed_;
+  PageVolume reading_{world_.volume, world_.pages};
+  std::unique_ptr<ArchiveTarget> target_;
+  ArchiveSource source_{reading_, StoreKind::folder, ""};
+  std::uint64_t now_ns_ = 1'000'000;
+  ArchiveOptions options_;
+  Status opened_ = kOk;
+  bool clock_went_back_ = false;
+};
+
+TEST_F(ArchiveParts, DamageIsNamed) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr) << last_error_text();
+  for (int i = 0; i < 4; ++i) commit(*archiver);
+  ASSERT_TRUE(restore({}).ok()) << last_error_text();
+  for (const char* const name : {"segment-000000000002", "full-000001", "manifest"}) {
+    const std::size_t size = volume_.image().files.at(name)->size();
+    Random random(size);
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t at = random.below(size);
+      change(name, [&](std::vector<std::byte>& bytes) { bytes[at] ^= static_cast<std::byte>(1u << random.below(8)); });
+      const auto result = restore({});
+      ASSERT_FALSE(result.ok()) << name << " changed at " << at;
+      EXPECT_NE(last_error_text().find(name), std::string_view::npos) << last_error_text();
+      change(name, [&](std::vector<std::byte>& bytes) { bytes.resize(std::max<std::size_t>(1, at)); });
+      expect_named(name);
+      target_ = make_folder_target(volume_);
+    }
+  }
+  for (const char* const name : {"segment-000000000003", "full-000001"}) {
+    change(name, [](std::vector<std::byte>& bytes) { bytes.clear(); });
+    expect_named(name);
+  }
+  // A part in another one's place.
+  const auto other = volume_.image().files.at("segment-000000000001");
+  change("segment-000000000002", [&](std::vector<std::byte>& bytes) { bytes = *other; });
+  expect_named("segment-000000000002");
+}
+
+TEST_F(ArchiveParts, IsOfOneStoreAndOneArchiver) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  commit(*archiver);
+  // Another archiver, to which the target's lock says nothing.
+  Archiver second(source_, *target_, options_);
+  EXPECT_EQ(second.open().category, Errc::busy);
+  Manifest taken = archiver->manifest();
+  taken.session = 77;
+  ASSERT_TRUE(taken.put(*target_).ok());
+  world_.commit();
+  world_.show();
+  EXPECT_EQ(archiver->step().category, Errc::busy);
+  EXPECT_NE(last_error_text().find("another archiver"), std::string_view::npos) << last_error_text();
+
+  World other(StoreKind::folder, 6);
+  other.open();
+  other.create("a", kPageBytes);
+  ArchiveSource stranger(other.pages_volume, StoreKind::folder, "");
+  SimVolume copy(volume_.image());
+  const auto place = make_folder_target(copy);
+  Archiver third(stranger, *place, options_);
+  EXPECT_EQ(third.open().category, Errc::invalid);
+  EXPECT_NE(last_error_text().find("another store"), std::string_view::npos) << last_error_text();
+}
+
+TEST_F(ArchiveParts, AFailingTargetLosesNothing) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  commit(*archiver);
+  const Lsn before = archiver->progress().archived;
+  for (const auto kind : {SimFaults::Kind::full_write, SimFaults::Kind::fail_flush, SimFaults::Kind::no_space,
+                          SimFaults::Kind::fail_name, SimFaults::Kind::fail_folder}) {
+    volume_.faults().clear();
+    volume_.faults().plan(kind, 0);
+    world_.commit();
+    world_.show();
+    EXPECT_FALSE(archiver->step().ok()) << static_cast<int>(kind);
+    ASSERT_TRUE(restore({}).ok()) << last_error_text();
+    volume_.faults().clear();
+    EXPECT_TRUE(archiver->step().ok()) << last_error_text();
+  }
+  Content content;
+  const auto lsn = restore({}, &content);
+  ASSERT_TRUE(lsn.ok()) << last_error_text();
+  EXPECT_GT(*lsn, before);
+  EXPECT_EQ(content, world_.states.back());
+  EXPECT_EQ(archiver->progress().gaps, 0u);
+}
+
+TEST_F(ArchiveParts, OldCopiesAreForgotten) {
+  options_.keep_ns = 10'000;
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  const Lsn early = world_.lsns.back();
+  for (int copies = 0; copies < 5; ++copies) {
+    commit(*archiver);
+    commit(*archiver);
+    world_.checkpoint();
+    ASSERT_TRUE(archiver->copy_now().ok()) << last_error_text();
+  }
+  const Manifest& manifest = archiver->manifest();
+  ASSERT_FALSE(manifest.fulls.empty());
+  EXPECT_LT(manifest.fulls.size(), 6u);
+  EXPECT_GT(manifest.fulls.front().number, 1u);
+  const auto names = volume_.list("");
+  ASSERT_TRUE(names.ok());
+  EXPECT_EQ(std::count(names->begin(), names->end(), "full-000001"), 0);
+  EXPECT_EQ(std::count(names->begin(), names->end(), "segment-000000000001"), 0);
+  EXPECT_EQ(restore({Moment::Kind::lsn, early.value}).status().category, Errc::not_found);
+  for (std::size_t i = 0; i < world_.lsns.size(); ++i) {
+    if (world_.lsns[i] < manifest.fulls.front().complete_at) continue;
+    Content content;
+    ASSERT_TRUE(restore({Moment::Kind::lsn, world_.lsns[i].value}, &content).ok()) << last_error_text();
+    EXPECT_EQ(content, world_.states[i]);
+  }
+}
+
+// The writer's marks are before and behind the commits of one segment; the archiver's clock says when that was sealed.
+TEST_F(ArchiveParts, RestoresToATime) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  now_ns_ = 5'000'000;
+  world_.commit();
+  mark(2'000'000);
+  const std::size_t early = world_.states.size() - 1;
+  world_.store = nullptr;  // killed, and opened much later
+  world_.open();
+  world_.commit();
+  mark(4'000'000);
+  const std::size_t late = world_.states.size() - 1;
+  world_.commit();
+  world_.show();
+  ASSERT_TRUE(archiver->step().ok()) << last_error_text();
+  const auto state = [this](std::uint64_t ns) {
+    Content content;
+    const auto lsn = restore({Moment::Kind::time, ns}, &content);
+    EXPECT_TRUE(lsn.ok()) << last_error_text();
+    return content;
+  };
+  const auto expect = [&](std::uint64_t ns, std::size_t index) { EXPECT_EQ(state(ns), world_.states[index]) << ns; };
+  expect(2'000'000, early);
+  expect(3'999'999, early);
+  expect(4'000'000, late);
+  expect(9'000'000, world_.states.size() - 1);
+  EXPECT_FALSE(clock_went_back_);
+  EXPECT_EQ(restore({Moment::Kind::time, 10}).status().category, Errc::not_found);
+  active_mutant = Mutant::archive_time_of_next;
+  const Content wrong = state(3'999'999);
+  active_mutant = Mutant::none;
+  EXPECT_NE(wrong, world_.states[early]) << "the planted fault was not noticed";
+  // A clock that is set back: the last state of that time, and a word about it.
+  mark(2'500'000);
+  world_.show();
+  ASSERT_TRUE(archiver->step().ok());
+  expect(3'000'000, world_.states.size() - 1);
+  EXPECT_TRUE(clock_went_back_);
+}
+
+TEST_F(ArchiveParts, AReplicaGrowsForALargeFrame) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  commit(*archiver);
+  world_.create("large", 64 * kPageBytes);
+  Content next = world_.states.back();
+  std::vector<std::byte>& bytes = next["large"];
+  for (std::byte& each : bytes) each = static_cast<std::byte>(world_.random.next());
+  const Extent extent{world_.store->find("large")->id, 0, 20 * kPageBytes};
+  std::fill(bytes.begin() + 20 * kPageBytes, bytes.end(), std::byte{0});
+  const std::byte* const source = bytes.data();
+  ASSERT_TRUE(world_.store->commit({{&extent, 1}, {&source, 1}, {}}).ok()) << last_error_text();
+  world_.show();
+  ASSERT_TRUE(archiver->step().ok());
+  Restorer restorer(*target_);
+  ASSERT_TRUE(restorer.look().ok());
+  auto plan = restorer.plan({});
+  ASSERT_TRUE(plan.ok());
+  plan->full.slot_count = 2;  // 32 KiB
+  SimVolume disk;
+  Replica replica(disk, StoreKind::folder, "");
+  ASSERT_TRUE(restorer.begin(*plan, replica).ok()) << last_error_text();
+  ASSERT_TRUE(restorer.feed(replica, plan->full, plan->until).ok()) << last_error_text();
+  ASSERT_TRUE(replica.promote().ok()) << last_error_text();
+  EXPECT_EQ(recovered(disk.image(), world_.options), next);
+}
+
+// A standby is refused to writers until it is promoted, and afterwards to the archive.
+TEST_F(ArchiveParts, OnlyAPromotedReplicaIsWritten) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  commit(*archiver);
+  Restorer restorer(*target_);
+  ASSERT_TRUE(restorer.look().ok());
+  const auto plan = restorer.plan({});
+  ASSERT_TRUE(plan.ok());
+  SimVolume disk;
+  {
+    Replica replica(disk, StoreKind::folder, "");
+    ASSERT_TRUE(restorer.begin(*plan, replica).ok()) << last_error_text();
+    ASSERT_TRUE(restorer.feed(replica, plan->full, plan->until).ok()) << last_error_text();
+    // Followers see what was added.
+    auto follower = Store::open(disk, reading(world_.options));
+    ASSERT_TRUE(follower.ok()) << last_error_text();
+    EXPECT_EQ((*follower)->durable_lsn(), replica.end().lsn);
+  }
+  const auto refused = Store::open(disk, world_.options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().category, Errc::read_only);
+  EXPECT_NE(last_error_text().find("promote"), std::string_view::npos) << last_error_text();
+  {
+    Replica replica(disk, StoreKind::folder, "");
+    ASSERT_TRUE(replica.open().ok()) << last_error_text();
+    ASSERT_TRUE(replica.promote().ok()) << last_error_text();
+  }
+  EXPECT_TRUE(Store::open(disk, world_.options).ok()) << last_error_text();
+  Replica again(disk, StoreKind::folder, "");
+  EXPECT_EQ(again.open().category, Errc::invalid);
+}
+
+}  // namespace
+}  // namespace memlith::test

@@ -1,0 +1,91 @@
+// docs/format.md, "time": a mark comes behind commits that have none, not more often than once a second, and none comes
+// when nothing is committed.
+#include "store/time_marker.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/store_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+
+std::uint64_t clock_ns = 0;
+std::uint64_t read_clock() { return clock_ns; }
+
+class TimeMarkerTest : public ::testing::Test {
+ protected:
+  TimeMarkerTest() : files_(volume_, {}) {
+    files_.log_device = must(volume_.open("log", OpenMode::create, Caching::direct));
+    EXPECT_OK(Log::format(*files_.log_device, {512, 16 * kKiB, 4}, {}, 7));
+    files_.log = must(Log::open(*files_.log_device, {}));
+    EXPECT_OK(files_.log->recover([](const Frame&) { return kOk; }));
+    EXPECT_OK(files_.log->start(files_.log->recovered(), {}));
+  }
+  void commit() { EXPECT_OK(files_.log->append(std::vector<std::byte>(40), kFrameKindCommit).status()); }
+  bool look(int ms) { return marker_->look(start_ + std::chrono::milliseconds(ms), read_clock); }
+  // What the log has: 0 for a commit, a time for a mark.
+  std::vector<std::uint64_t> found() {
+    EXPECT_OK(files_.log->sync(files_.log->head()));
+    std::vector<std::uint64_t> found;
+    LogReader reader = files_.log->reader({Lsn{0}, 7}, files_.log->durable_lsn());
+    while (const auto frame = must(reader.next())) {
+      TimeRecord record{};
+      if (frame->kind == kFrameKindTime) std::memcpy(&record, frame->payload.data(), sizeof record);
+      found.push_back(record.ns);
+    }
+    return found;
+  }
+
+  SimVolume volume_;
+  StoreFiles files_;
+  std::shared_ptr<Background> background_ = Background::of_process();
+  const Workers::Time start_{};
+  std::unique_ptr<Flusher> flusher_;
+  std::unique_ptr<TimeMarker> marker_;
+  void SetUp() override {
+    flusher_ = std::make_unique<Flusher>(files_, *background_);
+    marker_ = std::make_unique<TimeMarker>(files_, *flusher_, start_);
+  }
+  void TearDown() override {
+    marker_->stop();
+    flusher_->stop();
+  }
+};
+
+TEST_F(TimeMarkerTest, MarksCommitsOnceASecond) {
+  EXPECT_FALSE(look(5000)) << "there is no commit";
+  commit();
+  EXPECT_TRUE(look(10)) << "too early";
+  clock_ns = 111;
+  EXPECT_FALSE(look(1000));
+  EXPECT_FALSE(look(3000)) << "nothing was committed since";
+  commit();
+  commit();
+  EXPECT_TRUE(look(1999));
+  clock_ns = 99;  // it was set back
+  EXPECT_FALSE(look(2000));
+  EXPECT_EQ(found(), (std::vector<std::uint64_t>{0, 111, 0, 0, 99}));
+  EXPECT_FALSE(look(9000)) << "the flush of a mark is no commit";
+}
+
+TEST_F(TimeMarkerTest, DoesNothingOnceItIsStopped) {
+  commit();
+  marker_->stop();
+  EXPECT_FALSE(look(5000));
+  EXPECT_EQ(found(), (std::vector<std::uint64_t>{0}));
+}
+
+// A full log takes no mark, and nothing waits for room.
+TEST_F(TimeMarkerTest, WaitsWhileTheLogIsFull) {
+  while (files_.log->capacity_bytes() - files_.log->used_bytes() >= 2 * 512) commit();
+  const Lsn head = files_.log->head();
+  for (int ms = 1000; files_.log->head() == head && ms < 5000; ms += 1000) look(ms);
+  EXPECT_OK(files_.log->sync(files_.log->head()));
+}
+
+}  // namespace
+}  // namespace memlith::test
