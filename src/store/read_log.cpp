@@ -53,7 +53,8 @@ Status Store::read_log(std::span<const Extent> wanted, Lsn end, Overlay& found) 
     while (whole && reader.position().lsn < end && !MEMLITH_MUTANT(rollback_reads_home_only)) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       whole = frame.has_value();
-      std::span<const std::byte> rest = whole ? frame->payload : std::span<const std::byte>();
+      const bool has_commits = whole && frame->kind != kFrameKindTime;
+      std::span<const std::byte> rest = has_commits ? frame->payload : std::span<const std::byte>();
       while (!rest.empty()) {
         MEMLITH_TRY(take_commit(log, *frame, rest, extents));
         for (const LoggedExtent& logged : extents) MEMLITH_TRY(put_wanted(logged, wanted, found));

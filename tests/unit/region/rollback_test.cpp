@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "store/format.hpp"
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
@@ -88,6 +89,24 @@ TEST_P(Rollbacks, ReadBackWhatIsNotDurableYet) {
     ASSERT_OK(roll_back(region));
     ASSERT_EQ(get(region, 8 * round), round);
   }
+  EXPECT_EQ(checkpoints(), 0u);
+}
+
+// A mark of time is a frame without commits.
+TEST_P(Rollbacks, ReadPastMarksOfTime) {
+  Region& region = world_.open("a", kSize);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    put(region, 0, round);
+    ASSERT_OK(persist(region));
+    auto mark = must(world_.store().log().begin_at_once(sizeof(TimeRecord), kFrameKindTime, true));
+    ASSERT_TRUE(mark.has_value());
+    const TimeRecord record{round};
+    mark->put(&record, sizeof record);
+    ASSERT_OK(mark->finish().status());
+  }
+  put(region, 0, 99);
+  ASSERT_OK(roll_back(region));
+  EXPECT_EQ(get(region, 0), 3u);
   EXPECT_EQ(checkpoints(), 0u);
 }
 
