@@ -98,7 +98,7 @@ TEST_P(Rollbacks, ReadPastMarksOfTime) {
   for (std::uint64_t round = 1; round <= 3; ++round) {
     put(region, 0, round);
     ASSERT_OK(persist(region));
-    auto mark = must(world_.store().log().begin_at_once(sizeof(TimeRecord), kFrameKindTime, true));
+    auto mark = must(const_cast<Log&>(world_.store().log()).begin_at_once(sizeof(TimeRecord), kFrameKindTime, true));
     ASSERT_TRUE(mark.has_value());
     const TimeRecord record{round};
     mark->put(&record, sizeof record);
