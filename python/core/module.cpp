@@ -1,4 +1,5 @@
 // memlith._core: the C interface for memlith's Python code, and nothing else of Python.
+#include <memlith/copy.h>
 #include <memlith/memlith.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,7 @@
 #include "errors.hpp"
 #include "memory.hpp"
 #include "store.hpp"
+#include "unlocked.hpp"
 
 namespace nb = nanobind;
 
@@ -20,6 +22,20 @@ NB_MODULE(_core, module) {
   define_store(module);
   define_dictionary(module);
   module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
+  module.def(
+      "copy_store",
+      [](const nb::bytes& path, const nb::bytes& target) {
+        memlith_copy_report report{};
+        report.struct_size = sizeof report;
+        const std::string from = path.c_str();
+        const std::string to = target.c_str();
+        check([&] {
+          const Unlocked unlocked;
+          return memlith_store_copy(from.c_str(), to.c_str(), nullptr, &report);
+        }());
+        return report.lsn;
+      },
+      nb::arg("path"), nb::arg("target"), "Copies a store, and returns the LSN of the commit that the copy has.");
   module.def(
       "describe_tracker",
       [](std::uint32_t tracker) {

@@ -95,7 +95,7 @@ Status Opening::check_lines() const {
   if (files_.read_only() || found >= least) return kOk;
   return fail(Errc::unsupported, Detail::superblock,
               "{}: its frames are padded to lines of {} bytes, and a power cut could tear sectors of {} here. Open the "
-              "store with the option io = DAX, on fsdax or tmpfs; to move it to a disk, copy its data to a new store",
+              "store with the option io = DAX, on fsdax or tmpfs; `memlith copy` makes a store for a disk of it",
               files_.log_device->path(), found, least);
 }
 

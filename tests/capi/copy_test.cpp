@@ -287,6 +287,29 @@ TEST(Copy, AGuardedFileInUse) {
   ASSERT_EQ(memlith_munmap(mapped, 8192), 0);
 }
 
+// Frames padded to lines must not be written on a disk. The copy has a log for the disk that it lies on.
+TEST(Copy, AStoreOfLinesBecomesOneForADisk) {
+  const TempFolder memory("/dev/shm");
+  const TempFolder folder;
+  StoreOptions options;
+  options.create = true;
+  options.io = Io::dax;
+  auto store = Store::open(memory / "store", options);
+  if (!store.ok() && category(store.error()) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << "skip: /dev/shm is no tmpfs";
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  auto kv = Kv::open(*store, "kv", {.create = true});
+  ASSERT_TRUE(kv.ok()) << kv.error().message();
+  put(*kv, "value");
+  const auto made = copy_store(memory / "store", folder / "copy");
+  ASSERT_TRUE(made.ok()) << made.error().message();
+  auto copy = Store::open(folder / "copy", {});
+  ASSERT_TRUE(copy.ok()) << copy.error().message();
+  auto copied = Kv::open(*copy, "kv", {});
+  ASSERT_TRUE(copied.ok()) << copied.error().message();
+  EXPECT_EQ(record_of(*copied), "value");
+  put(*copied, "another");
+}
+
 TEST(Copy, AStoreThatThisProcessHasOpen) {
   const TempFolder folder;
   auto store = Store::open(folder / "store", {.create = true});

@@ -51,7 +51,7 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
 class Store:
     """A folder with arrays that survive crashes. Any thread may call any method."""
 
-    __slots__ = ("path", "read_only", "_core", "_threads", "_finalizer", "__weakref__")
+    __slots__ = ("path", "read_only", "_place", "_core", "_threads", "_finalizer", "__weakref__")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Store:
         flags = _OPEN_FOLLOW if follow else _OPEN_READ_ONLY if read_only else _OPEN_CREATE if create or exclusive else 0
         flags |= (_OPEN_EXCLUSIVE if exclusive else 0) | (_OPEN_BUFFERED if buffered else 0)
         self.path = os.fspath(path)
+        self._place = os.path.abspath(os.fsencode(path))  # wherever the program changes its working folder to
         self.read_only = read_only or follow
         self._core = _core.Store(os.fsencode(path), flags=flags, **options)
         self._threads = _Threads(self._core)
@@ -113,6 +114,16 @@ class Store:
     def checkpoint(self) -> None:
         """Writes everything durable to the home files, so that the next opening has nothing to replay."""
         self._core.checkpoint()
+
+    def copy(self, target: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> int:
+        """Copies the whole store, as its newest durable commit left it, to the new folder `target`, a store of its own.
+
+        Persists in this and in other processes go on meanwhile. What was not persisted is not in the copy. The copy
+        appears whole or not at all. Returns the LSN of the commit: `info()["durable_lsn"]` as it was then.
+        Raises Exists (`target` is there), Busy (another copy to it is being made, or persists are too fast) or NoSpace;
+        then there is no copy.
+        """
+        return _core.copy_store(self._place, os.fsencode(target))
 
     def refresh(self) -> int:
         """Moves a store that is followed on to the newest durable commit, and returns the commit's number.
