@@ -259,8 +259,9 @@ std::int32_t persist_word(Subject& subject, std::size_t region, std::uint64_t wo
   memlith_region* const of = subject.regions[region];
   auto* const at = static_cast<std::uint64_t*>(memlith_region_address(of)) + word;
   ++*at;
+  std::uint64_t ticket = 0;
   const std::int32_t code = memlith_touch(of, at, sizeof *at);
-  return code == MEMLITH_OK ? memlith_persist_async(&of, 1, MEMLITH_SCOPE_PROCESS, nullptr) : code;
+  return code == MEMLITH_OK ? memlith_persist_async(&of, 1, MEMLITH_SCOPE_PROCESS, &ticket) : code;
 }
 
 // Undoes 8 bytes, beside asynchronous persists of another region that are in the log and not home.

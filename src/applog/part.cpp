@@ -25,18 +25,21 @@ Status AppLogPart::consume(std::uint64_t number) {
 }
 
 // The log stays held beyond the calls, which the analysis cannot follow.
-Result<std::uint64_t> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<FrameNeed> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  // Two runs of the ring for the entries, two for the mark, and the position.
+  FrameNeed need{0, 5};
   changes_ = {};
+  changes_.extents.reserve(need.extents);
+  changes_.sources.reserve(need.extents);
   consumed_.reset();
-  std::uint64_t bytes = 0;
   if (consumed_number_ != 0) {
     MEMLITH_TRY_ASSIGN(consumed_, log_.position_of(consumed_number_));
-    bytes += sizeof(Extent) + sizeof *consumed_;
+    need.bytes += sizeof(Extent) + sizeof *consumed_;
   }
-  if (entries_.all.empty()) return bytes;
+  if (entries_.all.empty()) return need;
   MEMLITH_TRY(log_.hold_for(entries_));
-  // Two runs of the ring for the entries, and two for the mark.
-  return bytes + entries_.bytes + sizeof(EntryHeader) + 4 * sizeof(Extent);
+  need.bytes += entries_.bytes + sizeof(EntryHeader) + 4 * sizeof(Extent);
+  return need;
 }
 
 Status AppLogPart::add_to(JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {

@@ -22,7 +22,7 @@ class AppLogPart final : public Participant {
 
   [[nodiscard]] Kind kind() const override { return Kind::applog; }
   [[nodiscard]] Region& region() const override { return log_.region(); }
-  Result<std::uint64_t> prepare() override;
+  Result<FrameNeed> prepare() override;
   Status add_to(JointFrame& frame) override;
   void finish(Lsn end) noexcept override;
   void cancel() noexcept override;

@@ -52,6 +52,11 @@ class Batch {
     extents_.resize(mark.extents);
     if (!extents_.empty()) extents_.back().bytes = mark.last_bytes;
   }
+  // Room for front() of all that is here and a header, so that it allocates nothing. Returns for how many extents.
+  std::size_t reserve_piece() {
+    sources_.reserve(extents_.size() + 1);
+    return extents_.size() + 1;
+  }
   // The first commits that are still here, as many as fit so many bytes, but up to a cut at least. Valid until the
   // batch changes. The last commit is followed by a cut.
   struct Piece {

@@ -108,7 +108,12 @@ void Gatherer::note_sent(const Batch::Piece& piece, Lsn end) {
   handed_ = {piece.commit, end};
   carried_.drop_front(piece);
   const LockGuard queue(queue_mutex_);
-  queue_.push_back(handed_);
+  const Status noted = no_throw([this]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    queue_.push_back(handed_);
+    return kOk;
+  });
+  // Without memory the commits before it are found to be durable with these.
+  if (!noted.ok() && !queue_.empty()) queue_.back() = handed_;
 }
 
 // ---- a commit together with other structures ------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/no_throw.hpp"
+#include "region/participant.hpp"
 #include "region/refusal.hpp"
 
 namespace memlith::core::kv {
@@ -266,8 +267,11 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_
   return ready;
 }
 
-Result<Batch::Piece> Kv::apply_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  MEMLITH_TRY(change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { write_all(locks, nullptr); }).status());
+Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_TRY(change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+                write_all(locks, nullptr);
+                frame.reserve_more(pages_.batch().reserve_piece());
+              }).status());
   joint_applied_ = true;
   return gatherer_.take_held();
 }

@@ -264,9 +264,10 @@ class Kv final : public RegionClient {
   // Applies a transaction's writes. Returns the number of the commit.
   Result<std::uint64_t> apply(const LockSet& locks, Left& left);
   // The same as a part of a frame, in steps (KvPart). The locks are held from prepare_joint() on, which returns the
-  // bytes for the frame at most, until end_joint(), cancel_joint() or give_up_joint().
+  // bytes for the frame at most, until end_joint(), cancel_joint() or give_up_joint(). apply_joint() reserves room in
+  // the frame, and has changed nothing if it fails.
   Result<std::uint64_t> prepare_joint(const LockSet& locks);
-  Result<Batch::Piece> apply_joint(const LockSet& locks);
+  Result<Batch::Piece> apply_joint(const LockSet& locks, JointFrame& frame);
   void end_joint(const Batch::Piece& piece, Lsn end);
   void cancel_joint();
   void give_up_joint();

@@ -12,7 +12,7 @@ KvPart::~KvPart() {
   if (transaction_ != nullptr) transaction_->set_part(nullptr);
 }
 
-Result<std::uint64_t> KvPart::prepare() {
+Result<FrameNeed> KvPart::prepare() {
   if (transaction_ == nullptr) {
     return fail(Errc::invalid, Detail::kv,
                 "a transaction of kv store \"{}\" was freed; abort the transaction that it is a part of",
@@ -20,13 +20,15 @@ Result<std::uint64_t> KvPart::prepare() {
   }
   MEMLITH_TRY(transaction_->need_active());
   writes_ = transaction_->writes();
-  if (!writes_) return std::uint64_t{0};
-  return transaction_->kv().prepare_joint(transaction_->locks());
+  FrameNeed need;
+  if (!writes_) return need;
+  MEMLITH_TRY_ASSIGN(need.bytes, transaction_->kv().prepare_joint(transaction_->locks()));
+  return need;
 }
 
 Status KvPart::add_to(JointFrame& frame) {
   if (!writes_) return kOk;
-  MEMLITH_TRY_ASSIGN(piece_, transaction_->kv().apply_joint(transaction_->locks()));
+  MEMLITH_TRY_ASSIGN(piece_, transaction_->kv().apply_joint(transaction_->locks(), frame));
   frame.extents.insert(frame.extents.end(), piece_.extents.begin(), piece_.extents.end());
   frame.sources.insert(frame.sources.end(), piece_.sources.begin(), piece_.sources.end());
   return kOk;

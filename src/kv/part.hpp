@@ -20,7 +20,7 @@ class KvPart final : public Participant {
 
   [[nodiscard]] Kind kind() const override { return Kind::kv; }
   [[nodiscard]] Region& region() const override { return region_; }
-  Result<std::uint64_t> prepare() override;
+  Result<FrameNeed> prepare() override;
   Status add_to(JointFrame& frame) override;
   void finish(Lsn end) noexcept override;
   void cancel() noexcept override;

@@ -3,9 +3,12 @@
 // Regions, kv stores and application logs know this interface and not each other. Transaction::capture() calls it:
 //     prepare()   of every part, in their order. If one fails, or the log cannot take the frame, cancel() of those that
 //                 were prepared: nothing has happened, and the transaction is still open.
-//     add_to()    of every part. From here on memory changes, so what can fail was made certain before.
+//     add_to()    of every part. From here on memory changes, so what can fail was made certain before. Only a kv store
+//                 may still lack memory; it has changed nothing then. If no part before it has changed anything either,
+//                 cancel() of all follows.
 //     finish()    the frame is in the log: the commit has happened, and is durable when the frame is.
-//     give_up()   add_to() failed all the same, or the log did: the store is poisoned, because memory and log differ.
+//     give_up()   add_to() failed behind another part, or the log did: the store is poisoned, because memory and log
+//                 differ.
 // abort() follows where the program aborts the transaction, or the transaction is forgotten without a commit.
 //
 // Threads: that of the transaction. The locks that prepare() takes are held until finish(), cancel() or give_up(), also
@@ -25,11 +28,26 @@ struct JointFrame {
   std::vector<Extent> extents;
   std::vector<const std::byte*> sources;
   std::vector<SizeChange> sizes;
+  std::size_t reserved = 0;  // extents
+  // Room for so many extents in all, so that adding them allocates nothing; reserve_more() is for a part that learns
+  // late how many it has.
+  void reserve(std::size_t count) {
+    reserved = count;
+    extents.reserve(count);
+    sources.reserve(count);
+  }
+  void reserve_more(std::size_t more) { reserve(reserved + more); }
   void add(ObjectId object, std::uint64_t offset, const std::byte* bytes, std::uint64_t count) {
     if (count == 0) return;
     extents.push_back({object, offset, count});
     sources.push_back(bytes);
   }
+};
+
+// What a part adds to the frame at most.
+struct FrameNeed {
+  std::uint64_t bytes = 0;    // extents included
+  std::uint64_t extents = 0;  // a kv store reserves its own
 };
 
 class Participant {
@@ -42,9 +60,8 @@ class Participant {
   [[nodiscard]] virtual Kind kind() const = 0;
   [[nodiscard]] virtual Region& region() const = 0;  // in which the structure lies
 
-  // Takes the part's locks and makes certain whatever can fail. Returns how many bytes the part adds to the frame at
-  // most, extents included. On failure nothing is locked and nothing has changed.
-  virtual Result<std::uint64_t> prepare() = 0;
+  // Takes the part's locks and makes certain whatever can fail. On failure nothing is locked and nothing has changed.
+  virtual Result<FrameNeed> prepare() = 0;
   virtual Status add_to(JointFrame& frame) = 0;
   // The frame ends there in the log. Lsn 0: no part had anything to commit, and there is no frame.
   virtual void finish(Lsn end) noexcept = 0;

@@ -5,7 +5,7 @@
 namespace memlith::core {
 
 // The region stays locked beyond the calls, which the analysis cannot follow.
-Result<std::uint64_t> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   captured_ = {};
   addresses_.clear();
   struct Locked {
@@ -23,9 +23,9 @@ Result<std::uint64_t> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
   if (pointers_are_checked()) region_.append_addresses(addresses_);
   locked.region = nullptr;
-  std::uint64_t bytes = captured_.sizes.size() * sizeof(SizeChange);
-  for (const Extent& extent : captured_.extents) bytes += sizeof extent + extent.bytes;
-  return bytes;
+  FrameNeed need{captured_.sizes.size() * sizeof(SizeChange), captured_.extents.size()};
+  for (const Extent& extent : captured_.extents) need.bytes += sizeof extent + extent.bytes;
+  return need;
 }
 
 Status RegionPart::add_to(JointFrame& frame) {

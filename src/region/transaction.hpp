@@ -110,7 +110,7 @@ class Transaction {
   Result<Lsn> commit(bool will_sync);
   Result<Lsn> commit_with_parts(bool will_sync);
   Result<std::uint64_t> prepare_parts(std::size_t& prepared);
-  Result<Lsn> commit_frame(bool will_sync);
+  Result<Lsn> commit_frame(bool will_sync, std::size_t& changed);
 
   Store& store_;
   std::vector<Joined> regions_;  // in which it has ranges

@@ -31,28 +31,34 @@ Participant* Transaction::part_in(Participant::Kind kind, const Region& region) 
   return found == parts_.end() ? nullptr : found->participant.get();
 }
 
-// Returns the bytes of all of them. Counts those that have succeeded.
+// Reserves the room in the frame, and returns the bytes of all of them. Counts those that have succeeded.
 Result<std::uint64_t> Transaction::prepare_parts(std::size_t& prepared) {
   const auto rank = [](const Part& part) {
     return std::pair(part.participant->kind(), part.participant->region().object());
   };
   std::sort(parts_.begin(), parts_.end(), [&](const Part& a, const Part& b) { return rank(a) < rank(b); });
-  std::uint64_t bytes = 0;
-  for (const Extent& extent : extents_) bytes += sizeof extent + extent.bytes;
+  FrameNeed need{0, extents_.size()};
+  for (const Extent& extent : extents_) need.bytes += sizeof extent + extent.bytes;
   for (const Part& each : parts_) {
-    MEMLITH_TRY_ASSIGN(const std::uint64_t more, each.participant->prepare());
+    MEMLITH_TRY_ASSIGN(const FrameNeed more, each.participant->prepare());
     ++prepared;
-    bytes += more;
+    need.bytes += more.bytes;
+    need.extents += more.extents;
   }
-  return bytes;
+  frame_.reserve(need.extents);
+  frame_.sizes.reserve(parts_.size());
+  return need.bytes;
 }
 
-// The parts are prepared, and the log has room.
-Result<Lsn> Transaction::commit_frame(bool will_sync) {
+// The parts are prepared, and the log has room. Counts those that have changed memory.
+Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
   frame_.extents.assign(extents_.begin(), extents_.end());
   frame_.sources.assign(sources_.begin(), sources_.end());
   frame_.sizes.clear();
-  for (const Part& each : parts_) MEMLITH_TRY(each.participant->add_to(frame_));
+  for (const Part& each : parts_) {
+    MEMLITH_TRY(each.participant->add_to(frame_));
+    ++changed;
+  }
   if (frame_.extents.empty() && frame_.sizes.empty()) return Lsn{0};
   if (MEMLITH_MUTANT(joint_commit_in_two) && frame_.extents.size() > 1) {
     const std::size_t half = frame_.extents.size() / 2;
@@ -79,10 +85,15 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) {
     return ready;
   }
   Lsn end;
+  std::size_t changed = 0;
   const Status done = no_throw([&]() -> Status {
-    MEMLITH_TRY_ASSIGN(end, commit_frame(will_sync));
+    MEMLITH_TRY_ASSIGN(end, commit_frame(will_sync, changed));
     return kOk;
   });
+  if (!done.ok() && changed == 0) {
+    while (prepared > 0) parts_[--prepared].participant->cancel();
+    return done;
+  }
   if (!done.ok()) {
     // What the parts have changed in memory is in no frame, and nothing that is committed later may rest on it.
     const KeptSentence sentence;

@@ -29,6 +29,8 @@ class KvWorld {
     region_ = &regions_.open("kv");
     open();
   }
+  core::Region& open_region(const std::string& name, std::uint64_t size = 0) { return regions_.open(name, size); }
+  void close_region(const std::string& name) { regions_.close(name); }
   // All records, read forwards and backwards.
   Records content(core::kv::Transaction& transaction, core::kv::PageNumber map) {
     core::kv::Cursor cursor(transaction, map);

@@ -5,7 +5,10 @@
 #include <functional>
 
 #include "base/no_throw.hpp"
+#include "kv/part.hpp"
 #include "kv_world.hpp"
+#include "region/region_part.hpp"
+#include "region/transaction.hpp"
 #include "support/count_allocations.hpp"
 
 namespace memlith::test {
@@ -53,6 +56,38 @@ class KvOutOfMemory : public ::testing::Test {
       EXPECT_OK(world_.kv().verify().status());
       if (!failed || HasFailure()) return n - 1;
     }
+  }
+  void commit_with_region(bool keeps) {
+    Region& region = world_.open_region("counts", 64 * kKiB);
+    Store& store = region.store();
+    Records after = model_;
+    Transaction records(world_.kv(), false);
+    ASSERT_OK(records.begin());
+    for (int i = 0; i < 100; ++i) {
+      after[name(400 + i)] = std::string(200, keeps ? 'q' : 'p');
+      ASSERT_OK(records.put(map_, name(400 + i), after[name(400 + i)]));
+    }
+    core::Transaction joint(store);
+    for (std::uint64_t page = 0; page < 16; ++page) put(region, page * kPageBytes, keeps ? 2 : 1);
+    ASSERT_OK(joint.add(std::make_unique<core::kv::KvPart>(records)));
+    ASSERT_OK(joint.add(std::make_unique<RegionPart>(region)));
+    std::uint64_t n = 0;
+    for (bool failed = true; failed;) {
+      const std::uint64_t before = failures;
+      keeps_failing = keeps;
+      fails_in = ++n;
+      const Status done = no_throw([&] { return joint.capture(false).status(); });
+      fails_in = 0;
+      keeps_failing = false;
+      failed = failures != before;
+      ASSERT_EQ(done.category, failed ? Errc::no_memory : Errc::ok) << "allocation " << n << ": " << last_error_text();
+      ASSERT_OK(store.failure());
+      ASSERT_TRUE(world_.content(map_) == (failed ? model_ : after)) << "allocation " << n;
+    }
+    EXPECT_GT(n, 3u);
+    joint.forget();
+    model_ = after;
+    ASSERT_OK(store.sync(store.log().head()));
   }
   void crash_and_look() {
     ASSERT_OK(world_.kv().persist());
@@ -115,6 +150,18 @@ TEST_F(KvOutOfMemory, BesideASnapshot) {
     EXPECT_TRUE(world_.content(snapshot, map_) == as_it_was);
   }
   ASSERT_NO_FATAL_FAILURE(crash_and_look());
+}
+
+// Memory of a region and records in one frame: the transaction is still open, and nothing of either has happened.
+TEST_F(KvOutOfMemory, ACommitWithARegionIsStillOpen) {
+  for (const bool keeps : {false, true}) {
+    ASSERT_NO_FATAL_FAILURE(commit_with_region(keeps));
+    world_.crash();
+    map_ = world_.map();
+    ASSERT_TRUE(world_.content(map_) == model_);
+    ASSERT_EQ(get(world_.open_region("counts"), 15 * kPageBytes), keeps ? 2u : 1u);
+    world_.close_region("counts");
+  }
 }
 
 // Few writes that each change one leaf allocate nothing once memory for them is there.
