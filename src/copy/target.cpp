@@ -82,7 +82,7 @@ Status CopyTarget::check_free() {
   // A copy gives the log its name first, and a log that was closed cleanly has nothing that its file lacks.
   MEMLITH_TRY_ASSIGN(const auto log, volume_.open(names_.log, OpenMode::read_only, Caching::buffered));
   Superblocks superblocks(*log);
-  if (const Status read = superblocks.read(); read.ok() && superblocks.found_clean()) return kOk;
+  if (const Status read = superblocks.read(); read.ok() && superblocks.found_end() == LogEnd::closed) return kOk;
   return taken(names_.log, "it holds commits of a file that is gone; put that file back, or remove the log");
 }
 

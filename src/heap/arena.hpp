@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/assert.hpp"
 #include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "heap/segment.hpp"
@@ -20,6 +21,7 @@ struct alignas(64) SlabArena {
 
   // The slabs are those that this arena owns.
   void list(Slab* slab) MEMLITH_REQUIRES(mutex) {
+    MEMLITH_DCHECK(!slab->listed && !slab->full());
     slab->previous = last[slab->size_class];
     slab->next = nullptr;
     (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab;
@@ -27,6 +29,9 @@ struct alignas(64) SlabArena {
     slab->listed = true;
   }
   void unlist(Slab* slab) MEMLITH_REQUIRES(mutex) {
+    MEMLITH_DCHECK(slab->listed);
+    MEMLITH_DCHECK(slab->previous != nullptr || first[slab->size_class] == slab);
+    MEMLITH_DCHECK(slab->next != nullptr || last[slab->size_class] == slab);
     (slab->previous != nullptr ? slab->previous->next : first[slab->size_class]) = slab->next;
     (slab->next != nullptr ? slab->next->previous : last[slab->size_class]) = slab->previous;
     slab->listed = false;
@@ -34,6 +39,7 @@ struct alignas(64) SlabArena {
 
   // Takes a block of a listed slab; returns its number.
   std::uint32_t take(Slab* slab) MEMLITH_REQUIRES(mutex) {
+    MEMLITH_DCHECK(slab->listed && !slab->full());
     std::uint32_t word = slab->first_word;
     while (slab->bits[word] == ~std::uint64_t{0}) ++word;
     const std::uint64_t bits = slab->bits[word];
@@ -45,6 +51,7 @@ struct alignas(64) SlabArena {
   // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is
   // out of the list then, and nobody's.
   bool give(Slab* slab, std::uint32_t block) MEMLITH_REQUIRES(mutex) {
+    MEMLITH_DCHECK(block < slab->blocks && slab->used > 0);
     const std::uint32_t word = block / 64;
     slab->bits[word] &= ~(std::uint64_t{1} << block % 64);
     if (word < slab->first_word) slab->first_word = word;

@@ -309,6 +309,7 @@ Result<bool> Heap::free_from_slab(Slab& slab, std::byte* address) {
 
 // Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between.
 void Heap::retire(Slab& slab) {
+  MEMLITH_ASSERT(!slab.listed && slab.owner.load(std::memory_order_relaxed) == nullptr);
   Segment& segment = *segments_.at(slab.segment);
   const std::uint32_t pages = kSizeClasses[slab.size_class].pages;
   segment.set_slab(slab.first_page, pages, nullptr);
@@ -332,6 +333,9 @@ Status Heap::free_locked(std::byte* address) {
   if (entry_of(number).kind == SegmentKind::huge) return free_huge(number);
   Segment& segment = *segments_.at(number);
   const std::uint32_t pages = segment.header().pages[page] >> 8;
+  if (pages == 0 || pages > pages_in(number) - page) {
+    return corrupt(offset, fmt::format("page {} of segment {} says that {} pages begin there", page, number, pages));
+  }
   if (!MEMLITH_MUTANT(heap_extent_not_cleared)) set_page_word(segment, page, 0);
   give_pages(segment, page, pages);
   return kOk;

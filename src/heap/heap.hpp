@@ -258,7 +258,7 @@ class Heap final : public RegionClient {
   const bool touches_;  // the tracker has to be told
   std::uint32_t arena_count_ = 1;
 
-  // Guards what follows, the table of segments, and which arena owns a slab. Taken before the locks of the arenas, which
+  // Guards what follows, the table of segments, and which arena owns a slab. Taken before the arenas' locks, which
   // are taken in order of their numbers and guard the slabs that they own.
   Mutex structure_;
   std::array<SlabArena, kArenas> arenas_;

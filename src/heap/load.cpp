@@ -200,6 +200,7 @@ Slab* Heap::make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_c
   }
   Slab* const slab = spare_slabs_.back();
   spare_slabs_.pop_back();
+  MEMLITH_ASSERT(size_class < kClasses && !slab->listed);
   const SizeClass& kind = kSizeClasses[size_class];
   slab->base = base_ + segment.number() * kSegmentBytes + page * kPageBytes;
   slab->bits = segment.header().blocks[page];
@@ -253,6 +254,7 @@ Status Heap::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
 bool Heap::move_slab(SlabArena& from, SlabArena& to, std::uint32_t size_class, bool any) {
   for (Slab* slab = from.first[size_class]; slab != nullptr; slab = slab->next) {
     if (!any && slab->used * 4 > slab->blocks * 3) continue;
+    MEMLITH_ASSERT(slab->owner.load(std::memory_order_relaxed) == &from && slab->listed && !slab->full());
     from.unlist(slab);
     slab->owner.store(&to, std::memory_order_release);
     to.list(slab);

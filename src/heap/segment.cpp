@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
+
 namespace memlith::core {
 
 std::uint32_t Segment::next(std::uint32_t from, bool is_free) const {
@@ -20,11 +22,14 @@ std::uint32_t Segment::find(std::uint32_t pages) const {
     if (end - begin >= pages) return begin;
     begin = next(end, true);
   }
+  MEMLITH_ASSERT(false && "no run is as long as the longest one");
   return kNoPage;
 }
 
 void Segment::mark(std::uint32_t page, std::uint32_t pages, bool is_free) {
+  MEMLITH_ASSERT(page <= kSegmentPages && pages <= kSegmentPages - page);
   for (std::uint32_t i = page; i < page + pages; ++i) {
+    MEMLITH_DCHECK(this->is_free(i) != is_free);
     const std::uint64_t bit = std::uint64_t{1} << i % 64;
     free_[i / 64] = is_free ? free_[i / 64] | bit : free_[i / 64] & ~bit;
   }
@@ -34,6 +39,7 @@ void Segment::mark(std::uint32_t page, std::uint32_t pages, bool is_free) {
     longest_ = std::max(longest_, end - begin);
     begin = next(end, true);
   }
+  MEMLITH_ASSERT(longest_ <= kSegmentPages && (!is_free || longest_ >= pages));
 }
 
 }  // namespace memlith::core

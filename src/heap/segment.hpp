@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/assert.hpp"
 #include "base/sync.hpp"
 #include "heap/format.hpp"
 
@@ -70,6 +71,7 @@ class Segment {
 
   [[nodiscard]] Slab* slab_of(std::uint32_t page) const { return slabs_[page].load(std::memory_order_acquire); }
   void set_slab(std::uint32_t page, std::uint32_t pages, Slab* slab) {
+    MEMLITH_ASSERT(page < kSegmentPages && pages <= kSegmentPages - page);
     for (std::uint32_t i = 0; i < pages; ++i) slabs_[page + i].store(slab, std::memory_order_release);
   }
 

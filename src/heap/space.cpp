@@ -37,6 +37,8 @@ bool Heap::entry_fits(std::uint32_t segment) const {
 }
 
 void Heap::set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages) {
+  MEMLITH_ASSERT(std::uint64_t{segment} * kSegmentBytes < region_.reserve());
+  MEMLITH_ASSERT(header_page + kSegmentHeaderPages <= kSegmentPages);
   SegmentEntry entry{kind, static_cast<std::uint8_t>(header_page), 0, pages};
   if (kind != SegmentKind::unused) entry.check = entry_check(segment, entry);
   table_[segment] = entry;
@@ -47,12 +49,14 @@ void Heap::set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t head
 // ---- segments with a header ------------------------------------------------------------------------------------
 
 void Heap::set_page_word(Segment& segment, std::uint32_t page, PageWord word) {
+  MEMLITH_ASSERT(page < kSegmentPages);
   segment.header().pages[page] = word;
   wrote(&segment.header().pages[page], sizeof word);
 }
 
 // Of an unused segment, or of what is left of one behind `header_page` pages of a large block.
 Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
+  MEMLITH_ASSERT(header_page + kSegmentHeaderPages <= pages_in(segment));
   SegmentHeader& header = *header_at(segment, header_page);
   // A block may have lain here. Bytes that are zero already are not stored to, so that a fresh page stays a clean one.
   for (std::uint64_t at = 0; at < sizeof header; at += kPageBytes) {
@@ -76,6 +80,7 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
 }
 
 Segment* Heap::remember(std::uint32_t segment, std::uint32_t header_page) {
+  MEMLITH_ASSERT(!segments_.contains(segment));
   auto made = std::make_unique<Segment>(segment, header_at(segment, header_page));
   Segment* const pointer = made.get();
   segments_[segment] = std::move(made);
@@ -97,6 +102,7 @@ bool Heap::find_in_loaded(std::uint32_t pages, Place& found) {
     const std::uint32_t longest = segment == nullptr ? 0 : segment->longest();
     if (longest >= pages) {
       found = {segments_.at(number).get(), segment->find(pages)};
+      MEMLITH_ASSERT(found.segment == segment && found.page + pages <= pages_in(number));
       return true;
     }
     if (room_[log] == number && longest >> log == 0) room_[log] = number + 1;
@@ -143,6 +149,8 @@ bool Heap::wholly_free(const Segment& segment) const {
 
 void Heap::drop_segment(Segment& segment) {
   const std::uint32_t number = segment.number();
+  MEMLITH_ASSERT(wholly_free(segment));
+  MEMLITH_ASSERT(loaded_[number].load(std::memory_order_relaxed) == &segment);
   loaded_[number].store(nullptr, std::memory_order_release);
   segments_.erase(number);
   set_entry(number, SegmentKind::unused, 0, 0);
@@ -190,6 +198,7 @@ Status Heap::grow_to(std::uint64_t least) {
   Status grown = region_.grow(std::min(round_up(wanted, kSegmentBytes), header_->reserve_bytes));
   if (grown.category == Errc::no_space) grown = region_.grow(least);
   MEMLITH_TRY(grown);
+  MEMLITH_ASSERT(region_.size() >= least && region_.size() > size);
   if (Segment* const segment = loaded_[last].load(std::memory_order_relaxed);
       segment != nullptr && pages_in(last) > before && !MEMLITH_MUTANT(heap_growth_forgotten)) {
     segment->give(before, pages_in(last) - before);
@@ -235,6 +244,7 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
     first = find_unused(whole, tail);
     if (first == ~0u) return refused.tell();
   }
+  MEMLITH_ASSERT(whole > 0 && first + whole + (tail > 0 ? 1 : 0) <= segment_count());
   set_entry(first, SegmentKind::huge, 0, whole * kSegmentPages + tail);
   for (std::uint32_t i = 1; i < whole && !MEMLITH_MUTANT(heap_large_block_half_written); ++i) {
     set_entry(first + i, SegmentKind::huge_rest, 0, 0);

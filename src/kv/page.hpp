@@ -6,7 +6,7 @@
 // An inner page's cells hold the number of a child; the first one has an empty key, which stands for everything before
 // the second.
 //
-// Every function here works on any bytes that passed check_page(), and the ones for readers on any bytes at all.
+// Every function here works on any bytes that passed fault_of_page(), and the ones for readers on any bytes at all.
 #pragma once
 
 #include <cstddef>
@@ -170,12 +170,7 @@ inline std::uint32_t child_index(const Place& place) { return place.found ? plac
 // Structure and order of a page of a tree. Empty: it is sound; otherwise what is wrong.
 std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumber pages);
 
-// ---- changes. Each returns what changed, to be logged.
-
-struct Changed {
-  std::uint32_t offset = 0;
-  std::uint32_t bytes = 0;
-};
+// ---- changes
 
 void format_page(std::byte* page, PageNumber self, PageKind kind, std::uint8_t level, PageNumber map);
 

@@ -83,7 +83,7 @@ void Log::gather() {
 void Log::lead() {
   const std::uint32_t sequence = open_sequence_;
   Batch& sealed = batch(sequence);
-  MEMLITH_ASSERT(sealed.used > 0);
+  MEMLITH_ASSERT(sealed.used > 0 && sealed.used <= sealed.capacity);
   close_pack();
   lay_out(sealed.begin, sealed.used, sealed.stretches);
   open_next_batch();
@@ -187,6 +187,7 @@ void Log::complete(std::uint32_t sequence, Status status, std::chrono::nanosecon
   const bool more = open.used > 0;
   if (more) open.word.fetch_add(1, std::memory_order_release);
   const bool failed = !failure_.ok();
+  assert_state();
   mutex_.unlock();
   done_sequence_.notify_all();
   done.word.notify_all();

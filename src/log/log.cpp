@@ -140,6 +140,15 @@ void Log::keep_failure(Status cause) {
   failed_.store(true, std::memory_order_release);
 }
 
+void Log::assert_state() const {
+  MEMLITH_ASSERT(started_);
+  MEMLITH_ASSERT(failed_.load(std::memory_order_relaxed) != failure_.ok());
+  MEMLITH_ASSERT(tail_.lsn <= durable_position_.lsn);
+  MEMLITH_ASSERT(durable_position_.lsn <= head_);
+  MEMLITH_ASSERT(in_flight() <= batches_.size());
+  MEMLITH_ASSERT(batches_[open_sequence_ % batches_.size()]->begin <= head_);
+}
+
 void Log::poison(Status cause) {
   const KeptSentence why;  // whatever the notified callers do
   {

@@ -223,6 +223,7 @@ class Log {
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
   [[nodiscard]] LogPosition recovered() const { return found_.end; }
+  [[nodiscard]] char recovery_row() const { return found_.row; }  // also if recover() refused
   [[nodiscard]] bool started() const { return started_; }  // not during start()
   [[nodiscard]] bool closed_cleanly() const {
     return superblocks_.found_end() == LogEnd::closed;
@@ -303,6 +304,7 @@ class Log {
     std::uint64_t incarnation_seen = 0;  // the latest of slots and frames; constant after recover()
     LogPosition end;                     // of the frames that survived; constant after recover()
     Lsn proven;                          // constant after secure()
+    char row = 0;                        // of log/recovery_table.hpp; constant after recover()
   };
   // The slots, and the threads that wait for free ones.
   struct Space {
@@ -340,7 +342,14 @@ class Log {
   Status read_slots() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                        const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
-  Status check_for_damage(LogPosition end, const char* why);
+  // A frame behind the end that says that more had been durable.
+  struct LaterProof {
+    std::uint64_t lsn = 0;
+    std::uint64_t file_offset = 0;
+    std::uint64_t durable_lsn = 0;
+  };
+  Status decide(LogPosition end, LogPosition told, const char* why) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  Result<std::optional<LaterProof>> find_later_proof(LogPosition end);
   Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment,
                                                       std::uint64_t end_segment) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   Status erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer);
@@ -359,6 +368,8 @@ class Log {
   }
   // log.cpp
   void keep_failure(Status cause) MEMLITH_REQUIRES(mutex_);
+  // What holds between any two calls once the log is started (docs/states.md).
+  void assert_state() const MEMLITH_REQUIRES(mutex_);
   Status failure_for_late_comer() const;
 
   // append.cpp

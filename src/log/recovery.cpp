@@ -6,6 +6,7 @@
 
 #include "base/mutant.hpp"
 #include "log/log.hpp"
+#include "log/recovery_table.hpp"
 #include "log/zeros.hpp"
 
 namespace memlith::core {
@@ -98,6 +99,7 @@ Status Log::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t be
 
 Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   LogPosition end = tail_;
+  const char* why = "";
   const LogPosition told{Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous};
   found_.proven = told.lsn;
   const bool ends_there = superblocks_.found_end() != LogEnd::open;
@@ -116,27 +118,51 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
       MEMLITH_TRY(visit(*frame));
     }
     end = reader.position();
-    if (!MEMLITH_MUTANT(no_check_for_damage)) {
-      if (end.lsn < told.lsn || (end.lsn == told.lsn && end.previous != told.previous)) {
-        return fail(Errc::corrupt, Detail::frame,
-                    "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
-                    "durable{}. Commits from there on are lost; `memlith verify` reports what is left",
-                    device_.path(), end.lsn.value, end.lsn < told.lsn ? reader.why() : "another frame stands before it",
-                    told.lsn.value, closed_cleanly() ? " when it was closed" : "");
-      }
-      if (!ends_there) MEMLITH_TRY(check_for_damage(end, reader.why()));
-    }
+    why = reader.why();
   }
+  if (!MEMLITH_MUTANT(no_check_for_damage)) MEMLITH_TRY(decide(end, told, why));
   found_.end = end;
   head_ = end.lsn;
   durable_position_ = end;
   return kOk;
 }
 
+// Finds the row of the table for what opening has found, and refuses the log if the row says so.
+Status Log::decide(LogPosition end, LogPosition told, const char* why) {
+  RecoveryInputs found;
+  found.closed = superblocks_.found_end() != LogEnd::open;
+  found.end = end.lsn < told.lsn              ? FramesEnd::before
+              : end.lsn > told.lsn            ? FramesEnd::behind
+              : end.previous == told.previous ? FramesEnd::at
+                                              : FramesEnd::at_of_another;
+  std::optional<LaterProof> proof;
+  if (!found.closed && (found.end == FramesEnd::at || found.end == FramesEnd::behind)) {
+    MEMLITH_TRY_ASSIGN(proof, find_later_proof(end));
+  }
+  found.later_proof = proof.has_value();
+  found.unproven = found_.proven < end.lsn;
+  const RecoveryRow* const row = row_for(found);
+  MEMLITH_ASSERT(row != nullptr);
+  found_.row = row->letter;
+  MEMLITH_ASSERT(row->decision != RecoveryDecision::take || found_.proven >= end.lsn);
+  if (row->decision != RecoveryDecision::refuse) return kOk;
+  if (proof.has_value()) {
+    return fail(Errc::corrupt, Detail::frame,
+                "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that everything "
+                "up to LSN {} had been durable. Commits from there on are lost; `memlith verify` reports what is left",
+                device_.path(), end.lsn.value, why, proof->lsn, proof->file_offset, proof->durable_lsn);
+  }
+  return fail(Errc::corrupt, Detail::frame,
+              "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
+              "durable{}. Commits from there on are lost; `memlith verify` reports what is left",
+              device_.path(), end.lsn.value, found.end == FramesEnd::before ? why : "another frame stands before it",
+              told.lsn.value, closed_cleanly() ? " when it was closed" : "");
+}
+
 // A torn end and damage in the middle look alike at the place itself. They differ in what follows: every frame says how
 // far the log was durable when it was sealed, so a later frame whose durable LSN lies beyond this place proves that the
 // bytes here had been acknowledged.
-Status Log::check_for_damage(LogPosition end, const char* why) {
+Result<std::optional<Log::LaterProof>> Log::find_later_proof(LogPosition end) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   const std::uint32_t block_bytes = geometry_.block_bytes;
   const std::uint64_t end_segment = geometry_.segment_of(end.lsn);
@@ -176,17 +202,12 @@ Status Log::check_for_damage(LogPosition end, const char* why) {
         // Frames that were in flight behind a lost frame also report a durable LSN.
         found_.proven = std::min(Lsn{header.durable_lsn}, end.lsn);
         if (header.durable_lsn <= end.lsn.value) continue;
-        return fail(Errc::corrupt, Detail::frame,
-                    "{}: the log is damaged at LSN {}: {}, but the frame at LSN {} (file offset {}) shows that "
-                    "everything up to LSN {} had been durable. Commits from there on are lost; `memlith verify` "
-                    "reports what is left",
-                    device_.path(), end.lsn.value, why, header.lsn, slot_offset + block_bytes + at + block,
-                    header.durable_lsn);
+        return std::optional(LaterProof{header.lsn, slot_offset + block_bytes + at + block, header.durable_lsn});
       }
       at += step;
     }
   }
-  return kOk;
+  return std::optional<LaterProof>{};
 }
 
 Status Log::hold(const ClientBytes& client) {

@@ -64,6 +64,7 @@ Status used_without_log(StoreFiles& files) {
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
 Status FileMoment::read(bool must_be_marked) {
+  take_step(Step::begun, Step::frames_are_read);
   if (!files_.one_file()) return kOk;
   lacks_mark_ = must_be_marked;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
@@ -87,6 +88,8 @@ Status FileMoment::read(bool must_be_marked) {
 }
 
 void FileMoment::look_for(LogPosition tail, LogPosition at) {
+  MEMLITH_ASSERT(step_ == Step::frames_are_read);
+  MEMLITH_ASSERT(at.lsn >= tail.lsn);
   if (!moment_.has_value() || found_) return;
   const std::uint64_t id = files_.log->log_id();
   if (at == tail) {
@@ -97,7 +100,8 @@ void FileMoment::look_for(LogPosition tail, LogPosition at) {
   found_ = *moment_ == moment_of(at, at, id) || *moment_ == moment_of(tail, at, id);
 }
 
-Status FileMoment::check() const {
+Status FileMoment::check() {
+  take_step(Step::frames_are_read, Step::compared);
   if (!moment_.has_value() || found_ || MEMLITH_MUTANT(moments_not_compared)) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the file "
@@ -107,7 +111,8 @@ Status FileMoment::check() const {
               files_.log->recovered().lsn.value);
 }
 
-Status FileMoment::check_marked(bool stays_marked) const {
+Status FileMoment::check_marked(bool stays_marked) {
+  take_step(Step::compared, Step::decided);
   if (!lacks_mark_ || !stays_marked) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
@@ -117,6 +122,8 @@ Status FileMoment::check_marked(bool stays_marked) const {
 }
 
 Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
+  MEMLITH_ASSERT(step_ == Step::frames_are_read || step_ == Step::decided);
+  MEMLITH_ASSERT(whole.lsn <= reach.lsn);
   if (!files_.may_be_marked()) return kOk;
   if (whole.lsn != reach.lsn && MEMLITH_MUTANT(moment_not_told_before_home)) return kOk;
   if (whole.lsn == reach.lsn && MEMLITH_MUTANT(moment_not_told_behind_home)) return kOk;

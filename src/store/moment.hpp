@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/assert.hpp"
 #include "log/geometry.hpp"
 #include "store/overlay.hpp"
 #include "store/store_files.hpp"
@@ -19,21 +20,30 @@ class FileMoment {
  public:
   explicit FileMoment(StoreFiles& files) : files_(files) {}
 
-  // ---- recovery, in this order
+  // ---- recovery, in the order of Step, which each call asserts: the file's moment is read before the log's frames
+  // are, which are compared with it one by one; only when all were compared may the file be refused for it; whether it
+  // stays marked is known from the overlay of all frames. note() comes at any time but while that is undecided.
   Status read(bool must_be_marked);  // the moment of the file as it is found
   // Adds a position of the log. A file is at the tail, at a later position after a checkpoint, or between the two.
   void look_for(LogPosition tail, LogPosition at);
   // Whether the file and the log may belong together, as far as known.
   [[nodiscard]] bool may_belong() const { return (!moment_.has_value() || found_) && !lacks_mark_; }
-  [[nodiscard]] Status check() const;
+  [[nodiscard]] Status check();
   // A guarded file without its mark is another one, or the log has the end of the guard.
-  [[nodiscard]] Status check_marked(bool stays_marked) const;
+  [[nodiscard]] Status check_marked(bool stays_marked);
 
   // Writes the file's new moment home, durably, and into a mark in the overlay that is about to go home.
   Status note(LogPosition whole, LogPosition reach, Overlay& overlay);
 
  private:
+  enum class Step : std::uint8_t { begun, frames_are_read, compared, decided };
+  void take_step(Step from, Step to) {
+    MEMLITH_ASSERT(step_ == from);
+    step_ = to;
+  }
+
   StoreFiles& files_;
+  Step step_ = Step::begun;
   std::optional<std::uint64_t> moment_;  // of the file as it was found
   bool found_ = false;                   // the log has it
   bool lacks_mark_ = false;              // the superblock says that the file has the guard's mark, and it has not
