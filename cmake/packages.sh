@@ -5,8 +5,8 @@ packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt
   liburing-dev libxxhash-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
 # Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of
 # tools/memlith.supp, and of the Python package, whose other needs pip installs (python/tests/requirements.txt).
-packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind python3-dev
-  python3-venv
+packages_test=(libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli php-sqlite3 ruby-sqlite3 valgrind
+  python3-dev python3-venv
   # programs under `memlith run`
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
