@@ -6,8 +6,8 @@ packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt
 # A debugger, manual pages and completion (tests/cli); Boost's containers in a heap, examples/cache; the tests of
 # examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of the Python package, whose other
 # needs pip installs (python/tests/requirements.txt).
-packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl ruby-sqlite3 valgrind
-  python3-dev python3-venv zsh
+packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
+  php-sqlite3 ruby-sqlite3 valgrind python3-dev python3-venv zsh
   # memlith copy, where files share blocks
   xfsprogs
   # programs under `memlith run`

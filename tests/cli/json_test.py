@@ -205,6 +205,7 @@ class Fields(unittest.TestCase):
         connection.close()
         self.check("memlith sqlite export, import", "sqlite", "export", database, self.folder / "b.db")
         self.check("memlith sqlite export, import", "sqlite", "import", database, self.folder / "c.db")
+        self.check("memlith sqlite doctor", "sqlite", "doctor", sys.executable)
 
     @unittest.skipIf(SQLITE_BENCH is None, "built without it")
     def test_sqlite_bench(self):

@@ -25,7 +25,8 @@ void add_sqlite_copy(CLI::App* sqlite, CommandLine& line, const char* name, cons
 }  // namespace
 
 void add_sqlite_commands(CLI::App& app, CommandLine& line) {
-  CLI::App* sqlite = app.add_subcommand("sqlite", "Copy SQLite databases from memlith and to memlith");
+  CLI::App* sqlite =
+      app.add_subcommand("sqlite", "SQLite on memlith: copy databases, and find out which programs reach it");
   sqlite->require_subcommand(1);
   add_json(sqlite, line);
   add_sqlite_copy(sqlite, line, "export",
@@ -36,6 +37,11 @@ void add_sqlite_commands(CLI::App& app, CommandLine& line) {
                   "Check an ordinary database and copy it, for memlith to take over at the first opening; does not "
                   "change the source",
                   {"SOURCE", "An ordinary SQLite database"}, {"DB", "The new database"}, run_sqlite_import);
+  const auto doctor = std::make_shared<SqliteDoctorArguments>();
+  CLI::App* command = sqlite->add_subcommand(
+      "doctor", "Say whether a program or a process reaches memlith, why not, and what to do; changes nothing");
+  command->add_option("TARGET", doctor->target, "A program, the number of a process, or a database")->required();
+  add_command(command, line, doctor, run_sqlite_doctor);
 }
 
 }  // namespace memlith::tool

@@ -18,6 +18,13 @@ struct SqliteCopyArguments {
   Format format = Format::text;
 };
 
+// A program, the number of a process, or a database.
+struct SqliteDoctorArguments {
+  std::string target;
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_sqlite_doctor(const SqliteDoctorArguments& arguments);
 [[nodiscard]] MaybeFailure run_sqlite_export(const SqliteCopyArguments& arguments);
 [[nodiscard]] MaybeFailure run_sqlite_import(const SqliteCopyArguments& arguments);
 
