@@ -2,7 +2,8 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite addresses run-suites)
+  sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers tracking python redis redis-suite
+  addresses run-suites)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -16,6 +17,7 @@ need_for_soak() {
       need "${packages_pypi[@]}" "${packages_test[@]}" || return
       command -v npm >/dev/null || need "${packages_npm[@]}"
       ;;
+    sqlite-servers) need "${packages_servers[@]}" ;;
     tracking) need "${packages_pass[@]}" ;;
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
