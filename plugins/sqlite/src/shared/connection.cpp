@@ -14,6 +14,7 @@ namespace memlith::sqlite::shared {
 
 #ifdef MEMLITH_SQLITE_SABOTAGE
 void (*step_hook)() = nullptr;
+Machine* machine = nullptr;
 #endif
 
 namespace {
@@ -227,9 +228,9 @@ int Connection::release_write() {
   ahead_ = Ahead::no;
   if (commits_) {
     // Still under the lock: the newest commit is this connection's.
-    made_ = newest();
+    if (!MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();
   } else if (newest() == seen_ && !is_seen_durable()) {
-    waits_early_ = true;
+    waits_early_ = !MEMLITH_SABOTAGED(shared_skip_early_wait);
   }
   writes_ = false;
   const std::uint32_t next = node_->line.choose();
@@ -279,6 +280,7 @@ int Connection::sync_wal(int flags) {
   const bool begins = std::exchange(wrote_header_, false);
   if (node_ != nullptr && writes_ && !begins && (!checkpoints_ || MEMLITH_SABOTAGED(shared_skip_checkpoint_flush))) {
     commits_ = true;
+    if (MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();  // which SQLite publishes later
     return SQLITE_OK;
   }
   return node_ != nullptr ? node_->group.flush(*this) : flush();

@@ -1,6 +1,5 @@
 #include "group.hpp"
 
-#include <sched.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -62,14 +61,15 @@ void Group::gather() const {
   const std::uint64_t before = page_.flushed_commits.load(std::memory_order_relaxed);
   const std::uint64_t time = std::min(page_.flush_ns.load(std::memory_order_relaxed) / 4, kGatherNsMax);
   const std::uint64_t end = now_ns() + time;
-  while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) ::sched_yield();
+  while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
 }
 
 int Group::lead(Log& log) {
   // The leader before this one was killed during its flush, and a failure of that flush may be lost with it: the
   // system tells each descriptor of the log once. A connection that wrote or saw something before that believes no
   // other's flush, but flushes itself.
-  if (page_.flushing.exchange(1, std::memory_order_acq_rel) != 0) page_.abandoned.fetch_add(1);
+  const bool abandoned = page_.flushing.exchange(1, std::memory_order_acq_rel) != 0;
+  if (abandoned && !MEMLITH_SABOTAGED(shared_trust_abandoned)) page_.abandoned.fetch_add(1);
   MEMLITH_SHARED_STEP();
   gather();
   const std::uint64_t begun = now_ns();
@@ -93,11 +93,13 @@ void Group::follow(std::uint32_t seen) const {
   const std::uint64_t end = now_ns() + kAwakeNs;
   while (page_.ended.load(std::memory_order_acquire) == seen && now_ns() < end) {
     MEMLITH_SHARED_STEP();
-    ::sched_yield();
+    give_way();
   }
   if (page_.ended.load(std::memory_order_acquire) != seen) return;
   page_.followers.fetch_add(1);
-  wait_for_change(page_.ended, seen, std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs));
+  std::uint64_t time = std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
+  if (MEMLITH_SABOTAGED(shared_follow_without_look)) time = UINT64_MAX / 2;
+  wait_for_change(page_.ended, seen, time);
   page_.followers.fetch_sub(1);
 }
 

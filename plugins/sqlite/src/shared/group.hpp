@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "../sabotage.hpp"
 #include "page.hpp"
 #include "sidecar.hpp"
 
@@ -33,7 +34,9 @@ class Group {
   int await(std::optional<Position> position, std::uint32_t mark, Log& log);
   // The same as the log's flush(), whose result counts for everyone.
   int flush(Log& log);
-  [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool failed() const {
+    return page_.failed.load(std::memory_order_acquire) != 0 && !MEMLITH_SABOTAGED(shared_flush_again);
+  }
 
  private:
   void claim(Position position);

@@ -3,6 +3,7 @@
 
 #include "base/process.hpp"
 #include "connection.hpp"
+#include "step.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -43,6 +44,7 @@ Registry::Registry() : process_mark_(core::process_mark()) {}
 
 // Nobody changes it while the process forks.
 Registry& Registry::get() {
+  MEMLITH_SHARED_ON_MACHINE(registry());
   static Registry* const instance = [] {
     ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
     return new Registry;
@@ -91,6 +93,10 @@ void Registry::leave_parent() {
   const std::lock_guard guard(mutex_);
   if (process_mark_ == core::process_mark()) return;
   process_mark_ = core::process_mark();
+  abandon_all();
+}
+
+void Registry::abandon_all() {
   for (const auto& [key, connection] : connections_) connection->abandon();
   connections_.clear();
   nodes_.clear();
