@@ -23,6 +23,7 @@ packages_kv=(libdb5.3-dev libkyotocabinet-dev libleveldb-dev liblmdb-dev librock
 packages_files_bench=(e2fsprogs libevent-dev libkyotocabinet-dev xfsprogs) # bench files
 packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
 packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite, bench instrumented
+packages_servers=(gunicorn php-cli php-sqlite3 puma python3-uvicorn ruby-sqlite3 sqlite3) # soak sqlite-servers
 packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
 packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin

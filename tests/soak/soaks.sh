@@ -2,8 +2,8 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared tracking python redis redis-suite rocksdb addresses run-suites
-  copy)
+  sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
+  rocksdb addresses run-suites copy)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -17,6 +17,7 @@ need_for_soak() {
       need "${packages_pypi[@]}" "${packages_test[@]}" || return
       command -v npm >/dev/null || need "${packages_npm[@]}"
       ;;
+    sqlite-servers) need "${packages_servers[@]}" ;;
     tracking) need "${packages_pass[@]}" ;;
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
@@ -31,6 +32,15 @@ soak_sqlite() {
   build_preset release memlith_sqlite "${beside[@]}" || return
   python3 -B "$root/plugins/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
     --work "$root/build/sqlite-$1" "${@:2}"
+}
+
+# Everything with two deviations from the default order, and more of what has three (MEMLITH_EXPLORE_SAMPLES).
+soak_sqlite_exploration() {
+  if [[ ${1:-} == --minutes ]]; then shift 2; fi # accepted like by every soak; everything is tried once
+  build_preset release sqlite_exploration || return
+  MEMLITH_EXPLORE_DEVIATIONS=${MEMLITH_EXPLORE_DEVIATIONS:-2} \
+    MEMLITH_EXPLORE_SAMPLES=${MEMLITH_EXPLORE_SAMPLES:-20000} \
+    ctest --test-dir "$root/build/release" -R 'Shared/Explored' --timeout 0 --output-on-failure "$@"
 }
 
 # Of the power rigs, the one with persistent memory.
@@ -110,6 +120,7 @@ cmd_soak() {
   fi
   need_for_presets release && need_for_soak "$@" || return
   case $name in
+    sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy)
       "soak_${name/-/_}" "${@:2}" ;;

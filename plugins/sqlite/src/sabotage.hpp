@@ -32,6 +32,12 @@ struct Sabotage {
   bool shared_forget_promise = false;            // a commit that is not waited for is not flushed within its window
   bool shared_due_after_flush = false;           // commits that came during the flush of a window count as flushed
   bool shared_never_promise = false;             // the oldest that waits is passed over without end
+  bool shared_trust_abandoned = false;           // a flush whose leader was killed is not noted
+  bool shared_flush_again = false;               // after a failed flush the next one counts
+  bool shared_made_early = false;                // a commit waits for what was the newest one before it
+  bool shared_skip_early_wait = false;           // what a transaction read that was rolled back is not waited for
+  bool shared_promise_for_ever = false;          // the lock is kept for a connection that does not come
+  bool shared_follow_without_look = false;       // a follower waits for its leader to wake it
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;

@@ -162,8 +162,9 @@ class Worker:
 
     def write(self, db):
         board, me = self.board, self.me
-        next_one = board.load(me, BEGUN) + 1
-        board.store(me, BEGUN, next_one)
+        next_one = board.load(me, ACKNOWLEDGED) + 1
+        # A commit whose process was killed may be in the log although nobody is shown it: a power cut brings it back.
+        board.store(me, BEGUN, max(board.load(me, BEGUN), next_one))
         one, other = self.choose.randrange(ACCOUNTS), self.choose.randrange(ACCOUNTS)
         try:
             if self.kind == "d":  # foresight keeps it from being refused, but for the first ones after all have gone
@@ -191,7 +192,6 @@ class Worker:
         low, high = self.board.load(self.me, ACKNOWLEDGED), self.board.load(self.me, BEGUN)
         if not low <= found <= high:
             self.fault(f"acknowledged {low}, began {high}, found {found}")
-        self.board.store(self.me, BEGUN, found)
         self.board.store(self.me, ACKNOWLEDGED, found)
 
     def read_on(self):

@@ -17,6 +17,7 @@ namespace memlith::sqlite::shared {
 
 #ifdef MEMLITH_SQLITE_SABOTAGE
 void (*step_hook)() = nullptr;
+Machine* machine = nullptr;
 #endif
 
 namespace {
@@ -249,8 +250,8 @@ int Connection::unlock_write() {
 int Connection::release_write() {
   ahead_ = Ahead::no;
   // Still under the lock: the newest commit is this connection's, if it has committed.
-  if (commits_ || wrote_) made_ = newest();
-  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
+  if ((commits_ || wrote_) && !MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();
+  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = !MEMLITH_SABOTAGED(shared_skip_early_wait);
   writes_ = false;
   const std::uint32_t next = node_->line.choose();
   MEMLITH_SHARED_STEP();
@@ -326,6 +327,7 @@ int Connection::sync_wal(int flags) {
   const bool begins = std::exchange(wrote_header_, false);
   if (node_ != nullptr && writes_ && !begins && (!checkpoints_ || MEMLITH_SABOTAGED(shared_skip_checkpoint_flush))) {
     commits_ = true;
+    if (MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();  // which SQLite publishes later
     return SQLITE_OK;
   }
   return node_ != nullptr ? node_->group.flush(*this) : flush();

@@ -168,6 +168,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
 class Registry {
  public:
   static Registry& get();
+  Registry();
   void add(const std::shared_ptr<Connection>& connection);
   void remove(const Connection& connection);
   // Whether a database of this name is open here in mode shared.
@@ -178,10 +179,10 @@ class Registry {
   std::shared_ptr<Node> node_of(const std::string& path);
   // In a forked child: what its parent had open is let go.
   void leave_parent();
+  // Lets go what is open, without the parts of it that others see. The caller holds the lock, or is the only thread.
+  void abandon_all();
 
  private:
-  Registry();
-
   std::mutex mutex_;  // guards the rest; held while the process forks
   std::uint64_t process_mark_;
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;

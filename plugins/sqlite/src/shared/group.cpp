@@ -1,6 +1,5 @@
 #include "group.hpp"
 
-#include <sched.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -177,13 +176,13 @@ void Group::gather() const {
   const std::uint64_t before = page_.flushed_commits.load(std::memory_order_relaxed);
   const std::uint64_t time = std::min(page_.flush_ns.load(std::memory_order_relaxed) / 4, kGatherNsMax);
   const std::uint64_t end = now_ns() + time;
-  while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) ::sched_yield();
+  while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
 }
 
 int Group::lead(Log& log, bool gathers) {
   // The leader before this one was killed during its flush, and a failure of that flush may be lost with it.
   const std::uint64_t left = page_.flushing.load(std::memory_order_acquire);
-  if (left != 0) {
+  if (left != 0 && !MEMLITH_SABOTAGED(shared_trust_abandoned)) {
     if (page_.doubt.load(std::memory_order_relaxed) == 0) page_.doubt.store(left, std::memory_order_release);
     page_.abandoned.fetch_add(1);
   }
@@ -213,11 +212,13 @@ void Group::follow(std::uint32_t seen) const {
   const std::uint64_t end = now_ns() + kAwakeNs;
   while (page_.ended.load(std::memory_order_acquire) == seen && now_ns() < end) {
     MEMLITH_SHARED_STEP();
-    ::sched_yield();
+    give_way();
   }
   if (page_.ended.load(std::memory_order_acquire) != seen) return;
   page_.followers.fetch_add(1);
-  wait_for_change(page_.ended, seen, std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs));
+  std::uint64_t time = std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
+  if (MEMLITH_SABOTAGED(shared_follow_without_look)) time = UINT64_MAX / 2;
+  wait_for_change(page_.ended, seen, time);
   page_.followers.fetch_sub(1);
 }
 

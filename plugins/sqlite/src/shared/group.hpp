@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "../sabotage.hpp"
 #include "page.hpp"
 #include "sidecar.hpp"
 
@@ -49,7 +50,9 @@ class Group {
   int flush_due(Log& log);
   // A killed leader's flush is still in doubt: the next commit had better be waited for.
   [[nodiscard]] bool in_doubt() const { return page_.doubt.load(std::memory_order_acquire) != 0; }
-  [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool failed() const {
+    return page_.failed.load(std::memory_order_acquire) != 0 && !MEMLITH_SABOTAGED(shared_flush_again);
+  }
 
  private:
   void claim(Position position);

@@ -1,8 +1,5 @@
 #include "line.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "../sabotage.hpp"
@@ -26,6 +23,7 @@ std::uint32_t slot_of(std::uint64_t promise) { return static_cast<std::uint32_t>
 // A time that is further away than any promise is of another clock, or damaged.
 bool is_over(std::uint64_t promise, std::uint64_t now) {
   const std::uint64_t until = (promise >> 8) * 1000;
+  if (MEMLITH_SABOTAGED(shared_promise_for_ever)) return false;
   return until <= now || until > now + 2 * kPromiseNs || slot_of(promise) >= kSlots;
 }
 
@@ -143,12 +141,12 @@ void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::funct
   const std::uint64_t end = begun + nominal + waiter.credit_ns;
   waiter.slept = true;
   if (waiter.slot == kSlots) {  // more connections wait than there are slots
-    ::usleep(static_cast<useconds_t>(time.count()));
+    sleep_ns(nominal);
   } else {
     stand(waiter);
     Slot& slot = page_.slots[waiter.slot];
     const std::uint64_t awake_until = std::min(end, begun + kAwakeNs);
-    while (slot.wake.load(std::memory_order_acquire) == 0 && now_ns() < awake_until) ::sched_yield();
+    while (slot.wake.load(std::memory_order_acquire) == 0 && now_ns() < awake_until) give_way();
     slot.awake.store(0, std::memory_order_seq_cst);
     for (std::uint64_t now = now_ns(); now < end; now = now_ns()) {
       const bool called = slot.wake.exchange(0, std::memory_order_acq_rel) != 0;

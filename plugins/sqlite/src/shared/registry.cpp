@@ -4,6 +4,7 @@
 #include "../line_log.hpp"
 #include "base/process.hpp"
 #include "connection.hpp"
+#include "step.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -44,6 +45,7 @@ Registry::Registry() : process_mark_(core::process_mark()) {}
 
 // Nobody changes it while the process forks.
 Registry& Registry::get() {
+  MEMLITH_SHARED_ON_MACHINE(registry());
   static Registry* const instance = [] {
     ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
     return new Registry;
@@ -100,6 +102,10 @@ void Registry::leave_parent() {
   const std::lock_guard guard(mutex_);
   if (process_mark_ == core::process_mark()) return;
   process_mark_ = core::process_mark();
+  abandon_all();
+}
+
+void Registry::abandon_all() {
   for (const auto& [key, connection] : connections_) connection->abandon();
   connections_.clear();
   nodes_.clear();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -90,6 +91,10 @@ Page* map_valid(int fd) {
   return page;
 }
 
+timespec time_of(std::uint64_t nanoseconds) {
+  return {static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+}
+
 }  // namespace
 
 std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
@@ -99,9 +104,10 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
   while (now_ns() - begun < kPatienceNs) {
     const int fd = open_beside(path, file);
     if (fd < 0) return nullptr;
+    MEMLITH_SHARED_OPENED(fd);
     if (!lock_byte(fd, F_WRLCK, kComing)) {
       ::close(fd);
-      ::usleep(200);
+      sleep_ns(200'000);
       continue;
     }
     if (!is_named(fd, file)) {
@@ -190,15 +196,29 @@ void Sidecar::abandon() {
 }
 
 void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {
-  const timespec time{static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
+  MEMLITH_SHARED_ON_MACHINE(wait_for_change(word, seen, nanoseconds));
+  const timespec time = time_of(nanoseconds);
   (void)::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
 void wake(std::atomic<std::uint32_t>& word, int count) {
+  MEMLITH_SHARED_ON_MACHINE(wake(word));
   (void)::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
+void give_way() {
+  MEMLITH_SHARED_ON_MACHINE(give_way());
+  ::sched_yield();
+}
+
+void sleep_ns(std::uint64_t nanoseconds) {
+  MEMLITH_SHARED_ON_MACHINE(sleep(nanoseconds));
+  const timespec time = time_of(nanoseconds);
+  (void)::nanosleep(&time, nullptr);
+}
+
 std::uint64_t now_ns() {
+  MEMLITH_SHARED_ON_MACHINE(now_ns());
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);

@@ -57,6 +57,9 @@ inline constexpr std::uint64_t kAwakeNs = 40'000;
 // Waits until `word` is not `seen`, at most so long; wakes those that wait.
 void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds);
 void wake(std::atomic<std::uint32_t>& word, int count);
+// The thread lets others run, or sleeps.
+void give_way();
+void sleep_ns(std::uint64_t nanoseconds);
 std::uint64_t now_ns();
 
 }  // namespace memlith::sqlite::shared

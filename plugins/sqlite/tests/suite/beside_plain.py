@@ -23,6 +23,7 @@ from debian_source import call, get_debian_source  # noqa: E402  (found through 
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # its sqlite3 is Debian's SQLite, with which the plugin is tested
 NAMED = ("crashed", "hung")  # excused only by an expression that says so
+SETTINGS = {"MEMLITH_SQLITE_LOG_MIB": "1"}  # of memlith, where it is used
 
 
 def get_pypi_source(work, package, version, needed):
@@ -50,7 +51,7 @@ def environment_of(plugin, **more):
                    if not name.startswith(("MEMLITH_", "LD_", "PYTHON"))}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", **more}
     if plugin:
-        environment |= {"LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}
+        environment |= {"LD_PRELOAD": plugin, **SETTINGS}
     return environment
 
 
@@ -82,7 +83,10 @@ def arguments(description):
     options.add_argument("--jobs", type=int, default=os.cpu_count())
     options.add_argument("--judge", action="store_true",
                          help="run nothing; hold the outcomes of the last run against the reasons again")
+    options.add_argument("--share", action="store_true", help="memlith in mode shared, with reasons of its own")
     given = options.parse_args()
+    if given.share:
+        SETTINGS["MEMLITH_SQLITE_SHARE"] = "1"
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     given.plugin = str(pathlib.Path(given.plugin).resolve())
@@ -97,7 +101,8 @@ def compare(given, groups, run, reasons_file):
     reasons says.
     """
     began, outcomes = time.monotonic(), {"plain": {}, "memlith": {}}
-    kept = given.work / "outcomes.json"
+    kept = given.work / ("outcomes-shared.json" if given.share else "outcomes.json")
+    reasons_file = reasons_of(given, reasons_file)
     if given.judge:
         outcomes = json.loads(kept.read_text(encoding="utf-8"))
     else:
@@ -126,6 +131,8 @@ class RecordedRun:
         folder.mkdir(parents=True)
         told = folder / "told.json"
         environment |= {"TOLD": str(told), "DATABASES": str(folder), "PYTHONPATH": f"{python_path}:{HERE}"}
+        if "MEMLITH_SQLITE_SHARE" in SETTINGS:
+            environment["JOURNAL_MODE"] = "wal"  # on plain SQLite, too; in others mode shared is plain SQLite
         code, text = run_for(self.seconds, command, cwd=folder,
                              env=environment_of(self.plugin if kind == "memlith" else None, **environment))
         logs = self.work / f"logs-{kind}"
@@ -158,6 +165,11 @@ def compare_recorded(given, groups, run, reasons_file):
     if not given.judge and run.misplaced():
         sys.exit("database files were not where they should be: on memlith in the one run, and in the other not")
     return status
+
+
+def reasons_of(given, file):
+    """The file of reasons: of known.txt, in mode shared, known_shared.txt."""
+    return file.replace("known", "known_shared", 1) if given.share else file
 
 
 def read_reasons(file):

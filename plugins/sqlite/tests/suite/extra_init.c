@@ -31,6 +31,10 @@ int memlith_extra_init(const char* unused) {
     routines.uri_parameter = sqlite3_uri_parameter;
     routines.mprintf = sqlite3_mprintf;
     routines.log = sqlite3_log;
+    routines.next_stmt = sqlite3_next_stmt;
+    routines.stmt_busy = sqlite3_stmt_busy;
+    routines.sql = sqlite3_sql;
+    routines.get_autocommit = sqlite3_get_autocommit;
   }
   return entry(NULL, NULL, &routines) == SQLITE_OK_LOAD_PERMANENTLY ? SQLITE_OK : SQLITE_ERROR;
 }

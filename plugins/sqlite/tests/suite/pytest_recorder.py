@@ -20,6 +20,8 @@ def connect(*args, **more):
     ask = sqlite3.Connection.execute
     file = ask(connection, "pragma database_list").fetchone()[2]
     answer = ask(connection, "pragma memlith_durability").fetchone()
+    if file and "JOURNAL_MODE" in os.environ:
+        ask(connection, f"pragma journal_mode={os.environ['JOURNAL_MODE']}").fetchall()
     connections["memlith" if answer else "plain" if file else "memory"] += 1
     connections["unasked"] -= 1
     return connection

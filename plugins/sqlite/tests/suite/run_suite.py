@@ -13,7 +13,8 @@ import re
 import shutil
 import sys
 
-from beside_plain import HERE, arguments, call, compare, ending, get_debian_source, read_reasons, run_for
+from beside_plain import (HERE, SETTINGS, arguments, call, compare, ending, get_debian_source, read_reasons, reasons_of,
+                          run_for)
 
 FILE_SECONDS = 1800  # the longest takes two minutes on a machine that does nothing else
 # On memlith, of one that waits for ever there, as known.txt says; on plain SQLite it takes a second.
@@ -28,10 +29,11 @@ puts "FILES [join [dict get $::testspec(veryquick) -files] |]"
 """
 
 
-# Tests of several clients run twice: in processes, of which memlith lets one write, and with connections of one
-# process. Without this the first would end the file before the second. SQLite itself has it for its VFS unix-excl.
+# Tests of several clients run twice: in processes, of which memlith's engine lets one write, and with connections of
+# one process. Without this the first would end the file before the second. SQLite itself has it for its VFS unix-excl.
 CLIENTS = ("""$tn==1 && [permutation]=="unix-excl\"""",
-           """$tn==1 && ([permutation]=="unix-excl" || [info exists ::env(MEMLITH_SQLITE_PLUGIN)])""")
+           """$tn==1 && ([permutation]=="unix-excl" || ([info exists ::env(MEMLITH_SQLITE_PLUGIN)] && """
+           """![info exists ::env(MEMLITH_SQLITE_SHARE)]))""")
 
 
 def get_source(work):
@@ -99,9 +101,10 @@ def refuse_where_nobody_may_enter(path):
 
 
 class Run:
-    def __init__(self, program, plugin, work):
-        self.program, self.plugin, self.work = program, plugin, work
-        self.hanging = [pattern for pattern, _ in read_reasons("known.txt") if pattern.endswith("hung")]
+    def __init__(self, program, given):
+        self.program, self.plugin, self.work = program, given.plugin, given.work
+        self.hanging = [pattern for pattern, _ in read_reasons(reasons_of(given, "known.txt"))
+                        if pattern.endswith("hung")]
         self.as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
 
     def start(self, arguments_given, folder, seconds, kind="memlith"):
@@ -112,7 +115,7 @@ class Run:
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("MEMLITH_")} | {"HOME": str(folder)}
         if kind == "memlith":
-            environment |= {"MEMLITH_SQLITE_PLUGIN": self.plugin, "MEMLITH_SQLITE_LOG_MIB": "1"}
+            environment |= {"MEMLITH_SQLITE_PLUGIN": self.plugin, **SETTINGS}
         try:
             return run_for(seconds, [*self.as_nobody, self.program, *arguments_given], cwd=folder, env=environment)
         finally:
@@ -145,7 +148,7 @@ def main():
     if os.geteuid() == 0:
         refuse_where_nobody_may_enter(given.work)
     program = build(get_source(given.work))
-    run = Run(program, given.plugin, given.work)
+    run = Run(program, given)
     files = list_files(run, program.parent.parent / "test")
     files = [name for name in files if re.search(given.only, pathlib.Path(name).name)]
     print(f"{len(files)} files", flush=True)

@@ -1,0 +1,95 @@
+// One schedule: processes with SQLite connections in mode shared and on plain SQLite, that work on a database of the
+// model disk in the order of a plan, and what must be true of it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model_disk.hpp"
+#include "sqlite/tests/words.hpp"
+#include "stage.hpp"
+
+namespace memlith::test::exploration {
+
+class Schedule;
+
+// A thread of a process with a connection of its own.
+struct Actor {
+  enum class Kind : std::uint8_t { shared, normal, plain };  // normal: shared, with synchronous=NORMAL
+  int process = 0;
+  Kind kind = Kind::shared;
+  void (*act)(Schedule& schedule, int actor) = nullptr;
+  bool comes_late = false;  // opens the connection itself
+};
+
+struct Case {
+  const char* name;
+  const char* sentence;
+  std::vector<Actor> actors;
+  int failing_log_flush = -1;
+  int passed_over_max = 1000;  // by how many later ones; only where no process is stopped
+  bool stops = true;           // processes are stopped, too, not only killed
+};
+
+// The words of an actor. Each notes what is wrong.
+class Schedule {
+ public:
+  Schedule(const Case& its_case, Stage& stage) : case_(its_case), stage_(stage) {}
+
+  // The database that all schedules begin with; once.
+  static void prepare();
+  // Runs it; empty if nothing is wrong.
+  std::string run(const Plan& plan);
+  [[nodiscard]] const Stage::Outcome& outcome() const { return outcome_; }
+  [[nodiscard]] std::uint64_t blocked_max_ns() const { return blocked_max_ns_; }
+
+  // ---- words
+  void open(int actor);
+  void close(int actor);
+  void pause(std::uint64_t microseconds);
+  // A transaction that adds one to the actor's counter and to the sum; false where it failed.
+  bool write(int actor, const char* begin = "begin immediate");
+  void read(int actor);
+  // Reads inside a transaction that has the write lock, rolls it back, and reads from what the connection has cached.
+  void read_and_roll_back(int actor);
+  void checkpoint(int actor, const char* how);
+
+ private:
+  struct Word {
+    Word(Schedule& schedule, int actor);
+    ~Word();
+    Schedule& schedule;
+    std::uint64_t begun;
+  };
+  [[nodiscard]] std::string name(int actor) const;
+  [[nodiscard]] const Actor& at(int actor) const { return case_.actors[static_cast<std::size_t>(actor)]; }
+  Db& db(int actor) { return dbs_[static_cast<std::size_t>(actor)]; }
+  void wrong(const std::string& what);
+  [[nodiscard]] bool can_know(int actor) const;
+  // Whether the code is one that the actor may be told.
+  void told(int actor, int code, const std::string& what);
+  void shown(int actor, const std::string& row, bool is_durable);
+  void check_cuts(const std::string& when);
+  std::vector<int> recover(const std::pair<std::string, std::string>& image);
+  void asked_for_write_lock(bool granted);
+  void kill(int process);
+  void check_end();
+
+  const Case& case_;
+  Stage& stage_;
+  Stage::Outcome outcome_;
+  std::string wrong_;
+  std::vector<Db> dbs_;
+  std::vector<int> begun_, acknowledged_;
+  std::vector<int> must_;  // what a power cut must not take back, by actor
+  std::uint64_t blocked_max_ns_ = 0;
+  // The line for the write lock: by actor, when it came, whether it sleeps, how many later ones passed it.
+  std::vector<std::uint64_t> came_;
+  std::vector<bool> sleeps_;
+  std::vector<int> passed_;
+};
+
+}  // namespace memlith::test::exploration
