@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "archive.hpp"
 #include "commands.hpp"
 #include "engine/commands.hpp"
 #include "kit/cli_words.hpp"
@@ -185,6 +186,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_stat(app, line);
   add_run(app, line);
   add_kv_commands(app, line);
+  add_archive_commands(app, line);
   add_sqlite_commands(app, line);
   add_rocksdb_commands(app, line);
   add_bench_commands(app, line);

@@ -1,0 +1,153 @@
+/* memlith: archives of a store, restoring from them, and warm standbys. The C interface; the commands `memlith
+ * archive`, `memlith restore` and `memlith promote` are over it. Conventions: memlith.h. Guide: docs/backup.md.
+ *
+ * An archive is a folder, or whatever a command reaches, with full copies of a store and the frames of its log in
+ * between. Archiving runs beside the process that writes to the store, which does not know of it and never waits for
+ * it. Only what is durable in the store is archived.
+ *
+ * THREADS. One thread at a time uses a handle.
+ */
+#ifndef MEMLITH_ARCHIVE_H
+#define MEMLITH_ARCHIVE_H
+
+#include "memlith/memlith.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where an archive lies. Either `folder`, which is made if it is missing, or commands of the shell, in which %n stands
+ * for the name of an object: `put_command` gets the object as its input, `get_command` writes the object to its output,
+ * `remove_command`, which may be null, removes the object. A command fails by its exit code. */
+typedef struct memlith_archive_target {
+  uint64_t struct_size;
+  const char* folder;
+  const char* put_command;
+  const char* get_command;
+  const char* remove_command;
+} memlith_archive_target;
+
+/* ---- archiving -------------------------------------------------------------------------------------------------- */
+
+enum {
+  /* There is no archive at the target yet, although a command that failed does not say so: begin one. */
+  MEMLITH_ARCHIVE_NEW = 1
+};
+#define MEMLITH_ARCHIVE_NEVER UINT64_MAX
+
+typedef struct memlith_archive_options {
+  uint64_t struct_size;
+  uint32_t flags; /* MEMLITH_ARCHIVE_* */
+  uint32_t reserved;
+  uint64_t wait_ms;      /* how long frames wait for others to share their segment; 0: 500 */
+  uint64_t full_every_s; /* seconds between full copies; 0: a day; MEMLITH_ARCHIVE_NEVER: only where they are needed */
+  uint64_t keep_s;       /* states of the last so many seconds stay restorable; 0: a week; MEMLITH_ARCHIVE_NEVER: all */
+} memlith_archive_options;
+
+typedef struct memlith_archive_progress {
+  uint64_t struct_size;
+  uint64_t archived_lsn; /* everything before it is in the archive */
+  uint64_t durable_lsn;  /* of the store */
+  uint64_t segments;     /* since opening, as the next two */
+  uint64_t full_copies;
+  uint64_t gaps; /* how often frames were missing, and a new run began with a full copy */
+} memlith_archive_progress;
+
+typedef struct memlith_archive memlith_archive;
+
+/* Goes on with the archive of the store at `store`, or begins one with a full copy. `options` may be null.
+ * Errors: those of memlith_store_open for reading; INVALID - the archive is that of another store; BUSY - another
+ * process archives to the target; CORRUPT, INCOMPATIBLE - the manifest; IO, NO_SPACE - the target. */
+MEMLITH_API int32_t memlith_archive_open(const char* store, const memlith_archive_target* target,
+                                         const memlith_archive_options* options, memlith_archive** archive);
+
+/* Looks at the store once, and archives what is due. To be called several times a second. `progress` may be null.
+ * Errors: NOT_FOUND - the store was removed or replaced: close the handle, and open the archive of what is there now.
+ * BUSY - another archiver has taken over. Others: nothing is lost, and the next call tries again; what the store's log
+ * no longer has by then is a gap, after which a new full copy is made. */
+MEMLITH_API int32_t memlith_archive_step(memlith_archive* archive, memlith_archive_progress* progress);
+
+/* Makes a full copy now. */
+MEMLITH_API int32_t memlith_archive_copy(memlith_archive* archive);
+
+/* Archives what is left, and closes the handle, whatever the result. Null is ignored. */
+MEMLITH_API int32_t memlith_archive_close(memlith_archive* archive);
+
+/* ---- what an archive holds -------------------------------------------------------------------------------------- */
+
+/* A run is a stretch of one history of the store, without a gap. It begins with a full copy. */
+typedef struct memlith_archive_run {
+  uint64_t number;
+  const char* why;    /* first, gap (frames before it are missing), history (the store had gone back) */
+  uint64_t begin_lsn; /* the earliest state that can be restored; 0 with end_lsn 0: none can */
+  uint64_t end_lsn;   /* the latest one */
+  uint64_t begin_ns;  /* since 1970, by the archiver's clock: when the first copy was complete */
+  uint64_t end_ns;    /* when the last segment was archived */
+  uint64_t segments;
+  uint64_t segment_bytes; /* stored */
+  uint64_t full_copies;
+  uint64_t full_bytes; /* stored */
+} memlith_archive_run;
+
+/* Calls `found` with each run, in order. */
+MEMLITH_API int32_t memlith_archive_list(const memlith_archive_target* target,
+                                         void (*found)(void* context, const memlith_archive_run* run), void* context);
+
+/* ---- restoring -------------------------------------------------------------------------------------------------- */
+
+enum { MEMLITH_AT_LATEST = 0, MEMLITH_AT_LSN = 1, MEMLITH_AT_TIME = 2 };
+enum {
+  MEMLITH_RESTORE_DRY = 1,          /* read and check everything that is needed, and make nothing */
+  MEMLITH_RESTORE_AS_FAR_AS_CAN = 2 /* where a segment is missing or damaged: the last complete state before it */
+};
+
+typedef struct memlith_restore_options {
+  uint64_t struct_size;
+  uint32_t at;    /* MEMLITH_AT_* */
+  uint32_t flags; /* MEMLITH_RESTORE_* */
+  uint64_t value; /* LSN: every commit before it; TIME: nanoseconds since 1970: what the store had by then */
+} memlith_restore_options;
+
+typedef struct memlith_restored {
+  uint64_t struct_size;
+  uint64_t lsn; /* what was restored: every commit before it */
+  uint64_t segments;
+  uint32_t clock_went_back; /* 1: several states are of that time, because a clock was set; this is the last of them */
+  uint32_t cut_short;       /* 1: as far as it could be; memlith_last_error() says what stopped it */
+} memlith_restored;
+
+/* Restores a store to `dest`, which must not exist: a folder for a folder store, a file for a one-file store, which is
+ * complete by itself. It appears whole, as the last step, or not at all. `options` and `restored` may be null.
+ * Errors: EXISTS; NOT_FOUND - there is no archive, or no such state; CORRUPT - the message names the part of the
+ * archive that is missing or damaged; NO_SPACE. */
+MEMLITH_API int32_t memlith_restore(const memlith_archive_target* target, const char* dest,
+                                    const memlith_restore_options* options, memlith_restored* restored);
+
+/* ---- a warm standby --------------------------------------------------------------------------------------------- */
+
+typedef struct memlith_standby memlith_standby;
+
+/* Makes a store in the folder `dest` that follows an archive, or goes on with the one that this call made there before.
+ * (Of a one-file store, `dest` holds the file and its log.) It can be opened read-only and followed
+ * (MEMLITH_OPEN_FOLLOW), and not for writing, until memlith_promote.
+ * Errors: as memlith_restore; INVALID - the store at `dest` is not a standby, or that of another store. */
+MEMLITH_API int32_t memlith_standby_open(const memlith_archive_target* target, const char* dest,
+                                         memlith_standby** standby);
+
+/* Adds what the archive has by now. `lsn`, which may be null, gets how far the standby is. To be called about once a
+ * second. Errors: NOT_FOUND - the archive does not go on from the standby (a gap, or retention): make a new standby.
+ * Others: the next call tries again. */
+MEMLITH_API int32_t memlith_standby_step(memlith_standby* standby, uint64_t* lsn);
+
+/* Leaves the standby as it is. Null is ignored. */
+MEMLITH_API int32_t memlith_standby_close(memlith_standby* standby);
+
+/* Makes a standby that nothing keeps up to date any more a store that can be written. `path` is the store's: of a
+ * one-file store the file. What was not archived, or not added, is not in it. */
+MEMLITH_API int32_t memlith_promote(const char* path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
