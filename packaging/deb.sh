@@ -10,7 +10,8 @@ out=$(cd "$2" && pwd)
 
 venv=$work/python
 if [[ ! -x $venv/bin/python ]]; then /usr/bin/python3 -m venv "$venv"; fi
-"$venv/bin/python" -m pip --disable-pip-version-check install --quiet 'scikit-build-core>=1.0' 'nanobind>=2.9'
+"$venv/bin/python" -m pip --disable-pip-version-check install --quiet 'cmake>=3.26' ninja \
+  'scikit-build-core>=1.0' 'nanobind>=2.9'
 
 rm -rf "$work/source" "$work"/memlith-*.tar.xz
 archive=$("$root/packaging/source.sh" "$work")

@@ -370,7 +370,11 @@ enum {
   /* The region is persisted and rolled back with process scope only; thread scope is UNSUPPORTED. In return, FAULT pays
    * 0.2 us instead of 7 us for a page that nearly every persist finds changed (docs/architecture.md, "Hot pages").
    * SCAN and heaps do so without this flag. */
-  MEMLITH_REGION_PROCESS_SCOPE = 4
+  MEMLITH_REGION_PROCESS_SCOPE = 4,
+  /* Only in a store that is open read-only or followed: the region lies wherever this process has room. For data
+   * without pointers, where the region's own addresses are taken: in a forked child whose parent has the store open, or
+   * where another reader of this process has the region open. */
+  MEMLITH_REGION_ANYWHERE = 8
 };
 
 typedef struct memlith_region_options {
@@ -378,7 +382,9 @@ typedef struct memlith_region_options {
   uint32_t flags;   /* MEMLITH_REGION_* */
   uint32_t tracker; /* MEMLITH_TRACKER_* */
   uint64_t size; /* size of a new region, rounded up to 4096 (with memlith_file_open: of a new or empty file, exact) */
-  uint64_t max_size; /* address space to reserve, which limits growth; 0 = 4 times size, at least 1 GiB */
+  /* Address space to reserve for a new region, which limits growth; 0 = 4 times size, at least 1 GiB. A region keeps
+   * what it was made with: a larger max_size for a region that exists is INVALID. */
+  uint64_t max_size;
   uint64_t address;  /* address of a new region, a multiple of 4096; 0 = memlith chooses */
 } memlith_region_options;
 
@@ -395,6 +401,11 @@ MEMLITH_API int32_t memlith_region_close(memlith_region* region);
 
 /* The address of the region, the same in every process and every run. Constant. */
 MEMLITH_API void* memlith_region_address(const memlith_region* region);
+
+/* How many bytes were stored to since the last persist, as far as the region's tracker knows: whole pages, unless the
+ * tracker finds bytes, also if the same bytes were stored. For warnings before a close, which drops these changes. No
+ * thread may store to the region meanwhile. Errors: INVALID, READ_ONLY. */
+MEMLITH_API int32_t memlith_region_unpersisted(memlith_region* region, uint64_t* bytes);
 
 /* How many bytes of the region may be used now. */
 MEMLITH_API uint64_t memlith_region_size(const memlith_region* region);

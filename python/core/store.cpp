@@ -371,7 +371,16 @@ void Store::open_region(const std::string& name, std::uint64_t size, std::uint64
       if (memlith_region_size(region) < bytes) mapping->extend(memlith_region_size(region), bytes);
     }
   }
-  if (region == nullptr) check(memlith_region_open(handle_, name.c_str(), &wanted, &region));
+  if (region == nullptr) {
+    std::int32_t code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+    // Arrays hold no pointers, so a reader can have them anywhere: beside another reader of this process, or in a
+    // forked child, which has inherited its parent's arrays.
+    if (memlith_category(code) == MEMLITH_ADDRESS_TAKEN && read_only_) {
+      wanted.flags |= MEMLITH_REGION_ANYWHERE;
+      code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+    }
+    check(code);
+  }
   const nb::gil_scoped_acquire locked;
   if (mapping == nullptr) {
     identity_.name = name;
@@ -395,6 +404,22 @@ void Store::close_region(const std::string& name) {
 void Store::remove_region(const std::string& name) {
   close_region(name);
   with_handle([&] { check(memlith_region_remove(handle_, name.c_str())); });
+}
+
+nb::list Store::unpersisted() {
+  std::vector<std::pair<std::string, std::uint64_t>> found;
+  if (!read_only_) {
+    with_handle([&] {
+      for (const auto& [name, open] : regions_) {
+        std::uint64_t bytes = 0;
+        check(memlith_region_unpersisted(open.region, &bytes));
+        if (bytes > 0) found.emplace_back(name, bytes);
+      }
+    });
+  }
+  nb::list result;
+  for (const auto& [name, bytes] : found) result.append(nb::make_tuple(name, bytes));
+  return result;
 }
 
 void Store::grow(const std::string& name, std::uint64_t size) {
@@ -560,6 +585,7 @@ void define_store(nb::module_& module) {
       .def("info", &Store::info, nb::sig("def info(self) -> dict[str, int]"))
       .def("stats", &Store::stats, nb::sig("def stats(self) -> dict[str, int]"))
       .def("regions", &Store::regions, nb::sig("def regions(self) -> list[dict[str, typing.Any]]"))
+      .def("unpersisted", &Store::unpersisted, nb::sig("def unpersisted(self) -> list[tuple[str, int]]"))
       .def("open_region", &Store::open_region, nb::arg("name"), nb::arg("size"), nb::arg("max_size"),
            nb::arg("tracker"), nb::arg("flags"))
       .def("close_region", &Store::close_region, nb::arg("name"))

@@ -78,6 +78,7 @@ class Store {
                    std::uint32_t flags);
   void close_region(const std::string& name);
   void remove_region(const std::string& name);
+  nanobind::list unpersisted();
   void grow(const std::string& name, std::uint64_t size);
   void persist_region(const std::string& name);
   void touch(const std::string& name, std::uint64_t offset, std::uint64_t bytes);

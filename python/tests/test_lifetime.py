@@ -1,8 +1,10 @@
 """Who may outlive whom: arrays, stores, threads, and the interpreter."""
 
 import gc
+import os
 import pathlib
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -236,3 +238,45 @@ def test_numpy_results_are_ordinary_arrays(folder: pathlib.Path) -> None:
             assert made.base is None or not np.shares_memory(made, array)
         with pytest.raises(ValueError):
             array.resize(100)
+
+
+def test_a_forgotten_persist_is_told(folder: pathlib.Path) -> None:
+    def changed(store: memlith.Store) -> None:
+        store.array("a", 3)[0] += 1
+        store.array("b", 3)
+
+    with pytest.warns(memlith.NotPersisted, match='changes of "a" that no persist') as told:
+        with memlith.open(folder / "s") as store:
+            changed(store)
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with memlith.open(folder / "s") as store:  # nothing was changed
+            assert store["a"][0] == 0
+        with memlith.open(folder / "s") as store:
+            changed(store)
+            store.persist()
+        with memlith.open(folder / "s") as store:
+            changed(store)
+            store.rollback()
+        with pytest.raises(KeyError), memlith.open(folder / "s") as store:
+            changed(store)
+            raise KeyError
+        with memlith.open(folder / "s", read_only=True) as store:
+            assert store["a"][0] == 1
+
+
+def test_a_cell_that_is_run_twice_is_told_who_holds_the_store(folder: pathlib.Path) -> None:
+    with memlith.open(folder / "s") as store:
+        with pytest.raises(memlith.Busy, match=f"this very process, process {os.getpid()} .* close it first"):
+            memlith.open(folder / "s")
+        assert not store.closed
+
+
+def test_a_larger_limit_than_the_first_is_refused(folder: pathlib.Path) -> None:
+    with memlith.open(folder / "s") as store:
+        store.array("a", 10, max_bytes=1 << 20)
+    with memlith.open(folder / "s") as store:
+        with pytest.raises(memlith.Invalid, match=f"was made with a max_size of {1 << 20} bytes"):
+            store.array("a", 10, max_bytes=1 << 21)
+        store.array("a", 10, max_bytes=1 << 20)

@@ -376,3 +376,19 @@ class AgainstAPlainArray(RuleBasedStateMachine):
 def test_against_a_plain_array(folder: pathlib.Path) -> None:
     AgainstAPlainArray.folder = folder
     run_state_machine_as_test(AgainstAPlainArray, settings=settings(max_examples=25, stateful_step_count=25))
+
+
+def test_a_forked_child_reads_the_store_that_its_parent_has_open(folder: pathlib.Path) -> None:
+    """As a worker of multiprocessing or of a DataLoader does: the child has inherited the parent's arrays."""
+    with memlith.open(folder / "s") as store:
+        array = store.from_array("a", np.arange(1000))
+        child = os.fork()
+        if child == 0:
+            try:
+                with memlith.open(folder / "s", read_only=True) as reader:
+                    seen = int(reader["a"].sum()) == 499500 and not reader["a"].flags.writeable
+            finally:
+                os._exit(0 if seen else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        array[0] = 1
+        store.persist()

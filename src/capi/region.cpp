@@ -62,8 +62,17 @@ int32_t memlith_region_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY(need(result, "region"));
     memlith_region_options given;
     MEMLITH_TRY(read_options(options, given));
+    const bool anywhere = (given.flags & MEMLITH_REGION_ANYWHERE) != 0;
+    if (anywhere && !session_of(store).store().read_only()) {
+      return fail(Errc::invalid, Detail::argument,
+                  "region \"{}\": MEMLITH_REGION_ANYWHERE is for stores that are open read-only; a region that is "
+                  "written has addresses of its own",
+                  name);
+    }
+    given.flags &= ~static_cast<std::uint32_t>(MEMLITH_REGION_ANYWHERE);
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
     inner.limited = true;
+    inner.anywhere = anywhere;
     MEMLITH_TRY_ASSIGN(OpenRegion* const region, session_of(store).open_region(name, inner));
     *result = handle_of(region);
     return kOk;
@@ -89,6 +98,15 @@ int32_t memlith_region_grow(memlith_region* region, uint64_t size) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(region));
     return region_of(region).grow(size);
+  });
+}
+
+int32_t memlith_region_unpersisted(memlith_region* region, uint64_t* bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    MEMLITH_TRY(need(bytes, "bytes"));
+    MEMLITH_TRY_ASSIGN(*bytes, region_of(region).unpersisted());
+    return kOk;
   });
 }
 

@@ -13,13 +13,12 @@
 #include "region/per_thread.hpp"
 #include "region/pointer_check.hpp"
 #include "region/shown_region.hpp"
+#include "region/take_addresses.hpp"
 
 namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kReserveBytesMin = 1 * kGiB;
-constexpr std::uint64_t kRoomBytesMin = 64 * kGiB;
 constexpr std::uint64_t kRegionBytesMax = 1ull << 46;
 
 Status check_options(std::string_view name, const RegionOptions& options) {
@@ -72,40 +71,6 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
   auto info = store.create(name, size_bytes, address, reserve);
   if (info.ok()) taken.keep();
   return info;
-}
-
-// For a region that lies anywhere: as many addresses as the file system could ever fill, with room to spare.
-Status take_room(Store& store, ObjectInfo& info) {
-  const std::uint64_t least = std::max(round_up(info.size_bytes, kPageBytes), kPageBytes);
-  std::uint64_t most = std::max(info.reserve_bytes, least);
-  if (const auto free = store.free_bytes(); free.ok()) {
-    most = std::min(most, std::max(kRoomBytesMin, round_up(4 * (info.size_bytes + *free), kPageBytes)));
-  }
-  MEMLITH_TRY_ASSIGN(const Room room, find_room(least, most));
-  info.address = room.address;
-  info.reserve_bytes = room.bytes;
-  return kOk;
-}
-
-// The same for a region that is only read, of which nothing is written. The region of a one-file store may lie nowhere:
-// then where the options say, else where there is room.
-Status take_addresses_to_read(Store& store, ObjectInfo& info, const RegionOptions& options) {
-  if (info.reserve_bytes == 0 || (info.address == 0 && store.one_file())) {
-    info.address = options.address;
-    info.reserve_bytes = std::max({round_up(info.size_bytes, kPageBytes), round_up(options.reserve_bytes, kPageBytes),
-                                   kReserveBytesMin});
-  }
-  if (info.address != 0 && !options.anywhere) return reserve_addresses(info.address, info.reserve_bytes);
-  return take_room(store, info);
-}
-
-Status take_own_addresses(Store& store, ObjectInfo& info, const RegionOptions& options) {
-  if (options.anywhere) return take_room(store, info);
-  if (info.address != 0) return reserve_addresses(info.address, info.reserve_bytes);
-  return fail(Errc::incompatible, Detail::object,
-              "{}: region \"{}\" has no address of its own, because it was made for a kv store or an application log; "
-              "open it as what it is, or remove it",
-              store.path(), info.name);
 }
 
 }  // namespace

@@ -110,6 +110,9 @@ class Region {
   // the region.
   Status grow(std::uint64_t size_bytes);
 
+  // How many bytes a capture would take now. No thread stores to the region meanwhile.
+  Result<std::uint64_t> unpersisted();
+
   Status touch(const void* address, std::uint64_t bytes);
   // Call this before a system call that stores to the range, so that the system call meets no protected page.
   Status prepare(const void* address, std::uint64_t bytes);

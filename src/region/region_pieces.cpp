@@ -86,6 +86,23 @@ void Region::give_back() {
   if (hot_ != nullptr) hot_->give_back();
 }
 
+Result<std::uint64_t> Region::unpersisted() {
+  if (tracker_ == nullptr) {
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
+  }
+  MEMLITH_TRY(store_.check_process());
+  const Held held(*this);
+  std::vector<Extent> extents;
+  std::vector<const std::byte*> sources;
+  const Status collected = collect(kAllThreads, kWholeRegion);
+  if (collected.ok()) append_extents(kWholeRegion, extents, sources);
+  give_back();
+  MEMLITH_TRY(collected);
+  std::uint64_t bytes = 0;
+  for (const Extent& extent : extents) bytes += extent.bytes;
+  return bytes;
+}
+
 // A tracker that finds bytes pays nothing for a page.
 Status Region::allow_hot_pages() {
   const TrackerKind kind = tracker_->kind();

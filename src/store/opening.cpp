@@ -175,13 +175,17 @@ Status Opening::lock_log(const std::string& name) {
   return kOk;
 }
 
+// "process 7 (python3) on the host".
+std::string Opening::own_note() {
+  char host[65] = "?";
+  (void)::gethostname(host, sizeof host - 1);
+  return fmt::format("process {} ({}) on {}", ::getpid(), program_invocation_short_name, host);
+}
+
 Status Opening::leave_holder_note() {
   MEMLITH_TRY_ASSIGN(const AlignedBuffer block, AlignedBuffer::allocate(kPageBytes));
   std::memset(block.data(), 0, block.size());
-  char host[65] = "?";
-  (void)::gethostname(host, sizeof host - 1);
-  fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "process {} ({}) on {}", ::getpid(),
-                   program_invocation_short_name, host);
+  fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "{}", own_note());
   return files_.log_device->write(kHolderOffset,
                                   block.span().first(std::max<std::uint64_t>(files_.log->superblock().block_bytes,
                                                                              512)));
@@ -196,6 +200,12 @@ Status Opening::tell_who_holds(Status busy) {
     const std::string_view text = note;
     const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
     if (!text.empty() && printable) holder = text;
+  }
+  if (holder == own_note()) {
+    return fail(busy.category, Detail::lock,
+                "{}: the store is in use, and this very process, {}, was the last to open it for writing. If the store "
+                "is still open here (in a notebook: by an earlier run of the cell), use that one, or close it first",
+                files_.path(), holder);
   }
   return fail(busy.category, Detail::lock,
               "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}", files_.path(),

@@ -19,6 +19,7 @@ class Opening {
   Status look();
   // Writes the holder note: which process has the store open for writing. The note is advisory, for people; the lock
   // itself is the kernel's.
+  static std::string own_note();
   Status leave_holder_note();
   // Removes the files that run() created, of a store without commits.
   void undo();

@@ -524,6 +524,8 @@ void World::persist_often() {
     expect(MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist");
     captured_all(*region);
   }
+  std::uint64_t left = 1;
+  EXPECT_TRUE(MEMLITH_CALL(memlith_region_unpersisted, region->handle, &left) == MEMLITH_OK && left == 0) << story();
 }
 
 // With a tracker that finds stores by page, the pages of the range are persisted.
@@ -538,7 +540,6 @@ void World::persist_range() {
   expect(MEMLITH_CALL(memlith_persist_range, region->handle, memory + range.offset, bytes, MEMLITH_SCOPE_PROCESS),
          MEMLITH_OK, "persist_range");
   if (!finds_no_stores(*region)) {
-    constexpr std::uint64_t kPage = 4096;
     const std::uint64_t end = std::min(size, (range.offset + bytes + kPage - 1) / kPage * kPage);
     range.offset -= range.offset % kPage;
     range.bytes = end - range.offset;
@@ -553,7 +554,6 @@ void World::discard_pages() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
   if (region == nullptr) return;
-  constexpr std::uint64_t kPage = 4096;
   const std::uint64_t pages = region->now.size() / kPage;
   if (pages == 0) return;
   const std::uint64_t first = random_.below(pages);

@@ -27,6 +27,7 @@ from ._errors import (
     NoMemory,
     NoSpace,
     NotFound,
+    NotPersisted,
     Permission,
     Poisoned,
     ReadOnly,
@@ -40,7 +41,7 @@ __version__ = version()
 
 __all__ = [
     "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Exists", "Full", "IOFailure",
-    "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "Permission", "Poisoned", "ReadOnly", "Store",
-    "Ticket", "TooManyFiles", "Tracker", "Unsupported",
+    "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted", "Permission", "Poisoned", "ReadOnly",
+    "Store", "Ticket", "TooManyFiles", "Tracker", "Unsupported",
     "cached", "checkpoint", "open", "version",
 ]

@@ -105,4 +105,8 @@ class TooManyFiles(Error, OSError):
     category = 16
 
 
+class NotPersisted(UserWarning):
+    """A store was closed, and changes of arrays that no persist had made durable were dropped with it."""
+
+
 _core.set_error_classes({each.category: each for each in Error.__subclasses__()})

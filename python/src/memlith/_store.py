@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 import weakref
 from typing import Any, Iterator, Literal, Sequence, cast
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, _header
-from ._errors import Error, Exists, Incompatible, Invalid, NotFound, Poisoned
+from ._errors import Error, Exists, Incompatible, Invalid, NotFound, NotPersisted, Poisoned
 from ._ticket import Ticket, Waiter
 
 Tracker = Literal["scan", "fault", "explicit", "auto"]
@@ -75,18 +76,19 @@ class Store:
         self._core = _core.Store(os.fsencode(path), flags=flags, **options)
         self._threads = _Threads(self._core)
         # Also when the interpreter ends, while its threads still can.
-        self._finalizer = weakref.finalize(self, _close, self._core, self._threads)
+        self._finalizer = weakref.finalize(self, _close, self._core, self._threads, os.fsdecode(self.path))
 
     # ---- the store itself ----
 
     def close(self) -> None:
         """Closes the store. Persists nothing: changes since the last persist are dropped from the store.
 
+        If there are such changes of arrays, a warning (NotPersisted) says so; `rollback()` before drops them silently.
         Arrays keep their values as ordinary memory that belongs to no store. Closing twice has no effect.
         What weak dictionaries acknowledged is made durable. If there is no room for it (NoSpace, Full, NoMemory),
         nothing is closed: make room, and close the store again.
         """
-        _close(self._core, self._threads)
+        _close(self._core, self._threads, os.fsdecode(self.path))
         self._finalizer.detach()
 
     @property
@@ -96,8 +98,12 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exception: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        _close(self._core, self._threads)  # what a block that raised has changed is dropped on purpose
+        self._finalizer.detach()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "of the parent process" if self._core.inherited else "open"
@@ -363,12 +369,22 @@ _OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms
             "physical_block_bytes", "in_flight_max", "manual_checkpoint", "io")
 
 
-def _close(core: _core.Store, threads: _Threads) -> None:
+def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> None:
+    """With a path, warns of changes that are dropped."""
+    dropped: list[tuple[str, int]] = []
     if not core.inherited:  # a forked child has none of the threads
         core.settle()
         threads.autosave(None)
         threads.waiter.stop()
+        if path is not None and not core.closed:
+            with contextlib.suppress(Error):
+                dropped = core.unpersisted()
     core.close()
+    if dropped:
+        names = ", ".join(f'"{name}"' for name, _ in dropped)
+        warnings.warn(f"{path}: the store was closed, and changes of {names} that no persist had made durable were "
+                      "dropped; call persist() before the end, or use transaction() or autosave()",
+                      NotPersisted, stacklevel=3)
 
 
 def _lengths(shape: int | Sequence[int]) -> int | tuple[int, ...]:
