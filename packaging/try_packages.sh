@@ -80,7 +80,7 @@ c++ -std=c++20 words.cpp -o words -lmemlith
 say "libmemlith-dev: README's program compiled and ran twice"
 cp -r /packages/consumer /root/consumer
 bash /root/consumer/check.sh pkg-config /usr /root/readme
-install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev
+install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev libzstd-dev
 bash /root/consumer/check.sh find_package /usr /root/readme
 say "libmemlith-dev: pkg-config and find_package"
 

@@ -18,7 +18,7 @@ class Memlith(ConanFile):
     topics = ("persistence", "durability", "storage")
     package_type = "shared-library"
     settings = "os", "arch", "compiler", "build_type"
-    requires = "fmt/[>=9 <12]", "liburing/[>=2.3]", "xxhash/[>=0.8]"
+    requires = "fmt/[>=9 <12]", "liburing/[>=2.3]", "xxhash/[>=0.8]", "zstd/[>=1.5]"
 
     def set_version(self):
         text = (self._tree() / "CMakeLists.txt").read_text(encoding="utf-8")
