@@ -58,6 +58,7 @@ constexpr ShownBy kShownBy[] = {
     {"guard_ends_too_early", "guarded-file"},
     {"poisoned_homes_written", "poisoned"},
     {"heap_captured_unlocked", "heap-page-threads"},
+    {"joint_region_forgotten", "heap-kv"},
     {"heap_inside_of_blocks_not_reached", "heap-collect"},
     {"change_begins_uncaptured", "heap-changes"},
     {"change_captured_inside", "heap-changes"},
