@@ -74,6 +74,7 @@ constexpr ShownBy kShownBy[] = {
     {"hot_pages_not_compared", "hot-pages"},
     {"hot_twin_not_renewed", "hot-pages"},
     {"hot_twin_renewed_when_full", "hot-scanned-pages"},
+    {"joint_region_forgotten", "heap-kv"},
     {"lack_poisons", "schedule checkpoint-lacks"},
     {"last_line_left_in_cache", "lines-few"},
     {"last_range_forgotten", "regions"},
