@@ -318,6 +318,24 @@ TEST_F(SharedPage, ACheckpointFlushesTheLogFirst) {
   }
 }
 
+// What is known to be durable need not be flushed once more: the commit after which SQLite makes a checkpoint waits for
+// one flush less.
+TEST_F(SharedPage, ACheckpointOfDurableCommitsFlushesTheDatabaseOnly) {
+  Db db = make();
+  ASSERT_RUNS(db, transfer(1));
+  int log = 0;
+  int database = 0;
+  Medium::get().during_flush = [&](const std::string& name) {
+    log += name == path_ + "-wal" ? 1 : 0;
+    database += name == path_ ? 1 : 0;
+  };
+  ASSERT_RUNS(db, "pragma wal_checkpoint(passive)");
+  Medium::get().during_flush = nullptr;
+  EXPECT_EQ(log, 0);
+  EXPECT_EQ(database, 1);
+  EXPECT_EQ(after_cut(), 1);
+}
+
 // Plain SQLite beside: its commits are flushed by those that read them.
 TEST_F(SharedPage, PlainSqliteWorksBeside) {
   Db db = make();

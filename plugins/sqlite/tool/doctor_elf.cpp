@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "kit/descriptor.hpp"
+#include "memlith/memlith.h"
 
 namespace memlith::tool {
 

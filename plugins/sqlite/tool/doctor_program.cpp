@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "doctor.hpp"
+#include "memlith/memlith.h"
 
 namespace memlith::tool {
 

@@ -330,6 +330,11 @@ int Connection::sync_wal(int flags) {
     if (MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();  // which SQLite publishes later
     return SQLITE_OK;
   }
+  // A checkpoint stores what is published, and most of that has been waited for by those that committed it.
+  const bool stores_durable = node_ != nullptr && checkpoints_ && !begins && !node_->group.failed();
+  if (const auto end = stores_durable ? newest() : std::nullopt; end.has_value() && node_->group.is_durable(*end)) {
+    return SQLITE_OK;
+  }
   return node_ != nullptr ? node_->group.flush(*this) : flush();
 }
 

@@ -136,7 +136,6 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   RealFile wal_;
   std::shared_ptr<Node> node_;
   const volatile unsigned char* header_ = nullptr;  // of the index
-  int page_bytes_ = 0;
   Waiter waiter_;
   int wal_flags_ = SQLITE_SYNC_NORMAL;
   std::uint64_t wal_opened_at_ = UINT64_MAX;
