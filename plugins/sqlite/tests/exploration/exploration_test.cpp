@@ -184,6 +184,7 @@ class Explorer {
   void extend_in_child(const Plan& plan, std::size_t deviations) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
+    std::fflush(stdout);  // or the child prints it again
     const pid_t child = ::fork();
     if (child == 0) {
       tally = {};

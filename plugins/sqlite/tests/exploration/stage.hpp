@@ -128,7 +128,6 @@ class Stage final : public sqlite::shared::Machine {
   int aside_ = 0;
   std::uint64_t time_ = 1'000'000;
   bool gave_way_ = false;
-  const char* what_ = "";
   ucontext_t main_{};
   Outcome outcome_;
   const std::function<void(int)>* kill_ = nullptr;
