@@ -207,6 +207,9 @@ class Fields(unittest.TestCase):
         self.check("memlith sqlite export, import", "sqlite", "import", database, self.folder / "c.db")
         self.check("memlith sqlite doctor", "sqlite", "doctor", sys.executable)
 
+    def test_rocksdb(self):
+        self.check("memlith rocksdb release", "rocksdb", "release", self.folder)
+
     @unittest.skipIf(SQLITE_BENCH is None, "built without it")
     def test_sqlite_bench(self):
         small = ["--repetitions", "1", "--dir", self.folder]

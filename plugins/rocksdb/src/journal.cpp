@@ -46,7 +46,9 @@ Result<std::shared_ptr<Journal>> Journal::open(const std::string& folder, const 
   if (::mkdir(memlith_folder(folder).c_str(), 0755) != 0 && errno != EEXIST) {
     return errno_error("cannot make the folder " + memlith_folder(folder));
   }
-  Result<memlith::Store> store = memlith::Store::open(store_path(folder), {.create = true, .exclusive = true});
+  // A redo log that is larger than what the journal can hold gains nothing.
+  const memlith::StoreOptions about{.create = true, .exclusive = true, .log_max_bytes = 2 * options.journal_bytes};
+  Result<memlith::Store> store = memlith::Store::open(store_path(folder), about);
   if (!store) return store.error();
   Result<memlith::AppLog> log =
       memlith::AppLog::open(*store, kLogName,

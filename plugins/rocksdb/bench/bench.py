@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""RocksDB on memlith beside stock RocksDB and a bare log: ./dev bench rocksdb [SUITE ...].
+
+SUITE is fill (random keys with sync), mixgraph (83 % get, 14 % put, 3 % seek), recovery (an open after a kill); none:
+all three. Every side is as durable as the others: a write returns when it is flushed. The sides take turns, on an ext4
+of their own on a loop device where that is possible: then the lines also tell what its block layer sees for each
+operation.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "bench/kit"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
+
+FILL_SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late"]
+PERCENTILES = ("p50_us", "p99_us", "p999_us")
+
+
+class Disk:
+    """Counts of the block layer, where the folder has a device of its own."""
+
+    def __init__(self, folder, is_own):
+        device = subprocess.run(["findmnt", "-no", "SOURCE", "--target", folder], capture_output=True, text=True,
+                                check=False).stdout.strip()
+        stat = pathlib.Path("/sys/block", pathlib.Path(device).name, "stat")
+        self.stat = stat if is_own and stat.exists() else None
+
+    def counts(self):
+        if not self.stat:
+            return {}
+        told = [int(each) for each in self.stat.read_text(encoding="ascii").split()]
+        return {"writes": told[4], "kib": told[6] / 2, "flushes": told[15]}
+
+
+class Bench:
+    def __init__(self, given, folder, is_own):
+        self.given, self.folder, self.disk = given, folder, Disk(folder, is_own)
+
+    def clear(self):
+        for each in self.folder.iterdir():
+            if each.name != "lost+found":
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        subprocess.run(["sync", "-f", self.folder], check=True)
+
+    def run(self, words, **environment):
+        told = subprocess.run([str(each) for each in words], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, **environment))
+        if told.returncode != 0:
+            sys.exit(f"{' '.join(map(str, words))}: {told.stderr[-2000:]}{told.stdout[-2000:]}")
+        return told.stdout
+
+    def counted(self, measure):
+        """What measure() tells, with "ops" and "seconds", and the disk's counts meanwhile."""
+        before = self.disk.counts()
+        told = measure()
+        after = self.disk.counts()
+        return told | {name: after[name] - before[name] for name in before}
+
+    def own_words(self, side, *words):
+        program = [self.given.bin / "memlith-rocksdb-bench", "--side", "stock" if side == "run" else side, "--dir",
+                   self.folder, *words]
+        if side == "run":
+            program = [self.given.bin / "memlith", "run", "--match", "*.log", "--commit", "fsync", "--", *program]
+        return [str(each) for each in program]
+
+    def fill_figures(self, side, *words):
+        """The counts are those from the first write to the last, and of what the page cache then has to write."""
+        with subprocess.Popen(self.own_words(side, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True) as program:
+            if program.stdout.readline() != "ready\n":
+                sys.exit(f"{side}: the program has ended")
+
+            def measure():
+                print(file=program.stdin, flush=True)
+                told = json.loads(program.stdout.readline())
+                subprocess.run(["sync", "-f", self.folder], check=True)
+                return told
+            told = self.counted(measure)
+            print(file=program.stdin, flush=True)
+        return told
+
+    def in_turns(self, suite, sides, workload, threads, measure):
+        runs = {side: [] for side in sides}
+        for _ in range(self.given.rounds):
+            for side in sides:
+                self.clear()
+                runs[side].append(measure(side))
+        for side, told in runs.items():
+            ops = sum(run["ops"] for run in told)
+            line = {"suite": f"rocksdb-{suite}", "side": side, "workload": workload, "durability": "durable",
+                    "threads": threads, "ops_per_s": round(ops / sum(run["seconds"] for run in told))}
+            for name in PERCENTILES:
+                if name in told[0]:
+                    line[name] = round(statistics.median(run[name] for run in told), 1)
+            for name in self.disk.counts():
+                line[f"{name}_per_op"] = round(sum(run[name] for run in told) / ops, 3)
+            self.say(line)
+
+    def say(self, line):
+        if self.given.json:
+            print(json.dumps(line), flush=True)
+        else:
+            print("  ".join(f"{name} {value}" for name, value in line.items() if name != "suite"), flush=True)
+
+    def fill(self):
+        for value_bytes in self.given.value_bytes:
+            for threads in self.given.threads:
+                def measure(side, words=("--threads", threads, "--value-bytes", value_bytes)):
+                    return self.fill_figures(side, *words, "--seconds", self.given.seconds, "--operations",
+                                             self.given.operations, "--warm-up", self.given.warm_up)
+                self.in_turns("fill", self.given.sides, f"{value_bytes} B, sync", threads, measure)
+
+    def mixgraph(self):
+        """With the settings of the paper that MixGraph is from (FAST 2020), and its distributions."""
+        settings = ["--key_size=48", "--keyrange_dist_a=14.18",
+                    "--keyrange_dist_b=-2.917", "--keyrange_dist_c=0.0164", "--keyrange_dist_d=-0.08082",
+                    "--keyrange_num=30", "--value_k=0.2615", "--value_sigma=25.45", "--iter_k=2.517",
+                    "--iter_sigma=14.236", "--mix_get_ratio=0.83", "--mix_put_ratio=0.14", "--mix_seek_ratio=0.03",
+                    "--sine_mix_rate_interval_milliseconds=5000", "--sine_a=1000", "--sine_b=0.000073",
+                    "--sine_d=4500", "--use_direct_reads=false", "--cache_size=268435456", "--histogram=1"]
+        for threads in self.given.threads:
+            def measure(side, threads=threads):
+                words = ["db_bench", *settings, f"--db={self.folder}/db", f"--num={self.given.keys}",
+                         *(["--fs_uri=memlith://"] if side == "memlith" else [])]
+                # Filled without sync, or filling would take longer than measuring.
+                self.run([*words, "--benchmarks=fillrandom"], **self.preload(side))
+                words += ["--benchmarks=mixgraph", "--use_existing_db=1", "--sync=1", f"--threads={threads}",
+                          f"--reads={self.given.reads}"]
+                return self.counted(lambda: self.mixgraph_figures(self.run(words, **self.preload(side))))
+            self.in_turns("mixgraph", ["stock", "memlith"], "83 % get, 14 % put with sync, 3 % seek", threads, measure)
+
+    @staticmethod
+    def mixgraph_figures(said):
+        found = re.search(r"^mixgraph\s*:\s*[\d.]+ micros/op \d+ ops/sec ([\d.]+) seconds (\d+) operations", said, re.M)
+        # db_bench has a histogram for each kind of operation; the writes' is the one that a log matters to.
+        writes = re.search(r"(?s)Microseconds per write:.*?Percentiles: P50: ([\d.]+) P75: [\d.]+ P99: ([\d.]+) "
+                           r"P99.9: ([\d.]+)", said)
+        if not found or not writes:
+            sys.exit(f"db_bench says what this program does not understand: {said[-2000:]}")
+        return {"ops": int(found[2]), "seconds": float(found[1]), **dict(zip(PERCENTILES, map(float, writes.groups())))}
+
+    def preload(self, side):
+        return {"LD_PRELOAD": str(self.given.bin.parent / "lib/memlith_rocksdb.so")} if side == "memlith" else {}
+
+    def recovery(self):
+        for mib in self.given.log_mib:
+            def measure(side, mib=mib):
+                self.run(self.own_words(side, "--fill-mib", mib))
+                self.drop_cache()
+                opening = self.own_words(side, "--open", "--fill-mib", mib)
+                return self.counted(lambda: {"ops": 1, **json.loads(self.run(opening))})
+            self.in_turns("recovery", ["stock", "memlith"], f"open, {mib} MiB of log", 1, measure)
+
+    @staticmethod
+    def drop_cache():
+        subprocess.run(["sync"], check=True)
+        with contextlib.suppress(OSError):
+            pathlib.Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")
+
+
+def numbers(text):
+    return [int(each) for each in text.split(",")]
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suites", nargs="*", help="fill, mixgraph, recovery")
+    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
+    options.add_argument("--dir", required=True, type=pathlib.Path, help="where the databases, or the disk's image, go")
+    options.add_argument("--json", action="store_true")
+    options.add_argument("--here", action="store_true", help="in the folder itself, not on a loop device in it")
+    options.add_argument("--threads", type=numbers, default=[1, 4, 12])
+    options.add_argument("--value-bytes", type=numbers, default=[100, 400])
+    options.add_argument("--sides", type=lambda text: text.split(","), default=FILL_SIDES)
+    options.add_argument("--seconds", type=float, default=3)
+    options.add_argument("--operations", type=int, default=0, help="of fill, instead of --seconds")
+    options.add_argument("--warm-up", type=int, default=50_000, help="operations before fill measures")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--keys", type=int, default=500_000, help="of mixgraph; 20000000 at full size")
+    options.add_argument("--reads", type=int, default=100_000, help="operations of mixgraph")
+    options.add_argument("--log-mib", type=numbers, default=[64, 512])
+    options.add_argument("--disk-mib", type=int, default=4096, help="of the loop device")
+    given = options.parse_args()
+    given.dir, given.bin = given.dir.resolve(), given.bin.resolve()
+    suites = given.suites or ["fill", "mixgraph", "recovery"]
+    if [each for each in suites if each not in ("fill", "mixgraph", "recovery")] or set(given.sides) - set(FILL_SIDES):
+        options.error(f"suites are fill, mixgraph, recovery; sides are {', '.join(FILL_SIDES)}")
+    given.dir.mkdir(parents=True, exist_ok=True)
+    own = contextlib.nullcontext(None) if given.here else loop_device(
+        given.dir, given.disk_mib, ["mkfs.ext4", "-qF"], "loop", lambda text: print(text, file=sys.stderr))
+    with own as folder:
+        bench = Bench(given, folder or given.dir / "rocksdb-bench", folder is not None)
+        bench.folder.mkdir(exist_ok=True)
+        for suite in suites:
+            getattr(bench, suite)()
+
+
+if __name__ == "__main__":
+    main()
