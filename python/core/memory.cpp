@@ -29,7 +29,11 @@ void* move_aside(char* from, std::uint64_t bytes) {
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (aside == MAP_FAILED) return nullptr;
   void* const moved = ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, aside);
-  if (moved != MAP_FAILED) return moved;
+  if (moved != MAP_FAILED) {
+    // A region tracked by faults in which nothing is changed is one mapping, and its pages are protected.
+    if (::mprotect(moved, bytes, PROT_READ | PROT_WRITE) == 0) return moved;
+    Py_FatalError("memlith: cannot make the memory of arrays writable");
+  }
   // The kernel is older than 5.13, or moves only what is one mapping, which a region tracked by faults is not.
   std::memcpy(aside, from, bytes);
   return aside;

@@ -99,10 +99,8 @@ class Store:
         return self
 
     def __exit__(self, kind: object, *exception: object) -> None:
-        if kind is None:
-            self.close()
-            return
-        _close(self._core, self._threads)  # what a block that raised has changed is dropped on purpose
+        # What a block that raised has changed is dropped on purpose.
+        _close(self._core, self._threads, os.fsdecode(self.path) if kind is None else None)
         self._finalizer.detach()
 
     def __repr__(self) -> str:
