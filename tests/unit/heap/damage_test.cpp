@@ -113,6 +113,26 @@ TEST_F(HeapDamage, OfAFreePageIsNamed) {
   }
 }
 
+// A program that stores over the length of a block of pages in a heap that it has open.
+TEST_F(HeapDamage, OfALengthThatWasReadBeforeIsNamed) {
+  void* const block = must(heap().allocate(100 * kPageBytes, 16));
+  const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(block) - region_->address());
+  const std::uint64_t segment = offset / kSegmentBytes;
+  const std::uint64_t page = offset / kPageBytes % kSegmentPages;
+  const auto* const table = reinterpret_cast<const SegmentEntry*>(region_->address() + kSegmentTableOffset);
+  auto& header = *reinterpret_cast<SegmentHeader*>(region_->address() + segment * kSegmentBytes +
+                                                   table[segment].header_page * kPageBytes);
+  ASSERT_EQ(header.pages[page], page_word(kPageExtent, 100));
+  for (const std::uint32_t pages : {0u, 255u}) {  // the latter leads out of the segment
+    header.pages[page] = page_word(kPageExtent, pages);
+    const Status freed = heap().free(block);
+    EXPECT_EQ(freed.category, Errc::corrupt) << pages << ": " << told(freed);
+  }
+  header.pages[page] = page_word(kPageExtent, 100);
+  EXPECT_OK(heap().free(block));
+  EXPECT_OK(heap().verify().status());
+}
+
 // Any number of flipped bits anywhere in the structures of any segment, and in the blocks beside them: every call
 // answers, and the region is a heap again when the bits are back.
 TEST_F(HeapDamage, AnywhereIsNeverFollowed) {
