@@ -12,8 +12,8 @@ namespace memlith::core {
 
 namespace {
 
-constexpr int kLooks = 6;
-constexpr std::uint64_t kStepBytes = 1 * kMiB;
+constexpr int kLooksAtLog = 6;
+constexpr std::uint64_t kCopyStepBytes = 1 * kMiB;
 
 StoreOptions following(StoreKind kind, std::string file_name) {
   StoreOptions options;
@@ -51,7 +51,7 @@ Status ArchiveSource::look() {
 // ---- what is durable -------------------------------------------------------------------------------------------
 
 Status ArchiveSource::find_durable() {
-  for (int tries = 0; tries < kLooks; ++tries) {
+  for (int tries = 0; tries < kLooksAtLog; ++tries) {
     MEMLITH_TRY_ASSIGN(writes_, ask_writer());
     if (writes_) return kOk;
     MEMLITH_TRY_ASSIGN(const bool settled, ask_log());
@@ -62,7 +62,7 @@ Status ArchiveSource::find_durable() {
 
 // False: no process that shows how far it is has the store open.
 Result<bool> ArchiveSource::ask_writer() {
-  for (int tries = 0; tries < kLooks; ++tries) {
+  for (int tries = 0; tries < kLooksAtLog; ++tries) {
     const auto seen = SeenStats::look(files_.volume, files_.names.stats);
     if (!seen.ok() || !seen->held()) return false;
     if ((*seen)->incarnation != files_.log->superblock().incarnation) {
@@ -121,13 +121,13 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
     }
     if (at.lsn >= wanted) return Reach::all;
     const LogPosition tail = files_.log->tail();
-    const bool gap_overlooked = MEMLITH_MUTANT(archive_gap_overlooked) && looks == kLooks;
+    const bool gap_overlooked = MEMLITH_MUTANT(archive_gap_overlooked) && looks == kLooksAtLog;
     if (tail.lsn > at.lsn && (tail.previous == at.previous || gap_overlooked)) {
       at = tail;
       continue;
     }
     if (at != before) looks = 0;
-    if (looks++ == kLooks) return Reach::gone;
+    if (looks++ == kLooksAtLog) return Reach::gone;
     // The log goes on in slots that it has taken since, or what is missing was overwritten.
     files_.options.log.followed_to = at.lsn;
     MEMLITH_TRY(look());
@@ -139,7 +139,7 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
   MEMLITH_TRY(look());
   MEMLITH_TRY(find_durable());
   if (durable_ < at.lsn) return Reach::elsewhere;
-  for (int looks = 0; looks < kLooks; ++looks) {
+  for (int looks = 0; looks < kLooksAtLog; ++looks) {
     const LogPosition tail = files_.log->tail();
     if (tail.lsn > at.lsn && tail.previous == at.previous) return Reach::all;
     const LogPosition end = std::max(tail, at, [](const auto& a, const auto& b) { return a.lsn < b.lsn; });
@@ -218,11 +218,11 @@ Status ArchiveSource::copy_home(ObjectId object, const Write& write, const std::
   Device& home = **opened;
   MEMLITH_TRY_ASSIGN(std::uint64_t size, home.size());
   MEMLITH_TRY(write({kCopySize, object.value, size, 0}, {}));
-  std::vector<std::byte> buffer(kStepBytes);
+  std::vector<std::byte> buffer(kCopyStepBytes);
   for (std::uint64_t at = 0; at < size;) {
     at = std::max(at, round_down(home.skip_hole(at), kPageBytes));
     if (at >= size) break;
-    const auto bytes = std::span(buffer).first(std::min(kStepBytes, size - at));
+    const auto bytes = std::span(buffer).first(std::min(kCopyStepBytes, size - at));
     if (const Status status = home.read(at, bytes); !status.ok()) {
       MEMLITH_TRY_ASSIGN(const std::uint64_t now, home.size());
       if (now >= size) return status;

@@ -102,7 +102,9 @@ void check_restores(const World& world, Archives& archives, Faults& faults, std:
                  std::to_string(world.state_of(*content)) + " instead of " + std::to_string(world.state_at(lsn)));
     }
   }
-  if (!faults.planted) EXPECT_GT(restores, 3u / every);
+  if (!faults.planted) {
+    EXPECT_GT(restores, 3u / every);
+  }
 }
 
 // At no moment was the archive ahead of what a power cut keeps.
@@ -286,7 +288,9 @@ void cut_the_archive(StoreKind kind, std::uint64_t seed, Faults& faults) {
     world.commit(i == 2);
     world.show();
     archives.step(faults);
-    if (i == 3) ASSERT_TRUE(archives.archiver->copy_now().ok()) << last_error_text();
+    if (i == 3) {
+      ASSERT_TRUE(archives.archiver->copy_now().ok()) << last_error_text();
+    }
   }
   const SimTrace trace = archives.volume.trace();
   Random random(seed);
