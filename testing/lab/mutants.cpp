@@ -64,7 +64,7 @@ constexpr ShownBy kShownBy[] = {
     {"failed_checkpoint_goes_on", "checkpoints"},
     {"failed_flush_retried", "schedule flush-fails"},
     {"failed_write_acknowledged", "schedule flush-fails"},
-    {"flushes_side_by_side", "lines-few"},
+    {"flushes_side_by_side", "schedule flush-fails"},
     {"growth_sized_outside_lock", "schedule two-growths"},
     {"guard_ends_too_early", "guarded-file"},
     {"guard_not_home", "guarded-file"},
