@@ -107,6 +107,7 @@ constexpr ShownBy kShownBy[] = {
     {"twin_renewed_when_full", "page-copies"},
     {"two_streams_at_once", "schedule two-streams"},
     {"unlink_before_checkpoint", "objects"},
+    {"unproven_frames_believed", "reopened"},
     {"unproven_frames_believed", "reopened-full"},
     {"unproven_pieces_written_home", "reopened-pieces"},
     {"use_mark_ends_too_early", "used-file"},
