@@ -191,7 +191,17 @@ class GiveBack {
     if (Result<void> durable = sync_folder(folder_); !durable) return durable;
     if (Result<void> durable = sync_folder(memlith_folder(folder_)); !durable) return durable;
     if (Result<void> removed = remove_dangling(); !removed) return removed;
+    if (Result<void> removed = put_store_away(); !removed) return removed;
     return remove_folder_tree(memlith_folder(folder_));
+  }
+
+  // ORDER rocksdb-away-before-removal: a store of which a crash leaves a part would be taken for a damaged one. [test
+  // RocksdbOrders.TheStoreIsPutAwayBeforeItIsRemoved]
+  Result<void> put_store_away() {
+    if (!is_there(store_path(folder_))) return {};
+    if (Result<void> removed = remove_folder_tree(removed_path(folder_)); !removed) return removed;
+    if (Result<void> renamed = rename_file(store_path(folder_), removed_path(folder_)); !renamed) return renamed;
+    return sync_folder(memlith_folder(folder_));
   }
 
   // Links of logs whose file is gone, or never came.

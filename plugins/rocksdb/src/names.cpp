@@ -30,6 +30,7 @@ std::optional<LogName> log_name_of(const std::string& path) {
 
 std::string memlith_folder(const std::string& folder) { return folder + "/" + kFolder; }
 std::string store_path(const std::string& folder) { return memlith_folder(folder) + "/store"; }
+std::string removed_path(const std::string& folder) { return memlith_folder(folder) + "/removed"; }
 std::string kept_path(const std::string& folder, std::uint64_t number) {
   return memlith_folder(folder) + "/" + log_file_name(number);
 }

@@ -28,6 +28,7 @@ std::optional<LogName> log_name_of(const std::string& path);
 
 std::string memlith_folder(const std::string& folder);
 std::string store_path(const std::string& folder);
+std::string removed_path(const std::string& folder);  // of a store that is being removed
 std::string kept_path(const std::string& folder, std::uint64_t number);
 std::string plain_path(const std::string& folder, std::uint64_t number);
 bool is_there(const std::string& path);  // a link that leads nowhere is

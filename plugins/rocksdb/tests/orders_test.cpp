@@ -88,7 +88,24 @@ TEST(RocksdbOrders, NamesAreDurableBeforeTheStoreGoes) {
   const long renamed = noting.last("rename " + plain_path(path, log));
   EXPECT_GE(renamed, 0);
   EXPECT_GT(noting.last("fsync " + path), renamed);
-  EXPECT_GT(noting.last("fsync " + memlith_folder(path)), renamed);  // which fails when it is gone
+  EXPECT_GT(noting.last("fsync " + memlith_folder(path)), renamed);
+}
+
+// A kill amid the removal leaves a part of the store, under another name.
+TEST(RocksdbOrders, TheStoreIsPutAwayBeforeItIsRemoved) {
+  const TempFolder folder;
+  run_step("write_100", folder);
+  const std::string path = fs::canonical(folder.path()).string() + "/db";
+  Noting noting;
+  ASSERT_TRUE(give_back(path).ok());
+  noting.end();
+  const long away = noting.last("rename " + removed_path(path));
+  EXPECT_GE(away, 0);
+  EXPECT_GT(noting.last("fsync " + memlith_folder(path)), away);  // which fails when it is gone
+  fs::create_directories(removed_path(path) + "/objects");
+  memlith::test::write_file(removed_path(path) + "/objects/1", "part");
+  EXPECT_EQ(count(*open(path, with_memlith())), 100);
+  EXPECT_FALSE(fs::exists(memlith_folder(path)));
 }
 
 // Giving back stops at the renaming; then the log goes, as RocksDB without memlith removes it once it is obsolete.
