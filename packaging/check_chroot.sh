@@ -24,8 +24,8 @@ tar -C "$system" -xf "$work/bookworm.tar"
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf; do
   if [[ -e $file ]]; then cp -L "$file" "$system$file"; fi
 done
-mkdir -p "$system/etc/ssl/certs" "$system/packages"
-cp /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/"
+mkdir -p "$system/packages"
+cp -L /etc/ssl/certs/ca-certificates.crt "$system/packages/registries.crt" # the system gets certificates of its own
 cp "$packages"/*.deb "$packages"/*.whl "$here/../README.md" "$here/try_packages.sh" "$system/packages/"
 cp -r "$here/../cmake/consumer" "$system/packages/"
 
@@ -33,5 +33,6 @@ cp -r "$here/../cmake/consumer" "$system/packages/"
 unshare --mount --propagation private bash -c '
   mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount -t tmpfs tmpfs "$1/tmp" &&
     exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+      PIP_CERT=/packages/registries.crt \
       ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} bash /packages/try_packages.sh' bash "$system"
 rm -rf "$system"
