@@ -311,7 +311,7 @@ int Connection::write_again() {
     }
     if (held >= 0) break;
     if (now_ns() - begun > kPatienceNs) return SQLITE_BUSY;
-    ::usleep(500);
+    sleep_ns(500'000);
   }
   const auto end = newest();
   const Position durable = Position::of(node_->sidecar->page().durable.load(std::memory_order_acquire));
