@@ -385,7 +385,7 @@ typedef struct memlith_region_options {
   /* Address space to reserve for a new region, which limits growth; 0 = 4 times size, at least 1 GiB. A region keeps
    * what it was made with: a larger max_size for a region that exists is INVALID. */
   uint64_t max_size;
-  uint64_t address;  /* address of a new region, a multiple of 4096; 0 = memlith chooses */
+  uint64_t address; /* address of a new region, a multiple of 4096; 0 = memlith chooses */
 } memlith_region_options;
 
 /* Maps region `name` at the address at which it was created, so that pointers into the region stay valid.

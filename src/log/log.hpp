@@ -224,7 +224,7 @@ class Log {
   [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
   [[nodiscard]] LogPosition recovered() const { return found_.end; }
   [[nodiscard]] char recovery_row() const { return found_.row; }  // also if recover() refused
-  [[nodiscard]] bool started() const { return started_; }  // not during start()
+  [[nodiscard]] bool started() const { return started_; }         // not during start()
   [[nodiscard]] bool closed_cleanly() const {
     return superblocks_.found_end() == LogEnd::closed;
   }  // as found by open()
