@@ -170,6 +170,8 @@ class Store {
   // Whether regions copy the pages of their homes when they are opened: the medium is slower than memory.
   [[nodiscard]] bool runs_from_copies() const { return files_.log_device->caps().io == IoBackend::dax; }
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
+  // While the returned object is there, the log grows by commits only.
+  [[nodiscard]] TimeMarker::Pause without_time_marks() { return TimeMarker::Pause(time_marker_.get()); }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
   [[nodiscard]] bool marks_sqlite() const { return files_.keeps_mark; }

@@ -6,7 +6,7 @@ bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
   const LockGuard lock(mutex_);
   Log& log = *files_.log;
   if (stopped_ || log.poisoned() || log.head() <= marked_) return false;
-  if (now - last_ < kEvery) return true;
+  if (pauses_ > 0 || now - last_ < kEvery) return true;
   const KeptSentence why;  // of what the program does; a mark that cannot be put is no failure of its own
   // A frame of its own: of a packed one, the head would move once more when it is sealed.
   auto writer = log.begin_at_once(sizeof(TimeRecord), kFrameKindTime, true);
@@ -20,6 +20,11 @@ bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
   marked_ = *end;
   flusher_.want(*end);
   return log.head() > marked_;
+}
+
+void TimeMarker::change_pauses(int by) {
+  const LockGuard lock(mutex_);
+  pauses_ += by;
 }
 
 void TimeMarker::stop() {

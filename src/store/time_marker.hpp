@@ -29,11 +29,30 @@ class TimeMarker {
   // From now on look() does nothing.
   void stop() MEMLITH_EXCLUDES(mutex_);
 
+  // While one of these is there, look() puts no mark: the log grows by commits only.
+  class Pause {
+   public:
+    explicit Pause(TimeMarker* marker) : marker_(marker) {
+      if (marker_ != nullptr) marker_->change_pauses(1);
+    }
+    ~Pause() {
+      if (marker_ != nullptr) marker_->change_pauses(-1);
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    TimeMarker* marker_;
+  };
+
  private:
+  void change_pauses(int by) MEMLITH_EXCLUDES(mutex_);
+
   StoreFiles& files_;
   Flusher& flusher_;
   Mutex mutex_;
   bool stopped_ MEMLITH_GUARDED_BY(mutex_) = false;
+  int pauses_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Workers::Time last_ MEMLITH_GUARDED_BY(mutex_);
   Lsn marked_ MEMLITH_GUARDED_BY(mutex_);  // the log has no commit behind it that has no mark
 };

@@ -79,6 +79,18 @@ TEST_F(TimeMarkerTest, DoesNothingOnceItIsStopped) {
   EXPECT_EQ(found(), (std::vector<std::uint64_t>{0}));
 }
 
+TEST_F(TimeMarkerTest, PutsNoMarkWhileOneMustNotCome) {
+  commit();
+  {
+    const TimeMarker::Pause pause(marker_.get());
+    EXPECT_TRUE(look(5000));
+    EXPECT_EQ(found(), (std::vector<std::uint64_t>{0}));
+  }
+  clock_ns = 111;
+  EXPECT_FALSE(look(5000));
+  EXPECT_EQ(found(), (std::vector<std::uint64_t>{0, 111}));
+}
+
 // A full log takes no mark, and nothing waits for room.
 TEST_F(TimeMarkerTest, WaitsWhileTheLogIsFull) {
   Log& log = *files_.log;
