@@ -267,8 +267,8 @@ Status Database::commit_part(const MemoryFile& journal) {
   const Lsn begin = store_->log().head();
   if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
   // The frame that the weak commits share is complete now: the next one begins at the head.
-  // ORDER nothing-before-the-part: a log that goes on behind the origin has the transaction's frame there. With a mark of
-  // time instead, a journal that was cut in the making would keep the database from being opened.
+  // ORDER nothing-before-the-part: a log that goes on behind the origin has the transaction's frame there. With a mark
+  // of time instead, a journal that was cut in the making would keep the database from being opened.
   // [test TimeMarkerTest.PutsNoMarkWhileOneMustNotCome]
   const TimeMarker::Pause commits_only = store_->without_time_marks();
   const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
