@@ -270,7 +270,7 @@ Status Database::commit_part(const MemoryFile& journal) {
   // ORDER nothing-before-the-part: a log that goes on behind the origin has the transaction's frame there. With a mark
   // of time instead, a journal that was cut in the making would keep the database from being opened.
   // [test TimeMarkerTest.PutsNoMarkWhileOneMustNotCome]
-  const TimeMarker::Pause commits_only = store_->without_time_marks();
+  const core::TimeMarker::Pause commits_only = store_->without_time_marks();
   const JournalOrigin origin{store_->log().log_id(), store_->log().head().value};
   MEMLITH_TRY_ASSIGN(part_.journal, make_disk_journal(*volume_, file_name_));
   MEMLITH_TRY(store_->match_permissions(*part_.journal));  // before there are old pages in it for others to read
