@@ -32,7 +32,9 @@ TEST_P(OneFileRegion, SizeIsExact) {
   put(region, 10'001 - 8, 0x4141414141414141);
   ASSERT_OK(persist(region));
   world_.close_store();
-  EXPECT_EQ(file(), std::string(10'001 - 8, '\0') + "AAAAAAAA");
+  std::string expected(10'001 - 8, '\0');
+  expected += "AAAAAAAA";
+  EXPECT_EQ(file(), expected);
 }
 
 // Bytes behind the end of the file, on its last page, do not belong to the region and do not reach the file.
