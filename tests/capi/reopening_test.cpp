@@ -116,14 +116,18 @@ TEST_P(Unpersisted, CountsWhatAPersistWouldTakeAndTakesNothing) {
   char* const bytes = static_cast<char*>(memlith_region_address(region));
   for (int round = 1; round <= 20; ++round) {  // pages that every persist finds changed are left open in the end
     std::memset(bytes + 5000, round, 100);
-    if (GetParam() == MEMLITH_TRACKER_EXPLICIT) ASSERT_EQ(memlith_touch(region, bytes + 5000, 100), MEMLITH_OK);
+    if (GetParam() == MEMLITH_TRACKER_EXPLICIT) {
+      ASSERT_EQ(memlith_touch(region, bytes + 5000, 100), MEMLITH_OK);
+    }
     EXPECT_GE(unpersisted(), 100u);
     EXPECT_GE(unpersisted(), 100u) << "the first look took them";
     ASSERT_EQ(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK);
     EXPECT_EQ(unpersisted(), 0u);
   }
   std::memset(bytes + 5000, 99, 100);
-  if (GetParam() == MEMLITH_TRACKER_EXPLICIT) ASSERT_EQ(memlith_touch(region, bytes + 5000, 100), MEMLITH_OK);
+  if (GetParam() == MEMLITH_TRACKER_EXPLICIT) {
+    ASSERT_EQ(memlith_touch(region, bytes + 5000, 100), MEMLITH_OK);
+  }
   EXPECT_GE(unpersisted(), 100u);
   ASSERT_EQ(memlith_rollback(&region, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK);
   EXPECT_EQ(unpersisted(), 0u);
