@@ -26,7 +26,8 @@ function(memlith_use_precompiled name)
     foreach(target ${ARGN})
       target_precompile_headers(${target} REUSE_FROM ${name})
       # gcc 12 warns of sums of std::string when the headers of the system come precompiled.
-      target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-array-bounds)
+      target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-array-bounds
+        -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict)
     endforeach()
   endif()
 endfunction()
