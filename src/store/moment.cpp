@@ -64,7 +64,10 @@ Status used_without_log(StoreFiles& files) {
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
 Status FileMoment::read(bool must_be_marked) {
-  take_step(Step::begun, Step::frames_are_read);
+  MEMLITH_ASSERT(step_ == Step::begun || step_ == Step::decided);
+  step_ = Step::frames_are_read;
+  moment_ = {};
+  found_ = lacks_mark_ = false;
   if (!files_.one_file()) return kOk;
   lacks_mark_ = must_be_marked;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));

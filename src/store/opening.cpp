@@ -204,8 +204,8 @@ Status Opening::tell_who_holds(Status busy) {
   if (holder == own_note()) {
     return fail(busy.category, Detail::lock,
                 "{}: the store is in use, and this very process, {}, was the last to open it for writing. If the store "
-                "is still open here (in a notebook: by an earlier run of the cell), use that one, or close it first",
-                files_.path(), holder);
+                "is still open here (in a notebook: by an earlier run of the cell), use that one, or close it first{}",
+                files_.path(), holder, files_.read_only() ? "" : "; if it is not, readers have it open");
   }
   return fail(busy.category, Detail::lock,
               "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}", files_.path(),

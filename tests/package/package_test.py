@@ -16,9 +16,10 @@ import zipfile
 
 ROOT, CMAKE = pathlib.Path(sys.argv[1]), sys.argv[2]
 BUILD = sys.argv[3] if len(sys.argv) > 3 else None
-NOT_IN_PACKAGES = {  # of the compiler pass, which Debian's packages leave out, and what the packages' rules remove
-    "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a", "usr/lib/memlith_track.so",
-    "usr/share/doc/memlith/LICENSE"}
+# Of the compiler pass and of RocksDB, which Debian's packages leave out, and what the packages' rules remove.
+NOT_IN_PACKAGES = {
+    "usr/lib/memlith_rocksdb.so", "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a",
+    "usr/lib/memlith_track.so", "usr/share/doc/memlith/LICENSE"}
 
 wheel_py = importlib.util.spec_from_file_location("wheel", ROOT / "packaging" / "wheel.py")
 wheel = importlib.util.module_from_spec(wheel_py)

@@ -16,6 +16,7 @@ import sys
 # (header, number of the sample in it) -> (what stands before the function, its parameters)
 SURROUNDINGS = {
     ("applog.hpp", 1): ("#include <memlith/kv.hpp>", ""),
+    ("copy.hpp", 1): ("", ""),
     ("heap.hpp", 1): ("", ""),
     ("heap.hpp", 2): ("struct Order { int item, count; };",
                       "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, "
@@ -31,6 +32,7 @@ SURROUNDINGS = {
     ("memlith.hpp", 1): ("struct Notes { int count; };", ""),
     ("memlith.hpp", 2): ("struct Account { int balance; };",
                          "memlith::Store& store, Account* from, Account* to"),
+    ("rocksdb.hpp", 1): ("#include <rocksdb/options.h>", "rocksdb::Options& options"),
 }
 COMMENT = re.compile(r"\s*(?://|/?\*) ?(.*)")
 STATEMENT = re.compile(r".*[;{]\s*(//.*)?$")
