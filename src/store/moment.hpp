@@ -22,8 +22,8 @@ class FileMoment {
 
   // ---- recovery, in the order of Step, which each call asserts: the file's moment is read before the log's frames
   // are, which are compared with it one by one; only when all were compared may the file be refused for it; whether it
-  // stays marked is known from the overlay of all frames. note() comes at any time but while that is undecided. A standby
-  // is recovered again when it has more of the archive.
+  // stays marked is known from the overlay of all frames. note() comes at any time but while that is undecided.
+  // A standby is recovered again when it has more of the archive.
   Status read(bool must_be_marked);  // the moment of the file as it is found
   // Adds a position of the log. A file is at the tail, at a later position after a checkpoint, or between the two.
   void look_for(LogPosition tail, LogPosition at);
