@@ -10,7 +10,8 @@
  * crash the structures have the effects of exactly the consumed entries, and the log has all others.
  *
  * DURABILITY. After a crash the log holds a prefix of the entries that were appended. It has every entry whose write
- * returned; entries of one append are all there or none.
+ * returned; entries of one append are all there or none. Appended entries are commits of the memlith store like all
+ * others: whatever is committed and durable behind them keeps them, and they keep what was committed before them.
  *
  * THREADS. Any number of threads append, write and wait. One thread at a time reads, rewinds, consumes and commits.
  * Opening and closing: while no other thread uses the log.

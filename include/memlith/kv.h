@@ -10,10 +10,12 @@
  * maps together, that holds every commit acknowledged as durable.
  *   SYNC  The call returns when the commit, and with it every commit before it, is durable. Threads share flushes.
  *   WEAK  The call returns when the commit has taken effect in memory. It becomes durable in order, at most the window
- *         (memlith_kv_set_window) later, or with the next SYNC commit or memlith_kv_persist. When the log has no room
- *         for weak commits and cannot grow (the disk is full, say), further commits of every kind are refused with
- *         NO_SPACE or FULL, so that those in memory stay the last ones of one window. They are tried again in the
- *         background and by each call that commits, and become durable when there is room.
+ *         (memlith_kv_set_window) later, or with the next commit of the memlith store that is waited for, in whatever
+ *         structure. When the log has no room for weak commits and cannot grow (the disk is full, say), further commits
+ *         of every kind, in the whole memlith store, are refused with NO_SPACE or FULL, so that those in memory stay
+ *         the last ones of one window. They are tried again in the background and by each call that commits, and become
+ *         durable when there is room.
+ * All commits of a memlith store are one sequence: a crash keeps none without those that had returned before it began.
  *
  * ISOLATION. A transaction that writes locks the records that it reads or writes, and the gaps between the keys that it
  * scans, until it ends. A call that meets a lock of another transaction returns MEMLITH_CONFLICT and the transaction is
@@ -125,8 +127,8 @@ MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, 
 /* Makes the transaction a part of `tx`, a transaction of the store (memlith_tx_add_region): memlith_commit commits it
  * in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle stays until
  * memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of it are INVALID. A
- * conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Commits of the kv store that wait
- * for their window enter the log before, in a frame of their own.
+ * conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait for their
+ * window enter the log before.
  * Errors: INVALID - the kv store is of another store, or has a part in `tx` already; READ_ONLY; UNSUPPORTED - the kv
  * store is volatile. */
 MEMLITH_API int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn);

@@ -1,19 +1,21 @@
 #include "applog/applog.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "base/mutant.hpp"
-#include "base/no_throw.hpp"
 #include "base/random.hpp"
 #include "region/per_thread.hpp"
-#include "region/refusal.hpp"
+#include "store/refusal.hpp"
 
 namespace memlith::core::applog {
 
 namespace {
 constexpr std::uint64_t kFrameBytesMax = 1 * kMiB;
 constexpr std::uint64_t kMarkBytes = sizeof(EntryHeader);
+constexpr std::size_t kExtentsMax = 4;  // of entries that wait: two runs of the ring, and two of the mark
 // A writer that waits for room looks from time to time whether the store can still commit.
 constexpr std::chrono::milliseconds kLookAgainAfter{50};
 
@@ -57,6 +59,11 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
   MEMLITH_TRY(log->check_first_page());
   MEMLITH_TRY(log->find_end());
   log->stopped_ = options.manual;
+  if (log->read_only()) return log;
+  log->going_.extents.reserve(kExtentsMax);
+  log->going_.sources.reserve(kExtentsMax);
+  region.store().collectors().add(*log);
+  log->collects_ = true;
   return log;
 }
 
@@ -77,6 +84,7 @@ Status AppLog::format() {
   Changes changes;
   add(changes, kIdentityOffset, base + kIdentityOffset, kPositionOffset + sizeof position - kIdentityOffset);
   add(changes, kRingOffset, base + kRingOffset, sizeof mark);
+  MEMLITH_TRY(region_.store().close_collectors());
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, true));
   return region_.store().sync(end);
 }
@@ -138,8 +146,14 @@ Status AppLog::find_end() {
     at += stored_bytes(content_.size());
   }
   appended_ = handed_ = at;
-  number_ = handed_number_ = durable_number_ = number - 1;
+  number_ = number - 1;
+  numbers_.begin(number_);
   return kOk;
+}
+
+AppLog::~AppLog() {
+  (void)stop();
+  if (collects_) region_.store().collectors().remove(*this, !options_.manual);
 }
 
 Status AppLog::stop() {
@@ -162,9 +176,8 @@ std::uint64_t AppLog::newest() {
 
 AppLogReport AppLog::report() {
   const LockGuard lock(mutex_);
-  note_durable();
   const std::uint64_t used = appended_ - consumed_.at;
-  return {ring_.capacity(),    ring_.capacity() - kMarkBytes - used, number_, durable_number_, read_.number - 1,
+  return {ring_.capacity(),    ring_.capacity() - kMarkBytes - used, number_, durable_number(), read_.number - 1,
           consumed_.number - 1};
 }
 
@@ -213,15 +226,18 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
     {
       const LockGuard lock(mutex_);
       const std::uint64_t waits = appended_ - handed_;
-      too_much_waits = waits > 0 && waits + entries.bytes > frame_bytes_;
-      if (!too_much_waits && has_room(entries.bytes)) {
+      const bool room = has_room(entries.bytes);
+      too_much_waits = (waits > 0 && waits + entries.bytes > frame_bytes_) || region_.store().collectors().refused() ||
+                       (room && !may_wait(waits + entries.bytes + kPageBytes));
+      if (!too_much_waits && room) {
         place(entries);
+        note_waiting_commit();
         region_.store().stats()->applog_entries.fetch_add(entries.all.size(), std::memory_order_relaxed);
         return number_;
       }
     }
     if (too_much_waits) {
-      MEMLITH_TRY(hand_over(newest(), false).status());
+      MEMLITH_TRY(region_.store().collectors().close(false).status());
     } else {
       MEMLITH_TRY(make_room(entries.bytes));
     }
@@ -276,29 +292,63 @@ void AppLog::add_end_mark(Changes& changes, std::uint64_t position, const EntryH
   });
 }
 
-Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) {
-  const auto known = [&]() MEMLITH_REQUIRES(mutex_) {
-    const auto covers = [number](const Handed& handed) { return handed.number >= number; };
-    const auto found = std::find_if(queue_.begin(), queue_.end(), covers);
-    return found != queue_.end() ? found->lsn : Lsn{0};
+Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  // What has to be durable, if those entries are in the redo log; 0: they are durable.
+  const auto known = [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> std::optional<Lsn> {
+    const LockGuard lock(mutex_);
+    (void)durable_number();
+    return numbers_.logged() >= number ? std::optional(numbers_.end_of(number)) : std::nullopt;
   };
-  const LockGuard handing(hand_mutex_);
+  Collectors& collectors = region_.store().collectors();
+  const LockGuard handing(collectors.mutex());
+  if (const auto end = known(); end.has_value()) return *end;
+  const auto closed = collectors.close_held(will_sync);
+  if (closed.ok()) return *closed;
+  const KeptSentence why;
+  if (const auto end = known(); end.has_value()) return *end;
+  return closed.error();
+}
+
+// ---- as a collector --------------------------------------------------------------------------------------------
+
+// The lock stays held beyond the calls, and may be a part's, which the analysis cannot follow.
+Status AppLog::pause() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  if (!part_holds_) mutex_.lock();
+  return kOk;
+}
+
+void AppLog::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  if (!part_holds_) mutex_.unlock();
+}
+
+// What lies before `going_to_` does not change until it is released, and the ring's shape only under the mutex of the
+// collectors.
+void AppLog::set_aside() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   going_.extents.clear();
   going_.sources.clear();
-  EntryHeader mark{};
-  std::uint64_t to = 0;
-  {
-    const LockGuard lock(mutex_);
-    note_durable();
-    if (handed_number_ >= number) return known();
-    to = appended_;
-    add_waiting(going_, mark);
-  }
-  // What lies before `to` does not change until it is released, and the ring's shape only under hand_mutex_.
-  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(going_.extents, going_.sources, will_sync));
-  const LockGuard lock(mutex_);
-  note_handed(mark, to, end);
-  return end;
+  add_waiting(going_, going_mark_);
+  going_to_ = appended_;
+}
+
+Collector::Piece AppLog::first(std::uint64_t /*bytes_max*/) {
+  going_size_ = region_.size_to_commit();
+  Piece piece{going_.extents, going_.sources, going_size_, 0, 1};
+  for (const Extent& extent : going_.extents) piece.bytes += sizeof extent + extent.bytes;
+  return piece;
+}
+
+bool AppLog::in_log(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  region_.note_commit(end);
+  if (going_size_.has_value()) region_.note_size_committed(*going_size_);
+  (void)pause();
+  note_handed(going_mark_, going_to_, end);
+  resume();
+  return false;
+}
+
+std::string AppLog::what_waits() const {
+  return fmt::format("the entries up to number {} of the application log \"{}\"", going_mark_.number - 1,
+                     region_.shown_name());
 }
 
 void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
@@ -310,39 +360,29 @@ void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
 
 void AppLog::note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) {
   handed_ = to;
-  handed_number_ = mark.number - 1;
-  queue_.push_back({handed_number_, end});
+  numbers_.add(mark.number - 1, end);
   if (reader_waits_) arrived_.notify_one();
 }
 
 // ---- in a transaction of the store -----------------------------------------------------------------------------
 
-// The locks stay held beyond the calls, which the analysis cannot follow where one of them fails.
-Status AppLog::hold_for(const Entries& entries) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (options_.when_full == WhenFull::grow) {
-    bool fits = false;
-    {
-      const LockGuard lock(mutex_);
-      fits = has_room(entries.bytes);
-    }
-    if (!fits) MEMLITH_TRY(grow(entries.bytes));
+Status AppLog::grow_for(const Entries& entries) {
+  if (options_.when_full != WhenFull::grow) return kOk;
+  {
+    const LockGuard lock(mutex_);
+    if (has_room(entries.bytes)) return kOk;
   }
-  // What waits goes before, so that the frame of the transaction has its own entries alone.
-  MEMLITH_TRY(hand_over(newest(), false).status());
-  hand_mutex_.lock();
+  return grow(entries.bytes);
+}
+
+// The lock stays held beyond the call, which the analysis cannot follow where it fails.
+Status AppLog::hold_for(const Entries& entries) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   mutex_.lock();
-  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
-    if (!has_room(entries.bytes)) return no_room(entries.bytes, ring_.capacity());
-    if (handed_ == appended_) return kOk;
-    Changes waiting;  // of writers that were faster
-    EntryHeader mark{};
-    add_waiting(waiting, mark);
-    MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(waiting.extents, waiting.sources, false));
-    note_handed(mark, appended_, end);
-    return kOk;
-  });
-  if (!ready.ok()) end_hold();
-  return ready;
+  part_holds_ = true;
+  if (has_room(entries.bytes)) return kOk;
+  const Status full = no_room(entries.bytes, ring_.capacity());
+  end_hold();
+  return full;
 }
 
 void AppLog::place_held(const Entries& entries, Changes& changes, EntryHeader& mark) {
@@ -351,25 +391,13 @@ void AppLog::place_held(const Entries& entries, Changes& changes, EntryHeader& m
 }
 
 void AppLog::held_in_log(const EntryHeader& mark, Lsn end) {
-  // Without memory the entries are found to be durable with the next frame.
-  (void)no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
-    note_handed(mark, appended_, end);
-    return kOk;
-  });
+  note_handed(mark, appended_, end);
   end_hold();
 }
 
 void AppLog::end_hold() {
+  part_holds_ = false;
   mutex_.unlock();
-  hand_mutex_.unlock();
-}
-
-void AppLog::note_durable() {
-  const Lsn durable = region_.store().log().durable_lsn();
-  while (!queue_.empty() && queue_.front().lsn <= durable) {
-    durable_number_ = queue_.front().number;
-    queue_.pop_front();
-  }
 }
 
 Status AppLog::make_durable(std::uint64_t number) {
@@ -404,8 +432,7 @@ Status AppLog::wait(std::uint64_t number) {
 
 std::uint64_t AppLog::durable() {
   const LockGuard lock(mutex_);
-  note_durable();
-  return durable_number_;
+  return durable_number();
 }
 
 }  // namespace memlith::core::applog

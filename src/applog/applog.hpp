@@ -12,8 +12,8 @@
 // Threads: any number append and write; one reads and consumes.
 #pragma once
 
-#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +21,8 @@
 #include "applog/ring.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
+#include "store/collectors.hpp"
+#include "store/logged_numbers.hpp"
 
 namespace memlith::core {
 struct OpenRegion;
@@ -49,13 +51,13 @@ struct AppLogReport {
 // What memlith_verify looks for in a region.
 bool holds_applog(const Region& region);
 
-class AppLog final : public RegionClient {
+class AppLog final : public RegionClient, private Collector {
  public:
   using Content = std::span<const std::byte>;
 
   // The region is open; it is new, or holds an application log.
   static Result<std::unique_ptr<AppLog>> open(Region& region, const AppLogOptions& options);
-  ~AppLog() override { (void)stop(); }
+  ~AppLog() override;
 
   // ---- writers
   // The entries lie behind each other, and a crash keeps all of them or none. Returns the number of the last.
@@ -102,11 +104,8 @@ class AppLog final : public RegionClient {
 
  private:
   friend class AppLogPart;
-  AppLog(Region& region, const AppLogOptions& options) : region_(region), options_(options) {}
-  struct Handed {
-    std::uint64_t number = 0;  // of the last entry
-    Lsn lsn;
-  };
+  AppLog(Region& region, const AppLogOptions& options)
+      : Collector(region.store().collectors()), region_(region), options_(options) {}
   // Entries to be appended: they exist as long as this does, and were checked.
   struct Entries {
     std::vector<Content> all;
@@ -142,26 +141,39 @@ class AppLog final : public RegionClient {
   [[nodiscard]] Status no_room(std::uint64_t bytes, std::uint64_t capacity) const;
   Status make_room(std::uint64_t bytes);
   Status grow(std::uint64_t bytes);
-  Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(mutex_);
   // Brings entries to the redo log, up to that one at least. Returns what has to be durable for that one to be durable.
   Result<Lsn> hand_over(std::uint64_t number, bool will_sync);
   // What was appended and is not in the redo log yet, and the mark behind it, which is also put into the ring.
-  void add_waiting(Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  void add_waiting(Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(mutex_);
   // It is in the redo log, in a frame that ends there.
-  void note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) MEMLITH_REQUIRES(hand_mutex_, mutex_);
+  void note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) MEMLITH_REQUIRES(mutex_);
 
-  // For AppLogPart: hold_for() makes room for the entries, and holds the log; place_held() appends them;
-  // held_in_log(), when their frame is in the redo log, lets the log go; end_hold() does that without a frame.
-  Status hold_for(const Entries& entries) MEMLITH_ACQUIRE(hand_mutex_, mutex_);
-  void place_held(const Entries& entries, Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(hand_mutex_, mutex_);
-  void held_in_log(const EntryHeader& mark, Lsn end) MEMLITH_RELEASE(hand_mutex_, mutex_);
-  void end_hold() MEMLITH_RELEASE(hand_mutex_, mutex_);
+  // Entries that wait go to the redo log with what waits in the rest of the store.
+  Status pause() override;
+  void set_aside() noexcept override;
+  void resume() noexcept override;
+  Piece first(std::uint64_t bytes_max) override;
+  bool in_log(Lsn end) noexcept override;
+  [[nodiscard]] std::string what_waits() const override;
+
+  // For AppLogPart, with the mutex of the collectors held but in grow_for(), which makes room if the log may grow.
+  // hold_for() holds the log, which has room for the entries; place_held() appends them; held_in_log(), when their
+  // frame is in the redo log, lets the log go; end_hold() does that without a frame.
+  Status grow_for(const Entries& entries);
+  Status hold_for(const Entries& entries) MEMLITH_ACQUIRE(mutex_);
+  void place_held(const Entries& entries, Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(mutex_);
+  void held_in_log(const EntryHeader& mark, Lsn end) MEMLITH_RELEASE(mutex_);
+  void end_hold() MEMLITH_RELEASE(mutex_);
   // As it is logged when everything up to that entry is consumed, and what follows when it is in the redo log.
   Result<Position> position_of(std::uint64_t number);
   void move_consumed(const Position& position);
   Status make_durable(std::uint64_t number);
   std::uint64_t newest();
-  void note_durable() MEMLITH_REQUIRES(mutex_);
+  // The newest durable entry.
+  std::uint64_t durable_number() MEMLITH_REQUIRES(mutex_) {
+    return numbers_.durable(region_.store().log().durable_lsn());
+  }
   Result<bool> copy_next(Entry& entry) MEMLITH_REQUIRES(mutex_);
   Result<Position> position_behind(std::uint64_t number) MEMLITH_REQUIRES(mutex_);
   void add(Changes& changes, std::uint64_t offset, const void* bytes, std::uint64_t count) const;
@@ -175,19 +187,22 @@ class AppLog final : public RegionClient {
   bool stopped_ = false;
   std::uint64_t frame_bytes_ = 0;  // so much of smaller entries goes to the redo log in one frame
 
-  Mutex hand_mutex_;  // taken before mutex_; held while entries go to the redo log, so that they do it in order
-  Changes going_ MEMLITH_GUARDED_BY(hand_mutex_);
+  // Under the mutex of the collectors, which is held while entries go to the redo log.
+  Changes going_;             // entries that were set aside
+  EntryHeader going_mark_{};  // behind them
+  std::uint64_t going_to_ = 0;
+  std::optional<SizeChange> going_size_;  // of the region, in the same frame
+  bool part_holds_ = false;               // mutex_ is held for a part
 
-  Mutex mutex_;
+  bool collects_ = false;      // is one of the store's collectors
+  Mutex mutex_;                // taken behind the mutex of the collectors
   ConditionVariable arrived_;  // entries in the redo log
   ConditionVariable freed_;    // bytes of the ring
   Ring ring_ MEMLITH_GUARDED_BY(mutex_);
   std::uint64_t appended_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the position behind the newest entry
   std::uint64_t number_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of the newest entry
   std::uint64_t handed_ MEMLITH_GUARDED_BY(mutex_) = 0;    // the position behind what is in the redo log
-  std::uint64_t handed_number_ MEMLITH_GUARDED_BY(mutex_) = 0;
-  std::uint64_t durable_number_ MEMLITH_GUARDED_BY(mutex_) = 0;
-  std::deque<Handed> queue_ MEMLITH_GUARDED_BY(mutex_);  // in the redo log, not known to be durable
+  LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);       // of entries
   bool reader_waits_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::uint32_t writers_wait_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it

@@ -24,6 +24,8 @@ Status AppLogPart::consume(std::uint64_t number) {
   return kOk;
 }
 
+Status AppLogPart::make_ready() { return entries_.all.empty() ? kOk : log_.grow_for(entries_); }
+
 // The log stays held beyond the calls, which the analysis cannot follow.
 Result<FrameNeed> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   // Two runs of the ring for the entries, two for the mark, and the position.

@@ -22,6 +22,7 @@ class AppLogPart final : public Participant {
 
   [[nodiscard]] Kind kind() const override { return Kind::applog; }
   [[nodiscard]] Region& region() const override { return log_.region(); }
+  Status make_ready() override;
   Result<FrameNeed> prepare() override;
   Status add_to(JointFrame& frame) override;
   void finish(Lsn end) noexcept override;

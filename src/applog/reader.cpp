@@ -51,19 +51,18 @@ Result<bool> AppLog::read(std::uint64_t wait_ms, Entry& entry) {
     Lsn soon;
     {
       const LockGuard lock(mutex_);
-      note_durable();
-      if (read_.number <= durable_number_) return copy_next(entry);
+      if (read_.number <= durable_number()) return copy_next(entry);
       if (wait_ms == 0) return false;
-      if (read_.number > handed_number_) {
-        const auto handed = [this]() MEMLITH_REQUIRES(mutex_) { return handed_number_ >= read_.number; };
+      if (read_.number > numbers_.logged()) {
+        const auto handed = [this]() MEMLITH_REQUIRES(mutex_) { return numbers_.logged() >= read_.number; };
         const auto now = SteadyClock::now();
         reader_waits_ = true;
         const bool more = now < until && arrived_.wait_for(mutex_, until - now, handed);
         reader_waits_ = false;
         if (!more) return false;
-        note_durable();
+        (void)durable_number();
       }
-      if (!queue_.empty()) soon = queue_.front().lsn;
+      soon = numbers_.oldest_end();
     }
     // Together with the writer's flush, if it has one under way.
     if (soon != Lsn{0}) MEMLITH_TRY(region_.store().sync(soon));
@@ -113,6 +112,7 @@ Status AppLog::consume(std::uint64_t number) {
   }
   Changes changes;
   add(changes, kPositionOffset, &position, sizeof position);
+  MEMLITH_TRY(region_.store().close_collectors());
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
   move_consumed(position);
   region_.store().flush_soon(end);
@@ -122,8 +122,11 @@ Status AppLog::consume(std::uint64_t number) {
 // ---- growth ----------------------------------------------------------------------------------------------------
 
 // Called without room for `bytes`, which may have become free meanwhile.
-Status AppLog::grow(std::uint64_t bytes) {
-  const LockGuard handing(hand_mutex_);
+Status AppLog::grow(std::uint64_t bytes) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  Collectors& collectors = region_.store().collectors();
+  const LockGuard handing(collectors.mutex());
+  // What was set aside, and refused, lies where the ring has it now.
+  if (collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
   std::uint64_t wanted = 0;
   const std::uint64_t most = round_down(region_.reserve() - kRingOffset, kPageBytes);
   {
@@ -157,7 +160,7 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   shape.checksum = sum_of(shape, seed_);
   const Ring larger(region_.address(), shape);
   Changes changes;
-  const EntryHeader mark = end_mark(handed_number_ + 1, seed_);
+  const EntryHeader mark = end_mark(numbers_.logged() + 1, seed_);
   if (appended_ > wrap) {
     std::memmove(region_.address() + larger.offset_of(wrap), region_.address() + kRingOffset, appended_ - wrap);
     if (handed_ > wrap && !MEMLITH_MUTANT(applog_growth_not_moved)) {

@@ -314,7 +314,7 @@ int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY_ASSIGN(const kv::Window window, window_of(interval_ms, bytes));
-    kv_of(handle).gatherer().set_window(window);
+    kv_of(handle).weak_commits().set_window(window);
     return kOk;
   });
 }
@@ -322,7 +322,7 @@ int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t
 int32_t memlith_kv_set_eventfd(memlith_kv* handle, int fd) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    kv_of(handle).gatherer().set_eventfd(fd);
+    kv_of(handle).weak_commits().set_eventfd(fd);
     return kOk;
   });
 }
@@ -339,7 +339,7 @@ int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
       return fail(Errc::invalid, Detail::argument, "there is no commit {} yet; the newest is {}", ticket,
                   inner.newest());
     }
-    inner.gatherer().when_durable(ticket, [done, context](std::uint64_t commit, Status status) {
+    inner.weak_commits().when_durable(ticket, [done, context](std::uint64_t commit, Status status) {
       done(context, commit, status.ok() ? 0 : code_of(status));
     });
     return kOk;
@@ -362,7 +362,7 @@ int32_t memlith_kv_get_info(memlith_kv* handle, memlith_kv_info* target) {
     info.free_pages = header.free_pages;
     info.commits = inner.newest();
     info.durable = inner.durable();
-    info.logged_bytes = inner.gatherer().logged_bytes();
+    info.logged_bytes = inner.weak_commits().logged_bytes();
     info.conflicts = inner.conflicts();
     info.snapshot_bytes = inner.pages().kept_bytes();
     info.transactions = inner.transactions();

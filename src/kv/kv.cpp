@@ -4,7 +4,7 @@
 
 #include "base/no_throw.hpp"
 #include "region/participant.hpp"
-#include "region/refusal.hpp"
+#include "store/refusal.hpp"
 
 namespace memlith::core::kv {
 
@@ -24,7 +24,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}",
                 region.shown_name(), region.size(), 2 * kPageBytes);
   }
-  auto kv = std::unique_ptr<Kv>(new Kv);
+  auto kv = std::unique_ptr<Kv>(new Kv(region));
   MEMLITH_TRY(kv->pages_.attach(region));
   kv->manual_ = options.manual || kv->read_only();
   MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
@@ -32,13 +32,18 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   kv->base_commit_ = kv->pages_.header().commits;
   if (kv->read_only()) return kv;
   kv->stopped_ = false;
-  kv->gatherer_.start(options.window, kv->manual_);
+  kv->weak_commits_.start(options.window, kv->manual_);
   if (fresh) {
-    const auto handed = kv->gatherer_.hand_over(~std::uint64_t{0}, true);
+    {
+      const LockGuard lock(kv->pages_.writer());
+      kv->weak_commits_.committed(false);
+    }
+    const auto handed = kv->weak_commits_.hand_over(~std::uint64_t{0}, true);
     const Status made = handed.ok() ? region.store().sync(*handed) : handed.error();
     if (!made.ok()) {
       const KeptSentence sentence;
-      (void)kv->stop();
+      kv->stopped_ = true;  // nothing was acknowledged
+      (void)kv->weak_commits_.stop(false);
       return made;
     }
   }
@@ -48,7 +53,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
 
 Kv::~Kv() {
   end_transactions();
-  if (!read_only() && !stopped_) (void)gatherer_.stop(!manual_);
+  if (!read_only() && !stopped_) (void)weak_commits_.stop(!manual_);
 }
 
 void Kv::end_transactions() {
@@ -65,7 +70,7 @@ Status Kv::stop() {
     if (is_refusal(done)) return done;
   }
   stopped_ = true;
-  return gatherer_.stop(!manual_);
+  return weak_commits_.stop(!manual_);
 }
 
 void Kv::rolled_back() {
@@ -88,8 +93,8 @@ Status Kv::wait(std::uint64_t ticket) {
   if (ticket > newest()) {
     return fail(Errc::invalid, Detail::argument, "there is no commit {} yet; the newest is {}", ticket, newest());
   }
-  if (read_only() || ticket <= gatherer_.durable()) return kOk;
-  return gatherer_.make_durable(ticket);
+  if (ticket <= durable()) return kOk;
+  return weak_commits_.make_durable(ticket);
 }
 
 // ---- transactions ----------------------------------------------------------------------------------------------
@@ -185,6 +190,13 @@ Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
               pages_.region().shown_name());
 }
 
+template <class Change>
+Result<std::uint64_t> Kv::change_map(Change&& change) {
+  auto number = change_pages(false, change);
+  weak_commits_.committed(false);  // also if it failed: its number was used up
+  return number;
+}
+
 // Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
 // it is enough that none of the leaves has changed since. False: there are too many writes, or some meet.
 bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
@@ -218,8 +230,8 @@ void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   }
 }
 
-Result<std::uint64_t> Kv::apply(const LockSet& locks, Left& left) {
-  MEMLITH_TRY(gatherer_.keep_up());
+Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Left& left) {
+  MEMLITH_TRY(weak_commits_.keep_up());
   Leaves leaves;
   const bool found = find_leaves(locks, leaves);
   for (;;) {
@@ -231,29 +243,34 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Left& left) {
       const bool in_leaves = estimate.sure;
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       const std::uint64_t before = pages_.batch().bytes();
-      if (pages_.batch().empty() || before + estimate.log_bytes <= pages_.region().store().log_limit_bytes() / 2) {
-        MEMLITH_TRY(make_ready(estimate));
-        MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages(in_leaves, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-                             write_all(locks, in_leaves ? &leaves : nullptr);
-                           }));
+      if (weak_commits_.has_room_for(estimate.log_bytes)) {
+        const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return make_ready(estimate); });
+        if (!ready.ok()) weak_commits_.commit_failed();
+        MEMLITH_TRY(ready);
+        auto number = change_pages(in_leaves, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+          write_all(locks, in_leaves ? &leaves : nullptr);
+        });
+        // Also if it failed: its number was used up.
+        left.wish = weak_commits_.committed(durability == Durability::weak && number.ok());
+        MEMLITH_TRY(number.status());
         const std::uint64_t after = pages_.batch().bytes();
-        left.waiting_bytes = gatherer_.note_waiting(after);
-        if (left.waiting_bytes > WriterPace::kFreeBytes) {
-          left.rest_until = pace_.after(after - before, left.waiting_bytes, WriterPace::Time::clock::now());
+        if (after > WriterPace::kFreeBytes) {
+          left.rest_until = pace_.after(after - before, after, WriterPace::Time::clock::now());
         }
         return number;
       }
     }
     // Together with what waits it would be too much for one frame.
-    MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
+    MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());
   }
 }
 
 // ---- a commit together with other structures -------------------------------------------------------------------
 
-// The locks stay held beyond the calls, which the analysis cannot follow.
+// The writer's lock stays held beyond the calls, which the analysis cannot follow.
 Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  MEMLITH_TRY(gatherer_.hold());
+  pages_.writer().lock();
+  weak_commits_.hold_for_part();
   joint_applied_ = false;
   Estimate estimate;
   const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
@@ -263,30 +280,32 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_
     return pages_.region().commit_size(false);
   });
   if (ready.ok()) return estimate.log_bytes;
-  gatherer_.let_go();
+  cancel_joint();
   return ready;
 }
 
 Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  MEMLITH_TRY(change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-                write_all(locks, nullptr);
-                frame.reserve_more(pages_.batch().reserve_piece());
-              }).status());
+  const auto number = change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    write_all(locks, nullptr);
+    frame.reserve_more(pages_.batch().reserve_piece());
+  });
+  if (!number.ok()) weak_commits_.committed(false);  // its number was used up
+  MEMLITH_TRY(number.status());
   joint_applied_ = true;
-  return gatherer_.take_held();
+  return weak_commits_.take_part();
 }
 
-void Kv::end_joint(const Batch::Piece& piece, Lsn end) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void Kv::end_joint(const Batch::Piece& piece, Lsn end) {
   pages_.region().note_commit(end);
-  gatherer_.held_in_log(piece, end);
-  if (!manual_) gatherer_.left(piece.bytes);  // so that whoever waits for it in the kv store is told
+  weak_commits_.part_in_log(piece, end);
 }
 
-void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { gatherer_.let_go(); }
-
-void Kv::give_up_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  joint_applied_ ? gatherer_.lose_held() : gatherer_.let_go();
+void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  weak_commits_.let_part_go();
+  pages_.writer().unlock();
 }
+
+void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }
 
 // ---- maps ------------------------------------------------------------------------------------------------------
 
@@ -322,9 +341,9 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
   }
   if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
-  MEMLITH_TRY(gatherer_.keep_up());
+  MEMLITH_TRY(weak_commits_.keep_up());
   MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
-  MEMLITH_TRY(gatherer_.make_durable(number));
+  MEMLITH_TRY(weak_commits_.make_durable(number));
   return number_of(map);
 }
 
@@ -336,7 +355,7 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   TreeWriter::Found found;
   MEMLITH_TRY(catalogue.check(write, found));
   MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
-  return change_pages(false, [&] {
+  return change_map([&] {
     map = pages_.allocate();
     TreeWriter::make_empty(pages_, map);
     catalogue.apply(write);
@@ -357,13 +376,13 @@ Status Kv::remove_map(std::string_view name) {
   map.going.store(false);
   MEMLITH_TRY(commit.status());
   number_of_root_.erase(map.root);
-  return gatherer_.make_durable(*commit);
+  return weak_commits_.make_durable(*commit);
 }
 
 Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
   const PageNumber map = entry.root;
   // What waits goes to the log before, so that the frame of the removal has it all to itself.
-  MEMLITH_TRY(gatherer_.hand_over(~std::uint64_t{0}, false).status());
+  MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());
   const LockGuard lock(pages_.writer());
   MEMLITH_TRY(pages_.region().store().failure());
   if (locks_.in_use(map)) {
@@ -381,7 +400,7 @@ Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
     if (header.kind == PageKind::leaf) records += header.count;
   }
   MEMLITH_TRY(make_ready({4, 64 * all.size() + 8 * kPageBytes}));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_pages(false, [&] {
+  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_map([&] {
                        for (const PageNumber page : all) pages_.free(page);
                        pages_.count_records(1 - static_cast<std::int64_t>(records));
                        catalogue.apply(write);

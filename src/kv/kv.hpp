@@ -1,8 +1,8 @@
 // A transactional key-value store in a region. Floor: kv. include/memlith/kv.h states the contract of each call.
 //
 // A transaction collects its writes and takes locks (Locks). A commit applies the writes to the trees under the
-// writer's lock: the order of these applications is the order of the commits. Gatherer brings what they changed to the
-// log. Transactions that only read see the pages as of their beginning (Pages).
+// writer's lock: the order of these applications is the order of the commits. WeakCommits brings what they changed to
+// the log. Transactions that only read see the pages as of their beginning (Pages).
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kv/gatherer.hpp"
 #include "kv/locks.hpp"
 #include "kv/log_need.hpp"
 #include "kv/maps.hpp"
 #include "kv/tree.hpp"
+#include "kv/weak_commits.hpp"
 #include "kv/writer_pace.hpp"
 #include "region/session.hpp"
 
@@ -196,11 +196,11 @@ class Kv final : public RegionClient {
   // Ends it, if need be, and frees it.
   void free(Transaction* transaction);
 
-  Status persist() { return read_only() ? kOk : gatherer_.make_durable(newest()); }
+  Status persist() { return read_only() ? kOk : weak_commits_.make_durable(newest()); }
   Status wait(std::uint64_t ticket);
-  std::uint64_t durable() { return read_only() ? newest() : gatherer_.durable(); }
+  std::uint64_t durable() { return read_only() || is_volatile() ? newest() : weak_commits_.durable(); }
   std::uint64_t newest();
-  Gatherer& gatherer() { return gatherer_; }
+  WeakCommits& weak_commits() { return weak_commits_; }
   // Makes everything durable; nothing else is done with the store then but to destroy it. When the log has no room for
   // commits that wait, nothing has ended: the store goes on, and can be stopped later. Destroying it loses them.
   Status stop() override;
@@ -234,7 +234,7 @@ class Kv final : public RegionClient {
   friend class Transaction;
   friend class KvPart;
   friend class Cursor;
-  Kv() = default;
+  explicit Kv(Region& region) : weak_commits_(pages_, region.store().collectors()) {}
   // Where each of a few writes belongs, found before the writer's lock was taken.
   struct Leaves {
     static constexpr std::uint32_t kMax = 8;
@@ -257,12 +257,12 @@ class Kv final : public RegionClient {
   MapNumber number_of(PageNumber root) MEMLITH_REQUIRES(maps_mutex_);
   // What a commit left for the log.
   struct Left {
-    std::uint64_t waiting_bytes = 0;  // those of other commits included
+    WeakCommits::Wish wish;
     std::optional<WriterPace::Time> rest_until;
   };
   void end_transactions();
   // Applies a transaction's writes. Returns the number of the commit.
-  Result<std::uint64_t> apply(const LockSet& locks, Left& left);
+  Result<std::uint64_t> apply(const LockSet& locks, Durability durability, Left& left);
   // The same as a part of a frame, in steps (KvPart). The locks are held from prepare_joint() on, which returns the
   // bytes for the frame at most, until end_joint(), cancel_joint() or give_up_joint(). apply_joint() reserves room in
   // the frame, and has changed nothing if it fails.
@@ -282,10 +282,13 @@ class Kv final : public RegionClient {
   // of a commit was used up.
   template <class Change>
   Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(pages_.writer());
+  // The same for a commit that somebody waits for.
+  template <class Change>
+  Result<std::uint64_t> change_map(Change&& change) MEMLITH_REQUIRES(pages_.writer());
 
   Pages pages_;
   Locks locks_;
-  Gatherer gatherer_{pages_};
+  WeakCommits weak_commits_;
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
   bool stopped_ = true;         // also before it runs: then there is nothing to make durable

@@ -309,7 +309,7 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
         if (transaction != nullptr) transaction->end();
       }
     } failed{this};
-    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, left));
+    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, durability, left));
     failed.transaction = nullptr;
   } else {
     number = kv_.newest();
@@ -318,10 +318,10 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   if (ticket != nullptr) *ticket = number;
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
-    MEMLITH_TRY(kv_.gatherer_.make_durable(number));
+    MEMLITH_TRY(kv_.weak_commits_.make_durable(number));
     if (changes) timer->note_kv_commit(*kv_.pages_.region().store().stats());
-  } else if (changes && !kv_.manual_) {
-    kv_.gatherer_.left(left.waiting_bytes);
+  } else if (changes) {
+    kv_.weak_commits_.ask_for(left.wish);
   }
   if (changes && durability == Durability::weak) {
     kv_.pages_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);

@@ -17,4 +17,15 @@ Result<Lsn> Region::commit_bytes(std::span<const Extent> extents, std::span<cons
   return end;
 }
 
+std::optional<SizeChange> Region::size_to_commit() {
+  if (!size_changed_.load(std::memory_order_acquire)) return std::nullopt;
+  const LockGuard lock(capture_mutex_);
+  return size_changed_ ? std::optional(SizeChange{object_, size_bytes_}) : std::nullopt;
+}
+
+void Region::note_size_committed(const SizeChange& size) {
+  const LockGuard lock(capture_mutex_);
+  if (size_bytes_ == size.size_bytes) size_changed_ = false;
+}
+
 }  // namespace memlith::core

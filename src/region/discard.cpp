@@ -28,6 +28,7 @@ Status Region::discard(const void* address, std::uint64_t bytes) {
                 shown_name_, range.bytes, range.offset, kPageBytes);
   }
   MEMLITH_TRY(store_.check_process());
+  MEMLITH_TRY(store_.close_collectors());
   MEMLITH_TRY(commit_size(true));  // the log must know the size before a frame names the pages
   for (std::uint64_t done = 0; done < range.bytes; done += kPartBytes) {
     MEMLITH_TRY(discard_part({range.offset + done, std::min(range.bytes - done, kPartBytes)}));

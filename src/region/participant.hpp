@@ -1,6 +1,7 @@
 // A structure's part in a transaction that commits several structures of a store in one frame. Floor: region.
 //
 // Regions, kv stores and application logs know this interface and not each other. Transaction::capture() calls it:
+//     make_ready() of every part, without locks.
 //     prepare()   of every part, in their order. If one fails, or the log cannot take the frame, cancel() of those that
 //                 were prepared: nothing has happened, and the transaction is still open.
 //     add_to()    of every part. From here on memory changes, so what can fail was made certain before. Only a kv store
@@ -11,8 +12,8 @@
 //                 differ.
 // abort() follows where the program aborts the transaction, or the transaction is forgotten without a commit.
 //
-// Threads: that of the transaction. The locks that prepare() takes are held until finish(), cancel() or give_up(), also
-// while the log waits for room.
+// Threads: that of the transaction. From prepare() on it holds the mutex of the store's collectors. The locks that
+// prepare() takes are held until finish(), cancel() or give_up(), also while the log waits for room.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +23,6 @@
 #include "region/region.hpp"
 
 namespace memlith::core {
-
-// What one frame will hold. The bytes stay where they are until the frame is in the log.
-struct JointFrame {
-  std::vector<Extent> extents;
-  std::vector<const std::byte*> sources;
-  std::vector<SizeChange> sizes;
-  std::size_t reserved = 0;  // extents
-  // Room for so many extents in all, so that adding them allocates nothing; reserve_more() is for a part that learns
-  // late how many it has.
-  void reserve(std::size_t count) {
-    reserved = count;
-    extents.reserve(count);
-    sources.reserve(count);
-  }
-  void reserve_more(std::size_t more) { reserve(reserved + more); }
-  void add(ObjectId object, std::uint64_t offset, const std::byte* bytes, std::uint64_t count) {
-    if (count == 0) return;
-    extents.push_back({object, offset, count});
-    sources.push_back(bytes);
-  }
-};
 
 // What a part adds to the frame at most.
 struct FrameNeed {
@@ -60,6 +40,8 @@ class Participant {
   [[nodiscard]] virtual Kind kind() const = 0;
   [[nodiscard]] virtual Region& region() const = 0;  // in which the structure lies
 
+  // What cannot be done under the mutex of the collectors. Nothing is promised by it.
+  virtual Status make_ready() { return kOk; }
   // Takes the part's locks and makes certain whatever can fail. On failure nothing is locked and nothing has changed.
   virtual Result<FrameNeed> prepare() = 0;
   virtual Status add_to(JointFrame& frame) = 0;

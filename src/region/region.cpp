@@ -328,6 +328,7 @@ Result<Lsn> Region::capture_part(std::span<Region* const> given, const CaptureWi
   std::vector<Region*>& regions = work.regions;
   MEMLITH_TRY(put_in_order(given, regions));
   for (const Region* region : regions) MEMLITH_TRY(region->thread_of(wish.scope).status());
+  MEMLITH_TRY(store.close_collectors());
   for (int attempt = 0;; ++attempt) {
     MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, capture_once(regions, wish, attempt == kCapturesMax));
     if (end.has_value()) report_addresses(work.addresses);

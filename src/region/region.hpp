@@ -36,7 +36,6 @@
 namespace memlith::core {
 
 struct AddressWord;
-struct JointFrame;  // region/participant.hpp
 class RegionPart;   // region/region_part.hpp
 class ShownRegion;  // region/shown_region.hpp
 
@@ -135,6 +134,11 @@ class Region {
   // bytes at a moment at which it was whole. Later extents lie over earlier ones. Returns the LSN as capture() does.
   // The caller touches nothing that it commits in this way. Errors: full, no_space: nothing was committed.
   Result<Lsn> commit_bytes(std::span<const Extent> extents, std::span<const std::byte* const> sources, bool will_sync);
+
+  // The same for a collector (store/collectors.hpp), whose frames alone have the region's size: a growth that no commit
+  // carries yet, and that its frame is in the log.
+  [[nodiscard]] std::optional<SizeChange> size_to_commit();
+  void note_size_committed(const SizeChange& size);
 
   // Whole pages read as zeros from now on, durably on ok, and take neither memory nor disk space. What was stored to
   // them and not persisted is dropped. No other thread uses these pages meanwhile. A range of more than 1 GiB is

@@ -70,14 +70,21 @@ Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
   return store_.commit_async({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
 }
 
-Result<Lsn> Transaction::commit_with_parts(bool will_sync) {
+// Collectors that are parts are held by their parts, the others by the closing.
+Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   MEMLITH_TRY(store_.failure());
+  for (const Part& each : parts_) MEMLITH_TRY(each.participant->make_ready());
+  Collectors& collectors = store_.collectors();
+  const LockGuard closing(collectors.mutex());
+  MEMLITH_TRY(collectors.close_held(false).status());
   MEMLITH_TRY(commit_sizes(will_sync));
   std::size_t prepared = 0;
   // ORDER room-before-change: parts change memory that no abort can change back, so the log must be able to take the
   // frame before any of them does. [test OneCommit.ALogWithoutRoomLeavesEverythingAsItWas]
-  const Status ready = no_throw([&]() -> Status {
+  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
     MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare_parts(prepared));
+    // What others have committed to the parts meanwhile, and what that may have followed.
+    MEMLITH_TRY(collectors.close_held(false).status());
     return store_.make_room_for(bytes, will_sync);
   });
   if (!ready.ok()) {

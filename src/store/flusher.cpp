@@ -1,16 +1,20 @@
 #include "store/flusher.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/mutant.hpp"
+#include "base/no_throw.hpp"
 
 namespace memlith::core {
 
 namespace {
 constexpr std::chrono::microseconds kLookEvery{100};
-}
+constexpr std::chrono::milliseconds kTryAgainAfter{100};  // a closing that the log refused
+}  // namespace
 
-Flusher::Flusher(StoreFiles& files, Background& background) : files_(files), background_(background) {
+Flusher::Flusher(StoreFiles& files, Background& background, Collectors* collectors)
+    : files_(files), background_(background), collectors_(collectors) {
   shared_.window_bytes.store(files_.options.flush_window.bytes, std::memory_order_relaxed);
 }
 
@@ -62,7 +66,56 @@ void Flusher::set_window(FlushWindow window) {
   wake_.notify_one();
 }
 
-bool Flusher::wanted() const { return stopping_ || Lsn{shared_.target.load()} > files_.log->durable_lsn(); }
+// ---- what waits for the log --------------------------------------------------------------------------------------
+
+void Flusher::want_closing(Workers::Time due) {
+  if (files_.options.manual_flush) return;
+  bool taken = true;
+  {
+    const LockGuard lock(mutex_);
+    if (due >= closing_due_) return;
+    taken = background_.flushes.want(job_, due);
+    if (taken) closing_due_ = due;
+  }
+  wake_.notify_one();
+  if (taken) return;
+  // No thread can be started: now, sooner than necessary.
+  close_and_sync(true);
+}
+
+void Flusher::want_frame() {
+  if (files_.options.manual_flush) return;
+  {
+    const LockGuard lock(mutex_);
+    frame_wanted_ = true;
+    (void)background_.flushes.want(job_, SteadyClock::now());  // without a thread the window does it
+  }
+  wake_.notify_one();
+}
+
+void Flusher::close_and_sync(bool due) {
+  const KeptSentence why;
+  const Status closed = no_throw([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(const Lsn end, collectors_->close(false));
+    if (due || is_too_much(end)) raise_target(end);
+    return kOk;
+  });
+  (void)files_.log->sync(Lsn{shared_.target.load()});
+  (void)no_throw([&]() -> Status {
+    collectors_->after_background_closing(closed);
+    return kOk;
+  });
+  if (closed.ok()) return;
+  const LockGuard lock(mutex_);
+  closing_due_ = std::min(closing_due_, SteadyClock::now() + kTryAgainAfter);
+}
+
+// ---- the job ---------------------------------------------------------------------------------------------------
+
+bool Flusher::wanted() const {
+  return stopping_ || frame_wanted_ || closing_due_ <= SteadyClock::now() ||
+         Lsn{shared_.target.load()} > files_.log->durable_lsn();
+}
 
 // The window of a commit begins when the job notices it and nothing else waits; at the latest at the job's next look. A
 // failed flush has poisoned the log, which informs all callers; there is nothing left to do then.
@@ -70,9 +123,11 @@ std::optional<Workers::Time> Flusher::flush() {
   UniqueLock lock(mutex_);
   while (!stopping_ && !files_.log->poisoned()) {
     now_ = false;
-    const Lsn target{shared_.target.load()};
+    const bool due = closing_due_ <= SteadyClock::now();
+    const bool closes = std::exchange(frame_wanted_, false) || due;
+    if (due) closing_due_ = kNever;
     lock.unlock();
-    (void)files_.log->sync(target);
+    closes ? close_and_sync(due) : (void)files_.log->sync(Lsn{shared_.target.load()});
     lock.lock();
     assert_state();
     // Keep looking: the next asynchronous persist then need not wake a thread, which takes longer than all the rest of
@@ -83,11 +138,12 @@ std::optional<Workers::Time> Flusher::flush() {
     }
     if (!wanted()) {
       shared_.queued.store(false);
-      if (!wanted() || MEMLITH_MUTANT(flusher_ends_without_a_look)) return std::nullopt;
+      if (!wanted() || MEMLITH_MUTANT(flusher_ends_without_a_look)) return next_closing();
       shared_.queued.store(true);
     }
     if (interval_ms_ > 0 && !now_) {
-      return SteadyClock::now() + std::chrono::milliseconds(interval_ms_) - kLookEvery;
+      const auto window = SteadyClock::now() + std::chrono::milliseconds(interval_ms_) - kLookEvery;
+      return std::min(window, closing_due_);
     }
     if (background_.flushes.crowded()) return SteadyClock::now();
   }

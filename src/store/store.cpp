@@ -56,7 +56,7 @@ Status Store::start() {
   MEMLITH_TRY_ASSIGN(Device* const file, directory_->permissions_model());
   MEMLITH_TRY_ASSIGN(publisher_, StatsPublisher::make(files_, file));
   background_ = Background::of_process();
-  flusher_ = std::make_unique<Flusher>(files_, *background_);
+  flusher_ = std::make_unique<Flusher>(files_, *background_, &collectors_);
   if (!files_.options.manual_flush) {
     time_marker_ = std::make_unique<TimeMarker>(files_, *flusher_, SteadyClock::now());
     publisher_->set_on_show([this] { return time_marker_->look(SteadyClock::now(), now_since_1970_ns); });
@@ -66,6 +66,7 @@ Status Store::start() {
   files_.log->set_on_durable([this] {
     publish_stats();
     durable_event_.raise();
+    collectors_.durable_moved();
   });
   checkpointer_.start(*background_, *publisher_);
   is_guarded_ = directory_->record_at_home().own.marked != 0;
@@ -192,10 +193,12 @@ Directory::Commit Store::committer() {
 Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
                                  std::uint64_t reserve_bytes) {
   MEMLITH_TRY(check_process());  // before a home file is created that the parent may have created since
+  MEMLITH_TRY(close_collectors());
   return directory_->create({ObjectId{}, std::string(name), size_bytes, address, reserve_bytes}, committer());
 }
 
 Status Store::remove(ObjectId id) {
+  MEMLITH_TRY(close_collectors());
   return directory_->remove(id, committer(), [this] { return checkpoint(); });
 }
 

@@ -12,6 +12,7 @@
 //                   itself (FileMoment)
 //     Opening       finds or makes the log; Recovery brings the store to its last durable commit
 //     Checkpointer  when replay runs, and how fast; LogGrower lets the log grow instead
+//     Collectors    commits that wait in memory for their frame
 //     Flusher       makes asynchronous commits durable; StatsPublisher shows counters to other processes
 //
 // Threads: any number may commit; one at a time changes the directory; open and close while no other thread uses the
@@ -31,6 +32,7 @@
 #include "base/process.hpp"
 #include "store/background.hpp"
 #include "store/checkpointer.hpp"
+#include "store/collectors.hpp"
 #include "store/directory.hpp"
 #include "store/durable_event.hpp"
 #include "store/flusher.hpp"
@@ -112,6 +114,18 @@ class Store {
     if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
     MEMLITH_TRY(check_process());
     return files_.log->sync(lsn);
+  }
+
+  // What waits in memory for its frame (store/collectors.hpp), of all structures of the store.
+  [[nodiscard]] Collectors& collectors() { return collectors_; }
+  // Puts it into the log: for whoever is about to commit something else, which is to lie behind it.
+  Status close_collectors() { return collectors_.any_waits() ? collectors_.close(false).status() : kOk; }
+  // What waits shall be durable soon after `due`; or be in the log soon.
+  void want_closing(Workers::Time due) {
+    if (flusher_ != nullptr) flusher_->want_closing(due);
+  }
+  void want_frame() {
+    if (flusher_ != nullptr) flusher_->want_frame();
   }
 
   // Has a background thread make everything up to `lsn` durable, within the window and in order. A read-only store
@@ -236,6 +250,7 @@ class Store {
   Checkpointer checkpointer_{files_, *directory_, replay_};
   std::unique_ptr<View> view_;
   DurableEvent durable_event_;
+  Collectors collectors_{*this};
 
   // The process owns the threads. These are null in a store that was not opened for writing, or was closed.
   std::shared_ptr<Background> background_;

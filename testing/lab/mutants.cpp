@@ -54,6 +54,7 @@ constexpr ShownBy kShownBy[] = {
     {"checkpoint_beyond_durable", "blocks-random"},
     {"checkpoint_forgets_home", "random-pieces"},
     {"close_without_checkpoint", "file-reopened"},
+    {"collectors_closed_apart", "schedule kv-two-stores"},
     {"complete_out_of_order", "interleaved"},
     {"constant_incarnation", "stale-frames"},
     {"cut_log_goes_on_in_lost_slot", "growing-log"},

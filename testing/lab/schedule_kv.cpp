@@ -15,7 +15,9 @@ using namespace core;
 
 namespace {
 
-constexpr const char* kName = "tree";  // not kKvName: its bytes are compared, not only its records
+// Not kKvName: its bytes are compared, not only its records.
+constexpr const char* kName = "tree";
+constexpr const char* kOtherName = "twig";
 constexpr std::uint64_t kTickets = 1;  // commits side by side: their order is that of their tickets
 constexpr int kTriesMax = 4;
 
@@ -24,6 +26,8 @@ struct Shape {
   std::string_view keys = "abc";
   std::uint64_t value_bytes = 24;
   std::uint64_t region_bytes = 40 * kPageBytes;  // room for what a commit may need, so that it never grows
+  const char* name = kName;
+  std::uint64_t group = kTickets;  // 0: one thread commits, and all of its commits are one sequence
 };
 
 // A kv store in the session's store.
@@ -31,15 +35,15 @@ class KvCase {
  public:
   enum class Thread : std::uint8_t { none, window };
   KvCase(Session& session, Thread thread, const Shape& shape = {}) : s_(session), shape_(shape) {
-    s_.open();
+    if (s_.store == nullptr) s_.open();
     RegionOptions options;
     options.create = true;
     options.tracker = TrackerKind::touched;
     options.size_bytes = shape_.region_bytes;
     options.reserve_bytes = shape_.region_bytes;
-    options.address = kAddress + 64 * kReserve;
+    options.address = kAddress + (shape_.name == std::string_view(kName) ? 64 : 128) * kReserve;
     alone("create a region", [&]() -> Status {
-      MEMLITH_TRY_ASSIGN(region_, Region::open(*s_.store, kName, options));
+      MEMLITH_TRY_ASSIGN(region_, Region::open(*s_.store, shape_.name, options));
       return kOk;
     });
     alone("make a kv store", [&]() -> Status {
@@ -86,8 +90,8 @@ class KvCase {
     if (!transaction.active()) return 0;
     const std::size_t number = s_.history.started(
         fmt::format("write {} to records {}", fill, keys),
-        [this_places = places_, keys = std::string(keys), value](Content& content) {
-          std::vector<std::byte>& bytes = content.objects[kName];
+        [this_places = places_, keys = std::string(keys), value, name = shape_.name](Content& content) {
+          std::vector<std::byte>& bytes = content.objects[name];
           for (const char key : keys) std::memcpy(bytes.data() + this_places.at(key), value.data(), value.size());
           std::uint64_t commits = 0;
           std::byte* const counter = bytes.data() + kv::kHeaderOffset + offsetof(kv::StoreHeader, commits);
@@ -95,7 +99,7 @@ class KvCase {
           ++commits;
           std::memcpy(counter, &commits, sizeof commits);
         },
-        now(), kTickets);
+        now(), shape_.group);
     const auto ticket = transaction.commit(durability, nullptr);
     told("committing", ticket.status());
     if (!ticket.ok()) {
@@ -103,7 +107,7 @@ class KvCase {
       if (durability == kv::Durability::weak) s_.history.cancelled(number);
       return 0;
     }
-    s_.history.placed(number, Lsn{*ticket});
+    if (shape_.group != 0) s_.history.placed(number, Lsn{*ticket});
     committed_.push_back({*ticket, number});
     if (durability == kv::Durability::sync) s_.history.acknowledged(number, now());
     return *ticket;
@@ -186,7 +190,7 @@ class KvCase {
   void alone(const char* text, Act&& act) {
     const auto bytes = std::make_shared<std::vector<std::byte>>(shape_.region_bytes);
     const std::size_t number =
-        s_.history.started(text, [bytes](Content& content) { content.objects[kName] = *bytes; }, now());
+        s_.history.started(text, [bytes, name = shape_.name](Content& c) { c.objects[name] = *bytes; }, now());
     const Status done = act();
     told(text, done);
     MEMLITH_ASSERT(done.ok());
@@ -299,6 +303,20 @@ void kv_small_frames(Session& s) {
                     kv.must(kv.persist(), "the disk was full, and commits found no room in the log that there is");
                   },
                   [&] { kv.commit("c", kv::Durability::weak); }});
+}
+
+// Weak commits of one thread to two kv stores are one sequence, whichever of the two brings them to the log. The one
+// that is made durable first lies behind the other in the list of collectors.
+void kv_two_stores(Session& s) {
+  KvCase second(s, KvCase::Thread::none, {.keys = "ab", .name = kOtherName, .group = 0});
+  KvCase first(s, KvCase::Thread::none, {.keys = "ab", .group = 0});
+  s.side_by_side({[&] {
+                    first.commit("a", kv::Durability::weak);
+                    second.commit("a", kv::Durability::weak);
+                    first.commit("b", kv::Durability::weak);
+                    second.commit("b", kv::Durability::sync);
+                  },
+                  [&] { first.persist(); }});
 }
 
 }  // namespace memlith::lab

@@ -548,13 +548,15 @@ constexpr ScheduleWorkload kCases[] = {
     {"kv-conflicts", "two transactions of a kv store want the same record", with_room_for_pages, kv_conflicts, 1},
     {"kv-weak", "weak commits of a kv store beside two that are waited for", with_room_for_pages, kv_weak_beside_sync,
      1},
-    {"kv-window", "weak commits that the kv store's thread makes durable", with_room_for_pages, kv_window, 1},
+    {"kv-window", "weak commits that the store makes durable within their window", with_room_for_pages, kv_window, 1},
     {"kv-checkpoint", "commits of a kv store beside a checkpoint", with_room_for_pages, kv_beside_checkpoint, 1},
     {"kv-views", "commits of a kv store beside two transactions that only read", with_room_for_pages, kv_views, 1},
     {"kv-refused", "a weak commit of a kv store that the log has no room for on a full disk", with_room_to_grow,
      kv_refused, 1},
     {"kv-small-frames", "weak commits of a kv store on a full disk, larger together than the log", with_room_to_grow,
      kv_small_frames, 1},
+    {"kv-two-stores", "commits of one thread to two kv stores, beside one that makes the first durable",
+     with_room_for_pages, kv_two_stores, 1},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

@@ -123,6 +123,7 @@ void kv_beside_checkpoint(Session& session);
 void kv_views(Session& session);
 void kv_refused(Session& session);
 void kv_small_frames(Session& session);
+void kv_two_stores(Session& session);
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);

@@ -157,6 +157,69 @@ TEST(OneCommit, EveryStructureShowsTheSameCommitsAfterAKill) {
   ::munmap(memory, 4096);
 }
 
+// Commits that are made one behind the other in different structures, weak ones, appended entries and asynchronous
+// persists, are one sequence: a kill leaves a prefix of it.
+TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
+  const TempFolder folder;
+  std::mt19937_64 draw(11);
+  const auto record = [](Kv& kv, const KvMap map) -> std::uint64_t {
+    auto txn = or_leave(kv.begin(true), 40);
+    const auto found = or_leave(txn.find(map, "number"), 41);
+    return found ? std::stoull(std::string(*found)) : 0;
+  };
+  const auto put = [](const Kv& kv, const KvMap map, std::uint64_t number, Durability durability) {
+    auto txn = or_leave(kv.begin(), 42);
+    or_leave(txn.put(map, "number", std::to_string(number)), 43);
+    or_leave(txn.put(map, "filling", std::string(number % 3 * 500, 'f')), 43);
+    (void)or_leave(txn.commit(durability), 44);
+  };
+  std::uint64_t most = 0;
+  for (int life = 0; life < 12; ++life) {
+    const auto kill_after_us = static_cast<unsigned>(draw() % 60'000);
+    const bool killed = run_and_kill(
+        [&] {
+          Opened opened = Opened::open(folder / "s");
+          Kv other = or_leave(Kv::open(opened.store, "other", {.create = true, .window_ms = 1}), 45);
+          const KvMap in_other = or_leave(other.map("map", true), 46);
+          for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
+            put(other, in_other, number, Durability::weak);
+            while (opened.source.info()->newest < number) or_leave(opened.source.append("entry"), 47);
+            put(opened.kv, opened.map, number, number % 16 == 0 ? Durability::sync : Durability::weak);
+            opened.counters().stored = number;
+            or_leave(opened.region.touch(&opened.counters().stored, sizeof number), 48);
+            // Most of the time nothing but the windows brings anything to the disk.
+            if (number % 8 != 0) continue;
+            (void)or_leave(opened.region.persist_async(), 49);
+            while (const auto entry = or_leave(opened.source.read(), 50)) {
+              or_leave(opened.source.consume(entry->number), 51);
+            }
+          }
+        },
+        kill_after_us);
+    ASSERT_TRUE(killed) << "the program ended by itself";
+    Opened opened = Opened::open(folder / "s");
+    Kv other = or_leave(Kv::open(opened.store, "other", {.create = true}), 52);
+    const std::uint64_t first = record(other, or_leave(other.map("map", true), 53));
+    const std::uint64_t second = opened.source.info()->newest;
+    const std::uint64_t third = record(opened.kv, opened.map);
+    const std::uint64_t last = opened.counters().stored;
+    EXPECT_GE(first, second) << "life " << life;
+    EXPECT_GE(second, third) << "life " << life;
+    EXPECT_LE(first, third + 1) << "life " << life;
+    EXPECT_GE(third, last) << "life " << life;
+    EXPECT_LT(third, last + 9) << "life " << life;
+    most = std::max(most, first);
+    ASSERT_FALSE(::testing::Test::HasFailure());
+    // The next life goes on from one state.
+    opened.counters().stored = first;
+    ASSERT_TRUE(opened.region.touch(&opened.counters().stored, sizeof first));
+    while (opened.source.info()->newest < first) ASSERT_TRUE(opened.source.append("entry"));
+    put(opened.kv, opened.map, first, Durability::weak);
+    ASSERT_TRUE(opened.region.persist());
+  }
+  EXPECT_GT(most, 0u);
+}
+
 // What a commit of one of them would refuse, a commit of all refuses as a whole.
 TEST(OneCommit, APartThatIsRefusedLeavesEverythingAsItWas) {
   const TempFolder folder;

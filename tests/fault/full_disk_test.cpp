@@ -148,6 +148,46 @@ TEST_F(FullDisk, WeakCommitsBehindALargeOneAreRefused) {
   });
 }
 
+// What the log has no room for holds up every structure of the store, because nothing may lie before it; and all of
+// them go on when there is space.
+TEST_F(FullDisk, ACommitWithoutRoomHoldsUpTheWholeStore) {
+  on_small_disk([](const std::string& folder, Wrong& wrong) {
+    make_with_room_for_large(folder + "/store", options(), wrong);
+    {
+      auto store = Store::open(folder + "/store", options());
+      auto region = store->region("region", {.create = true, .tracker = Tracker::touched, .size = 4096});
+      auto other = Kv::open(*store, "other", {.create = true, .max_size = 4 * kMegabyte, .window_ms = 20});
+      const KvMap in_other = *other->map("map", true);
+      auto log = AppLog::open(*store, "log", {.create = true, .size = kMegabyte});
+      auto kv = Kv::open(*store, "kv", {.window_ms = 20});
+      const KvMap map = *kv->map("map");
+      Filler filler(folder);
+      wrong.must(put(*kv, map, "large", kLarge), "a large weak commit");
+      auto* const word = static_cast<std::uint64_t*>(region->address());
+      *word = 1;
+      wrong.must(region->touch(word, sizeof *word), "touch");
+      wrong.must_be_refused(region->persist(), "a persist behind it");
+      wrong.must_be_refused(region->persist_async(), "an asynchronous persist behind it");
+      wrong.must_be_refused(put(*other, in_other, "key", "refused"), "a weak commit of another kv store");
+      wrong.must_be_refused(log->append("refused"), "an entry of a log");
+      wrong.must_be_refused(store->region("more", {.create = true, .size = 4096}), "a new region");
+      wrong(kv->durable() < kv->info()->commits, "what is in memory only is called durable");
+      filler.release();
+      wrong.must(region->persist(), "a persist with space again");
+      wrong(kv->durable() == kv->info()->commits, "a persist is durable without the commit before it");
+      wrong.must(put(*other, in_other, "key", "after"), "a weak commit with space again");
+      wrong.must(log->append("after"), "an entry with space again");
+      wrong.must(log->close(), "close the log");
+      wrong.must(other->close(), "close the other");
+      wrong.must(kv->close(), "close");
+    }
+    auto store = Store::open(folder + "/store", options());
+    auto kv = Kv::open(*store);
+    auto txn = kv->begin(true);
+    wrong(*txn->get(*kv->map("map"), "large") == kLarge, "a commit is lost");
+  });
+}
+
 // Closing the store without having closed the kv store cannot be tried again, and says what is lost.
 TEST_F(FullDisk, ClosingTheStoreTellsWhatIsLost) {
   on_small_disk([](const std::string& folder, Wrong& wrong) {

@@ -259,7 +259,7 @@ TEST(Isolation, CrashesLeaveAPrefixOfTheTickets) {
         clients[random.below(clients.size())]->step();
         // Some weak commits reach the log without a flush.
         if (!random.one_in(50)) continue;
-        ASSERT_OK(world.kv().gatherer().hand_over(~std::uint64_t{0}, false).status());
+        ASSERT_OK(world.kv().weak_commits().hand_over(~std::uint64_t{0}, false).status());
       }
       for (const auto& each : clients) acknowledged = std::max(acknowledged, each->acknowledged());
       for (const auto& each : clients) each->end();

@@ -300,14 +300,14 @@ TEST_F(KvTest, ATransactionIsUsedAgain) {
 TEST_F(KvTest, WhatAnInsertLogs) {
   const PageNumber map = world.map();
   constexpr std::uint64_t kInserts = 20'000;
-  const std::uint64_t before = world.kv().gatherer().logged_bytes();
+  const std::uint64_t before = world.kv().weak_commits().logged_bytes();
   for (std::uint64_t i = 0; i < kInserts; ++i) {
     char key[17];
     std::snprintf(key, sizeof key, "%016llx", static_cast<unsigned long long>(Random(i + 1).next()));
     put(map, key, std::string(100, 'x'));
   }
   ASSERT_OK(world.kv().persist());
-  EXPECT_LE((world.kv().gatherer().logged_bytes() - before) / kInserts, 340u);
+  EXPECT_LE((world.kv().weak_commits().logged_bytes() - before) / kInserts, 340u);
   EXPECT_OK(world.kv().verify().status());
 }
 
@@ -456,7 +456,7 @@ TEST(KvWindow, WeakCommitsBecomeDurable) {
     ASSERT_OK(transaction.begin());
     ASSERT_OK(transaction.put(map, std::to_string(i), "v"));
     ASSERT_OK(transaction.commit(Durability::weak, &last).status());
-    world.kv().gatherer().when_durable(last, [&](std::uint64_t commit, Status status) {
+    world.kv().weak_commits().when_durable(last, [&](std::uint64_t commit, Status status) {
       EXPECT_OK(status);
       const std::lock_guard lock(mutex);
       told.push_back(commit);
@@ -485,7 +485,7 @@ TEST(KvWindow, ASlowCallbackStretchesNoWindow) {
   std::atomic<bool> called{false};
   std::atomic<std::uint64_t> second{0};
   std::atomic<bool> passed{false};
-  world.kv().gatherer().when_durable(commit(), [&](std::uint64_t, Status) {
+  world.kv().weak_commits().when_durable(commit(), [&](std::uint64_t, Status) {
     called = true;
     // It gives up some day, so that a failure is one and no hang.
     for (int i = 0; i < 5000 && !passed; ++i) {

@@ -1,0 +1,276 @@
+#include "kv/weak_commits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/no_throw.hpp"
+#include "kv/writer_pace.hpp"
+#include "store/refusal.hpp"
+
+namespace memlith::core::kv {
+
+namespace {
+constexpr std::uint64_t kFrameBytes = 256 * kKiB;  // from here on a batch goes to the log
+}  // namespace
+
+void WeakCommits::start(Window window, bool manual) {
+  {
+    const LockGuard lock(queue_mutex_);
+    durable_ = pages_.header().commits;
+    numbers_.begin(durable_);
+  }
+  manual_ = manual;
+  interval_ms_ = window.interval_ms;
+  window_bytes_ = window.bytes;
+  store().collectors().add(*this);
+}
+
+Status WeakCommits::stop(bool persist) {
+  const Status done = persist ? no_throw([this] { return make_durable(newest()); }) : kOk;
+  const KeptSentence sentence;
+  store().collectors().remove(*this, persist);
+  stop_telling();
+  call_done(done);
+  return done;
+}
+
+std::uint64_t WeakCommits::newest() {
+  const LockGuard lock(pages_.writer());
+  return pages_.header().commits;
+}
+
+// ---- commits ---------------------------------------------------------------------------------------------------
+
+WeakCommits::Wish WeakCommits::committed(bool weak) {
+  if (!pages_.logs()) return {};
+  note_waiting_commit();
+  const std::uint64_t bytes = pages_.batch().bytes();
+  waiting_bytes_.store(bytes, std::memory_order_relaxed);
+  Wish wish;
+  if (!weak || manual_) return wish;
+  wish.window = !std::exchange(window_begun_, true);
+  if (bytes >= std::min(kFrameBytes, window_bytes_.load(std::memory_order_relaxed))) {
+    wish.frame = !std::exchange(frame_wanted_, true);
+  }
+  return wish;
+}
+
+void WeakCommits::ask_for(const Wish& wish) {
+  if (wish.window) {
+    store().want_closing(SteadyClock::now() + std::chrono::milliseconds(interval_ms_.load(std::memory_order_relaxed)));
+  }
+  if (wish.frame) store().want_frame();
+}
+
+Status WeakCommits::keep_up() {
+  if (!store().collectors().refused() && waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
+  return hand_over(~std::uint64_t{0}, false).status();
+}
+
+void WeakCommits::set_window(Window window) {
+  interval_ms_ = window.interval_ms;
+  window_bytes_ = window.bytes;
+  // Commits that wait under the old window are brought to the disk now.
+  if (!manual_) store().want_closing(SteadyClock::now());
+}
+
+// ---- to the log ------------------------------------------------------------------------------------------------
+
+// The mutex is that of another object, which the analysis cannot follow.
+Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  const auto known = [&]() -> std::optional<Lsn> {
+    const LockGuard lock(queue_mutex_);
+    return numbers_.logged() >= commit ? std::optional(numbers_.end_of(commit)) : std::nullopt;
+  };
+  Collectors& collectors = store().collectors();
+  const LockGuard lock(collectors.mutex());
+  if (const auto end = known(); end.has_value()) return *end;
+  const auto closed = collectors.close_held(will_sync);
+  if (closed.ok()) return *closed;
+  if (const auto end = known(); end.has_value()) return *end;
+  return closed.error();
+}
+
+// The writer's lock is that of another object, too.
+Status WeakCommits::pause() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  if (!held_) pages_.writer().lock();
+  const Status cut = no_throw([this]() -> Status {
+    pages_.cut_batch();
+    return kOk;
+  });
+  if (!cut.ok()) resume();
+  return cut;
+}
+
+void WeakCommits::set_aside() noexcept {
+  std::swap(carried_, pages_.batch());
+  waiting_bytes_.store(0, std::memory_order_relaxed);
+  window_begun_ = frame_wanted_ = false;
+}
+
+void WeakCommits::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  if (!held_) pages_.writer().unlock();
+}
+
+Collector::Piece WeakCommits::first(std::uint64_t bytes_max) {
+  piece_ = carried_.front(bytes_max);
+  size_ = pages_.region().size_to_commit();
+  return {piece_.extents, piece_.sources, size_, piece_.bytes, piece_.cuts};
+}
+
+bool WeakCommits::in_log(Lsn end) noexcept {
+  pages_.region().note_commit(end);
+  if (size_.has_value()) pages_.region().note_size_committed(*size_);
+  note_sent(piece_, end);
+  return !carried_.empty();
+}
+
+void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
+  logged_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
+  unflushed_bytes_ += piece.bytes;
+  if (!manual_ && unflushed_bytes_ >= window_bytes_.load(std::memory_order_relaxed)) {
+    unflushed_bytes_ = 0;
+    store().flush_soon(end);
+  }
+  {
+    const LockGuard queue(queue_mutex_);
+    numbers_.add(piece.commit, end);
+  }
+  carried_.drop_front(piece);
+  note_durable();  // it may be durable by now, and nobody looks again
+}
+
+std::string WeakCommits::what_waits() const {
+  const LockGuard queue(queue_mutex_);
+  return fmt::format("the commits behind number {} of the kv store \"{}\"", numbers_.logged(),
+                     pages_.region().shown_name());
+}
+
+Batch::Piece WeakCommits::take_part() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  pages_.cut_batch();
+  std::swap(carried_, pages_.batch());
+  held_ = false;
+  pages_.writer().unlock();
+  return carried_.front(~std::uint64_t{0});
+}
+
+// ---- to the disk -----------------------------------------------------------------------------------------------
+
+Status WeakCommits::make_durable(std::uint64_t commit) {
+  if (!pages_.logs()) return kOk;
+  const auto handed = hand_over(commit, true);
+  if (!handed.ok()) {
+    // Those of the commits that the log took before it refused the rest. The others are tried again.
+    const KeptSentence sentence;
+    Lsn newest;
+    {
+      const LockGuard lock(queue_mutex_);
+      newest = numbers_.newest_end();
+    }
+    if (store().sync(newest).ok()) note_durable();
+    if (is_refusal(handed.error())) ask_for({!manual_, false});
+    return handed.error();
+  }
+  MEMLITH_TRY(store().sync(*handed));
+  note_durable();
+  return kOk;
+}
+
+void WeakCommits::note_durable() {
+  const Lsn lsn = store().log().durable_lsn();
+  bool more = false;
+  {
+    const LockGuard lock(queue_mutex_);
+    const std::uint64_t before = std::exchange(durable_, numbers_.durable(lsn));
+    more = durable_ > before;
+    if (!waiting_.empty() && waiting_.begin()->first <= durable_) {
+      can_tell_ = true;
+      tell_.notify_all();
+    }
+  }
+  if (more) event_.raise();
+}
+
+void WeakCommits::durable_moved() {
+  note_durable();
+  if (!store().log().poisoned()) return;
+  {
+    const LockGuard lock(queue_mutex_);
+    can_tell_ = true;
+    tell_.notify_all();
+  }
+  event_.raise();
+}
+
+void WeakCommits::after_background_closing(Status closed) {
+  if (manual_) return;
+  if (!closed.ok()) event_.raise();
+  pages_.grow_ahead();
+}
+
+std::uint64_t WeakCommits::durable() {
+  note_durable();
+  const LockGuard lock(queue_mutex_);
+  return durable_;
+}
+
+// ---- those who want to know ------------------------------------------------------------------------------------
+
+void WeakCommits::when_durable(std::uint64_t commit, Done done) {
+  const LockGuard lock(queue_mutex_);
+  if (!manual_ && !telling_.joinable()) telling_ = Thread([this] { run_telling(); });
+  waiting_.emplace(commit, std::move(done));
+  can_tell_ = true;
+  tell_.notify_all();
+}
+
+void WeakCommits::run_telling() {
+  for (;;) {
+    {
+      const LockGuard lock(queue_mutex_);
+      tell_.wait(queue_mutex_, [this]() MEMLITH_REQUIRES(queue_mutex_) { return can_tell_ || telling_stops_; });
+      if (telling_stops_) return;
+      can_tell_ = false;
+    }
+    call_done(kOk);
+  }
+}
+
+void WeakCommits::stop_telling() {
+  Thread telling;
+  {
+    const LockGuard lock(queue_mutex_);
+    telling_stops_ = true;
+    tell_.notify_all();
+    std::swap(telling, telling_);
+  }
+  if (telling.joinable()) telling.join();
+}
+
+void WeakCommits::call_done(Status unless_durable) {
+  note_durable();
+  const Status poisoned = store().failure();
+  const Status failure = poisoned.ok() ? unless_durable : poisoned;
+  for (;;) {
+    Done done;
+    std::uint64_t commit = 0;
+    Status status = kOk;
+    {
+      const LockGuard lock(queue_mutex_);
+      if (waiting_.empty()) return;
+      const auto first = waiting_.begin();
+      commit = first->first;
+      if (commit > durable_ && pages_.logs()) {
+        if (failure.ok()) return;
+        status = failure;
+      }
+      done = std::move(first->second);
+      waiting_.erase(first);
+    }
+    done(commit, status);
+  }
+}
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,191 @@
+#include "store/collectors.hpp"
+
+#include <algorithm>
+
+#include "base/mutant.hpp"
+#include "store/refusal.hpp"
+#include "store/store.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kAllowedAtOnce = 256 * kKiB;
+}
+
+// ---- a collector -----------------------------------------------------------------------------------------------
+
+void Collector::note_first() {
+  waits_.store(true, std::memory_order_release);
+  all_.waiting_.fetch_add(1, std::memory_order_release);
+}
+
+bool Collector::allow_more(std::uint64_t bytes) {
+  const std::uint64_t limit = all_.store_.log_limit_bytes() / 2;
+  const std::uint64_t more = std::max(bytes - allowed_, std::min(kAllowedAtOnce, limit / 16));
+  const std::uint64_t others = all_.allowed_.fetch_add(more);
+  if (others > 0 && others + more > limit) {
+    all_.allowed_.fetch_sub(more);
+    return false;
+  }
+  allowed_ += more;
+  return true;
+}
+
+void Collector::drop_unused_allowance() {
+  if (waits_.load(std::memory_order_relaxed)) return;
+  all_.allowed_.fetch_sub(allowed_);
+  allowed_ = 0;
+}
+
+// ---- which there are -------------------------------------------------------------------------------------------
+
+void Collectors::add(Collector& collector) {
+  const LockGuard ahead(ahead_mutex_);
+  const LockGuard lock(mutex_);
+  const LockGuard moved(moved_mutex_);
+  aside_.reserve(all_.size() + 1);
+  held_.reserve(all_.size() + 1);
+  pieces_.reserve(all_.size() + 1);
+  all_.push_back(&collector);
+  count_.store(all_.size(), std::memory_order_release);
+}
+
+void Collectors::remove(Collector& collector, bool acknowledged) {
+  const LockGuard ahead(ahead_mutex_);
+  const LockGuard lock(mutex_);
+  const LockGuard moved(moved_mutex_);
+  std::erase(all_, &collector);
+  count_.store(all_.size(), std::memory_order_release);
+  const bool was_aside = std::erase(aside_, &collector) > 0;
+  const bool waited = collector.waits_.load(std::memory_order_relaxed);
+  if (waited) waiting_.fetch_sub(1);
+  allowed_.fetch_sub(collector.allowed_ + collector.allowed_aside_);
+  lost_ = lost_ || (acknowledged && (was_aside || waited));
+  refused_.store(!aside_.empty());
+}
+
+void Collectors::durable_moved() {
+  if (count_.load(std::memory_order_acquire) == 0) return;
+  const LockGuard moved(moved_mutex_);
+  for (Collector* const each : all_) each->durable_moved();
+}
+
+void Collectors::after_background_closing(Status closed) {
+  const LockGuard ahead(ahead_mutex_);
+  for (Collector* const each : all_) each->after_background_closing(closed);
+}
+
+// ---- closing ---------------------------------------------------------------------------------------------------
+
+// ORDER one-moment: all collectors in which something waits are held at the same time. Otherwise a commit could be set
+// aside, and one of another collector that it had followed could not. One that was idle is looked at again once others
+// are held: whatever their commits had followed shows by then. [mutant collectors_closed_apart]
+Status Collectors::set_aside_all() {
+  held_.clear();
+  const auto resume_all = [this]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    for (Collector* const each : held_) each->resume();
+  };
+  for (bool more = true; more;) {
+    more = false;
+    for (Collector* const each : all_) {
+      if (!each->waits_.load(std::memory_order_acquire) || std::ranges::find(held_, each) != held_.end()) continue;
+      if (const Status paused = each->pause(); !paused.ok()) {
+        resume_all();
+        return paused;
+      }
+      held_.push_back(each);
+      more = true;
+    }
+  }
+  for (Collector* const each : held_) {
+    each->set_aside();
+    each->waits_.store(false, std::memory_order_relaxed);
+    waiting_.fetch_sub(1);
+    each->allowed_aside_ += std::exchange(each->allowed_, 0);
+    aside_.push_back(each);
+  }
+  resume_all();
+  return kOk;
+}
+
+// The pieces of one collector are what it has; those of several are put together.
+Result<Lsn> Collectors::commit(std::span<const Collector::Piece> pieces, bool will_sync) {
+  frame_.clear();
+  for (const Collector::Piece& each : pieces) {
+    if (each.size.has_value()) frame_.sizes.push_back(*each.size);
+    if (pieces.size() == 1) continue;
+    frame_.extents.insert(frame_.extents.end(), each.extents.begin(), each.extents.end());
+    frame_.sources.insert(frame_.sources.end(), each.sources.begin(), each.sources.end());
+  }
+  if (pieces.size() == 1) return store_.commit_async({pieces[0].extents, pieces[0].sources, frame_.sizes}, will_sync);
+  return store_.commit_async({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
+}
+
+// As one frame if the log takes it. A log that cannot grow, because the disk is full, may have room for smaller ones.
+Status Collectors::send(bool will_sync) {
+  std::uint64_t frame_bytes_max = ~std::uint64_t{0};
+  while (!aside_.empty()) {
+    if (lost_) {
+      return fail(Errc::no_space, Detail::object,
+                  "{}: commits of a structure that was closed without them are lost, and nothing may follow them; "
+                  "reopen the store",
+                  store_.path());
+    }
+    pieces_.clear();
+    std::uint64_t bytes = 0;
+    std::size_t steps = 0;
+    for (Collector* const each : aside_) {
+      pieces_.push_back(each->first(frame_bytes_max));
+      bytes += pieces_.back().bytes;
+      steps += pieces_.back().steps;
+      if (MEMLITH_MUTANT(collectors_closed_apart)) break;
+    }
+    const auto end = commit(pieces_, will_sync);
+    if (end.ok()) {
+      newest_ = *end;
+      std::size_t left = pieces_.size();
+      std::erase_if(aside_, [&](Collector* each) {
+        if (left == 0 || (--left, each->in_log(*end))) return false;
+        allowed_.fetch_sub(std::exchange(each->allowed_aside_, 0));
+        return true;
+      });
+    } else if (is_refusal(end.error()) && aside_.size() == 1 && steps > 1) {
+      frame_bytes_max = bytes / 2;
+    } else {
+      if (MEMLITH_MUTANT(kv_refused_batch_dropped)) drop_aside();
+      return end.error();
+    }
+  }
+  return kOk;
+}
+
+Result<Lsn> Collectors::close_held(bool will_sync) {
+  // Whatever ends this call, also a lack of memory: what is set aside still was refused.
+  struct NoteRefused {
+    Collectors& owner;
+    ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+      if (!MEMLITH_MUTANT(kv_refusal_not_counted)) owner.refused_.store(!owner.aside_.empty());
+    }
+  } const note{*this};
+  // What the log refused lies before what has come to wait since.
+  Status sent = send(will_sync);
+  if (sent.ok()) sent = set_aside_all();
+  if (sent.ok()) sent = send(will_sync);
+  if (sent.ok()) return newest_;
+  return is_refusal(sent) ? refused_because(sent) : sent;
+}
+
+Status Collectors::refused_because(Status cause) {
+  KeptFailure why;
+  why.keep(cause);
+  std::string waiting;
+  for (const Collector* const each : aside_) waiting += (waiting.empty() ? "" : ", and ") + each->what_waits();
+  if (waiting.empty()) return cause;
+  (void)fail(cause.category, cause.detail,
+             "{}. Only in memory are {}. They become durable when there is room, and until then the store takes no "
+             "further commit; if the process ends before, they are lost",
+             why.text(), waiting);
+  return cause;
+}
+
+}  // namespace memlith::core

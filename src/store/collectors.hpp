@@ -1,0 +1,181 @@
+// Commits that wait in memory for their frame, of all structures of a store. Floor: store.
+//
+// A weak commit of a kv store, or an entry appended to an application log, has taken effect in memory; its bytes go to
+// the log later, many at a time. A structure that keeps such commits is a collector. A closing puts what all collectors
+// keep into one frame, as of one moment: while each of them is held, between two of its commits.
+//
+// INVARIANT one-order: a commit lies in the log before every commit that was begun after it had returned. Whoever
+// brings something to the log therefore closes the collectors first (Store::close_collectors()), before it takes the
+// locks under which it captures. So a crash leaves a prefix of one order, whatever structures the commits were made in.
+//
+// The log may refuse a frame: it is full, and the disk has no space for it to grow. What was set aside for the frame
+// stays in memory, and each later closing tries it again. Until the log has taken it, every closing fails, and so every
+// commit of the store: none may lie before those that wait. If a single collector waits, smaller frames are tried, each
+// of which ends between two of its commits.
+//
+// Threads: any. mutex() is taken before the locks of collectors and regions, and held until what was set aside is in
+// the log. A transaction of several structures holds it, too, until its frame is in the log.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/sync.hpp"
+#include "store/objects.hpp"
+
+namespace memlith::core {
+
+class Collectors;
+class Store;
+
+// What one frame will hold. The bytes stay where they are until the frame is in the log.
+struct JointFrame {
+  std::vector<Extent> extents;
+  std::vector<const std::byte*> sources;
+  std::vector<SizeChange> sizes;
+  std::size_t reserved = 0;  // extents
+  // Room for so many extents in all, so that adding them allocates nothing; reserve_more() is for a part that learns
+  // late how many it has.
+  void reserve(std::size_t count) {
+    reserved = count;
+    extents.reserve(count);
+    sources.reserve(count);
+  }
+  void reserve_more(std::size_t more) { reserve(reserved + more); }
+  void add(ObjectId object, std::uint64_t offset, const std::byte* bytes, std::uint64_t count) {
+    if (count == 0) return;
+    extents.push_back({object, offset, count});
+    sources.push_back(bytes);
+  }
+  void clear() {
+    extents.clear();
+    sources.clear();
+    sizes.clear();
+  }
+};
+
+class Collector {
+ public:
+  explicit Collector(Collectors& all) : all_(all) {}
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+  virtual ~Collector() = default;
+
+ protected:
+  // Of what was set aside.
+  struct Piece {
+    std::span<const Extent> extents;
+    std::span<const std::byte* const> sources;
+    std::optional<SizeChange> size;
+    std::uint64_t bytes = 0;
+    std::size_t steps = 0;  // places between two commits, its end included
+  };
+  // With the structure's lock held. A commit waits, if none did yet:
+  void note_waiting_commit() {
+    if (!waits_.load(std::memory_order_relaxed)) note_first();
+  }
+  // Whether so many bytes in all may wait here. What all collectors may have waiting fits one frame; a collector may
+  // always begin if nothing waits in any. If not, a closing makes room.
+  bool may_wait(std::uint64_t bytes) { return bytes <= allowed_ || allow_more(bytes); }
+  // A commit that may_wait() has failed.
+  void drop_unused_allowance();
+
+ private:
+  friend class Collectors;
+  // These are called with Collectors::mutex() held.
+
+  // From pause() to resume() no commit of the structure ends. After an error of pause() it goes on. In between, if
+  // something waits: it is set aside, which cannot fail.
+  virtual Status pause() = 0;
+  virtual void set_aside() noexcept = 0;
+  virtual void resume() noexcept = 0;
+  // The first of what was set aside: as much as fits so many bytes and ends between two commits, but one step at least.
+  // Valid until in_log().
+  virtual Piece first(std::uint64_t bytes_max) = 0;
+  // That is in the log, in a frame that ends there. Returns whether more is set aside.
+  virtual bool in_log(Lsn end) noexcept = 0;
+  // For messages: which of its commits are in memory only.
+  [[nodiscard]] virtual std::string what_waits() const = 0;
+
+  // More is durable. Waits for nothing: whoever writes the log calls it, whatever locks it has.
+  virtual void durable_moved() {}
+  // A closing in the background is over: what a commit would have to wait for can be done now. Without locks.
+  virtual void after_background_closing(Status /*closed*/) {}
+
+  void note_first();
+  bool allow_more(std::uint64_t bytes);
+
+  Collectors& all_;
+  std::atomic<bool> waits_{false};   // something waits that was not set aside; changed under the structure's lock
+  std::uint64_t allowed_ = 0;        // bytes that may wait; under the structure's lock
+  std::uint64_t allowed_aside_ = 0;  // likewise, of what was set aside; under Collectors::mutex()
+};
+
+class Collectors {
+ public:
+  explicit Collectors(Store& store) : store_(store) {}
+
+  void add(Collector& collector);
+  // What waits in it never goes to the log. `acknowledged`: if something waits, it is lost, and nothing that waits in
+  // another collector may follow it.
+  void remove(Collector& collector, bool acknowledged);
+
+  // Whether a closing has something to do.
+  [[nodiscard]] bool any_waits() const {
+    return waiting_.load(std::memory_order_acquire) > 0 || refused_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool refused() const { return refused_.load(std::memory_order_acquire); }
+  [[nodiscard]] Mutex& mutex() { return mutex_; }
+
+  // Puts what waits into the log. Returns the end of the newest frame of a closing. `will_sync`: the caller waits for
+  // that at once. Errors: those of Store::commit(). If some of it is refused, what the log took before has its frames.
+  Result<Lsn> close(bool will_sync) {
+    const LockGuard lock(mutex_);
+    return close_held(will_sync);
+  }
+  Result<Lsn> close_held(bool will_sync) MEMLITH_REQUIRES(mutex_);
+
+  // For the store and its flusher.
+  void durable_moved();
+  void after_background_closing(Status closed);
+
+ private:
+  friend class Collector;
+  Status set_aside_all() MEMLITH_REQUIRES(mutex_);
+  Status send(bool will_sync) MEMLITH_REQUIRES(mutex_);
+  Result<Lsn> commit(std::span<const Collector::Piece> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
+  Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
+  // What a mutant does (base/mutant.hpp); never called in the library.
+  void drop_aside() MEMLITH_REQUIRES(mutex_) {
+    for (Collector* const each : aside_) {
+      (void)each->first(~std::uint64_t{0});
+      (void)each->in_log(newest_);
+    }
+    aside_.clear();
+  }
+
+  Store& store_;
+  std::atomic<std::uint32_t> waiting_{0};  // collectors of which waits_ is set
+  std::atomic<bool> refused_{false};       // something was set aside that the log did not take
+  std::atomic<std::uint64_t> allowed_{0};  // the sum of what collectors may have waiting
+  Mutex mutex_;
+  std::vector<Collector*> aside_ MEMLITH_GUARDED_BY(mutex_);  // those that have set something aside; there is room
+  std::vector<Collector*> held_ MEMLITH_GUARDED_BY(mutex_);   // likewise
+  std::vector<Collector::Piece> pieces_ MEMLITH_GUARDED_BY(mutex_);  // likewise
+  JointFrame frame_ MEMLITH_GUARDED_BY(mutex_);
+  Lsn newest_ MEMLITH_GUARDED_BY(mutex_);
+  bool lost_ MEMLITH_GUARDED_BY(mutex_) = false;
+  // Held while collectors are told that more is durable, which waits for nothing; and while they prepare ahead.
+  Mutex moved_mutex_;
+  Mutex ahead_mutex_;
+  std::atomic<std::size_t> count_{0};
+  std::vector<Collector*> all_;  // read under any of the three mutexes, changed under all
+};
+
+}  // namespace memlith::core
