@@ -34,6 +34,8 @@ struct VerifyArguments {
   std::string path;
   bool pointers = false;
   bool leaks = false;
+  bool data = false;
+  bool complete = false;
   Format format = Format::text;
 };
 
@@ -43,6 +45,7 @@ struct CopyArguments {
   std::string path;
   std::string target;
   bool verify = false;
+  bool damaged = false;
   Format format = Format::text;
 };
 

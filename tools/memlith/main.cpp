@@ -54,6 +54,13 @@ void add_verify(CLI::App& app, CommandLine& line) {
   command->add_flag("--leaks", arguments->leaks,
                     "Also list the blocks of heaps that nothing leads to: what a program that was killed held outside "
                     "of its heap. `recover --collect` frees them");
+  CLI::Option* const data = command->add_flag("--data", arguments->data,
+                                              "Also read the data of every region of a folder store, and compare it "
+                                              "with the checksums that are kept of it");
+  command
+      ->add_flag("--complete", arguments->complete,
+                 "With --data: keep checksums from now on of what has none, as it is now. Opens the store for writing")
+      ->needs(data);
   add_command(command, line, arguments, run_verify);
 }
 
@@ -87,6 +94,8 @@ void add_copy(CLI::App& app, CommandLine& line) {
                    "It appears when it is whole, or not at all")
       ->required();
   command->add_flag("--verify", arguments->verify, "Also check every structure of the copy, as `memlith verify` does");
+  command->add_flag("--damaged", arguments->damaged,
+                    "Also copy data that is not as it was written, which else ends the copy (verify --data)");
   add_command(command, line, arguments, run_copy);
 }
 
