@@ -209,7 +209,6 @@
   X(archive_believes_all, archive, "a segment is sealed with frames that are not durable")                         \
   X(archive_gap_overlooked, archive, "frames that were overwritten before they were read are passed over")         \
   X(archive_of_unflushed_log, archive, "what a killed writer left unflushed is archived unflushed")                \
-  X(archive_tail_read_late, archive, "a full copy names the tail of the log as it was after the copying")          \
   X(archive_time_of_next, archive, "a time counts for what another incarnation committed later")                      \
   X(archive_manifest_first, archive, "the manifest names a segment before the segment is there")                   \
   X(archive_named_unflushed, archive, "a part of an archive gets its name before its content is flushed")          \
