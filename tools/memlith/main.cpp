@@ -122,6 +122,10 @@ void add_stat(CLI::App& app, CommandLine& line) {
   command
       ->add_flag("--prometheus", arguments->prometheus, "Print in Prometheus's text format, for a collector of files")
       ->excludes("--watch");
+  command
+      ->add_option("--archive", arguments->archive,
+                   "Also print what of the store is not yet in the archive in this folder")
+      ->excludes("--watch");
   command->add_option("--interval", arguments->interval_s, "Seconds between the lines of --watch")
       ->check(seconds_between(0.01, 3600.0))
       ->capture_default_str();
