@@ -31,7 +31,9 @@ typedef struct memlith_archive_target {
 
 enum {
   /* There is no archive at the target yet, although a command that failed does not say so: begin one. */
-  MEMLITH_ARCHIVE_NEW = 1
+  MEMLITH_ARCHIVE_NEW = 1,
+  /* Full copies are made of what is there, also where that is not what was written (memlith_check_data). */
+  MEMLITH_ARCHIVE_DAMAGED = 2
 };
 #define MEMLITH_ARCHIVE_NEVER UINT64_MAX
 
@@ -51,6 +53,9 @@ typedef struct memlith_archive_progress {
   uint64_t segments;     /* since opening, as the next two */
   uint64_t full_copies;
   uint64_t gaps; /* how often frames were missing, and a new run began with a full copy */
+  /* Full copies that were due and not made, because the store is damaged; memlith_last_error() says where when it has
+   * risen. What is archived is sound, and archiving goes on. */
+  uint64_t refused_copies;
 } memlith_archive_progress;
 
 typedef struct memlith_archive memlith_archive;

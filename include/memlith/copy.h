@@ -16,10 +16,13 @@
 extern "C" {
 #endif
 
+/* The copy is made of what is there, also where that is not what was written (memlith_check_data). */
+#define MEMLITH_COPY_DAMAGED 1u
+
 /* Zero-initialise and set struct_size. Null stands for all defaults. */
 typedef struct memlith_copy_options {
   uint32_t struct_size;
-  uint32_t reserved; /* must be 0 */
+  uint32_t flags; /* MEMLITH_COPY_... */
   /* Called now and then from the thread that copies, with what was read of the store's data, in bytes. `total` may
    * rise. Must not call memlith. */
   void (*progress)(void* context, uint64_t done, uint64_t total);
@@ -49,10 +52,46 @@ typedef struct memlith_copy_report {
  *                4 MiB were read, or ended or began (give the log more room, log_bytes, or try again)
  *   NO_SPACE     nothing was left behind
  *   UNSUPPORTED  a SQLite database: use `memlith copy`, or SQLite's backup interface in a connection
- *   CORRUPT      the store is damaged; `memlith verify` says more
+ *   CORRUPT      the store is damaged, or, without MEMLITH_COPY_DAMAGED, the data of a region is not what was written;
+ *                `memlith verify --data` says more
  *   and those of opening and writing files. */
 MEMLITH_API int32_t memlith_store_copy(const char* path, const char* target, const memlith_copy_options* options,
                                        memlith_copy_report* report);
+
+/* Set struct_size before the call. */
+typedef struct memlith_data_report {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t lsn;            /* of the store; every commit before it was looked at */
+  uint64_t blocks;         /* of 4096 bytes, that were read */
+  uint64_t blocks_unknown; /* of them, those of which no checksum is known */
+  uint64_t blocks_damaged; /* of them, those that are not as they were written */
+} memlith_data_report;
+
+/* Reads the data of every region of the folder store at `path`, on the disk, and compares it with the checksums that
+ * are kept of it, also while a process uses the store. Calls `found` with a sentence for each run of blocks that are
+ * not as they were written: the disk, or another program, has changed them. What to do then: docs/backup.md. Changes
+ * nothing. `progress` as in memlith_copy_options, or null.
+ * Errors: UNSUPPORTED - a one-file store, of whose file no checksums are kept; those of memlith_store_copy. */
+MEMLITH_API int32_t memlith_check_data(const char* path, void (*found)(void* context, const char* sentence),
+                                       void* found_context,
+                                       void (*progress)(void* context, uint64_t done, uint64_t total),
+                                       void* progress_context, memlith_data_report* report);
+
+/* The same for one region of a store that this process has open for writing, such as before the region is opened:
+ * runs a checkpoint, and compares the region on the disk before another one begins; commits go on as long as the log
+ * has room. `lsn` of the report is 0.
+ * Errors: NOT_FOUND - no such region; READ_ONLY; those of memlith_store_checkpoint. */
+MEMLITH_API int32_t memlith_check_region(memlith_store* store, const char* region,
+                                         void (*found)(void* context, const char* sentence), void* found_context,
+                                         memlith_data_report* report);
+
+/* Opens the folder store at `path` for writing, and keeps checksums from now on of those blocks of which none are
+ * known, as they are now: of a store of an earlier version, or one that was copied without its checksums, or whose
+ * checksums a power cut has torn. `blocks`, which may be null, gets their number. Blocks that are known to be damaged
+ * stay known to be so.
+ * Errors: UNSUPPORTED - a one-file store; those of memlith_store_open. */
+MEMLITH_API int32_t memlith_complete_checksums(const char* path, uint64_t* blocks);
 
 #ifdef __cplusplus
 }

@@ -42,6 +42,7 @@ ArchiveProgress Archiver::progress() const {
   progress.gaps = gaps_;
   progress.segments = segments_;
   progress.fulls = fulls_;
+  progress.refused = refused_;
   return progress;
 }
 
@@ -90,6 +91,12 @@ Status Archiver::resume() {
 // ---- steps -----------------------------------------------------------------------------------------------------
 
 Status Archiver::step() {
+  const Status status = look_once();
+  // A copy that a fast writer has overtaken is made anew by the next step.
+  return status.category == Errc::busy && status.detail != Detail::lock ? kOk : status;
+}
+
+Status Archiver::look_once() {
   if (broken_) return begin_run(why_);
   MEMLITH_TRY(gather());
   if (broken_) {
@@ -98,7 +105,12 @@ Status Archiver::step() {
   }
   const bool due = !waiting_.empty() && now() - waiting_since_ns_ >= options_.seal_ns;
   if (due || waiting_.size() >= options_.segment_bytes) MEMLITH_TRY(seal());
-  if (full_is_due()) MEMLITH_TRY(copy_now());
+  if (!full_is_due()) return kOk;
+  const Status copied = copy_now();
+  if (copied.category != Errc::corrupt) return copied;
+  // Rot in the store is no reason to archive no more: the older copies, and the frames, are sound.
+  refused_ns_ = now();
+  ++refused_;
   return kOk;
 }
 
@@ -117,7 +129,8 @@ bool Archiver::full_is_due() const {
   if (options_.full_every_ns == 0 || manifest_.fulls.empty()) return false;
   const FullCopy& last = manifest_.fulls.back();
   const std::uint64_t time = now();
-  return time > last.made_ns && time - last.made_ns >= options_.full_every_ns && archived().lsn > last.complete_at;
+  const std::uint64_t tried_ns = std::max(last.made_ns, refused_ns_);
+  return time > tried_ns && time - tried_ns >= options_.full_every_ns && archived().lsn > last.complete_at;
 }
 
 // Reads what has become durable; seals whenever there is enough.
@@ -259,13 +272,19 @@ Status Archiver::copy_full(std::uint64_t run) {
   header.number = full.number;
   header.run = run;
   header.made_ns = header.first_time_ns = now();
-  MEMLITH_TRY_ASSIGN(const auto writer, PackWriter::begin(target_, header));
-  const auto write = [&writer](const CopyRecord& record, std::span<const std::byte> bytes) -> Status {
+  std::unique_ptr<PackWriter> writer;
+  ArchiveSource::CopyCalls calls;
+  calls.start = [&]() -> Status {
+    writer = nullptr;
+    MEMLITH_TRY_ASSIGN(writer, PackWriter::begin(target_, header));
+    return kOk;
+  };
+  calls.write = [&writer](const CopyRecord& record, std::span<const std::byte> bytes) -> Status {
     MEMLITH_TRY(writer->write(std::as_bytes(std::span(&record, 1))));
     return writer->write(bytes);
   };
   // The log is read along, so that the copying does not lose any of it.
-  const auto between = [this]() -> Status {
+  calls.between = [this]() -> Status {
     MEMLITH_TRY(gather());
     if (broken_) {
       return fail(Errc::busy, Detail::frame,
@@ -275,12 +294,17 @@ Status Archiver::copy_full(std::uint64_t run) {
     }
     return kOk;
   };
-  MEMLITH_TRY(source_.copy(full, write, between));
+  MEMLITH_TRY_ASSIGN(const CopiedState state, source_.copy(full, calls));
+  if (!state.damaged.empty() && !options_.takes_damaged) return is_damaged(state);
   MEMLITH_TRY(writer->finish());
-  MEMLITH_TRY(between());
+  MEMLITH_TRY(calls.between());
   MEMLITH_TRY(seal());
-  // ORDER frames-before-copy: a copy counts when the segments that complete it are archived. [test
+  // ORDER frames-before-copy: a copy counts when its run has come to where it begins. [test
   // Archive.EveryRestoreIsAStateOfTheStore]
+  if (archived().lsn < full.from.lsn) {
+    return fail(Errc::busy, Detail::frame, "{}: processes open and close this store faster than it can be read",
+                source_.path());
+  }
   full.complete_at = archived().lsn;
   full.made_ns = now();
   full.bytes = writer->stored_bytes();
@@ -291,6 +315,15 @@ Status Archiver::copy_full(std::uint64_t run) {
   MEMLITH_TRY(put_manifest(std::move(next)));
   ++fulls_;
   return kOk;
+}
+
+Status Archiver::is_damaged(const CopiedState& state) const {
+  return fail(Errc::corrupt, Detail::object,
+              "{0}: no full copy was made, because {1} bytes from offset {2} of object {3} on, and {4} other places, "
+              "are not what was written: the disk, or another program, has changed them. `memlith verify --data {0}` "
+              "lists all",
+              source_.path(), state.damaged.front().bytes, state.damaged.front().offset,
+              state.damaged.front().object.value, state.damaged.size() - 1);
 }
 
 // The first segment of the last run that has frames from the position on.
@@ -321,10 +354,10 @@ Status Archiver::forget_old() {
   std::erase_if(next.runs, [&first](const Run& run) { return run.number < first.run; });
   Run& run = next.runs.front();
   run.first_segment = std::max(run.first_segment, kept_segment);
-  if (next.fulls.size() == manifest_.fulls.size() && removed_full_ >= kept_full && removed_segment_ >= kept_segment) {
-    return kOk;
-  }
-  if (next.fulls.size() != manifest_.fulls.size()) {
+  const bool changed = next.fulls.size() != manifest_.fulls.size() || next.runs.size() != manifest_.runs.size() ||
+                       run.first_segment != manifest_.runs.front().first_segment;
+  if (!changed && removed_full_ >= kept_full && removed_segment_ >= kept_segment) return kOk;
+  if (changed) {
     if (run.number == first.run && run.begin.lsn < first.from.lsn) run.begin = first.from;
     // ORDER manifest-before-removal: no manifest names what is gone. [test ArchiveParts.OldCopiesAreForgotten]
     MEMLITH_TRY(put_manifest(std::move(next)));

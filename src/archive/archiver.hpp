@@ -25,6 +25,7 @@ struct ArchiveOptions {
   std::uint64_t keep_ns = 7 * 86'400'000'000'000;    // older states need not be restorable; 0: all are kept
   // A target of commands cannot say that it has no manifest: with this, a command that fails says so.
   bool takes_failure_for_new = false;
+  bool takes_damaged = false;             // full copies are made of what is there, even if it is not as it was written
   std::function<std::uint64_t()> now_ns;  // since 1970; empty: the system's clock
 };
 
@@ -34,6 +35,7 @@ struct ArchiveProgress {
   std::uint64_t gaps = 0;  // runs that began for lack of frames, since opening
   std::uint64_t segments = 0;
   std::uint64_t fulls = 0;
+  std::uint64_t refused = 0;  // full copies that were due and not made, because the store is damaged
 };
 
 class Archiver {
@@ -45,7 +47,8 @@ class Archiver {
   // Finds the archive or begins one. Errors: invalid, if the archive is that of another store; busy, if another
   // archiver is at work; those of the target.
   Status open();
-  // Looks at the store once, and seals what is due. To be called several times a second.
+  // Looks at the store once, and seals what is due. To be called several times a second. If a full copy that is due
+  // was refused (progress), last_error_text() says why.
   Status step();
   // Seals what is left.
   Status close();
@@ -59,6 +62,8 @@ class Archiver {
   Status resume();
   Status begin_run(std::string why);
   Status copy_full(std::uint64_t run);
+  Status is_damaged(const CopiedState& state) const;
+  Status look_once();
   Status gather();
   Status take(const Frame& frame);
   Status seal();
@@ -89,6 +94,8 @@ class Archiver {
   std::uint64_t gaps_ = 0;
   std::uint64_t segments_ = 0;
   std::uint64_t fulls_ = 0;
+  std::uint64_t refused_ = 0;
+  std::uint64_t refused_ns_ = 0;
   std::uint64_t removed_segment_ = 1;  // lower ones were removed
   std::uint64_t removed_full_ = 1;
 };

@@ -44,7 +44,7 @@ struct ChunkHeader {           // docs/format.md#chunk
 };
 static_assert(sizeof(ChunkHeader) == 24 && std::has_unique_object_representations_v<ChunkHeader>);
 
-inline constexpr std::uint32_t kCopySize = 1;   // the home file of the object exists, with `offset` bytes
+inline constexpr std::uint32_t kCopySize = 1;   // the home file of the object has `offset` bytes; new ones are zeros
 inline constexpr std::uint32_t kCopyBytes = 2;  // `bytes` bytes at `offset` of the home file, which follow
 inline constexpr std::uint32_t kCopyEnd = 3;    // the copy is complete
 

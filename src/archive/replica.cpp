@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/mutant.hpp"
@@ -37,7 +38,7 @@ Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& c
   StoreHeader header;
   std::memcpy(&header, full.client.data(), sizeof header);
   directory_->read_record({header.file, header.own});
-  MEMLITH_TRY(copy_homes(copy));
+  MEMLITH_TRY(copy_homes(copy, log_id));
   // ORDER homes-before-log: the replica exists from the name of its log on. [test
   // Archive.AStandbyIsAStateAfterAPowerCut]
   MEMLITH_TRY(files_.volume.sync_folder(""));
@@ -48,15 +49,16 @@ Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& c
   return superblocks_->write(end_, client(), end_, LogEnd::held);
 }
 
-Status Replica::copy_homes(PackReader& copy) {
-  std::unique_ptr<Device> home;
+Status Replica::copy_homes(PackReader& copy, std::uint64_t log_id) {
+  std::map<ObjectId, NewSums> sums;
+  std::unique_ptr<Device> home;  // of `object`
   ObjectId object{};
   std::vector<std::byte> buffer;
-  const auto leave = [&home]() -> Status { return home == nullptr ? kOk : std::exchange(home, nullptr)->flush(); };
-  const auto enter = [&](ObjectId id, bool is_new) -> Status {
-    MEMLITH_TRY(leave());
-    object = id;
+  const auto enter = [&](ObjectId id) -> Status {
+    if (home != nullptr && object == id) return kOk;
+    const bool is_new = sums.try_emplace(id, id).second;
     const OpenMode mode = is_new ? OpenMode::create : OpenMode::read_write;
+    object = id;
     MEMLITH_TRY_ASSIGN(home, files_.volume.open(files_.names.home(id), mode, Caching::buffered));
     return kOk;
   };
@@ -64,7 +66,12 @@ Status Replica::copy_homes(PackReader& copy) {
     CopyRecord record;
     MEMLITH_TRY(copy.read(std::as_writable_bytes(std::span(&record, 1))));
     if (record.kind == kCopyEnd) {
-      MEMLITH_TRY(leave());
+      for (auto& [id, of_home] : sums) {
+        MEMLITH_TRY(enter(id));
+        MEMLITH_TRY(home->flush());
+        if (id == kDirectory || files_.one_file()) continue;
+        MEMLITH_TRY(of_home.finish(files_.volume, files_.names.sums(id), log_id, *home));
+      }
       return copy.finish();
     }
     const ObjectId id{record.object};
@@ -73,16 +80,16 @@ Status Replica::copy_homes(PackReader& copy) {
       return fail(Errc::corrupt, Detail::read,
                   "{}: a record of this full copy is invalid although its checksum is right", copy.path());
     }
+    MEMLITH_TRY(enter(id));
     if (record.kind == kCopySize) {
-      MEMLITH_TRY(enter(id, true));
       MEMLITH_TRY(home->truncate(record.offset));
       continue;
     }
-    if (home == nullptr || object != id) MEMLITH_TRY(enter(id, false));
     for (std::uint64_t done = 0; done < record.bytes; done += buffer.size()) {
       buffer.resize(std::min<std::uint64_t>(record.bytes - done, kChunkBytesMax));
       MEMLITH_TRY(copy.read(buffer));
       MEMLITH_TRY(home->write(record.offset + done, buffer));
+      sums.at(id).note(record.offset + done, buffer);
     }
   }
 }
@@ -211,6 +218,7 @@ Status Replica::claim(std::uint64_t segment) {
 
 Status Replica::settle() {
   MEMLITH_TRY(read_log());
+  files_.sums.begin(false, log_id());
   MEMLITH_TRY(make_homes_fit());
   MEMLITH_TRY(fit_mark());
   files_.file_lock = nullptr;  // recovery takes it again
@@ -263,12 +271,18 @@ Status Replica::make_home_fit(ObjectId object, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(name));
   if (!there) {
     MEMLITH_TRY(files_.volume.open(name, OpenMode::create, Caching::buffered).status());
+    if (object != kDirectory && !files_.one_file()) {
+      MEMLITH_TRY_ASSIGN(const auto sums, SumsFile::make(files_.volume, files_.names.sums(object), log_id(), object,
+                                                         SumsFile::Home::zeros));
+      MEMLITH_TRY(sums->flush());
+    }
     MEMLITH_TRY(files_.volume.sync_folder(files_.one_file() ? "" : "objects"));
   }
   MEMLITH_TRY_ASSIGN(Device* const home, files_.homes.get(object));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, home->size());
   if (size >= bytes) return kOk;
   MEMLITH_TRY(home->reserve(bytes));
+  MEMLITH_TRY(files_.sums.reserve(object, bytes));
   return home->flush();
 }
 

@@ -46,7 +46,7 @@ class Replica {
   [[nodiscard]] StoreFiles& files() { return files_; }
 
  private:
-  Status copy_homes(PackReader& copy);
+  Status copy_homes(PackReader& copy, std::uint64_t log_id);
   Status fit_mark();
   Status make_log(const FullCopy& full, std::uint64_t log_id, std::uint64_t log_bytes_min);
   Status read_log();

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "base/mutant.hpp"
+#include "store/folder_directory.hpp"
 #include "store/stats.hpp"
 
 namespace memlith::core {
@@ -13,7 +15,6 @@ namespace memlith::core {
 namespace {
 
 constexpr int kLooksAtLog = 6;
-constexpr std::uint64_t kCopyStepBytes = 1 * kMiB;
 
 StoreOptions following(StoreKind kind, std::string file_name) {
   StoreOptions options;
@@ -26,10 +27,6 @@ StoreOptions following(StoreKind kind, std::string file_name) {
 Status too_restless(const std::string& path) {
   return fail(Errc::busy, Detail::open, "{}: processes open and close this store faster than it can be read; try again",
               path);
-}
-
-bool is_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte each) { return each == std::byte{0}; });
 }
 
 }  // namespace
@@ -71,7 +68,7 @@ Result<bool> ArchiveSource::ask_writer() {
     }
     const std::optional<std::uint64_t> durable = seen->durable_lsn();
     if (!durable.has_value()) continue;
-    durable_ = std::max(Lsn{*durable}, Lsn{files_.log->superblock().head_lsn});
+    durable_ = std::max({Lsn{*durable}, Lsn{files_.log->superblock().head_lsn}, std::exchange(proven_, Lsn{})});
     return true;
   }
   return false;
@@ -158,82 +155,72 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
 
 // ---- full copies -----------------------------------------------------------------------------------------------
 
-Result<std::vector<ObjectId>> ArchiveSource::homes() {
-  std::vector<ObjectId> ids;
-  if (files_.one_file()) {
-    ids.push_back(kFile);
-    return ids;
-  }
-  MEMLITH_TRY_ASSIGN(const std::vector<std::string> names, files_.volume.list("objects"));
-  for (const std::string& name : names) {
-    std::uint32_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (error == std::errc() && end == name.data() + name.size()) ids.push_back(ObjectId{id});
-  }
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
+namespace {
 
-Status ArchiveSource::copy(FullCopy& full, const Write& write, const std::function<Status()>& between) {
+// Makes records of a walk.
+class RecordSink final : public CopySink {
+ public:
+  explicit RecordSink(const ArchiveSource::CopyCalls& calls) : calls_(calls) {}
+
+  Status begin(const CopiedState&) override {
+    there_.clear();
+    return calls_.start();
+  }
+  Result<bool> take(ObjectId object, Device& home) override {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t size, home.size());
+    MEMLITH_TRY(make(object, size));
+    return false;
+  }
+  Status put(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) override {
+    if (!there_.contains(object)) MEMLITH_TRY(make(object, 0));
+    MEMLITH_TRY(calls_.write({kCopyBytes, object.value, offset, bytes.size()}, bytes));
+    return calls_.between();
+  }
+  Status finish(const CopiedState& state) {
+    if (state.kind == StoreKind::folder) {
+      const std::vector<std::byte> directory = FolderDirectory::file_of(state.objects, state.next_id, state.log_id);
+      for (const ObjectInfo& info : state.objects) MEMLITH_TRY(make(info.id, info.size_bytes));
+      MEMLITH_TRY(make(kDirectory, directory.size()));
+      MEMLITH_TRY(calls_.write({kCopyBytes, kDirectory.value, 0, directory.size()}, directory));
+    }
+    return calls_.write({kCopyEnd, 0, 0, 0}, {});
+  }
+
+ private:
+  // Or sets its length.
+  Status make(ObjectId object, std::uint64_t bytes) {
+    there_.insert(object);
+    return calls_.write({kCopySize, object.value, bytes, 0}, {});
+  }
+
+  const ArchiveSource::CopyCalls& calls_;
+  std::set<ObjectId> there_;
+};
+
+}  // namespace
+
+Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) {
   MEMLITH_TRY(look());
-  MEMLITH_TRY(find_durable());
-  // ORDER tail-before-homes: replay begins at the tail, and home files that are read later have at least what lies
-  // before it. [mutant archive_tail_read_late]
   const Superblock before = files_.log->superblock();
-  const auto note_tail = [&full](const Superblock& superblock) {
-    full.from = {Lsn{superblock.tail_lsn}, superblock.tail_previous};
-    full.block_bytes = superblock.block_bytes;
-    full.slot_bytes = superblock.slot_bytes;
-    full.slot_count = superblock.slot_count_made;
-    std::memcpy(full.client.data(), superblock.client, full.client.size());
-  };
-  note_tail(before);
-  const bool wrote = writes_;
-  if (!wrote) MEMLITH_TRY(replay_.gather_blocks());
-  const auto copied = [&]() -> Status {
-    MEMLITH_TRY_ASSIGN(const std::vector<ObjectId> ids, homes());
-    for (const ObjectId id : ids) MEMLITH_TRY(copy_home(id, write, between));
-    // Blocks that a power cut may have torn, as they were before.
-    for (const ObjectId id : replay_.overlay().objects()) {
-      MEMLITH_TRY(replay_.overlay().for_each(id, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
-        return write({kCopyBytes, id.value, offset, bytes.size()}, bytes);
-      }));
-    }
-    return write({kCopyEnd, 0, 0, 0}, {});
-  }();
-  replay_.forget();
-  MEMLITH_TRY(copied);
-  if (MEMLITH_MUTANT(archive_tail_read_late)) {
-    MEMLITH_TRY(look());
-    note_tail(files_.log->superblock());
-  }
-  return find_durable();
-}
-
-Status ArchiveSource::copy_home(ObjectId object, const Write& write, const std::function<Status()>& between) {
-  const auto opened = files_.volume.open(files_.names.home(object), OpenMode::read_only, Caching::buffered);
-  // It was removed meanwhile, by a commit that the log has.
-  if (!opened.ok() && opened.error().category == Errc::not_found && !files_.one_file()) return kOk;
-  MEMLITH_TRY(opened.status());
-  Device& home = **opened;
-  MEMLITH_TRY_ASSIGN(std::uint64_t size, home.size());
-  MEMLITH_TRY(write({kCopySize, object.value, size, 0}, {}));
-  std::vector<std::byte> buffer(kCopyStepBytes);
-  for (std::uint64_t at = 0; at < size;) {
-    at = std::max(at, round_down(home.skip_hole(at), kPageBytes));
-    if (at >= size) break;
-    const auto bytes = std::span(buffer).first(std::min(kCopyStepBytes, size - at));
-    if (const Status status = home.read(at, bytes); !status.ok()) {
-      MEMLITH_TRY_ASSIGN(const std::uint64_t now, home.size());
-      if (now >= size) return status;
-      size = now;  // it was cut meanwhile
-      continue;
-    }
-    if (!is_zero(bytes)) MEMLITH_TRY(write({kCopyBytes, object.value, at, bytes.size()}, bytes));
-    at += bytes.size();
-    MEMLITH_TRY(between());
-  }
-  return kOk;
+  StoreOptions options = files_.options;
+  options.follow_patience = std::chrono::milliseconds(0);
+  CopySource source(files_.volume, options);
+  RecordSink sink(calls);
+  MEMLITH_TRY_ASSIGN(CopiedState state, source.walk(sink));
+  MEMLITH_TRY(sink.finish(state));
+  full.from = state.position;
+  proven_ = state.position.lsn;
+  full.block_bytes = before.block_bytes;
+  full.slot_bytes = state.slot_bytes;
+  full.slot_count = state.slot_count;
+  StoreHeader header;
+  std::memcpy(&header, before.client, sizeof header);
+  header.file = state.file.object;
+  header.own = state.file.own;
+  full.client = {};
+  std::memcpy(full.client.data(), before.client, full.client.size());
+  if (files_.one_file()) std::memcpy(full.client.data(), &header, sizeof header);
+  return state;
 }
 
 }  // namespace memlith::core

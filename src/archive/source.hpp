@@ -13,9 +13,9 @@
 
 #include "archive/format.hpp"
 #include "archive/manifest.hpp"
+#include "copy/source.hpp"
 #include "store/directory.hpp"
 #include "store/opening.hpp"
-#include "store/replay.hpp"
 #include "store/store_files.hpp"
 
 namespace memlith::core {
@@ -40,11 +40,14 @@ class ArchiveSource {
   // Whether reading can go on at a position of an earlier time.
   Result<Reach> find(LogPosition at);
 
-  // Copies the home files while the writer goes on. Replay from `full.from` on makes a state of the store of what is
-  // written, from the LSN on that is durable when this has returned. `between` is called now and then. Errors: busy,
-  // if a process began to write meanwhile; the caller tries again.
-  using Write = std::function<Status(const CopyRecord& record, std::span<const std::byte> bytes)>;
-  Status copy(FullCopy& full, const Write& write, const std::function<Status()>& between);
+  // Copies the store while the writer goes on, as the commit before `full.from` left it. `start` is called before the
+  // first record, and again if the copy begins anew; `between` now and then. Errors: those of CopySource::walk.
+  struct CopyCalls {
+    std::function<Status()> start;
+    std::function<Status(const CopyRecord& record, std::span<const std::byte> bytes)> write;
+    std::function<Status()> between;
+  };
+  Result<CopiedState> copy(FullCopy& full, const CopyCalls& calls);
 
   [[nodiscard]] LogPosition tail() const { return files_.log->tail(); }
   [[nodiscard]] Lsn durable() const { return durable_; }
@@ -57,16 +60,14 @@ class ArchiveSource {
   Status find_durable();
   Result<bool> ask_writer();
   Result<bool> ask_log();
-  Status copy_home(ObjectId object, const Write& write, const std::function<Status()>& between);
-  Result<std::vector<ObjectId>> homes();
 
   StoreFiles files_;
   std::unique_ptr<Directory> directory_ = Directory::make(files_);
   Opening opening_{files_, *directory_};
-  Replay replay_{files_, *directory_};
   std::uint64_t log_id_ = 0;
   Lsn durable_;
-  bool writes_ = false;        // a process has the store open for writing
+  Lsn proven_;           // durable as frames say that a copy has read; the writer's page may show it a little later
+  bool writes_ = false;  // a process has the store open for writing
   std::uint64_t settled_ = 0;  // the superblock's sequence when nobody wrote and everything was flushed
   LogPosition settled_end_;
 };

@@ -195,6 +195,11 @@
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
   X(copy_home_over_frames, copy, "a copy puts bytes of a home over those of frames that it has put before")         \
   X(copy_named_unflushed, copy, "a copy gets its name before its files are flushed")                                \
+  X(rot_in_touched_blocks, copy, "blocks count as damaged that a frame in the log is about to replace")             \
+  X(sums_not_flushed, store, "the tail moves before the sums of what went home are flushed")                        \
+  X(sums_not_renewed, store, "a checkpoint writes blocks home and leaves their sums as they were")                  \
+  X(sums_before_home, store, "of a block that is written in part, the sum is taken before it is written")           \
+  X(torn_sums_believed, store, "a page of sums that a power cut tore counts")                                       \
   X(copy_reads_log_first, copy, "a copy of a store in use reads the log first and the homes then")                  \
   X(durable_not_shown, store, "a checkpoint writes home what its page does not show as durable")                    \
   X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
@@ -205,7 +210,6 @@
   X(archive_believes_all, archive, "a segment is sealed with frames that are not durable")                         \
   X(archive_gap_overlooked, archive, "frames that were overwritten before they were read are passed over")         \
   X(archive_of_unflushed_log, archive, "what a killed writer left unflushed is archived unflushed")                \
-  X(archive_tail_read_late, archive, "a full copy names the tail of the log as it was after the copying")          \
   X(archive_time_of_next, archive, "a time counts for what another incarnation committed later")                      \
   X(archive_manifest_first, archive, "the manifest names a segment before the segment is there")                   \
   X(archive_named_unflushed, archive, "a part of an archive gets its name before its content is flushed")          \

@@ -215,6 +215,7 @@ int32_t memlith_archive_open(const char* store, const memlith_archive_target* ta
     if (given.wait_ms != 0) inner.seal_ns = std::min<std::uint64_t>(given.wait_ms, 86'400'000) * 1'000'000;
     inner.full_every_ns = nanoseconds(given.full_every_s, 86'400);
     inner.keep_ns = nanoseconds(given.keep_s, 7 * 86'400);
+    inner.takes_damaged = (given.flags & MEMLITH_ARCHIVE_DAMAGED) != 0;
     inner.takes_failure_for_new = (given.flags & MEMLITH_ARCHIVE_NEW) != 0;
     made->archiver = std::make_unique<Archiver>(*made->source, *made->target.target, inner);
     MEMLITH_TRY(made->archiver->open());
@@ -235,6 +236,7 @@ int32_t memlith_archive_step(memlith_archive* archive, memlith_archive_progress*
     told.segments = found.segments;
     told.full_copies = found.fulls;
     told.gaps = found.gaps;
+    told.refused_copies = found.refused;
     MEMLITH_TRY(write_info(progress, told));
     return status;
   });

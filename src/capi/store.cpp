@@ -41,6 +41,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   if (options.follow) options.view_bytes_max = given.memory_max_bytes;
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;
+  options.makes_sums = kind == StoreKind::folder;
   options.log_bytes = given.log_bytes;
   options.log_max_bytes = given.log_max_bytes;
   options.physical_block_bytes = given.physical_block_bytes;

@@ -1,6 +1,7 @@
 #include "copy/copy.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -55,11 +56,30 @@ class CountingSink final : public CopySink {
   std::uint64_t shared_ = 0;
 };
 
+// "region "a": 8192 bytes from offset 4096 on".
+std::string in_words(const CopiedState& state, const DamagedBytes& damaged) {
+  const auto info = std::find_if(state.objects.begin(), state.objects.end(),
+                                 [&](const ObjectInfo& each) { return each.id == damaged.object; });
+  return fmt::format("region \"{}\": {} bytes from offset {} on", info->name, damaged.bytes, damaged.offset);
+}
+
+Status check_undamaged(const CopiedState& state, const CopyRequest& request) {
+  if (state.damaged.empty() || request.takes_damaged) return kOk;
+  return fail(Errc::corrupt, Detail::object,
+              "{0}: {1} are not what was written; the disk, or another program, has changed them{2}. No copy was made. "
+              "`memlith verify --data {0}` lists everything; an older copy or an archive may have the right bytes. "
+              "`memlith copy --damaged` copies what is there",
+              request.from, in_words(state, state.damaged.front()),
+              state.damaged.size() > 1 ? fmt::format(", and {} other places", state.damaged.size() - 1) : "");
+}
+
 Result<CopyReport> copy_into(CopyTarget& target, CopySource& source, const CopyRequest& request) {
   MEMLITH_TRY(target.prepare());
   CountingSink sink(target);
   const auto state = source.walk(sink, request.progress);
-  const Status status = state.ok() ? target.finish(*state) : state.status();
+  Status status = state.status();
+  if (status.ok()) status = check_undamaged(*state, request);
+  if (status.ok()) status = target.finish(*state);
   if (!status.ok()) {
     target.abandon();
     if (status.category != Errc::no_space) return status;
@@ -227,6 +247,43 @@ Result<CopyReport> copy_store(const CopyRequest& given) {
     return give_name(to.volume->path_of(working), to.volume->path_of(name), Kind::file);
   });
   return copy_into(target, source, request);
+}
+
+// ---- looking at the data ---------------------------------------------------------------------------------------
+
+namespace {
+
+class NoSink final : public CopySink {
+ public:
+  Status begin(const CopiedState&) override { return kOk; }
+  Result<bool> take(ObjectId, Device&) override { return false; }
+  Status put(ObjectId, std::uint64_t, std::span<const std::byte>) override { return kOk; }
+};
+
+}  // namespace
+
+Result<DataReport> check_data(const std::string& path, const CopyProgress& progress,
+                              const std::function<void(const std::string& sentence)>& found) {
+  const StoreKind kind = kind_at(path);
+  if (kind == StoreKind::one_file) {
+    return fail(Errc::unsupported, Detail::open,
+                "{}: of the file of a one-file store no checksums are kept, because between two uses any program may "
+                "change it; `memlith verify` without --data checks what its structures say of themselves",
+                path);
+  }
+  MEMLITH_TRY_ASSIGN(const Place from, place_of_store(path, kind));
+  StoreOptions options;
+  options.kind = kind;
+  options.follow_patience = kPatience;
+  CopySource source(*from.volume, options);
+  NoSink sink;
+  MEMLITH_TRY_ASSIGN(const CopiedState state, source.walk(sink, progress));
+  DataReport report{state.position.lsn, state.blocks, state.blocks_unknown, 0};
+  for (const DamagedBytes& each : state.damaged) {
+    report.damaged += (each.bytes + kSummedBytes - 1) / kSummedBytes;
+    found(in_words(state, each));
+  }
+  return report;
 }
 
 }  // namespace memlith::core

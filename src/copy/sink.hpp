@@ -10,6 +10,7 @@
 #include "log/reader.hpp"
 #include "store/format.hpp"
 #include "store/objects.hpp"
+#include "store/rot_finder.hpp"
 
 namespace memlith::core {
 
@@ -26,6 +27,10 @@ struct CopiedState {
   std::uint64_t slot_count = 0;            // of the log, as it was made
   std::uint32_t next_id = 1;               // folder: no object had this number or a higher one
   std::vector<ObjectInfo> objects;         // with their sizes; whatever else was put belongs to no object
+  // Of the homes that the sink did not take by itself: what is not as it was written, and how many blocks were read.
+  std::vector<DamagedBytes> damaged;
+  std::uint64_t blocks = 0;
+  std::uint64_t blocks_unknown = 0;  // of them, those without a sum
 };
 
 // Takes the bytes of the objects. An error ends the walk, which returns it.

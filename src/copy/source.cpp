@@ -82,6 +82,7 @@ Status CopySource::look() {
   done_bytes_ = total_bytes_ = bytes_since_look_ = 0;
   MEMLITH_TRY(follower_.look(Lsn{~std::uint64_t{0}}));
   follower_.start_at(files_.log->tail());
+  rot_.begin();
   StoreHeader header;
   std::memcpy(&header, files_.log->superblock().client, sizeof header);
   record_ = {header.file, header.own};
@@ -148,6 +149,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
   const auto memory_of = [this, &memory](std::uint64_t number, std::uint64_t bytes) {
     return memory.span().subspan(number % kTransfers * steps_.transfer_bytes, bytes);
   };
+  MEMLITH_TRY(rot_.enter(object, size));
   std::uint64_t started = 0;
   std::uint64_t next = 0;
   for (std::uint64_t arrived = 0;; ++arrived) {
@@ -163,6 +165,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
     if (arrived == started) break;
     const Transfer transfer = transfers[arrived % kTransfers];
     MEMLITH_TRY(queue->wait(static_cast<std::uint32_t>(arrived % kTransfers)));
+    MEMLITH_TRY(rot_.note_home(transfer.offset, memory_of(arrived, transfer.bytes)));
     MEMLITH_TRY(put_read(sink, object, transfer.offset, memory_of(arrived, transfer.bytes)));
     tell(transfer.bytes);
     MEMLITH_TRY_ASSIGN(const bool followed, read_along(transfer.bytes));
@@ -170,6 +173,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
   }
   read_.insert(object);
   put_.erase(object);
+  MEMLITH_TRY(rot_.leave());
   return true;
 }
 
@@ -204,6 +208,7 @@ Status CopySource::put_gathered(CopySink& sink) {
     ByteRanges* const ranges = read_.contains(object) ? nullptr : &put_[object];
     MEMLITH_TRY(overlay.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
       if (ranges != nullptr) ranges->add(offset, offset + bytes.size());
+      rot_.note_frame(object, offset, bytes.size());
       return sink.put(object, offset, bytes);
     }));
   }
@@ -237,6 +242,9 @@ CopiedState CopySource::state() const {
   state.slot_count = superblock.slot_count_made;
   state.next_id = directory_->next_id();
   state.objects = directory_->objects();
+  state.damaged = rot_.damaged(state.objects);
+  state.blocks = rot_.blocks();
+  state.blocks_unknown = rot_.blocks_unknown();
   return state;
 }
 

@@ -19,6 +19,7 @@
 #include "store/opening.hpp"
 #include "store/overlay.hpp"
 #include "store/replay.hpp"
+#include "store/rot_finder.hpp"
 #include "store/store_files.hpp"
 
 namespace memlith::core {
@@ -61,6 +62,7 @@ class CopySource {
   Opening opening_{files_, *directory_};
   Replay replay_{files_, *directory_};
   Follower follower_{files_, opening_, replay_};
+  RotFinder rot_{files_};
   CopyProgress progress_;
 
   // ---- of the walk that is under way

@@ -125,6 +125,7 @@ Result<CopyTarget::Home*> CopyTarget::home_of(ObjectId object) {
   Home& home = homes_[object];
   if (home.device == nullptr) {
     MEMLITH_TRY_ASSIGN(home.device, volume_.open(working_.home(object), OpenMode::create, Caching::buffered));
+    home.sums = std::make_unique<NewSums>(object);
   }
   return &home;
 }
@@ -143,6 +144,7 @@ Result<bool> CopyTarget::take(ObjectId object, Device& source) {
   MEMLITH_TRY(as_no_space(cloned.status()));
   if (*cloned) {
     MEMLITH_TRY_ASSIGN(home->bytes, home->device->size());
+    home->sums->note_unknown(home->bytes);
     return true;
   }
   MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, source.size());
@@ -153,6 +155,7 @@ Result<bool> CopyTarget::take(ObjectId object, Device& source) {
 Status CopyTarget::put(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
   MEMLITH_TRY_ASSIGN(Home* const home, home_of(object));
   MEMLITH_TRY(reserve(*home, offset + bytes.size()));
+  home->sums->note(offset, bytes);
   return as_no_space(home->device->write(offset, bytes));
 }
 
@@ -175,6 +178,8 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
     home->bytes = info.size_bytes;
     if (kind_ == StoreKind::one_file) MEMLITH_TRY(finish_file(state, *home));
     if (!MEMLITH_MUTANT(copy_named_unflushed)) MEMLITH_TRY(as_no_space(home->device->flush()));
+    if (kind_ == StoreKind::one_file) continue;
+    MEMLITH_TRY(as_no_space(home->sums->finish(volume_, working_.sums(info.id), log_id_, *home->device)));
   }
   for (const auto& [object, home] : homes_) {
     const bool lives = std::any_of(state.objects.begin(), state.objects.end(),

@@ -15,6 +15,7 @@
 #include "copy/sink.hpp"
 #include "device/volume.hpp"
 #include "store/names.hpp"
+#include "store/sums.hpp"
 
 namespace memlith::core {
 
@@ -45,6 +46,7 @@ class CopyTarget final : public CopySink {
   struct Home {
     std::unique_ptr<Device> device;
     std::uint64_t bytes = 0;  // its length
+    std::unique_ptr<NewSums> sums;
   };
 
   Status check_free();

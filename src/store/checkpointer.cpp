@@ -153,6 +153,7 @@ Status Checkpointer::settle(LogPosition to) {
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_checkpoint]
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
+  MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]

@@ -124,6 +124,7 @@ ClientBytes Directory::client_bytes() const {
 Status Directory::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   MEMLITH_TRY_ASSIGN(const std::uint64_t present, device->size());
+  MEMLITH_TRY(poison_on_failure(files_.sums.reserve(id, size_bytes)));
   if (present >= size_bytes) {
     // The file is long enough, but its length may not be durable: the program that set it may have been killed before
     // the flush, or the flush failed. Lengths in the directory were flushed before the directory named them.

@@ -88,9 +88,12 @@ Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
   }
   Status status = device->reserve(size_bytes);
   if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
+  if (status.ok()) status = files_.sums.make(id, size_bytes);
   if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = files_.volume.sync_folder("objects");
   if (!status.ok()) {
+    const KeptSentence why;
     (void)files_.volume.remove(name);
+    (void)files_.sums.remove(id);
     return status;
   }
   files_.homes.keep(id, std::move(device));
@@ -171,6 +174,7 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
   // unlink_before_checkpoint]
   if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
   files_.homes.forget(id);
+  MEMLITH_TRY(files_.sums.remove(id));
   return files_.volume.remove(files_.names.home(id));
 }
 
@@ -401,9 +405,10 @@ Status FolderDirectory::remove_orphans() {
   for (const std::string& name : names) {
     std::uint32_t id = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    if (error != std::errc{} || end != name.data() + name.size()) continue;  // not a file of the store
+    const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
+    if (error != std::errc{} || !(rest.empty() || rest == ".sums")) continue;  // not a file of the store
     if (id == 0 || find(ObjectId{id}).has_value()) continue;
-    files_.homes.forget(ObjectId{id});
+    if (rest.empty()) files_.homes.forget(ObjectId{id});
     MEMLITH_TRY(files_.volume.remove("objects/" + name));
   }
   return kOk;

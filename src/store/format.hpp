@@ -86,6 +86,29 @@ struct BlocksHeader {  // docs/format.md#blocks-header
 };
 static_assert(sizeof(BlocksHeader) == 48 && std::has_unique_object_representations_v<BlocksHeader>);
 
+inline constexpr std::uint64_t kSumsMagic = 0x0a4d55534c4d454dU;  // "MEMLSUM\n"
+inline constexpr std::uint64_t kSummedBytes = 4096;               // of a home, for each sum
+inline constexpr std::size_t kSumsPerPage = 126;
+// Of a block that nothing is known of. 0 is the sum of a block of zeros.
+inline constexpr std::uint32_t kSumUnknown = ~std::uint32_t{0};
+
+// The first 512 bytes of a sums file. Pages follow.
+struct SumsHeader {  // docs/format.md#sums-header
+  std::uint64_t magic;
+  std::uint64_t log_id;
+  std::uint32_t object;
+  std::uint32_t began_as_zeros;  // 1: a page of zeros is of blocks of zeros; 0: of unknown ones
+  std::uint8_t reserved[480];
+  std::uint64_t checksum;  // of everything before it, seeded with log_id
+};
+static_assert(sizeof(SumsHeader) == 512 && std::has_unique_object_representations_v<SumsHeader>);
+
+struct SumsPage {  // docs/format.md#sums-page
+  std::uint32_t sums[kSumsPerPage];
+  std::uint64_t checksum;  // of everything before it; of a page that was never written everything is zero
+};
+static_assert(sizeof(SumsPage) == 512 && std::has_unique_object_representations_v<SumsPage>);
+
 // What a guarded file has in the place of its mark. Part of the record of a one-file store, behind the object.
 struct OwnBytes {        // docs/format.md#own-bytes
   std::uint32_t marked;  // 1: the file begins with the mark of the guard, and `bytes` are its own; else all is zero

@@ -21,6 +21,7 @@ struct StoreNames {
   [[nodiscard]] std::string fresh_log() const { return log + ".new"; }        // until it is complete
   [[nodiscard]] std::string fresh_blocks() const { return blocks + ".new"; }  // likewise
   [[nodiscard]] std::string home(ObjectId id) const;
+  [[nodiscard]] std::string sums(ObjectId id) const { return home(id) + ".sums"; }
 };
 
 }  // namespace memlith::core

@@ -39,6 +39,8 @@ struct StoreOptions {
   std::uint64_t view_bytes_max = 0;  // follow: of the objects that are shown; 0: no limit
   // follow: how long a move waits for commits that are in the log and not known to be durable.
   std::chrono::milliseconds follow_patience{200};
+  // Of a folder store: homes without sums get them (store/sums.hpp). Sums that are there are kept in any case.
+  bool makes_sums = false;
   // Bypass the page cache if the file system accepts it: for the log, and for home files during recovery.
   bool direct_io = true;
   bool manual_checkpoint = false;  // no checkpoints in the background

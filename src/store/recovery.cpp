@@ -8,6 +8,7 @@ namespace memlith::core {
 
 Status Recovery::run() {
   MEMLITH_TRY(directory_.prepare_to_recover());
+  files_.sums.begin(files_.options.makes_sums && !files_.one_file(), files_.log->log_id());
   if (!files_.was_clean && !files_.made_log) MEMLITH_TRY(flush_log());
   MEMLITH_TRY(replay_.gather_blocks());
   MEMLITH_TRY(replay_.moment().read(directory_.record_at_home().own.marked != 0));
@@ -109,6 +110,8 @@ Status Recovery::bring_home() {
   replay_.forget_unreachable();  // as check_homes() found it
   MEMLITH_TRY(directory_.settle_lengths());
   if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(replay_.flush_homes());
+  for (const ObjectInfo& info : directory_.objects()) MEMLITH_TRY(files_.sums.keep(info.id, info.size_bytes));
+  MEMLITH_TRY(replay_.flush_sums());
   replay_.assert_at_rest();
   MEMLITH_TRY(replay_.blocks().settle());
   // ORDER home-before-moment: as in Checkpointer::settle(). [test Crash.EveryOperation]

@@ -89,6 +89,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   }
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   note_written(object);
+  if (MEMLITH_MUTANT(sums_before_home)) MEMLITH_TRY(files_.sums.note(object, *device, overlay_));
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<DirectHome> direct, direct_home(object, *device, pace));
   BufferedHome buffered(*device, pace != nullptr ? pace->write_bytes_max() : ReplayPace::kWriteBytesMax,
                         files_.counters.home_bytes,
@@ -125,7 +126,9 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   }));
   MEMLITH_TRY(discard());
   if (direct != nullptr) MEMLITH_TRY(direct->finish());
-  return buffered.finish();
+  MEMLITH_TRY(buffered.finish());
+  const bool sums_left_out = MEMLITH_MUTANT(sums_not_renewed) || MEMLITH_MUTANT(sums_before_home);
+  return sums_left_out ? kOk : files_.sums.note(object, *device, overlay_);
 }
 
 // At opening the home file is not mapped, so it may be written past the page cache. That pays if there is much to
@@ -162,6 +165,7 @@ void Replay::assert_at_rest() const {
   MEMLITH_ASSERT(unreachable_.empty());
   const bool flush_left_out =
       MEMLITH_MUTANT(home_not_flushed_by_checkpoint) || MEMLITH_MUTANT(home_not_flushed_by_recovery);
+  MEMLITH_ASSERT(files_.sums.all_flushed());
   MEMLITH_ASSERT(flush_left_out || (written_homes_.empty() && home_bytes_unflushed_ == 0));
 }
 

@@ -52,6 +52,9 @@ class Replay {
   // beside it.
   Status write_home(ReplayPace* pace);
   Status flush_homes();
+  // ORDER sums-before-tail: when frames are freed, the sums of what they wrote are durable, or a later reader would
+  // take the new blocks for damaged. After flush_homes(). [mutant sums_not_flushed]
+  Status flush_sums() { return files_.sums.flush(); }
   // Discards the overlay: the log still has everything, and home files may be partly written.
   void forget() { overlay_.clear(); }
 

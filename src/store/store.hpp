@@ -153,6 +153,13 @@ class Store {
   // too_many_files, and io if a home file cannot be read.
   Result<HomeCopies> copy_homes(std::span<const ObjectId> objects);
 
+  // Folder stores, with makes_sums: gives every block whose sum is unknown the sum of what is there, durably. Returns
+  // their number.
+  Result<std::uint64_t> complete_sums();
+  // Compares an object with its sums, as it is home: calls `wrong` for each block that is not as it was written.
+  // Returns how many blocks have no sum.
+  Result<std::uint64_t> check_sums(ObjectId id, const std::function<void(std::uint64_t offset)>& wrong);
+
   // One-file stores: cuts the file, durably, to its length as of the last checkpoint. This undoes growth that no commit
   // made part of the object. These bytes must not be in use any more.
   Status cut_home_to_size();

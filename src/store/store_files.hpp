@@ -11,6 +11,7 @@
 #include "store/names.hpp"
 #include "store/objects.hpp"
 #include "store/options.hpp"
+#include "store/sums.hpp"
 #include "store/vacant.hpp"
 
 namespace memlith::core {
@@ -34,6 +35,7 @@ struct StoreFiles {
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   StoreCounters counters;
   Vacant vacant;
+  Sums sums{volume, names};
 
   StoreFiles(Volume& where, StoreOptions given) : volume(where), options(std::move(given)) {}
   StoreFiles(const StoreFiles&) = delete;

@@ -429,7 +429,6 @@ TEST_P(Archive, AStandbyIsAStateAfterAPowerCut) { expect_right(cut_the_standby);
 
 TEST_P(Archive, PlantedFaultsAreNoticed) {
   expect_noticed(Mutant::archive_believes_all, archive_at_every_operation);
-  expect_noticed(Mutant::archive_tail_read_late, write_at_every_read);
   expect_noticed(Mutant::archive_gap_overlooked, sleep_through_a_gap);
   expect_noticed(Mutant::archive_of_unflushed_log, archive_after_a_kill);
   expect_noticed(Mutant::archive_continues_other_history, go_back);

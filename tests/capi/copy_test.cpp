@@ -21,85 +21,13 @@
 #include "memlith/files.h"
 #include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
+#include "support/numbered_pages.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
 namespace {
 
-constexpr std::uint64_t kPages = 96;
-constexpr std::uint64_t kPageWords = 512;
-constexpr std::uint64_t kPagesEach = 5;  // change with every persist
-
 std::int32_t category(const Error& error) { return memlith_category(error.code()); }
-
-Result<Store> open_at(const std::string& path, bool one_file, const StoreOptions& options) {
-  return one_file ? Store::open_file(path, options) : Store::open(path, options);
-}
-
-Result<Region> region_of(const Store& store, const std::string& name, bool create) {
-  RegionOptions options;
-  options.create = create;
-  options.size = create ? kPages * 4096 : 0;
-  options.tracker = Tracker::touched;
-  return store.region(name, options);
-}
-
-std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(region.address()); }
-
-// The word that a page has when `count` persists were made: the newest of them that changed the page.
-std::uint64_t word_of(std::uint64_t page, std::uint64_t count) {
-  for (std::uint64_t number = count; number > 0; --number) {
-    for (std::uint64_t i = 0; i < kPagesEach; ++i) {
-      if ((number * 7 + i * 13) % (kPages - 1) + 1 == page) return number;
-    }
-  }
-  return 0;
-}
-
-// Persists for ever, the number of persists in the first word; says which one was acknowledged.
-[[noreturn]] void write_for_ever(const std::string& path, bool one_file, std::atomic<std::uint64_t>& acknowledged) {
-  StoreOptions options;
-  options.create = true;
-  options.log_bytes = options.log_max_bytes = 2 << 20;  // wraps soon, and checkpoints are many
-  auto store = open_at(path, one_file, options);
-  if (!store.ok()) ::_exit(3);
-  auto region = region_of(*store, one_file ? "file" : "a", true);
-  if (!region.ok()) ::_exit(4);
-  for (std::uint64_t number = words(*region)[0] + 1;; ++number) {
-    words(*region)[0] = number;
-    (void)region->touch(words(*region), 8);
-    for (std::uint64_t i = 0; i < kPagesEach; ++i) {
-      std::uint64_t* const page = words(*region) + ((number * 7 + i * 13) % (kPages - 1) + 1) * kPageWords;
-      page[0] = page[kPageWords - 1] = number;
-      (void)region->touch(page, 4096);
-    }
-    if (!region->persist().ok()) ::_exit(5);
-    acknowledged.store(number);
-  }
-}
-
-// What the copy holds, which is what so many persists left.
-std::uint64_t check_copy(const std::string& path, bool one_file) {
-  auto store = open_at(path, one_file, {});
-  EXPECT_TRUE(store.ok()) << store.error().message();
-  if (!store.ok()) return 0;
-  auto region = region_of(*store, one_file ? "file" : "a", false);
-  EXPECT_TRUE(region.ok()) << region.error().message();
-  if (!region.ok()) return 0;
-  const std::uint64_t count = words(*region)[0];
-  for (std::uint64_t page = 1; page < kPages; ++page) {
-    const std::uint64_t wanted = word_of(page, count);
-    EXPECT_EQ(words(*region)[page * kPageWords], wanted) << "page " << page << " of a copy of persist " << count;
-    EXPECT_EQ(words(*region)[page * kPageWords + kPageWords - 1], wanted) << "page " << page;
-    if (::testing::Test::HasFailure()) break;
-  }
-  return count;
-}
-
-void kill_and_wait(pid_t child) {
-  ::kill(child, SIGKILL);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-}
 
 void remove_copy(const std::string& path) {
   std::filesystem::remove_all(path);

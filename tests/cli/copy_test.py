@@ -128,10 +128,59 @@ class Copy(unittest.TestCase):
 
     def test_a_damaged_store_is_told(self):
         self.fill(self.store)
-        region = next(path for path in (self.store / "objects").iterdir() if path.name != "0")
+        region = next(path for path in (self.store / "objects").iterdir() if path.name == "1")
         os.truncate(region, region.stat().st_size - 4096)
         self.assertIn("cut short", self.run_it("copy", self.store, self.copy, status=1))
         self.assertEqual(self.names(), ["store"])
+
+    def flip(self, offset):
+        region = self.store / "objects" / "1"
+        content = bytearray(region.read_bytes())
+        content[offset] ^= 4
+        region.write_bytes(content)
+
+    def test_rot_is_found(self):
+        dump = self.fill(self.store)
+        told = json.loads(self.run_it("verify", "--data", "--json", self.store))
+        self.assertTrue(told["ok"])
+        self.assertEqual(told["data"]["unknown"], 0)
+        blocks = told["data"]["blocks"]
+        self.assertGreater(blocks, 0)
+        last = (self.store / "objects" / "1").stat().st_size - 4096
+        self.flip(last)  # no structure has it
+        said = subprocess.run([MEMLITH, "verify", "--data", self.store], capture_output=True, text=True, check=False)
+        self.assertEqual(said.returncode, 2, said.stdout + said.stderr)
+        self.assertIn(f"4096 bytes from offset {last} on", said.stdout)
+        self.assertIn("1 of them damaged", said.stdout)
+        self.assertIn("sound", self.run_it("verify", self.store))
+        self.assertIn(f"offset {last} on", self.run_it("copy", self.store, self.copy, status=1))
+        self.assertEqual(self.names(), ["store"])
+        self.run_it("copy", "--damaged", self.store, self.copy)
+        self.assertEqual(self.run_it("kv", "dump", self.copy), dump)
+        # A store goes on with it, and what is damaged stays known to be.
+        self.run_it("kv", "put", self.store, "map", "more", "value")
+        self.assertIn("1 of them damaged",
+                      subprocess.run([MEMLITH, "verify", "--data", "--complete", self.store], capture_output=True,
+                                     text=True, check=False).stdout)
+        self.flip(last)
+        self.run_it("verify", "--data", self.store)
+
+    def test_checksums_that_are_missing_are_made(self):
+        dump = self.fill(self.store)
+        (self.store / "objects" / "1.sums").unlink()
+        told = json.loads(self.run_it("verify", "--data", "--json", self.store))["data"]
+        self.assertEqual((told["unknown"], told["damaged"]), (told["blocks"], 0))
+        told = json.loads(self.run_it("verify", "--data", "--complete", "--json", self.store))["data"]
+        self.assertEqual((told["unknown"], told["damaged"], told["completed"]), (0, 0, told["blocks"]))
+        self.assertEqual(self.run_it("kv", "dump", self.store), dump)
+        self.flip(100)
+        self.run_it("verify", "--data", self.store, status=2)
+
+    def test_a_copy_has_checksums(self):
+        self.fill(self.store)
+        self.run_it("copy", self.store, self.copy)
+        told = json.loads(self.run_it("verify", "--data", "--json", self.copy))["data"]
+        self.assertEqual((told["unknown"], told["damaged"]), (0, 0))
 
     def test_a_full_disk(self):
         dump = self.fill(self.store)

@@ -51,6 +51,11 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(BlocksHeader),
         {FIELD(BlocksHeader, magic), FIELD(BlocksHeader, log_id), FIELD(BlocksHeader, tail_lsn),
          FIELD(BlocksHeader, content_bytes), FIELD(BlocksHeader, content_checksum), FIELD(BlocksHeader, checksum)}}},
+      {"sums header",
+       {sizeof(SumsHeader),
+        {FIELD(SumsHeader, magic), FIELD(SumsHeader, log_id), FIELD(SumsHeader, object),
+         FIELD(SumsHeader, began_as_zeros), FIELD(SumsHeader, reserved), FIELD(SumsHeader, checksum)}}},
+      {"sums page", {sizeof(SumsPage), {FIELD(SumsPage, sums), FIELD(SumsPage, checksum)}}},
       {"own bytes", {sizeof(OwnBytes), {FIELD(OwnBytes, marked), FIELD(OwnBytes, reserved), FIELD(OwnBytes, bytes)}}},
       {"store header",
        {sizeof(StoreHeader),
@@ -95,6 +100,8 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   EXPECT_EQ(spelled(kSuperblockMagic), "MEMLITH\n");
   EXPECT_EQ(spelled(kDirectoryMagic), "MEMLDIR\n");
   EXPECT_EQ(spelled(kBlocksMagic), "MEMLBLK\n");
+  EXPECT_EQ(spelled(kSumsMagic), "MEMLSUM\n");
+  EXPECT_EQ(kSumUnknown, 0xffffffffu);
   EXPECT_EQ(spelled(kGuardMark), "\x89MEMLIT\n");
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");

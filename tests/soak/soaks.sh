@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb addresses run-suites copy)
+  rocksdb addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -67,6 +67,13 @@ soak_copy() {
     --gtest_filter='*CopyOf.AStoreInUseWhileCopiesAndWritersAreKilled*' "$@"
 }
 
+# The writer, the archiver and the restorer of archives killed, 1,000 times.
+soak_archive() {
+  build_preset release capi_tests || return
+  MEMLITH_KILLS=${MEMLITH_KILLS:-500} "$bin/capi_tests" \
+    --gtest_filter='*ArchiveOf.AStoreInUseWhileWritersArchiversAndRestorersAreKilled*' "$@"
+}
+
 soak_redis() {
   build_redis || return
   python3 -B "$root/plugins/redis/tests/kill_test.py" --program "$root/build/release/redis/bin/redis-server" \
@@ -122,7 +129,7 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy)
+    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -109,7 +109,7 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   const memlith_archive_target target = target_of(arguments, arguments.to);
   memlith_archive_options options{};
   options.struct_size = sizeof options;
-  options.flags = arguments.is_new ? MEMLITH_ARCHIVE_NEW : 0;
+  options.flags = (arguments.is_new ? MEMLITH_ARCHIVE_NEW : 0) | (arguments.damaged ? MEMLITH_ARCHIVE_DAMAGED : 0);
   options.wait_ms = std::max<std::uint64_t>(1, arguments.wait_ms);
   options.full_every_s = arguments.full_every_s == 0 ? MEMLITH_ARCHIVE_NEVER : arguments.full_every_s;
   options.keep_s = arguments.keep_s == 0 ? MEMLITH_ARCHIVE_NEVER : arguments.keep_s;
@@ -122,6 +122,7 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   memlith_archive_progress progress{};
   progress.struct_size = sizeof progress;
   std::uint64_t gaps = 0;
+  std::uint64_t refused = 0;
   do {
     const std::int32_t code = memlith_archive_step(handle.get(), &progress);
     if (code != MEMLITH_OK && (!can_pass(code) || arguments.once)) return library_failure(code, {});
@@ -132,6 +133,8 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
           "cannot be restored");
     }
     gaps = progress.gaps;
+    if (progress.refused_copies > refused) warn(library_failure(MEMLITH_CORRUPT, {}).message);
+    refused = progress.refused_copies;
     if (arguments.once) break;
     wait(kLookEvery, code == MEMLITH_OK ? 1 : kLooksAfterFailure);
   } while (!interrupted());
@@ -345,6 +348,8 @@ void add_archive_commands(CLI::App& app, CommandLine& line) {
   archive->add_option("TARGET", arguments->to, "The folder of the archive, made if missing; with --follow the standby");
   add_target_commands(archive, *arguments, true);
   archive->add_flag("--new", arguments->is_new, "With commands: there is no archive yet; begin one");
+  archive->add_flag("--damaged", arguments->damaged,
+                    "Make full copies also of data that is not as it was written (memlith verify --data)");
   archive->add_flag("--follow", arguments->follow,
                     "Keep restoring to DEST, a folder, which can be opened read-only and followed meanwhile");
   archive->add_flag("--once", arguments->once, "Archive what there is, and end");

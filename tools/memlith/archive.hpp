@@ -16,6 +16,7 @@ struct ArchiveArguments {
   std::string get_command;
   std::string remove_command;
   bool is_new = false;
+  bool damaged = false;
   bool follow = false;
   bool once = false;
   std::uint64_t wait_ms = 500;

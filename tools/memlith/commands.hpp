@@ -34,6 +34,8 @@ struct VerifyArguments {
   std::string path;
   bool pointers = false;
   bool leaks = false;
+  bool data = false;
+  bool complete = false;
   Format format = Format::text;
 };
 
@@ -43,6 +45,7 @@ struct CopyArguments {
   std::string path;
   std::string target;
   bool verify = false;
+  bool damaged = false;
   Format format = Format::text;
 };
 
@@ -60,12 +63,20 @@ struct StatArguments {
   std::string path;
   bool watch = false;
   bool prometheus = false;
+  std::string archive;  // the folder of an archive of the store; empty: none
   double interval_s = 1;
   Format format = Format::text;
 };
 
 [[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
-void print_prometheus(const std::string& path, const memlith_stats& stats);
+// What an archive of a store has, beside the store's counters.
+struct ArchiveLag {
+  std::uint64_t archived_lsn = 0;
+  std::uint64_t archived_ns = 0;         // since 1970, when the last segment was archived
+  std::uint64_t not_archived_bytes = 0;  // of the store's log: what is durable there and not archived
+};
+// `lag` may be null.
+void print_prometheus(const std::string& path, const memlith_stats& stats, const ArchiveLag* lag);
 
 struct RunArguments {
   std::vector<std::string> patterns;

@@ -24,6 +24,7 @@ Result<Done> copy(const CopyArguments& arguments) {
   ProgressBar bar("copying");
   memlith_copy_options options{};
   options.struct_size = sizeof options;
+  if (arguments.damaged) options.flags = MEMLITH_COPY_DAMAGED;
   options.progress = &ProgressBar::update;
   options.progress_context = &bar;
   Done done;

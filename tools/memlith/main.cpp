@@ -54,6 +54,13 @@ void add_verify(CLI::App& app, CommandLine& line) {
   command->add_flag("--leaks", arguments->leaks,
                     "Also list the blocks of heaps that nothing leads to: what a program that was killed held outside "
                     "of its heap. `recover --collect` frees them");
+  CLI::Option* const data = command->add_flag("--data", arguments->data,
+                                              "Also read the data of every region of a folder store, and compare it "
+                                              "with the checksums that are kept of it");
+  command
+      ->add_flag("--complete", arguments->complete,
+                 "With --data: keep checksums from now on of what has none, as it is now. Opens the store for writing")
+      ->needs(data);
   add_command(command, line, arguments, run_verify);
 }
 
@@ -87,6 +94,8 @@ void add_copy(CLI::App& app, CommandLine& line) {
                    "It appears when it is whole, or not at all")
       ->required();
   command->add_flag("--verify", arguments->verify, "Also check every structure of the copy, as `memlith verify` does");
+  command->add_flag("--damaged", arguments->damaged,
+                    "Also copy data that is not as it was written, which else ends the copy (verify --data)");
   add_command(command, line, arguments, run_copy);
 }
 
@@ -112,6 +121,10 @@ void add_stat(CLI::App& app, CommandLine& line) {
                     "or the store is closed");
   command
       ->add_flag("--prometheus", arguments->prometheus, "Print in Prometheus's text format, for a collector of files")
+      ->excludes("--watch");
+  command
+      ->add_option("--archive", arguments->archive,
+                   "Also print what of the store is not yet in the archive in this folder")
       ->excludes("--watch");
   command->add_option("--interval", arguments->interval_s, "Seconds between the lines of --watch")
       ->check(seconds_between(0.01, 3600.0))

@@ -16,6 +16,7 @@
 #include "kit/interrupt.hpp"
 #include "kit/stats.hpp"
 #include "kit/store_path.hpp"
+#include "memlith/archive.h"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {
@@ -37,6 +38,23 @@ Result<memlith_stats> look_at(const std::string& path) {
   return failure;
 }
 
+// The counters were read before the archive, so it may be ahead of them.
+Result<ArchiveLag> look_at_archive(const std::string& folder, const memlith_stats& stats) {
+  memlith_archive_target target{};
+  target.struct_size = sizeof target;
+  target.folder = folder.c_str();
+  ArchiveLag lag;
+  const auto note = [](void* context, const memlith_archive_run* run) {
+    auto& newest = *static_cast<ArchiveLag*>(context);
+    newest.archived_lsn = run->end_lsn;
+    newest.archived_ns = run->end_ns;
+  };
+  const std::int32_t code = memlith_archive_list(&target, note, &lag);
+  if (code != MEMLITH_OK) return library_failure(code, {});
+  lag.not_archived_bytes = stats.durable_lsn - std::min(stats.durable_lsn, lag.archived_lsn);
+  return lag;
+}
+
 double us(std::uint64_t ns) { return static_cast<double>(ns) / 1000; }
 double number(std::uint64_t value) { return static_cast<double>(value); }
 double percent(std::uint64_t part, std::uint64_t whole) { return 100 * ratio_of(number(part), number(whole)); }
@@ -47,50 +65,56 @@ std::string checkpoint_text(const memlith_stats& stats) {
                      human_bytes(stats.checkpoint_total_bytes));
 }
 
-Json json_of(const memlith_stats& stats) {
-  return {{"process", stats.process},
-          {"alive", stats.alive != 0},
-          {"opened_ns", stats.opened_ns},
-          {"persists", stats.persists},
-          {"persist_p50_us", us(stats.persist_p50_ns)},
-          {"persist_p99_us", us(stats.persist_p99_ns)},
-          {"persist_p999_us", us(stats.persist_p999_ns)},
-          {"persist_max_us", us(stats.persist_max_ns)},
-          {"captures", stats.captures},
-          {"capture_p50_us", us(stats.capture_p50_ns)},
-          {"capture_p99_us", us(stats.capture_p99_ns)},
-          {"capture_p999_us", us(stats.capture_p999_ns)},
-          {"capture_max_us", us(stats.capture_max_ns)},
-          {"kv_commits", stats.kv_commits},
-          {"kv_commit_p50_us", us(stats.kv_commit_p50_ns)},
-          {"kv_commit_p99_us", us(stats.kv_commit_p99_ns)},
-          {"kv_commit_p999_us", us(stats.kv_commit_p999_ns)},
-          {"kv_commit_max_us", us(stats.kv_commit_max_ns)},
-          {"kv_weak_commits", stats.kv_weak_commits},
-          {"applog_entries", stats.applog_entries},
-          {"applog_writes", stats.applog_writes},
-          {"applog_write_p50_us", us(stats.applog_write_p50_ns)},
-          {"applog_write_p99_us", us(stats.applog_write_p99_ns)},
-          {"applog_write_p999_us", us(stats.applog_write_p999_ns)},
-          {"applog_write_max_us", us(stats.applog_write_max_ns)},
-          {"frames", stats.frames},
-          {"batches", stats.batches},
-          {"captured_bytes", stats.captured_bytes},
-          {"captured_pages", stats.captured_pages},
-          {"last_captured_pages", stats.last_captured_pages},
-          {"logged_bytes", stats.logged_bytes},
-          {"write_amplification", ratio_of(number(stats.logged_bytes), number(stats.captured_bytes))},
-          {"log_bytes", stats.log_bytes},
-          {"log_used_bytes", stats.log_used_bytes},
-          {"durable_lsn", stats.durable_lsn},
-          {"checkpoints", stats.checkpoints},
-          {"home_bytes", stats.home_bytes},
-          {"checkpoint_done_bytes", stats.checkpoint_done_bytes},
-          {"checkpoint_total_bytes", stats.checkpoint_total_bytes},
-          {"poisoned", stats.poisoned != 0}};
+Json json_of(const memlith_stats& stats, const ArchiveLag* lag = nullptr) {
+  Json all = {{"process", stats.process},
+              {"alive", stats.alive != 0},
+              {"opened_ns", stats.opened_ns},
+              {"persists", stats.persists},
+              {"persist_p50_us", us(stats.persist_p50_ns)},
+              {"persist_p99_us", us(stats.persist_p99_ns)},
+              {"persist_p999_us", us(stats.persist_p999_ns)},
+              {"persist_max_us", us(stats.persist_max_ns)},
+              {"captures", stats.captures},
+              {"capture_p50_us", us(stats.capture_p50_ns)},
+              {"capture_p99_us", us(stats.capture_p99_ns)},
+              {"capture_p999_us", us(stats.capture_p999_ns)},
+              {"capture_max_us", us(stats.capture_max_ns)},
+              {"kv_commits", stats.kv_commits},
+              {"kv_commit_p50_us", us(stats.kv_commit_p50_ns)},
+              {"kv_commit_p99_us", us(stats.kv_commit_p99_ns)},
+              {"kv_commit_p999_us", us(stats.kv_commit_p999_ns)},
+              {"kv_commit_max_us", us(stats.kv_commit_max_ns)},
+              {"kv_weak_commits", stats.kv_weak_commits},
+              {"applog_entries", stats.applog_entries},
+              {"applog_writes", stats.applog_writes},
+              {"applog_write_p50_us", us(stats.applog_write_p50_ns)},
+              {"applog_write_p99_us", us(stats.applog_write_p99_ns)},
+              {"applog_write_p999_us", us(stats.applog_write_p999_ns)},
+              {"applog_write_max_us", us(stats.applog_write_max_ns)},
+              {"frames", stats.frames},
+              {"batches", stats.batches},
+              {"captured_bytes", stats.captured_bytes},
+              {"captured_pages", stats.captured_pages},
+              {"last_captured_pages", stats.last_captured_pages},
+              {"logged_bytes", stats.logged_bytes},
+              {"write_amplification", ratio_of(number(stats.logged_bytes), number(stats.captured_bytes))},
+              {"log_bytes", stats.log_bytes},
+              {"log_used_bytes", stats.log_used_bytes},
+              {"durable_lsn", stats.durable_lsn},
+              {"checkpoints", stats.checkpoints},
+              {"home_bytes", stats.home_bytes},
+              {"checkpoint_done_bytes", stats.checkpoint_done_bytes},
+              {"checkpoint_total_bytes", stats.checkpoint_total_bytes},
+              {"poisoned", stats.poisoned != 0}};
+  if (lag != nullptr) {
+    all["archived_lsn"] = lag->archived_lsn;
+    all["archived_ns"] = lag->archived_ns;
+    all["not_archived_bytes"] = lag->not_archived_bytes;
+  }
+  return all;
 }
 
-void print_once(const memlith_stats& stats) {
+void print_once(const memlith_stats& stats, const ArchiveLag* lag) {
   const bool alive = stats.alive != 0;
   const double seconds = std::max(seconds_of(now_since_1970_ns() - stats.opened_ns), 1e-9);
   const auto rate = [alive, seconds](std::uint64_t count) {
@@ -128,6 +152,11 @@ void print_once(const memlith_stats& stats) {
                          percent(stats.log_used_bytes, stats.log_bytes), stats.durable_lsn));
   write_line(fmt::format("checkpoints  {}, {} written home; now: {}", stats.checkpoints, human_bytes(stats.home_bytes),
                          checkpoint_text(stats)));
+  if (lag == nullptr) return;
+  const std::uint64_t now = now_since_1970_ns();
+  write_line(fmt::format("archive      up to LSN {}; {} are durable and not archived; last segment {:.1f} s ago",
+                         lag->archived_lsn, human_bytes(lag->not_archived_bytes),
+                         seconds_of(now - std::min(now, lag->archived_ns))));
 }
 
 void print_interval(const memlith_stats& before, const memlith_stats& now, double seconds) {
@@ -181,15 +210,22 @@ MaybeFailure run_stat(const StatArguments& arguments) {
   }
   Result<memlith_stats> stats = look_at(arguments.path);
   if (!stats.ok()) return std::move(stats.failure());
+  ArchiveLag lag;
+  if (!arguments.archive.empty()) {
+    Result<ArchiveLag> found = look_at_archive(arguments.archive, *stats);
+    if (!found.ok()) return std::move(found.failure());
+    lag = *found;
+  }
+  const ArchiveLag* const shown = arguments.archive.empty() ? nullptr : &lag;
   if (arguments.prometheus) {
-    print_prometheus(arguments.path, *stats);
+    print_prometheus(arguments.path, *stats, shown);
     return {};
   }
   if (arguments.watch) return watch(arguments, *stats);
   if (arguments.format == Format::json) {
-    write_json(json_of(*stats));
+    write_json(json_of(*stats, shown));
   } else {
-    print_once(*stats);
+    print_once(*stats, shown);
   }
   return {};
 }

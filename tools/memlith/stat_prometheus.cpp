@@ -68,7 +68,7 @@ class Metrics {
 
 }  // namespace
 
-void print_prometheus(const std::string& path, const memlith_stats& stats) {
+void print_prometheus(const std::string& path, const memlith_stats& stats, const ArchiveLag* lag) {
   const Metrics print(path);
   print.gauge("up", "1 while the process that has the store open is alive.", stats.alive);
   print.gauge("poisoned", "1 after a write or flush failed: the store persists nothing more.", stats.poisoned);
@@ -98,6 +98,11 @@ void print_prometheus(const std::string& path, const memlith_stats& stats) {
               stats.checkpoint_done_bytes);
   print.gauge("checkpoint_total_bytes", "Bytes of the log that the running checkpoint processes; 0: none runs.",
               stats.checkpoint_total_bytes);
+  if (lag == nullptr) return;
+  print.gauge("not_archived_bytes", "Bytes of the log that are durable and not in the archive.",
+              lag->not_archived_bytes);
+  print.gauge("archived_time_seconds", "When the last segment was archived, since 1970.",
+              lag->archived_ns / 1'000'000'000);
 }
 
 }  // namespace memlith::tool

@@ -1,0 +1,129 @@
+// docs/backup.md, "Archive" and "Restore": whichever of the writer, the archiver and the restorer is killed, and when,
+// the archive goes on, and what is restored from it is what some persists left, the newest that were archived.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "memlith/archive.h"
+#include "memlith/copy.hpp"
+#include "support/numbered_pages.hpp"
+#include "support/temp_folder.hpp"
+
+namespace memlith::test {
+namespace {
+
+class ArchiveOf : public ::testing::TestWithParam<bool> {
+ protected:
+  ArchiveOf() {
+    target_.struct_size = sizeof target_;
+    target_.folder = target_path_.c_str();
+  }
+
+  [[noreturn]] void archive_for_ever() const {
+    memlith_archive_options options{};
+    options.struct_size = sizeof options;
+    options.wait_ms = 1;
+    options.full_every_s = options.keep_s = 1;
+    for (;;) {
+      memlith_archive* archive = nullptr;
+      std::int32_t code = memlith_archive_open(path_.c_str(), &target_, &options, &archive);
+      while (code == MEMLITH_OK) {
+        code = memlith_archive_step(archive, nullptr);
+        ::usleep(1000);
+      }
+      (void)memlith_archive_close(archive);
+      ::usleep(1000);
+    }
+  }
+  [[nodiscard]] std::int32_t restore(const std::string& dest) const {
+    return memlith_restore(&target_, dest.c_str(), nullptr, nullptr);
+  }
+  // The newest that can be restored; 0: nothing can be yet.
+  [[nodiscard]] std::uint64_t archived() const {
+    std::uint64_t end = 0;
+    const auto note = [](void* context, const memlith_archive_run* run) {
+      *static_cast<std::uint64_t*>(context) = run->end_lsn;
+    };
+    (void)memlith_archive_list(&target_, note, &end);
+    return end;
+  }
+  static std::string last_error() {
+    char text[1024] = "";
+    (void)memlith_last_error(text, sizeof text);
+    return text;
+  }
+
+  TempFolder folder_;
+  const bool one_file_ = GetParam();
+  const std::string path_ = folder_ / "store";
+  const std::string target_path_ = folder_ / "target";
+  memlith_archive_target target_{};
+};
+INSTANTIATE_TEST_SUITE_P(A, ArchiveOf, ::testing::Values(false, true),
+                         [](const auto& given) { return given.param ? "File" : "Folder"; });
+
+// MEMLITH_KILLS: how many processes are killed, in turn the archiver, a restorer, the archiver and the writer.
+TEST_P(ArchiveOf, AStoreInUseWhileWritersArchiversAndRestorersAreKilled) {
+  const char* const told = std::getenv("MEMLITH_KILLS");
+  const int kills = told != nullptr ? std::atoi(told) : 12;
+  std::mt19937_64 random(std::random_device{}());
+  auto* const acknowledged = new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+      std::atomic<std::uint64_t>(0);
+  pid_t writer = 0;
+  pid_t archiver = 0;
+  std::uint64_t restored = 0;
+  for (int round = 0; round < kills && !HasFailure(); ++round) {
+    if (writer == 0) {
+      const std::uint64_t before = acknowledged->load();
+      writer = ::fork();
+      if (writer == 0) write_for_ever(path_, one_file_, *acknowledged, 1000);
+      while (acknowledged->load() == before && ::waitpid(writer, nullptr, WNOHANG) == 0) ::usleep(100);
+    }
+    if (archiver == 0) {
+      archiver = ::fork();
+      if (archiver == 0) archive_for_ever();
+      while (archived() == 0 && ::waitpid(archiver, nullptr, WNOHANG) == 0) ::usleep(1000);
+    }
+    const std::string dest = folder_ / "restored";
+    const pid_t restorer = round % 4 == 1 ? ::fork() : -1;
+    if (restorer == 0) ::_exit(restore(dest) == MEMLITH_OK ? 0 : 1);
+    ::usleep(static_cast<useconds_t>(random() % 60000));
+    if (restorer > 0) {
+      kill_and_wait(restorer);
+      if (std::filesystem::exists(dest)) {
+        check_copy(dest, one_file_);
+        std::filesystem::remove_all(dest);
+      }
+    } else {
+      pid_t& killed = round % 4 == 3 ? writer : archiver;
+      kill_and_wait(killed);
+      killed = 0;
+    }
+    // The archiver may take away what was too old while it was read.
+    std::int32_t code = restore(dest);
+    for (int tries = 0; code != MEMLITH_OK && archiver != 0 && tries < 20; ++tries) code = restore(dest);
+    ASSERT_EQ(code, MEMLITH_OK) << last_error();
+    if (!one_file_) {
+      const auto data = check_data(dest);
+      ASSERT_TRUE(data.ok()) << data.error().message();
+      EXPECT_EQ(data->blocks_damaged, 0u);
+      EXPECT_EQ(data->blocks_unknown, 0u);
+    }
+    const std::uint64_t count = check_copy(dest, one_file_);
+    EXPECT_GE(count, restored) << "the archive went back";
+    EXPECT_LE(count, acknowledged->load() + 1) << "the archive is ahead of the store";
+    restored = count;
+    std::filesystem::remove_all(dest);
+    std::filesystem::remove_all(dest + ".memlith");
+  }
+  EXPECT_GT(restored, 0u);
+  if (writer != 0) kill_and_wait(writer);
+  if (archiver != 0) kill_and_wait(archiver);
+  ::munmap(acknowledged, 4096);
+}
+
+}  // namespace
+}  // namespace memlith::test
