@@ -139,6 +139,7 @@ Status AppLog::find_end() {
   }
   appended_ = handed_ = at;
   number_ = handed_number_ = durable_number_ = number - 1;
+  index_.clear();
   return kOk;
 }
 
