@@ -28,6 +28,7 @@ packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-cli
 packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
 packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no cargo of another origin
+packages_go=(golang-go) # the module in go/, where there is no go of another origin
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
