@@ -4,9 +4,9 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `redis`, `rocksdb`, `instrumented`,
-`pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a
-benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `redis`, `rocksdb`,
+`instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names another
+folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
@@ -282,6 +282,15 @@ def run_copy(programs, words):
     return run_in_folder([sys.executable, "-B", ROOT / "bench/copy/bench.py", "--bin", programs], words)
 
 
+def run_replica(programs, words):
+    """go/raftstore/cmd/storebench: stores of raft's log in turns, on memlith, raft-wal and raft-boltdb."""
+    module, program = ROOT / "go/raftstore", folder_of(None) / "storebench"
+    environment = {**os.environ, "CGO_LDFLAGS": f"-L{programs.parent / 'lib'} -Wl,-rpath,{programs.parent / 'lib'}"}
+    built = subprocess.run(["go", "build", "-o", program, "./cmd/storebench"], cwd=module, env=environment,
+                           stdout=sys.stderr, check=False).returncode
+    return built or run_in_folder([program], words, "entries_per_s")
+
+
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
     return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
@@ -314,7 +323,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
-            "copy": ("bin/memlith", run_copy),
+            "copy": ("bin/memlith", run_copy), "replica": ("memlith", run_replica),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

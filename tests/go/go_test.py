@@ -2,6 +2,7 @@
 """Runs `go test` in a module's folder, or exits with 77 and says why it cannot.
 
     go_test.py GO FOLDER [-race] [PACKAGE...]
+    go_test.py GO FOLDER --soak [ARGS...]      three nodes under kills (go/raftstore/cmd/kvsoak), a few rounds
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
 """
@@ -10,8 +11,10 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 SKIPPED = 77
+ROUNDS = "4"
 
 
 def skip(reason):
@@ -40,6 +43,17 @@ def need(go, folder, environment, race):
             skip("this Go has no race detector: " + tried.stderr.strip().splitlines()[-1])
 
 
+def soak(go, folder, environment, words):
+    """A few rounds, and that the check would have noticed."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR")) as work:
+        for name in ("kvnode", "kvsoak"):
+            subprocess.run([go, "build", "-o", f"{work}/{name}", f"./cmd/{name}"], cwd=folder, env=environment,
+                           check=True)
+        command = [f"{work}/kvsoak", "-node", f"{work}/kvnode", "-work", f"{work}/nodes", "-rounds", ROUNDS]
+        subprocess.run([*command, *words], check=True)
+        subprocess.run([*command, "-planted-stale-reads"], check=True)
+
+
 def main():
     go, folder, *words = sys.argv[1:]
     folder = pathlib.Path(folder)
@@ -47,6 +61,8 @@ def main():
         pathlib.Path(test_folder).mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
     need(go, folder, environment, "-race" in words)
+    if words[:1] == ["--soak"]:
+        return soak(go, folder, environment, words[1:])
     flags = [word for word in words if word.startswith("-")]
     packages = [word for word in words if not word.startswith("-")] or ["./..."]
     subprocess.run([go, "vet", *packages], cwd=folder, env=environment, check=True)
@@ -54,6 +70,7 @@ def main():
     if not words:  # the benchmarks run, once
         subprocess.run([go, "test", "-count=1", "-run", "^$", "-bench", ".", "-benchtime", "10x", *packages],
                        cwd=folder, env=environment, check=True)
+    return None
 
 
 if __name__ == "__main__":

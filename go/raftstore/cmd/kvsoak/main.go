@@ -1,0 +1,355 @@
+// Command kvsoak runs three nodes of kvnode on loopback addresses of this machine, kills them at random moments while
+// clients write and read, and checks the clients' history: every operation took effect at one moment between its call
+// and its answer (linearizability, by porcupine), so that nothing acknowledged was lost.
+//
+// With -planted-stale-reads the nodes have a fault, and the check has to find it.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+var (
+	program = flag.String("node", "", "the program kvnode")
+	folder  = flag.String("work", "", "a folder for the nodes' stores, which is emptied")
+	rounds  = flag.Int("rounds", 10, "how often nodes are killed")
+	minutes = flag.Float64("minutes", 0, "go on for so long, whatever the rounds")
+	clients = flag.Int("clients", 6, "clients at a time")
+	seed    = flag.Int64("seed", time.Now().UnixNano(), "of the moments of the kills")
+	stale   = flag.Bool("planted-stale-reads", false, "the nodes answer reads from what they have: must be found")
+)
+
+const (
+	nodes   = 3
+	keys    = 5
+	opTime  = 4 * time.Second
+	started = 60 * time.Second // a round without any answer for so long has failed
+)
+
+func main() {
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "kvsoak:", err)
+		os.Exit(1)
+	}
+}
+
+// ---- the cluster ---------------------------------------------------------------------------------------------------
+
+type cluster struct {
+	raft, http [nodes]string
+	process    [nodes]*exec.Cmd
+}
+
+// Addresses that nobody uses now.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+func newCluster() (*cluster, error) {
+	c := &cluster{}
+	for i := 0; i < nodes; i++ {
+		var err error
+		if c.raft[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
+		if c.http[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *cluster) start(i int) error {
+	var peers []string
+	for n := 0; n < nodes; n++ {
+		peers = append(peers, fmt.Sprintf("n%d=%s=%s", n, c.raft[n], c.http[n]))
+	}
+	arguments := []string{"-quick", "-id", fmt.Sprint("n", i), "-dir", filepath.Join(*folder, fmt.Sprint("n", i)),
+		"-peers", strings.Join(peers, ",")}
+	if *stale {
+		arguments = append(arguments, "-planted-stale-reads")
+	}
+	log, err := os.OpenFile(filepath.Join(*folder, fmt.Sprint("n", i, ".log")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(*program, arguments...)
+	command.Stdout, command.Stderr = log, log
+	if err := command.Start(); err != nil {
+		return err
+	}
+	c.process[i] = command
+	return nil
+}
+
+func (c *cluster) kill(i int) error {
+	if c.process[i] == nil {
+		return nil
+	}
+	if err := c.process[i].Process.Kill(); err != nil {
+		return fmt.Errorf("node %d has ended by itself: %w; see its log", i, err)
+	}
+	_ = c.process[i].Wait()
+	c.process[i] = nil
+	return nil
+}
+
+// ---- clients -------------------------------------------------------------------------------------------------------
+
+type input struct {
+	put   bool
+	key   int
+	value string
+}
+
+type history struct {
+	mutex   sync.Mutex
+	all     []porcupine.Operation
+	answers atomic.Int64
+	rounds  int
+	began   time.Time
+}
+
+func (h *history) now() int64 { return int64(time.Since(h.began)) }
+
+func (h *history) add(client int, in input, output string, call, end int64) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.all = append(h.all, porcupine.Operation{ClientId: client, Input: in, Output: output, Call: call, Return: end})
+}
+
+var errUnknown = errors.New("whether it took effect is not known")
+
+type client struct {
+	cluster *cluster
+	http    http.Client
+	leader  string
+	random  *rand.Rand
+}
+
+// once tries one node. A nil error with `again` means that nothing happened, and another node should be asked.
+func (c *client) once(in input) (output string, again bool, err error) {
+	address := c.leader
+	if address == "" || (*stale && !in.put) {
+		address = c.cluster.http[c.random.Intn(nodes)]
+	}
+	method, body := http.MethodGet, io.Reader(nil)
+	if in.put {
+		method, body = http.MethodPut, strings.NewReader(in.value)
+	}
+	request, err := http.NewRequest(method, fmt.Sprintf("http://%s/k/key%d", address, in.key), body)
+	if err != nil {
+		return "", false, err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		c.leader = ""
+		var failed *net.OpError
+		if errors.As(err, &failed) && failed.Op == "dial" {
+			return "", true, nil // nobody heard of it
+		}
+		return "", false, errUnknown
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		c.leader = ""
+		return "", false, errUnknown
+	case response.StatusCode == http.StatusOK:
+		c.leader = address
+		return string(content), false, nil
+	case response.StatusCode == http.StatusNotFound:
+		return "", false, nil
+	case response.StatusCode == http.StatusMisdirectedRequest:
+		c.leader = response.Header.Get("X-Leader")
+		return "", true, nil
+	}
+	c.leader = ""
+	return "", false, errUnknown
+}
+
+func (h *history) client(number int, c *cluster, random *rand.Rand, stop <-chan struct{}) {
+	one := &client{cluster: c, http: http.Client{Timeout: opTime}, random: random}
+	for n := 0; ; n++ {
+		in := input{put: random.Intn(2) == 0, key: random.Intn(keys)}
+		if in.put {
+			in.value = fmt.Sprintf("%d of client %d", n, number)
+		}
+		call := h.now()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			output, again, err := one.once(in)
+			if again {
+				time.Sleep(time.Duration(5+random.Intn(20)) * time.Millisecond)
+				call = h.now()
+				continue
+			}
+			switch {
+			case err == nil:
+				h.add(number, in, output, call, h.now())
+				h.answers.Add(1)
+			case in.put: // it may take effect at any time; a client of its own, because this one goes on
+				h.add(1_000_000+number*100_000+n, in, "", call, 1<<62)
+			}
+			break
+		}
+	}
+}
+
+// ---- the check -----------------------------------------------------------------------------------------------------
+
+// A register for each key.
+var model = porcupine.Model{
+	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
+		parts := make([][]porcupine.Operation, keys)
+		for _, each := range all {
+			key := each.Input.(input).key
+			parts[key] = append(parts[key], each)
+		}
+		return parts
+	},
+	Init: func() any { return "" },
+	Step: func(state, in, out any) (bool, any) {
+		if asked := in.(input); asked.put {
+			return true, asked.value
+		}
+		return out.(string) == state.(string), state
+	},
+}
+
+func run() error {
+	if *program == "" || *folder == "" {
+		return errors.New("-node and -work are needed")
+	}
+	if err := os.RemoveAll(*folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(*folder, 0o777); err != nil {
+		return err
+	}
+	fmt.Printf("seed %d\n", *seed)
+	random := rand.New(rand.NewSource(*seed))
+	c, err := newCluster()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for i := range c.process {
+			_ = c.kill(i)
+		}
+	}()
+	for i := 0; i < nodes; i++ {
+		if err := c.start(i); err != nil {
+			return err
+		}
+	}
+	h := &history{began: time.Now()}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for i := 0; i < *clients; i++ {
+		i, own := i, rand.New(rand.NewSource(random.Int63()))
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			h.client(i, c, own, stop)
+		}()
+	}
+	err = killing(c, h, random)
+	close(stop)
+	all.Wait()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d rounds, %d operations, of which %d were answered\n", h.rounds, len(h.all), h.answers.Load())
+	return judge(h)
+}
+
+// killing kills all nodes in most rounds, and one of them in the others.
+func killing(c *cluster, h *history, random *rand.Rand) error {
+	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
+	for ; h.rounds < *rounds || time.Now().Before(end); h.rounds++ {
+		round := h.rounds
+		if *minutes > 0 && time.Now().After(end) {
+			break
+		}
+		before, began := h.answers.Load(), time.Now()
+		for h.answers.Load() < before+int64(20+random.Intn(200)) {
+			if time.Since(began) > started {
+				return fmt.Errorf("round %d: no answers; see the logs of the nodes in %s", round, *folder)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		victims := random.Perm(nodes)
+		if random.Intn(4) == 0 {
+			victims = victims[:1]
+		}
+		for _, victim := range victims {
+			if err := c.kill(victim); err != nil {
+				return err
+			}
+			time.Sleep(time.Duration(random.Intn(4)) * time.Millisecond)
+		}
+		for _, victim := range victims {
+			if err := c.start(victim); err != nil {
+				return err
+			}
+		}
+	}
+	before, began := h.answers.Load(), time.Now()
+	for h.answers.Load() < before+20*keys {
+		if time.Since(began) > started {
+			return fmt.Errorf("after the last round there were no answers; see the logs of the nodes in %s", *folder)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+func judge(h *history) error {
+	result, info := porcupine.CheckOperationsVerbose(model, h.all, 5*time.Minute)
+	if result == porcupine.Ok && !*stale {
+		fmt.Println("the history is linearizable")
+		return nil
+	}
+	if *stale {
+		if result != porcupine.Illegal {
+			return fmt.Errorf("stale reads were planted, and the check says %s", result)
+		}
+		fmt.Println("the planted stale reads were found")
+		return nil
+	}
+	var picture bytes.Buffer
+	path := filepath.Join(*folder, "history.html")
+	if err := porcupine.Visualize(model, info, &picture); err == nil {
+		_ = os.WriteFile(path, picture.Bytes(), 0o666)
+	}
+	return fmt.Errorf("the history is %s, see %s", result, path)
+}
