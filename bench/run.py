@@ -283,12 +283,21 @@ def run_copy(programs, words):
 
 
 def run_replica(programs, words):
-    """go/raftstore/cmd/storebench: stores of raft's log in turns, on memlith, raft-wal and raft-boltdb."""
-    module, program = ROOT / "go/raftstore", folder_of(None) / "storebench"
-    environment = {**os.environ, "CGO_LDFLAGS": f"-L{programs.parent / 'lib'} -Wl,-rpath,{programs.parent / 'lib'}"}
-    built = subprocess.run(["go", "build", "-o", program, "./cmd/storebench"], cwd=module, env=environment,
-                           stdout=sys.stderr, check=False).returncode
-    return built or run_in_folder([program], words, "entries_per_s")
+    """Raft's storage in turns, on memlith, raft-wal and raft-boltdb: `puts` of three nodes (clusterbench), or appends
+    of the `log` alone (storebench)."""
+    if words[:1] not in (["log"], ["puts"]):
+        raise Misused("./dev bench replica log, or ./dev bench replica puts")
+    place, library = folder_of(None) / "replica", programs.resolve().parent / "lib"
+    place.mkdir(exist_ok=True)
+    environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
+    for name in ("storebench", "clusterbench", "kvnode"):
+        built = subprocess.run(["go", "build", "-o", place / name, f"./cmd/{name}"], cwd=ROOT / "go/raftstore",
+                               env=environment, stdout=sys.stderr, check=False).returncode
+        if built != 0:
+            return built
+    if words[0] == "log":
+        return run_in_folder([place / "storebench"], words[1:], "entries_per_s")
+    return run_in_folder([place / "clusterbench", "-node", place / "kvnode"], words[1:])
 
 
 def run_files(programs, words):

@@ -28,13 +28,11 @@ import (
 
 	"memlith.org/memlith"
 	"memlith.org/memlith/kv"
-	"memlith.org/memlith/raftstore"
 )
 
 const (
 	valueBytesMax = 1 << 20
 	timeout       = 5 * time.Second
-	valuesMap     = "values"
 )
 
 // A command: the size of the key, 2 bytes; the key; and the value.
@@ -43,21 +41,20 @@ func encode(key string, value []byte) []byte {
 	return append(append(out, key...), value...)
 }
 
-type machine struct{}
+// The same on each node: what is no command changes nothing.
+var errNoCommand = errors.New("this is no command")
 
-func (machine) Maps() []string { return []string{valuesMap} }
-
-func (machine) Apply(txn *kv.Txn, maps raftstore.Maps, entry *raft.Log) (any, error) {
-	if len(entry.Data) < 2 || len(entry.Data) < 2+int(binary.BigEndian.Uint16(entry.Data)) {
-		return errors.New("this is no command"), nil // the same on each node
+func decode(data []byte) (key, value []byte, err error) {
+	if len(data) < 2 || len(data) < 2+int(binary.BigEndian.Uint16(data)) {
+		return nil, nil, errNoCommand
 	}
-	end := 2 + int(binary.BigEndian.Uint16(entry.Data))
-	return nil, txn.Put(maps[valuesMap], entry.Data[2:end], entry.Data[end:])
+	end := 2 + int(binary.BigEndian.Uint16(data))
+	return data[2:end], data[end:], nil
 }
 
 type node struct {
 	raft  *raft.Raft
-	store *raftstore.Store
+	store *storage
 	http  map[raft.ServerID]string
 	stale bool
 }
@@ -67,14 +64,15 @@ func main() {
 	id := flag.String("id", "", "the node's name")
 	peers := flag.String("peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
 	stale := flag.Bool("planted-stale-reads", false, "a fault for tests: reads are answered at once, by any node")
+	kind := flag.String("storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in memory")
 	quick := flag.Bool("quick", false, "short timeouts, as tests on one machine want them")
 	flag.Parse()
-	if err := run(*folder, raft.ServerID(*id), *peers, *stale, *quick); err != nil {
+	if err := run(*folder, raft.ServerID(*id), *peers, *kind, *stale, *quick); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(folder string, id raft.ServerID, peers string, stale, quick bool) error {
+func run(folder string, id raft.ServerID, peers, kind string, stale, quick bool) error {
 	n := &node{http: map[raft.ServerID]string{}, stale: stale}
 	var own raft.ServerAddress
 	var configuration raft.Configuration
@@ -94,7 +92,7 @@ func run(folder string, id raft.ServerID, peers string, stale, quick bool) error
 		return errors.New("-dir and -id are needed, and -peers has to name this node")
 	}
 
-	store, err := raftstore.Open(folder, machine{}, raftstore.Options{})
+	store, err := openStorage(kind, folder)
 	if err != nil {
 		return err
 	}
@@ -102,7 +100,7 @@ func run(folder string, id raft.ServerID, peers string, stale, quick bool) error
 	config := raft.DefaultConfig()
 	config.LocalID = id
 	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(id), Level: hclog.Warn, Output: os.Stderr})
-	raftstore.Configure(config)
+	config.NoSnapshotRestoreOnStart = store.durable
 	if quick {
 		config.HeartbeatTimeout, config.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
 		config.LeaderLeaseTimeout, config.CommitTimeout = 150*time.Millisecond, 5*time.Millisecond
@@ -112,17 +110,18 @@ func run(folder string, id raft.ServerID, peers string, stale, quick bool) error
 	if err != nil {
 		return err
 	}
-	snapshots := store.State.Snapshots()
-	known, err := raft.HasExistingState(store, store, snapshots)
+	known, err := raft.HasExistingState(store.logs, store.stable, store.snapshots)
 	if err != nil {
 		return err
 	}
 	if !known {
-		if err := raft.BootstrapCluster(config, store, store, snapshots, transport, configuration); err != nil {
+		err := raft.BootstrapCluster(config, store.logs, store.stable, store.snapshots, transport, configuration)
+		if err != nil {
 			return err
 		}
 	}
-	if n.raft, err = raft.NewRaft(config, store.State, store, store, snapshots, transport); err != nil {
+	n.raft, err = raft.NewRaft(config, store.fsm, store.logs, store.stable, store.snapshots, transport)
+	if err != nil {
 		return err
 	}
 
@@ -143,7 +142,7 @@ func run(folder string, id raft.ServerID, peers string, stale, quick bool) error
 	case <-signals:
 		err = server.Close()
 	}
-	return errors.Join(err, n.raft.Shutdown().Error(), store.Close())
+	return errors.Join(err, n.raft.Shutdown().Error(), store.close())
 }
 
 func (n *node) record(out http.ResponseWriter, in *http.Request) {
@@ -179,11 +178,7 @@ func (n *node) get(out http.ResponseWriter, key string) {
 	if !n.stale && n.failed(out, n.raft.Barrier(timeout).Error()) {
 		return
 	}
-	var value []byte
-	err := n.store.State.View(func(txn *kv.Txn, maps raftstore.Maps) (err error) {
-		value, err = txn.Get(maps[valuesMap], []byte(key))
-		return err
-	})
+	value, err := n.store.get([]byte(key))
 	if errors.Is(err, memlith.ErrNotFound) {
 		http.Error(out, "there is no such key", http.StatusNotFound)
 		return
@@ -208,12 +203,11 @@ func (n *node) failed(out http.ResponseWriter, err error) bool {
 }
 
 func (n *node) status(out http.ResponseWriter, _ *http.Request) {
-	applied, err := n.store.State.Applied()
-	if err != nil {
+	first, err := n.store.logs.FirstIndex()
+	last, err2 := n.store.logs.LastIndex()
+	if err := errors.Join(err, err2); err != nil {
 		http.Error(out, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	first, _ := n.store.FirstIndex()
-	last, _ := n.store.LastIndex()
-	fmt.Fprintf(out, "%s log %d-%d state %d\n", n.raft.State(), first, last, applied)
+	fmt.Fprintf(out, "%s log %d-%d applied %d\n", n.raft.State(), first, last, n.raft.AppliedIndex())
 }

@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,6 +22,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"memlith.org/memlith/raftstore/internal/nodes"
 )
 
 var (
@@ -36,7 +37,6 @@ var (
 )
 
 const (
-	nodes   = 3
 	keys    = 5
 	opTime  = 4 * time.Second
 	started = 60 * time.Second // a round without any answer for so long has failed
@@ -48,73 +48,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kvsoak:", err)
 		os.Exit(1)
 	}
-}
-
-// ---- the cluster ---------------------------------------------------------------------------------------------------
-
-type cluster struct {
-	raft, http [nodes]string
-	process    [nodes]*exec.Cmd
-}
-
-// Addresses that nobody uses now.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
-}
-
-func newCluster() (*cluster, error) {
-	c := &cluster{}
-	for i := 0; i < nodes; i++ {
-		var err error
-		if c.raft[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
-		if c.http[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-func (c *cluster) start(i int) error {
-	var peers []string
-	for n := 0; n < nodes; n++ {
-		peers = append(peers, fmt.Sprintf("n%d=%s=%s", n, c.raft[n], c.http[n]))
-	}
-	arguments := []string{"-quick", "-id", fmt.Sprint("n", i), "-dir", filepath.Join(*folder, fmt.Sprint("n", i)),
-		"-peers", strings.Join(peers, ",")}
-	if *stale {
-		arguments = append(arguments, "-planted-stale-reads")
-	}
-	log, err := os.OpenFile(filepath.Join(*folder, fmt.Sprint("n", i, ".log")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	command := exec.Command(*program, arguments...)
-	command.Stdout, command.Stderr = log, log
-	if err := command.Start(); err != nil {
-		return err
-	}
-	c.process[i] = command
-	return nil
-}
-
-func (c *cluster) kill(i int) error {
-	if c.process[i] == nil {
-		return nil
-	}
-	if err := c.process[i].Process.Kill(); err != nil {
-		return fmt.Errorf("node %d has ended by itself: %w; see its log", i, err)
-	}
-	_ = c.process[i].Wait()
-	c.process[i] = nil
-	return nil
 }
 
 // ---- clients -------------------------------------------------------------------------------------------------------
@@ -144,7 +77,7 @@ func (h *history) add(client int, in input, output string, call, end int64) {
 var errUnknown = errors.New("whether it took effect is not known")
 
 type client struct {
-	cluster *cluster
+	cluster *nodes.Cluster
 	http    http.Client
 	leader  string
 	random  *rand.Rand
@@ -154,7 +87,7 @@ type client struct {
 func (c *client) once(in input) (output string, again bool, err error) {
 	address := c.leader
 	if address == "" || (*stale && !in.put) {
-		address = c.cluster.http[c.random.Intn(nodes)]
+		address = c.cluster.HTTP[c.random.Intn(nodes.Count)]
 	}
 	method, body := http.MethodGet, io.Reader(nil)
 	if in.put {
@@ -192,7 +125,7 @@ func (c *client) once(in input) (output string, again bool, err error) {
 	return "", false, errUnknown
 }
 
-func (h *history) client(number int, c *cluster, random *rand.Rand, stop <-chan struct{}) {
+func (h *history) client(number int, c *nodes.Cluster, random *rand.Rand, stop <-chan struct{}) {
 	one := &client{cluster: c, http: http.Client{Timeout: opTime}, random: random}
 	for n := 0; ; n++ {
 		in := input{put: random.Intn(2) == 0, key: random.Intn(keys)}
@@ -252,24 +185,19 @@ func run() error {
 	if err := os.RemoveAll(*folder); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(*folder, 0o777); err != nil {
-		return err
-	}
 	fmt.Printf("seed %d\n", *seed)
 	random := rand.New(rand.NewSource(*seed))
-	c, err := newCluster()
+	arguments := []string{"-quick"}
+	if *stale {
+		arguments = append(arguments, "-planted-stale-reads")
+	}
+	c, err := nodes.New(*program, *folder, arguments...)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for i := range c.process {
-			_ = c.kill(i)
-		}
-	}()
-	for i := 0; i < nodes; i++ {
-		if err := c.start(i); err != nil {
-			return err
-		}
+	defer c.KillAll()
+	if err := c.StartAll(); err != nil {
+		return err
 	}
 	h := &history{began: time.Now()}
 	stop := make(chan struct{})
@@ -293,7 +221,7 @@ func run() error {
 }
 
 // killing kills all nodes in most rounds, and one of them in the others.
-func killing(c *cluster, h *history, random *rand.Rand) error {
+func killing(c *nodes.Cluster, h *history, random *rand.Rand) error {
 	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
 	for ; h.rounds < *rounds || time.Now().Before(end); h.rounds++ {
 		round := h.rounds
@@ -307,18 +235,18 @@ func killing(c *cluster, h *history, random *rand.Rand) error {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		victims := random.Perm(nodes)
+		victims := random.Perm(nodes.Count)
 		if random.Intn(4) == 0 {
 			victims = victims[:1]
 		}
 		for _, victim := range victims {
-			if err := c.kill(victim); err != nil {
+			if err := c.Kill(victim); err != nil {
 				return err
 			}
 			time.Sleep(time.Duration(random.Intn(4)) * time.Millisecond)
 		}
 		for _, victim := range victims {
-			if err := c.start(victim); err != nil {
+			if err := c.Start(victim); err != nil {
 				return err
 			}
 		}
