@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SKIPPED = 77
-ROUNDS = "4"
+ROUNDS = "8"
 
 
 def skip(reason):

@@ -99,13 +99,15 @@ func run(folder string, id raft.ServerID, peers, kind string, stale, quick bool)
 	n.store = store
 	config := raft.DefaultConfig()
 	config.LocalID = id
-	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(id), Level: hclog.Warn, Output: os.Stderr})
+	level := hclog.Warn
 	config.NoSnapshotRestoreOnStart = store.durable
 	if quick {
 		config.HeartbeatTimeout, config.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
 		config.LeaderLeaseTimeout, config.CommitTimeout = 150*time.Millisecond, 5*time.Millisecond
-		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 400, time.Second, 100
+		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 50, 100*time.Millisecond, 20
+		level = hclog.Info
 	}
+	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(id), Level: level, Output: os.Stderr})
 	transport, err := raft.NewTCPTransport(string(own), nil, 3, timeout, io.Discard)
 	if err != nil {
 		return err

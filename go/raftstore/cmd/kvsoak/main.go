@@ -40,6 +40,7 @@ const (
 	keys    = 5
 	opTime  = 4 * time.Second
 	started = 60 * time.Second // a round without any answer for so long has failed
+	away    = 120              // so many answers, or twice as many, while one node is down
 )
 
 func main() {
@@ -216,7 +217,12 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d rounds, %d operations, of which %d were answered\n", h.rounds, len(h.all), h.answers.Load())
+	installed, err := c.Logged("Installed remote snapshot")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d rounds, %d operations, of which %d were answered; %d times a node got the state of another\n", h.rounds,
+		len(h.all), h.answers.Load(), installed)
 	return judge(h)
 }
 
@@ -228,15 +234,11 @@ func killing(c *nodes.Cluster, h *history, random *rand.Rand) error {
 		if *minutes > 0 && time.Now().After(end) {
 			break
 		}
-		before, began := h.answers.Load(), time.Now()
-		for h.answers.Load() < before+int64(20+random.Intn(200)) {
-			if time.Since(began) > started {
-				return fmt.Errorf("round %d: no answers; see the logs of the nodes in %s", round, *folder)
-			}
-			time.Sleep(5 * time.Millisecond)
+		if err := h.await(20 + random.Intn(200)); err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
 		}
 		victims := random.Perm(nodes.Count)
-		if random.Intn(4) == 0 {
+		if random.Intn(3) == 0 {
 			victims = victims[:1]
 		}
 		for _, victim := range victims {
@@ -245,16 +247,26 @@ func killing(c *nodes.Cluster, h *history, random *rand.Rand) error {
 			}
 			time.Sleep(time.Duration(random.Intn(4)) * time.Millisecond)
 		}
+		if len(victims) == 1 { // the others go on, so that it may need the state of one of them
+			if err := h.await(away + random.Intn(away)); err != nil {
+				return err
+			}
+		}
 		for _, victim := range victims {
 			if err := c.Start(victim); err != nil {
 				return err
 			}
 		}
 	}
-	before, began := h.answers.Load(), time.Now()
-	for h.answers.Load() < before+20*keys {
+	return h.await(20 * keys)
+}
+
+// await returns when so many more operations were answered.
+func (h *history) await(answers int) error {
+	wanted, began := h.answers.Load()+int64(answers), time.Now()
+	for h.answers.Load() < wanted {
 		if time.Since(began) > started {
-			return fmt.Errorf("after the last round there were no answers; see the logs of the nodes in %s", *folder)
+			return fmt.Errorf("there are no answers; see the logs of the nodes in %s", *folder)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -93,6 +93,19 @@ func (c *Cluster) Kill(i int) error {
 	return nil
 }
 
+// Logged counts lines of the nodes' logs that have the text.
+func (c *Cluster) Logged(text string) (int, error) {
+	count := 0
+	for i := 0; i < Count; i++ {
+		log, err := os.ReadFile(filepath.Join(c.folder, fmt.Sprint("n", i, ".log")))
+		if err != nil {
+			return 0, err
+		}
+		count += strings.Count(string(log), text)
+	}
+	return count, nil
+}
+
 // KillAll kills what runs.
 func (c *Cluster) KillAll() {
 	for i := range c.process {
