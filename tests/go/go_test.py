@@ -60,6 +60,8 @@ def main():
     if test_folder := os.environ.get("MEMLITH_TEST_DIR"):
         pathlib.Path(test_folder).mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
+    if "GOCACHE" not in environment and not os.access(os.environ.get("HOME", "/nonexistent"), os.W_OK):
+        environment["GOCACHE"] = str(pathlib.Path(test_folder or tempfile.gettempdir(), "go-cache").resolve())
     need(go, folder, environment, "-race" in words)
     if words[:1] == ["--soak"]:
         return soak(go, folder, environment, words[1:])
