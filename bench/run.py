@@ -4,9 +4,9 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `redis`, `rocksdb`, `instrumented`,
-`pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a
-benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `redis`, `rocksdb`,
+`instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names another
+folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
@@ -282,6 +282,24 @@ def run_copy(programs, words):
     return run_in_folder([sys.executable, "-B", ROOT / "bench/copy/bench.py", "--bin", programs], words)
 
 
+def run_replica(programs, words):
+    """Raft's storage in turns, on memlith, raft-wal and raft-boltdb: `puts` of three nodes (clusterbench), or appends
+    of the `log` alone (storebench)."""
+    if words[:1] not in (["log"], ["puts"]):
+        raise Misused("./dev bench replica log, or ./dev bench replica puts")
+    place, library = folder_of(None) / "replica", programs.resolve().parent / "lib"
+    place.mkdir(exist_ok=True)
+    environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
+    for name in ("storebench", "clusterbench", "kvnode"):
+        built = subprocess.run(["go", "build", "-o", place / name, f"./cmd/{name}"], cwd=ROOT / "go/raftstore",
+                               env=environment, stdout=sys.stderr, check=False).returncode
+        if built != 0:
+            return built
+    if words[0] == "log":
+        return run_in_folder([place / "storebench"], words[1:], "entries_per_s")
+    return run_in_folder([place / "clusterbench", "-node", place / "kvnode"], words[1:])
+
+
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
     return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
@@ -314,7 +332,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
-            "copy": ("bin/memlith", run_copy),
+            "copy": ("bin/memlith", run_copy), "replica": ("memlith", run_replica),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

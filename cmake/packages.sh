@@ -28,6 +28,7 @@ packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-cli
 packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
 packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no cargo of another origin
+packages_go=(golang-go) # the module in go/, where there is no go of another origin; go/raftstore needs Go 1.20
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
@@ -60,6 +61,14 @@ need() {
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
     -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "${missing[@]}" || return
   say "Installed, $(took $((SECONDS - began)))"
+}
+
+# The modules of others that go/raftstore needs, in Go's own cache, which is outside of the tree.
+need_go_modules() {
+  command -v go >/dev/null || return
+  quietly env GOTOOLCHAIN=local go -C "$root/go/raftstore" mod download && return
+  say "go/raftstore is not tested: its modules cannot be downloaded, or Go is older than 1.20"
+  return 1
 }
 
 # What building with these presets needs.

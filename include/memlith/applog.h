@@ -13,7 +13,8 @@
  * returned; entries of one append are all there or none. Appended entries are commits of the memlith store like all
  * others: whatever is committed and durable behind them keeps them, and they keep what was committed before them.
  *
- * THREADS. Any number of threads append, write and wait. One thread at a time reads, rewinds, consumes and commits.
+ * THREADS. Any number of threads append, write, wait and get. One thread at a time reads, rewinds, consumes, truncates,
+ * restarts and commits.
  * Opening and closing: while no other thread uses the log.
  */
 #ifndef MEMLITH_APPLOG_H
@@ -101,6 +102,32 @@ MEMLITH_API int32_t memlith_applog_rewind(memlith_applog* log);
  * a moment later, and at the latest with the next write: until then a crash may bring consumed entries back.
  * Errors: INVALID - the entry was not read. */
 MEMLITH_API int32_t memlith_applog_consume(memlith_applog* log, uint64_t number);
+
+/* ---- by number -------------------------------------------------------------------------------------------------
+ * What a consensus engine needs of a log: docs/applog.md, "The log of a consensus engine". The first entry is number
+ * consumed + 1 of memlith_applog_info, the last one is `newest`. Truncating and restarting take effect at once and in
+ * order, without waiting for the disk: a crash keeps all that came before if it keeps what came behind. Each is durable
+ * a moment later, and at the latest with the next write. */
+
+/* Copies the durable entry `number`, read or not, to `buffer`, which has `bytes` bytes, and the size of the entry to
+ * `size`. If the entry is larger than the buffer, only its first bytes are copied. Any thread.
+ * Errors: NOT_FOUND - no such entry is durable, or it was consumed or truncated. CORRUPT - it was damaged in memory or
+ * on the disk. */
+MEMLITH_API int32_t memlith_applog_get(memlith_applog* log, uint64_t number, void* buffer, uint64_t bytes,
+                                       uint64_t* size);
+
+/* Drops every entry behind entry `last`, also those that were not written yet; the next one that is appended is number
+ * last + 1. Without such entries nothing happens.
+ * Errors: INVALID - entry last + 1 was consumed. */
+MEMLITH_API int32_t memlith_applog_truncate_after(memlith_applog* log, uint64_t last);
+
+/* Drops every entry before entry `first`, as memlith_applog_consume does, but also those that were not read.
+ * Errors: INVALID - entry first - 1 was not appended yet. */
+MEMLITH_API int32_t memlith_applog_truncate_before(memlith_applog* log, uint64_t first);
+
+/* Drops all entries. The next one that is appended is number `next`, which may leave out numbers or be one that was
+ * used before. Errors: INVALID - 0. */
+MEMLITH_API int32_t memlith_applog_restart(memlith_applog* log, uint64_t next);
 
 /* ---- in a transaction of the store ----------------------------------------------------------------------------- */
 

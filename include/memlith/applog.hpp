@@ -117,6 +117,27 @@ class AppLog {
   Result<void> consume(std::uint64_t number) const {
     return detail::result_of(memlith_applog_consume(handle_, number));
   }
+  // By number, for consensus engines: see memlith_applog_get and those behind it. Nothing if there is no such durable
+  // entry.
+  Result<std::optional<std::string>> get(std::uint64_t number) const {
+    std::string content(256, '\0');
+    for (;;) {
+      std::uint64_t size = 0;
+      const std::int32_t code = memlith_applog_get(handle_, number, content.data(), content.size(), &size);
+      if (memlith_category(code) == MEMLITH_NOT_FOUND) return std::optional<std::string>();
+      if (code != MEMLITH_OK) return Error(code);
+      const bool whole = size <= content.size();
+      content.resize(size);
+      if (whole) return std::optional(std::move(content));
+    }
+  }
+  Result<void> truncate_after(std::uint64_t last) const {
+    return detail::result_of(memlith_applog_truncate_after(handle_, last));
+  }
+  Result<void> truncate_before(std::uint64_t first) const {
+    return detail::result_of(memlith_applog_truncate_before(handle_, first));
+  }
+  Result<void> restart(std::uint64_t next) const { return detail::result_of(memlith_applog_restart(handle_, next)); }
   // The commit of `tx` appends the entry, or consumes the entries, with all else that it commits or not at all. See
   // memlith_tx_append, memlith_tx_consume.
   Result<void> append_in(const Transaction& tx, std::string_view entry) const {

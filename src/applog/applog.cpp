@@ -148,6 +148,7 @@ Status AppLog::find_end() {
   appended_ = handed_ = at;
   number_ = number - 1;
   numbers_.begin(number_);
+  index_.clear();
   return kOk;
 }
 

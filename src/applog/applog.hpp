@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "applog/position_index.hpp"
 #include "applog/ring.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
@@ -80,6 +81,15 @@ class AppLog final : public RegionClient, private Collector {
   void rewind();
   // Everything up to that entry, which was read, is not needed any more.
   Status consume(std::uint64_t number);
+
+  // ---- by number (truncate.cpp)
+  // Any thread. False: there is no such durable entry, or it was consumed.
+  Result<bool> read_at(std::uint64_t number, std::vector<std::byte>& content);
+  // The reader's, but not beside the commit of a transaction in which the log consumes. Each takes effect at once, and
+  // is durable with the next write.
+  Status truncate_after(std::uint64_t last);    // `last` becomes the newest entry
+  Status truncate_before(std::uint64_t first);  // `first`, which need not have been read, becomes the first entry
+  Status restart(std::uint64_t next);           // no entry is left, and the next gets that number
 
   // Makes durable what was appended. Nothing else is done with the log then but to destroy it. When the redo log has no
   // room for it, nothing has ended: the log goes on, and can be stopped later. Destroying it loses those entries.
@@ -207,6 +217,7 @@ class AppLog final : public RegionClient, private Collector {
   std::uint32_t writers_wait_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it
   Position read_ MEMLITH_GUARDED_BY(mutex_){};
+  PositionIndex index_ MEMLITH_GUARDED_BY(mutex_);
 
   // The reader's.
   std::vector<std::byte> content_;

@@ -176,6 +176,8 @@
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
   X(applog_wrap_cut, applog, "of entries that lie across the end of the ring only the first part is logged")       \
   X(applog_growth_not_moved, applog, "a log grows, and the entries behind the wrap stay at its beginning")         \
+  X(applog_cut_in_memory, applog, "entries are truncated in memory, and no frame says so")                         \
+  X(applog_restart_in_two, applog, "a restarted log has its position and its end mark in frames of their own")     \
   X(kv_copy_apart_from_word, kv, "a page's copy for snapshots is kept first, and the page's stamp changed then")    \
   X(kv_frame_without_header, kv, "of a batch that is split only the last frame has the kv store's header")         \
   X(kv_refused_batch_dropped, kv, "a batch for which the log has no room is forgotten")                           \

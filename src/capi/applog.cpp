@@ -2,6 +2,8 @@
 // owns.
 #include "memlith/applog.h"
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -181,6 +183,46 @@ int32_t memlith_applog_consume(memlith_applog* handle, uint64_t number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     return log_of(handle).consume(number);
+  });
+}
+
+// ---- by number
+
+int32_t memlith_applog_get(memlith_applog* handle, uint64_t number, void* buffer, uint64_t bytes, uint64_t* size) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(size, "size"));
+    if (bytes > 0) MEMLITH_TRY(need(buffer, "buffer"));
+    std::vector<std::byte> content;
+    MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read_at(number, content));
+    if (!any) {
+      set_error_text("there is no durable entry of that number");
+      return Status{Errc::not_found, Detail::object, 0, 0};
+    }
+    *size = content.size();
+    if (bytes > 0 && !content.empty()) std::memcpy(buffer, content.data(), std::min<std::uint64_t>(bytes, *size));
+    return kOk;
+  });
+}
+
+int32_t memlith_applog_truncate_after(memlith_applog* handle, uint64_t last) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    return log_of(handle).truncate_after(last);
+  });
+}
+
+int32_t memlith_applog_truncate_before(memlith_applog* handle, uint64_t first) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    return log_of(handle).truncate_before(first);
+  });
+}
+
+int32_t memlith_applog_restart(memlith_applog* handle, uint64_t next) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    return log_of(handle).restart(next);
   });
 }
 

@@ -29,6 +29,12 @@ class LoggedNumbers {
       if (!all_.empty()) all_.back() = {number, end};
     }
   }
+  // The numbers behind that one are given again, to what is not in the log yet.
+  void take_back_to(std::uint64_t number) {
+    for (One& each : all_) each.number = std::min(each.number, number);
+    logged_ = std::min(logged_, number);
+    durable_ = std::min(durable_, number);
+  }
   // The newest durable number, when the log is durable up to there.
   std::uint64_t durable(Lsn durable_lsn) {
     for (; !all_.empty() && all_.front().end <= durable_lsn; all_.pop_front()) {

@@ -50,6 +50,24 @@ class AppLogSteps {
   [[nodiscard]] Step persist() const {
     return step("persist the kv store", [](Run& run) { run.persist_kv(); });
   }
+  [[nodiscard]] Step drop_newest(std::uint64_t entries) const {
+    return step(fmt::format("truncate the {} newest entries", entries),
+                [=](Run& run) { run.truncate_applog_after(entries); });
+  }
+  [[nodiscard]] Step drop_oldest(std::uint64_t entries) const {
+    return step(fmt::format("truncate the {} oldest entries", entries),
+                [=](Run& run) { run.truncate_applog_before(entries); });
+  }
+  [[nodiscard]] Step restart(std::uint64_t skipped) const {
+    return step(fmt::format("restart the log, without {} numbers", skipped),
+                [=](Run& run) { run.restart_applog(skipped); });
+  }
+  [[nodiscard]] Step read_by_number(bool backwards) const {
+    return step("read entries by their numbers", [=](Run& run) { run.read_applog_by_number(backwards); });
+  }
+  [[nodiscard]] Step set_term(std::uint64_t term) const {
+    return step(fmt::format("set the term to {}", term), [=](Run& run) { run.set_term(term); });
+  }
   void reopen(std::vector<Step>& steps, Step how) const {
     steps.push_back(std::move(how));
     steps.push_back(lab::open());
@@ -98,6 +116,39 @@ std::vector<Step> applog_growing(Random& random) {
   return laps(random, {kRingBytes, 6 * kRingBytes, false, false}, 26);
 }
 std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0, true, false}, 30); }
+
+// The log of a consensus engine: a new leader overwrites the newer end, snapshots cut the older one, and one that comes
+// from elsewhere restarts it; the term is in a kv store. In some runs all entries are equally large, so that what was
+// dropped lies exactly behind what took its place.
+std::vector<Step> applog_raft(Random& random) {
+  const AppLogPlan plan{kRingBytes, 0, true, false};
+  const AppLogSteps log(plan);
+  std::vector<Step> steps{open(), log.open()};
+  const bool equal = random.one_in(2);
+  const std::uint64_t least = 60 + random.below(60);
+  std::uint64_t term = 0;
+  for (int round = 0; round < 24; ++round) {
+    if (random.one_in(4)) {
+      steps.push_back(log.set_term(++term));
+      if (random.one_in(3)) steps.push_back(log.append(least));
+      steps.push_back(log.drop_newest(1 + random.below(4)));
+      if (random.one_in(4)) steps.push_back(log.write());
+    }
+    for (std::uint64_t left = 1 + random.below(4); left > 0; --left) {
+      steps.push_back(log.append(equal ? least : least + random.below(400)));
+    }
+    steps.push_back(log.write());
+    if (random.one_in(3)) steps.push_back(log.read(1 + random.below(4)));
+    if (random.one_in(3)) steps.push_back(log.drop_oldest(1 + random.below(5)));
+    if (random.one_in(9)) steps.push_back(log.restart(random.below(3) * 5));
+    if (random.one_in(4)) steps.push_back(log.read_by_number(random.one_in(2)));
+    if (random.one_in(7)) steps.push_back(checkpoint());
+    if (random.one_in(11)) log.reopen(steps, abandon());
+    if (random.one_in(15)) log.reopen(steps, close());
+  }
+  steps.push_back(log.write());
+  return steps;
+}
 
 // One frame for a kv store, two logs, and a region.
 std::vector<Step> applog_joint(Random& random) { return laps(random, {kRingBytes, 0, true, true}, 24); }
@@ -204,6 +255,13 @@ const Workload kAppLogWorkloads[] = {
      .sentence = "a kv store consumes the log: both agree, the read position included",
      .options = applog_store,
      .steps = applog_kv,
+     .with_call_faults = false,
+     .dear = true,
+     .about = "applog"},
+    {.name = "applog-raft",
+     .sentence = "the log of a consensus engine: cut at both ends, restarted, with the term in a kv store",
+     .options = applog_store,
+     .steps = applog_raft,
      .with_call_faults = false,
      .dear = true,
      .about = "applog"},

@@ -181,6 +181,12 @@ class Run {
   void consume_applog(std::uint64_t entries);              // of a log alone
   void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
   void persist_kv();
+  // (run_applog_cuts.cpp)
+  void truncate_applog_after(std::uint64_t entries);
+  void truncate_applog_before(std::uint64_t entries);
+  void restart_applog(std::uint64_t skipped);
+  void read_applog_by_number(bool backwards);
+  void set_term(std::uint64_t term);
   // One commit for what was stored to the heap and for records of the kv store that say what the heap holds.
   void commit_heap_with_kv(bool wait);
 

@@ -55,6 +55,46 @@ Error error_of_log(const std::string& path) {
   return log.error();
 }
 
+TEST(AppLogInterface, EntriesByNumber) {
+  const TempFolder folder;
+  make_store(folder / "store");
+  const std::string large(1000, 'x');
+  {
+    auto store = Store::open(folder / "store");
+    ASSERT_TRUE(store) << store.error().message();
+    auto log = AppLog::open(*store, "log");
+    ASSERT_TRUE(log) << log.error().message();
+    EXPECT_EQ(**log->get(2), "two");
+    EXPECT_FALSE(log->get(4)->has_value());
+    char two[2];
+    std::uint64_t size = 0;
+    EXPECT_EQ(memlith_applog_get(log->handle(), 3, two, sizeof two, &size), 0);
+    EXPECT_EQ(size, 5u);
+    EXPECT_EQ(std::string_view(two, sizeof two), "th") << "cut to the buffer";
+    EXPECT_EQ(memlith_applog_get(log->handle(), 3, nullptr, 0, &size), 0);
+    EXPECT_EQ(memlith_category(memlith_applog_get(log->handle(), 3, nullptr, 1, &size)), MEMLITH_INVALID);
+    EXPECT_EQ(memlith_category(memlith_applog_get(log->handle(), 3, two, 2, nullptr)), MEMLITH_INVALID);
+    EXPECT_TRUE(log->truncate_after(1));
+    EXPECT_EQ(*log->append(large), 2u);
+    EXPECT_TRUE(log->write());
+    EXPECT_EQ(**log->get(2), large) << "larger than the first attempt's buffer";
+    EXPECT_TRUE(log->truncate_before(2));
+    EXPECT_EQ(log->truncate_after(0).error().category(), MEMLITH_INVALID);
+    EXPECT_EQ(log->truncate_before(9).error().category(), MEMLITH_INVALID);
+    EXPECT_EQ(log->restart(0).error().category(), MEMLITH_INVALID);
+    EXPECT_TRUE(log->close());
+    EXPECT_TRUE(store->close());
+  }
+  auto store = Store::open(folder / "store", {.read_only = true});
+  ASSERT_TRUE(store) << store.error().message();
+  auto log = AppLog::open(*store, "log");
+  ASSERT_TRUE(log) << log.error().message();
+  EXPECT_EQ(**log->get(2), large);
+  EXPECT_EQ(log->truncate_after(1).error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(log->truncate_before(2).error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(log->restart(7).error().category(), MEMLITH_READ_ONLY);
+}
+
 TEST(AppLogInterface, TheLogOfAnotherStoreIsRefused) {
   const TempFolder folder;
   make_store(folder / "a");

@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb addresses run-suites copy archive)
+  rocksdb replica addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -22,6 +22,7 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
+    replica) need_go_modules ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -95,6 +96,15 @@ soak_rocksdb() {
       --work "$root/build/rocksdb" --cuts 300
 }
 
+# Three nodes of a service on hashicorp/raft, killed in many rounds; the clients' history is linearizable.
+soak_replica() {
+  local work=$root/build/replica
+  build_preset release memlith && mkdir -p "$work" &&
+    go -C "$root/go/raftstore" build -o "$work/kvnode" ./cmd/kvnode &&
+    go -C "$root/go/raftstore" build -o "$work/kvsoak" ./cmd/kvsoak || return
+  "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -rounds 500 "$@"
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -129,7 +139,7 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy | archive)
+    dax | redis | redis-suite | rocksdb | replica | tracking | python | addresses | run-suites | copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

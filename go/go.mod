@@ -1,0 +1,3 @@
+module memlith.org/memlith
+
+go 1.19

@@ -1,0 +1,375 @@
+/* What Go calls of memlith's C interface. A result has the message of a failure, because the call that would ask for it
+ * later could run on another thread. No pointer to Go's memory is kept beyond a call, and none lies in such memory.
+ * Handles are numbers, so that Go neither checks nor follows them. */
+#ifndef MEMLITH_GO_SHIM_H
+#define MEMLITH_GO_SHIM_H
+
+#include <memlith/applog.h>
+#include <memlith/kv.h>
+#include <memlith/memlith.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  int32_t code;
+  char* text; /* of a failure; from malloc */
+  uintptr_t handle;
+  uint64_t number;
+} mgo_result;
+
+typedef struct {
+  int32_t code;
+  char* text;
+  memlith_bytes key;
+  memlith_bytes value;
+  uint64_t number;
+} mgo_record;
+
+static inline char* mgo_text(int32_t code) {
+  if (code == 0 || memlith_category(code) == MEMLITH_NOT_FOUND) return NULL; /* NOT_FOUND is expected often */
+  char text[1024] = "";
+  memlith_last_error(text, sizeof text);
+  return strdup(text);
+}
+static inline char* mgo_any_text(int32_t code) {
+  if (code == 0) return NULL;
+  char text[1024] = "";
+  memlith_last_error(text, sizeof text);
+  return strdup(text);
+}
+static inline mgo_result mgo_of(int32_t code) {
+  mgo_result result = {code, mgo_any_text(code), 0, 0};
+  return result;
+}
+
+/* ---- stores ---- */
+static inline mgo_result mgo_store_open(const char* path, uint32_t flags, uint32_t one_file, uint64_t log_bytes,
+                                        uint64_t log_max_bytes, uint64_t window_ms, uint64_t window_bytes,
+                                        uint64_t memory_max_bytes) {
+  memlith_store_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = flags;
+  options.log_bytes = log_bytes;
+  options.log_max_bytes = log_max_bytes;
+  options.flush_interval_ms = window_ms;
+  options.flush_bytes = window_bytes;
+  options.memory_max_bytes = memory_max_bytes;
+  memlith_store* store = NULL;
+  const int32_t code =
+      one_file ? memlith_file_open(path, &options, &store) : memlith_store_open(path, &options, &store);
+  mgo_result result = mgo_of(code);
+  result.handle = (uintptr_t)store;
+  return result;
+}
+static inline mgo_result mgo_store_close(uintptr_t store) { return mgo_of(memlith_store_close((memlith_store*)store)); }
+static inline mgo_result mgo_store_checkpoint(uintptr_t store) {
+  return mgo_of(memlith_store_checkpoint((memlith_store*)store));
+}
+static inline mgo_result mgo_region_remove(uintptr_t store, const char* name) {
+  return mgo_of(memlith_region_remove((memlith_store*)store, name));
+}
+static inline mgo_result mgo_region_at(uintptr_t store, uint64_t index, memlith_region_info* info) {
+  info->struct_size = sizeof *info;
+  return mgo_of(memlith_store_region_at((memlith_store*)store, index, info));
+}
+static inline mgo_result mgo_store_info(uintptr_t store, memlith_store_info* info) {
+  return mgo_of(memlith_store_get_info((memlith_store*)store, info));
+}
+static inline mgo_result mgo_begin(uintptr_t store) {
+  memlith_tx* tx = NULL;
+  mgo_result result = mgo_of(memlith_begin((memlith_store*)store, &tx));
+  result.handle = (uintptr_t)tx;
+  return result;
+}
+static inline mgo_result mgo_commit(uintptr_t tx, uint32_t mode) {
+  uint64_t ticket = 0;
+  mgo_result result = mgo_of(memlith_commit((memlith_tx*)tx, mode, &ticket));
+  result.number = ticket;
+  return result;
+}
+static inline mgo_result mgo_abort(uintptr_t tx) { return mgo_of(memlith_abort((memlith_tx*)tx)); }
+static inline mgo_result mgo_wait(uintptr_t store, uint64_t ticket) {
+  return mgo_of(memlith_wait((memlith_store*)store, ticket));
+}
+
+static inline uint64_t mgo_durable(uintptr_t store) { return memlith_store_durable((memlith_store*)store); }
+static inline uint64_t mgo_kv_durable(uintptr_t kv) { return memlith_kv_durable((memlith_kv*)kv); }
+static inline uint64_t mgo_applog_durable(uintptr_t log) { return memlith_applog_durable((memlith_applog*)log); }
+
+/* ---- kv stores ---- */
+static inline mgo_result mgo_kv_open(uintptr_t store, const char* name, uint32_t flags, uint64_t max_size,
+                                     uint64_t window_ms, uint64_t window_bytes) {
+  memlith_kv_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = flags;
+  options.max_size = max_size;
+  options.window_ms = window_ms;
+  options.window_bytes = window_bytes;
+  memlith_kv* kv = NULL;
+  mgo_result result = mgo_of(memlith_kv_open((memlith_store*)store, name, &options, &kv));
+  result.handle = (uintptr_t)kv;
+  return result;
+}
+static inline mgo_result mgo_kv_close(uintptr_t kv) { return mgo_of(memlith_kv_close((memlith_kv*)kv)); }
+static inline mgo_result mgo_kv_map_open(uintptr_t kv, const char* name, uint32_t flags) {
+  memlith_kv_map map = 0;
+  mgo_result result = mgo_of(memlith_kv_map_open((memlith_kv*)kv, name, flags, &map));
+  result.number = map;
+  return result;
+}
+static inline mgo_result mgo_kv_map_remove(uintptr_t kv, const char* name) {
+  return mgo_of(memlith_kv_map_remove((memlith_kv*)kv, name));
+}
+static inline mgo_result mgo_kv_map_at(uintptr_t kv, uint64_t index, char* name, uint64_t bytes) {
+  return mgo_of(memlith_kv_map_at((memlith_kv*)kv, index, name, bytes));
+}
+static inline mgo_result mgo_kv_persist(uintptr_t kv) { return mgo_of(memlith_kv_persist((memlith_kv*)kv)); }
+static inline mgo_result mgo_kv_wait(uintptr_t kv, uint64_t ticket) {
+  return mgo_of(memlith_kv_wait((memlith_kv*)kv, ticket));
+}
+static inline mgo_result mgo_kv_verify(uintptr_t kv) { return mgo_of(memlith_kv_verify((memlith_kv*)kv, NULL)); }
+static inline mgo_result mgo_kv_info(uintptr_t kv, memlith_kv_info* info) {
+  return mgo_of(memlith_kv_get_info((memlith_kv*)kv, info));
+}
+static inline mgo_result mgo_kv_begin(uintptr_t kv, uint32_t flags, uint64_t wait_ms) {
+  memlith_kv_txn* txn = NULL;
+  mgo_result result = mgo_of(memlith_kv_begin((memlith_kv*)kv, flags, &txn));
+  result.handle = (uintptr_t)txn;
+  if (result.code == 0 && wait_ms > 0) {
+    const int32_t code = memlith_kv_txn_set_wait(txn, wait_ms);
+    if (code != 0) {
+      result = mgo_of(code);
+      memlith_kv_txn_free(txn);
+    }
+  }
+  return result;
+}
+static inline mgo_result mgo_kv_commit(uintptr_t txn, uint32_t durability) {
+  uint64_t ticket = 0;
+  mgo_result result = mgo_of(memlith_kv_commit((memlith_kv_txn*)txn, durability, &ticket));
+  result.number = ticket;
+  return result;
+}
+static inline mgo_result mgo_tx_add_kv(uintptr_t tx, uintptr_t txn) {
+  return mgo_of(memlith_tx_add_kv((memlith_tx*)tx, (memlith_kv_txn*)txn));
+}
+static inline void mgo_kv_txn_free(uintptr_t txn) { memlith_kv_txn_free((memlith_kv_txn*)txn); }
+static inline mgo_record mgo_kv_get(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes) {
+  mgo_record record;
+  memset(&record, 0, sizeof record);
+  record.code = memlith_kv_get((memlith_kv_txn*)txn, map, key, key_bytes, &record.value);
+  record.text = mgo_text(record.code);
+  return record;
+}
+static inline mgo_result mgo_kv_put(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes, const char* value,
+                                    uint64_t value_bytes) {
+  return mgo_of(memlith_kv_put((memlith_kv_txn*)txn, map, key, key_bytes, value, value_bytes));
+}
+/* Records that lie in `flat` one behind the other: the sizes of key and value, 4 bytes each, and both. The number of
+ * the result says how many were put. */
+static inline mgo_result mgo_kv_put_many(uintptr_t txn, uint32_t map, const char* flat, uint64_t bytes) {
+  const char* const end = flat + bytes;
+  uint64_t count = 0;
+  while (flat < end) {
+    uint32_t key_bytes = 0;
+    uint32_t value_bytes = 0;
+    memcpy(&key_bytes, flat, 4);
+    memcpy(&value_bytes, flat + 4, 4);
+    flat += 8;
+    const int32_t code = memlith_kv_put((memlith_kv_txn*)txn, map, flat, key_bytes, flat + key_bytes, value_bytes);
+    if (code != 0) {
+      mgo_result failed = mgo_of(code);
+      failed.number = count;
+      return failed;
+    }
+    flat += (uint64_t)key_bytes + value_bytes;
+    ++count;
+  }
+  mgo_result done = {0, NULL, 0, count};
+  return done;
+}
+static inline mgo_result mgo_kv_remove(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes) {
+  const int32_t code = memlith_kv_remove((memlith_kv_txn*)txn, map, key, key_bytes);
+  mgo_result result = {code, mgo_text(code), 0, 0};
+  return result;
+}
+
+/* Records of a range, copied one behind the other as mgo_kv_put_many has them. */
+typedef struct {
+  char* buffer;
+  uint64_t room;
+  uint64_t used;
+  uint64_t count;
+  uint64_t needed; /* by the record that did not fit */
+} mgo_gathered;
+static inline int mgo_gather(void* context, memlith_bytes key, memlith_bytes value) {
+  mgo_gathered* const all = (mgo_gathered*)context;
+  const uint64_t needed = 8 + key.size + value.size;
+  if (needed > all->room - all->used) {
+    all->needed = needed;
+    return 1;
+  }
+  const uint32_t sizes[2] = {(uint32_t)key.size, (uint32_t)value.size};
+  char* to = all->buffer + all->used;
+  memcpy(to, sizes, sizeof sizes);
+  memcpy(to + 8, key.data, key.size);
+  if (value.size > 0) memcpy(to + 8 + key.size, value.data, value.size);
+  all->used += needed;
+  ++all->count;
+  return 0;
+}
+/* `used`: bytes in the buffer; `needed`: 0, or the bytes of the next record, which did not fit. */
+typedef struct {
+  int32_t code;
+  char* text;
+  uint64_t used;
+  uint64_t needed;
+} mgo_range;
+static inline mgo_range mgo_kv_range(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes, int has_from,
+                                     const char* to, uint64_t to_bytes, int has_to, char* buffer, uint64_t room) {
+  const memlith_bytes begin = {from, from_bytes};
+  const memlith_bytes end = {to, to_bytes};
+  mgo_gathered all = {buffer, room, 0, 0, 0};
+  mgo_range result;
+  result.code =
+      memlith_kv_get_range((memlith_kv_txn*)txn, map, has_from ? &begin : NULL, has_to ? &end : NULL, mgo_gather, &all);
+  result.text = mgo_any_text(result.code);
+  result.used = all.used;
+  result.needed = all.needed;
+  return result;
+}
+
+static inline mgo_result mgo_cursor_open(uintptr_t txn, uint32_t map) {
+  memlith_kv_cursor* cursor = NULL;
+  mgo_result result = mgo_of(memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor));
+  result.handle = (uintptr_t)cursor;
+  return result;
+}
+static inline void mgo_cursor_close(uintptr_t cursor) { memlith_kv_cursor_close((memlith_kv_cursor*)cursor); }
+enum { MGO_FIRST, MGO_LAST, MGO_NEXT, MGO_PREV, MGO_SEEK };
+static inline mgo_record mgo_cursor_move(uintptr_t handle, int how, const char* key, uint64_t key_bytes) {
+  memlith_kv_cursor* const cursor = (memlith_kv_cursor*)handle;
+  mgo_record record;
+  memset(&record, 0, sizeof record);
+  switch (how) {
+    case MGO_FIRST: record.code = memlith_kv_cursor_first(cursor); break;
+    case MGO_LAST: record.code = memlith_kv_cursor_last(cursor); break;
+    case MGO_NEXT: record.code = memlith_kv_cursor_next(cursor); break;
+    case MGO_PREV: record.code = memlith_kv_cursor_prev(cursor); break;
+    default: record.code = memlith_kv_cursor_seek(cursor, key, key_bytes); break;
+  }
+  if (record.code == 0) record.code = memlith_kv_cursor_current(cursor, &record.key, &record.value);
+  record.text = mgo_text(record.code);
+  return record;
+}
+static inline mgo_result mgo_cursor_remove(uintptr_t cursor) {
+  return mgo_of(memlith_kv_cursor_remove((memlith_kv_cursor*)cursor));
+}
+
+/* ---- application logs ---- */
+static inline mgo_result mgo_applog_open(uintptr_t store, const char* name, uint32_t flags, uint32_t when_full,
+                                         uint64_t size, uint64_t max_size) {
+  memlith_applog_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.flags = flags;
+  options.when_full = when_full;
+  options.size = size;
+  options.max_size = max_size;
+  memlith_applog* log = NULL;
+  mgo_result result = mgo_of(memlith_applog_open((memlith_store*)store, name, &options, &log));
+  result.handle = (uintptr_t)log;
+  return result;
+}
+static inline mgo_result mgo_applog_close(uintptr_t log) { return mgo_of(memlith_applog_close((memlith_applog*)log)); }
+
+/* The entries lie in `flat` one behind the other. */
+static inline memlith_bytes* mgo_entries(const char* flat, const uint64_t* sizes, uint64_t count, memlith_bytes* few,
+                                         uint64_t few_count) {
+  memlith_bytes* all = count <= few_count ? few : (memlith_bytes*)malloc(count * sizeof *all);
+  for (uint64_t i = 0; all != NULL && i < count; ++i) {
+    all[i].data = flat;
+    all[i].size = sizes[i];
+    flat += sizes[i];
+  }
+  return all;
+}
+enum { MGO_FEW = 64 };
+static inline mgo_result mgo_no_memory(void) {
+  mgo_result result = {MEMLITH_NO_MEMORY, strdup("no memory for the list of entries"), 0, 0};
+  return result;
+}
+static inline mgo_result mgo_applog_append(uintptr_t log, const char* flat, const uint64_t* sizes, uint64_t count,
+                                           int write) {
+  memlith_bytes few[MGO_FEW];
+  memlith_bytes* const all = mgo_entries(flat, sizes, count, few, MGO_FEW);
+  if (all == NULL) return mgo_no_memory();
+  uint64_t number = 0;
+  int32_t code = memlith_applog_append((memlith_applog*)log, all, count, &number);
+  if (all != few) free(all);
+  if (code == 0 && write) code = memlith_applog_write((memlith_applog*)log);
+  mgo_result result = mgo_of(code);
+  result.number = number;
+  return result;
+}
+static inline mgo_result mgo_tx_append(uintptr_t tx, uintptr_t log, const char* flat, const uint64_t* sizes,
+                                       uint64_t count) {
+  memlith_bytes few[MGO_FEW];
+  memlith_bytes* const all = mgo_entries(flat, sizes, count, few, MGO_FEW);
+  if (all == NULL) return mgo_no_memory();
+  const mgo_result result = mgo_of(memlith_tx_append((memlith_tx*)tx, (memlith_applog*)log, all, count));
+  if (all != few) free(all);
+  return result;
+}
+static inline mgo_result mgo_tx_consume(uintptr_t tx, uintptr_t log, uint64_t number) {
+  return mgo_of(memlith_tx_consume((memlith_tx*)tx, (memlith_applog*)log, number));
+}
+static inline mgo_result mgo_applog_write(uintptr_t log) { return mgo_of(memlith_applog_write((memlith_applog*)log)); }
+static inline mgo_result mgo_applog_write_async(uintptr_t log) {
+  uint64_t number = 0;
+  mgo_result result = mgo_of(memlith_applog_write_async((memlith_applog*)log, &number));
+  result.number = number;
+  return result;
+}
+static inline mgo_result mgo_applog_wait(uintptr_t log, uint64_t number) {
+  return mgo_of(memlith_applog_wait((memlith_applog*)log, number));
+}
+static inline mgo_record mgo_applog_read(uintptr_t log, uint64_t wait_ms) {
+  memlith_applog_entry entry;
+  memset(&entry, 0, sizeof entry);
+  mgo_record record;
+  memset(&record, 0, sizeof record);
+  record.code = memlith_applog_read((memlith_applog*)log, wait_ms, &entry);
+  record.text = mgo_text(record.code);
+  record.value = entry.content;
+  record.number = entry.number;
+  return record;
+}
+static inline mgo_result mgo_applog_get(uintptr_t log, uint64_t number, char* buffer, uint64_t bytes) {
+  uint64_t size = 0;
+  const int32_t code = memlith_applog_get((memlith_applog*)log, number, buffer, bytes, &size);
+  mgo_result result = {code, mgo_text(code), 0, size};
+  return result;
+}
+static inline mgo_result mgo_applog_info(uintptr_t log, memlith_applog_info* info) {
+  return mgo_of(memlith_applog_get_info((memlith_applog*)log, info));
+}
+static inline mgo_result mgo_applog_rewind(uintptr_t log) {
+  return mgo_of(memlith_applog_rewind((memlith_applog*)log));
+}
+static inline mgo_result mgo_applog_consume(uintptr_t log, uint64_t number) {
+  return mgo_of(memlith_applog_consume((memlith_applog*)log, number));
+}
+static inline mgo_result mgo_applog_truncate_after(uintptr_t log, uint64_t last) {
+  return mgo_of(memlith_applog_truncate_after((memlith_applog*)log, last));
+}
+static inline mgo_result mgo_applog_truncate_before(uintptr_t log, uint64_t first) {
+  return mgo_of(memlith_applog_truncate_before((memlith_applog*)log, first));
+}
+static inline mgo_result mgo_applog_restart(uintptr_t log, uint64_t next) {
+  return mgo_of(memlith_applog_restart((memlith_applog*)log, next));
+}
+
+#endif

@@ -1,0 +1,196 @@
+// Package kv is a key-value store in a memlith store: named, ordered maps with strictly serialisable transactions. Each
+// commit chooses whether it returns when it is durable, or within a window before that. docs/kv.md is the guide.
+//
+// Slices that are passed are copied, and those that are returned belong to the caller, unless a method says otherwise.
+package kv
+
+import (
+	"context"
+	"errors"
+	"math/rand"
+	"time"
+
+	"memlith.org/memlith"
+	"memlith.org/memlith/internal/capi"
+)
+
+// Limits of keys, values and names of maps.
+const (
+	KeyBytesMax   = capi.KvKeyBytesMax
+	ValueBytesMax = capi.KvValueBytesMax
+	NameBytesMax  = capi.KvNameBytesMax
+)
+
+// Options of a kv store.
+type Options struct {
+	Create    bool
+	Exclusive bool // with Create: fail with memlith.ErrExists if it exists
+	// Volatile: nothing is logged, and the kv store is as it was before when it is opened again.
+	Volatile bool
+	// MaxSize of a new kv store takes addresses only; 0: 1 TiB.
+	MaxSize uint64
+	// A weak commit becomes durable at most Window after it returned, or as soon as WindowBytes wait; 0: 100 ms, 16 MiB.
+	Window      time.Duration
+	WindowBytes uint64
+}
+
+// KV is an open kv store. Any number of goroutines use it.
+type KV struct {
+	store  *memlith.Store
+	handle capi.Handle
+}
+
+// Map is the number of a map, valid while the kv store is open and the map is not removed.
+type Map uint32
+
+// Open opens the kv store of that name.
+func Open(store *memlith.Store, name string, options Options) (*KV, error) {
+	flags := createFlags(options.Create, options.Exclusive)
+	if options.Volatile {
+		flags |= capi.KvVolatile
+	}
+	window := uint64((options.Window + time.Millisecond - 1) / time.Millisecond)
+	handle, failed := capi.KvOpen(store.Handle(), name, flags, options.MaxSize, window, options.WindowBytes)
+	if failed != nil {
+		return nil, memlith.ErrorOf(failed)
+	}
+	store.Use(1)
+	return &KV{store: store, handle: handle}, nil
+}
+
+func createFlags(create, exclusive bool) uint32 {
+	var flags uint32
+	if create {
+		flags |= capi.RegionCreate
+	}
+	if exclusive {
+		flags |= capi.RegionExclusive
+	}
+	return flags
+}
+
+// Close makes every commit durable and closes the kv store. After an error of memlith.IsStillOpen it is open as before:
+// transactions were not ended, or there is no room for weak commits.
+func (k *KV) Close() error {
+	if k.handle == 0 {
+		return nil
+	}
+	err := memlith.ErrorOf(capi.KvClose(k.handle))
+	if err == nil || !memlith.IsStillOpen(err) {
+		k.handle = 0
+		k.store.Use(-1)
+	}
+	return err
+}
+
+// Map finds a map.
+func (k *KV) Map(name string) (Map, error) { return k.openMap(name, 0) }
+
+// CreateMap finds a map, and creates a missing one durably.
+func (k *KV) CreateMap(name string) (Map, error) { return k.openMap(name, capi.RegionCreate) }
+
+func (k *KV) openMap(name string, flags uint32) (Map, error) {
+	number, failed := capi.KvMapOpen(k.handle, name, flags)
+	return Map(number), memlith.ErrorOf(failed)
+}
+
+// RemoveMap removes a map with its records, durably. memlith.ErrConflict: a transaction uses it.
+func (k *KV) RemoveMap(name string) error { return memlith.ErrorOf(capi.KvMapRemove(k.handle, name)) }
+
+// Maps returns the names of all maps, in order.
+func (k *KV) Maps() ([]string, error) {
+	var names []string
+	for index := uint64(0); ; index++ {
+		name, failed := capi.KvMapAt(k.handle, index)
+		if failed != nil {
+			if err := memlith.ErrorOf(failed); !errors.Is(err, memlith.ErrNotFound) {
+				return nil, err
+			}
+			return names, nil
+		}
+		names = append(names, name)
+	}
+}
+
+// Persist makes every commit that has returned durable.
+func (k *KV) Persist() error { return memlith.ErrorOf(capi.KvPersist(k.handle)) }
+
+// Wait returns when the commit with that ticket is durable, without waiting for the window, or when the context ends.
+func (k *KV) Wait(ctx context.Context, ticket uint64) error {
+	return memlith.Await(ctx, func() error { return memlith.ErrorOf(capi.KvWait(k.handle, ticket)) })
+}
+
+// Durable is the newest durable ticket.
+func (k *KV) Durable() uint64 { return capi.KvDurable(k.handle) }
+
+// Verify checks every page; commits wait meanwhile.
+func (k *KV) Verify() error { return memlith.ErrorOf(capi.KvVerify(k.handle)) }
+
+// Info holds counters of a kv store.
+type Info = capi.KvReport
+
+// Info returns them.
+func (k *KV) Info() (Info, error) {
+	info, failed := capi.KvInfo(k.handle)
+	return info, memlith.ErrorOf(failed)
+}
+
+// View runs a function with a transaction that only reads: it sees the state as of its beginning, meets no conflict,
+// and makes no writer wait.
+func (k *KV) View(read func(*Txn) error) error {
+	txn, err := k.BeginRead()
+	if err != nil {
+		return err
+	}
+	defer txn.Abort()
+	return read(txn)
+}
+
+// Update runs a function with a transaction, and commits it durably when the function returns nil; else it has no
+// effect. After a conflict the function runs again, until the context ends.
+func (k *KV) Update(ctx context.Context, change func(*Txn) error) error {
+	_, err := k.update(ctx, change, capi.KvSync)
+	return err
+}
+
+// UpdateWeak is Update with a commit that is durable within the window: later weak ones are never kept without it. The
+// ticket is for Wait.
+func (k *KV) UpdateWeak(ctx context.Context, change func(*Txn) error) (uint64, error) {
+	return k.update(ctx, change, capi.KvWeak)
+}
+
+const (
+	lockWait = 20 * time.Millisecond // for another transaction to end
+	pauseMax = 50 * time.Millisecond
+)
+
+func (k *KV) update(ctx context.Context, change func(*Txn) error, durability uint32) (uint64, error) {
+	for pause := 100 * time.Microsecond; ; {
+		ticket, err := k.once(change, durability)
+		if !errors.Is(err, memlith.ErrConflict) {
+			return ticket, err
+		}
+		timer := time.NewTimer(time.Duration(rand.Int63n(int64(pause))) + 1)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, ctx.Err()
+		}
+		if pause *= 2; pause > pauseMax {
+			pause = pauseMax
+		}
+	}
+}
+
+func (k *KV) once(change func(*Txn) error, durability uint32) (uint64, error) {
+	txn, err := k.begin(0, lockWait)
+	if err != nil {
+		return 0, err
+	}
+	defer txn.Abort()
+	if err := change(txn); err != nil {
+		return 0, err
+	}
+	return txn.commit(durability)
+}

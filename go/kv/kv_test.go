@@ -1,0 +1,337 @@
+package kv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"memlith.org/memlith"
+	"memlith.org/memlith/internal/child"
+	"memlith.org/memlith/kv"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB) (*kv.KV, kv.Map) {
+	t.Helper()
+	store, err := memlith.Open(filepath.Join(child.Folder(t), "store"), memlith.Options{Create: true})
+	check(t, err)
+	records, err := kv.Open(store, "kv", kv.Options{Create: true, Window: time.Hour})
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, records.Close())
+		check(t, store.Close())
+	})
+	m, err := records.CreateMap("map")
+	check(t, err)
+	return records, m
+}
+
+func key(i int) []byte { return []byte(fmt.Sprintf("key %06d", i)) }
+
+func TestRecords(t *testing.T) {
+	records, m := open(t)
+	ctx := context.Background()
+	check(t, records.Update(ctx, func(txn *kv.Txn) error {
+		if err := txn.Put(m, key(1), []byte("one")); err != nil {
+			return err
+		}
+		return txn.Put(m, key(2), nil)
+	}))
+	own := errors.New("changed my mind")
+	err := records.Update(ctx, func(txn *kv.Txn) error {
+		check(t, txn.Delete(m, key(1)))
+		return own
+	})
+	if err != own {
+		t.Fatal(err)
+	}
+	check(t, records.View(func(txn *kv.Txn) error {
+		value, err := txn.Get(m, key(1))
+		check(t, err)
+		if string(value) != "one" {
+			t.Fatal(value)
+		}
+		if value, err = txn.AppendGet(m, key(1), []byte("is ")); err != nil || string(value) != "is one" {
+			t.Fatal(string(value), err)
+		}
+		if value, err = txn.Get(m, key(2)); err != nil || len(value) != 0 {
+			t.Fatal(value, err)
+		}
+		if _, err = txn.Get(m, key(3)); !errors.Is(err, memlith.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if err := txn.Put(m, key(3), nil); !errors.Is(err, memlith.ErrReadOnly) {
+			t.Fatal(err)
+		}
+		return nil
+	}))
+	names, err := records.Maps()
+	check(t, err)
+	if len(names) != 1 || names[0] != "map" {
+		t.Fatal(names)
+	}
+	if _, err := records.Map("another"); !errors.Is(err, memlith.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if _, err := records.CreateMap("another"); err != nil {
+		t.Fatal(err)
+	}
+	check(t, records.RemoveMap("another"))
+	if info, err := records.Info(); err != nil || info.Records != 2 || info.Maps != 1 {
+		t.Fatal(info, err)
+	}
+}
+
+func TestWeakCommitsAreWaitedFor(t *testing.T) {
+	records, m := open(t)
+	ticket, err := records.UpdateWeak(context.Background(), func(txn *kv.Txn) error { return txn.Put(m, key(1), nil) })
+	check(t, err)
+	if records.Durable() >= ticket {
+		t.Fatal("durable within an hour's window")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	check(t, records.Wait(ctx, ticket))
+	if records.Durable() < ticket {
+		t.Fatal("waited for, and not durable")
+	}
+	check(t, records.Persist())
+}
+
+func TestRangesAndBatches(t *testing.T) {
+	records, m := open(t)
+	const count = 5000
+	large := bytes.Repeat([]byte("x"), 100<<10) // more than is copied at once
+	check(t, records.Update(context.Background(), func(txn *kv.Txn) error {
+		var batch kv.Batch
+		for i := 0; i < count; i++ {
+			value := key(i)
+			if i == 1234 {
+				value = large
+			}
+			batch.Add(key(i), value)
+		}
+		return txn.PutBatch(m, &batch)
+	}))
+	check(t, records.View(func(txn *kv.Txn) error {
+		for _, bounds := range [][2]int{{0, count}, {17, 4321}, {1234, 1235}, {40, 40}, {count, count + 9}} {
+			next := bounds[0]
+			check(t, txn.Range(m, key(bounds[0]), key(bounds[1]), func(k, v []byte) error {
+				wanted := key(next)
+				if next == 1234 {
+					wanted = large
+				}
+				if !bytes.Equal(k, key(next)) || !bytes.Equal(v, wanted) {
+					t.Fatalf("%q at %d", k, next)
+				}
+				next++
+				return nil
+			}))
+			if end := bounds[1]; next != end && bounds[0] < count {
+				t.Fatalf("%v ended at %d", bounds, next)
+			}
+		}
+		seen := 0
+		check(t, txn.Range(m, nil, nil, func(k, _ []byte) error {
+			if seen++; seen == 3 {
+				return kv.Stop
+			}
+			return txn.Range(m, k, nil, func(inner, _ []byte) error { // one within another
+				if !bytes.Equal(inner, k) {
+					t.Fatalf("%q in %q", inner, k)
+				}
+				return kv.Stop
+			})
+		}))
+		if seen != 3 {
+			t.Fatal(seen)
+		}
+		return nil
+	}))
+}
+
+func TestCursors(t *testing.T) {
+	records, m := open(t)
+	txn, err := records.Begin()
+	check(t, err)
+	defer txn.Abort()
+	for i := 0; i < 10; i += 2 {
+		check(t, txn.Put(m, key(i), []byte{byte(i)}))
+	}
+	cursor, err := txn.Cursor(m)
+	check(t, err)
+	defer cursor.Close()
+	expect := func(wanted int) func(k, v []byte, err error) {
+		return func(k, v []byte, err error) {
+			t.Helper()
+			if wanted < 0 {
+				if !errors.Is(err, memlith.ErrNotFound) {
+					t.Fatal(err)
+				}
+			} else if err != nil || !bytes.Equal(k, key(wanted)) || v[0] != byte(wanted) {
+				t.Fatalf("%q %v %v instead of %d", k, v, err, wanted)
+			}
+		}
+	}
+	expect(0)(cursor.Next())
+	expect(2)(cursor.Next())
+	expect(0)(cursor.Prev())
+	expect(-1)(cursor.Prev())
+	expect(4)(cursor.Seek(key(3)))
+	check(t, cursor.Delete())
+	expect(6)(cursor.Next())
+	expect(2)(cursor.Prev())
+	expect(8)(cursor.Last())
+	expect(-1)(cursor.Next())
+	expect(0)(cursor.First())
+	expect(-1)(cursor.Seek(key(9)))
+}
+
+// Increments by many goroutines: conflicts are tried again, and none is lost. For the race detector, too.
+func TestGoroutines(t *testing.T) {
+	records, m := open(t)
+	const workers, times = 8, 60
+	var all sync.WaitGroup
+	for worker := 0; worker < workers; worker++ {
+		worker := worker
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := 0; i < times; i++ {
+				_, err := records.UpdateWeak(context.Background(), func(txn *kv.Txn) error {
+					value, err := txn.Get(m, key(0))
+					if errors.Is(err, memlith.ErrNotFound) {
+						value = []byte{0, 0}
+					} else if err != nil {
+						return err
+					}
+					if value[1]++; value[1] == 0 {
+						value[0]++
+					}
+					if err := txn.Put(m, key(1+worker), value); err != nil {
+						return err
+					}
+					return txn.Put(m, key(0), value)
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				err = records.View(func(txn *kv.Txn) error {
+					_, err := txn.Get(m, key(1+worker))
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	check(t, records.View(func(txn *kv.Txn) error {
+		value, err := txn.Get(m, key(0))
+		check(t, err)
+		if int(value[0])<<8|int(value[1]) != workers*times {
+			t.Fatal(value)
+		}
+		return nil
+	}))
+}
+
+func TestAnUpdateEndsWithItsContext(t *testing.T) {
+	records, m := open(t)
+	holder, err := records.Begin()
+	check(t, err)
+	defer holder.Abort()
+	check(t, holder.Put(m, key(1), nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	tried := 0
+	err = records.Update(ctx, func(txn *kv.Txn) error {
+		if tried++; tried == 3 {
+			cancel()
+		}
+		return txn.Put(m, key(1), nil)
+	})
+	if !errors.Is(err, context.Canceled) || tried < 3 {
+		t.Fatal(err, tried)
+	}
+}
+
+// ---- the price of a call from Go -----------------------------------------------------------------------------------
+
+func BenchmarkGet(b *testing.B) {
+	records, m := open(b)
+	check(b, records.Update(context.Background(), func(txn *kv.Txn) error { return txn.Put(m, key(1), key(1)) }))
+	check(b, records.View(func(txn *kv.Txn) error {
+		var buffer []byte
+		var err error
+		b.ReportAllocs()
+		b.ResetTimer()
+		for i := 0; i < b.N; i++ {
+			if buffer, err = txn.AppendGet(m, key(1), buffer[:0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// A call that does nothing: the crossing alone.
+func BenchmarkCrossing(b *testing.B) {
+	records, _ := open(b)
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		records.Durable()
+	}
+}
+
+func benchmarkPuts(b *testing.B, put func(txn *kv.Txn, m kv.Map, first, count int) error) {
+	records, m := open(b)
+	const each = 1000
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i += each {
+		count := b.N - i
+		if count > each {
+			count = each
+		}
+		if _, err := records.UpdateWeak(context.Background(), func(txn *kv.Txn) error {
+			return put(txn, m, i, count)
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	benchmarkPuts(b, func(txn *kv.Txn, m kv.Map, first, count int) error {
+		for i := first; i < first+count; i++ {
+			if err := txn.Put(m, key(i), key(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func BenchmarkPutBatch(b *testing.B) {
+	var batch kv.Batch
+	benchmarkPuts(b, func(txn *kv.Txn, m kv.Map, first, count int) error {
+		batch.Reset()
+		for i := first; i < first+count; i++ {
+			batch.Add(key(i), key(i))
+		}
+		return txn.PutBatch(m, &batch)
+	})
+}

@@ -1,0 +1,179 @@
+// Command clusterbench measures puts of a replicated key-value service, three processes of kvnode on this machine, with
+// raft's log on memlith, raft-wal and raft-boltdb in turns. A put is answered when a majority has it on the disk. With
+// memlith the state is durable, too; with the others it is in memory. It prints a line of JSON for each.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"memlith.org/memlith/raftstore/internal/nodes"
+)
+
+var (
+	program = flag.String("node", "", "the program kvnode")
+	folder  = flag.String("dir", "", "a folder on the disk that is measured")
+	seconds = flag.Float64("seconds", 5, "for each storage and number of clients")
+	turns   = flag.Int("turns", 3, "turns of each storage")
+	bytes   = flag.Int("value-bytes", 100, "size of a value")
+)
+
+const (
+	leads = time.Minute // for a leader to be found
+	keys  = 10_000
+)
+
+type side struct {
+	storage string
+	times   map[int][]time.Duration // by clients
+	took    map[int]time.Duration
+}
+
+var clients = []int{1, 16, 64}
+
+func put(client *http.Client, address string, n int, value string) (leader string, err error) {
+	url := fmt.Sprintf("http://%s/k/key%d", address, n%keys)
+	request, err := http.NewRequest(http.MethodPut, url, strings.NewReader(value))
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return response.Header.Get("X-Leader"), fmt.Errorf("status %d", response.StatusCode)
+	}
+	return address, nil
+}
+
+func leaderOf(c *nodes.Cluster, client *http.Client) (string, error) {
+	for until := time.Now().Add(leads); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		for _, address := range c.HTTP {
+			if leader, err := put(client, address, 0, "first"); err == nil {
+				return leader, nil
+			}
+		}
+	}
+	return "", errors.New("no node leads")
+}
+
+// One turn: a new cluster, and each number of clients for a while.
+func (s *side) turn(slice time.Duration) error {
+	place, err := os.MkdirTemp(*folder, s.storage)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(place)
+	c, err := nodes.New(*program, place, "-storage", s.storage)
+	if err != nil {
+		return err
+	}
+	defer c.KillAll()
+	if err := c.StartAll(); err != nil {
+		return err
+	}
+	most := clients[len(clients)-1]
+	client := &http.Client{Timeout: leads, Transport: &http.Transport{MaxIdleConnsPerHost: most}}
+	leader, err := leaderOf(c, client)
+	if err != nil {
+		return err
+	}
+	value := strings.Repeat("v", *bytes)
+	for _, count := range clients {
+		var all sync.WaitGroup
+		var mutex sync.Mutex
+		var failed error
+		began := time.Now()
+		for i := 0; i < count; i++ {
+			i := i
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				var own []time.Duration
+				var err error
+				for n := i; err == nil && time.Since(began) < slice; n += count {
+					call := time.Now()
+					_, err = put(client, leader, n, value)
+					own = append(own, time.Since(call))
+				}
+				mutex.Lock()
+				defer mutex.Unlock()
+				s.times[count] = append(s.times[count], own...)
+				failed = errors.Join(failed, err)
+			}()
+		}
+		all.Wait()
+		s.took[count] += time.Since(began)
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+func (s *side) print() error {
+	for _, count := range clients {
+		times := s.times[count]
+		sort.Slice(times, func(i, j int) bool { return times[i] < times[j] })
+		at := func(quantile float64) float64 { return float64(times[int(quantile*float64(len(times)-1))]) / 1000 }
+		line, err := json.Marshal(map[string]any{
+			"suite": "replica-puts", "side": s.storage, "clients": count, "value_bytes": *bytes, "durability": "sync",
+			"state":  map[bool]string{true: "durable", false: "memory"}[s.storage == "memlith"],
+			"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999),
+			"ops_per_s": float64(len(times)) / s.took[count].Seconds(),
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(line))
+	}
+	return nil
+}
+
+func run() error {
+	if *program == "" || *folder == "" || *turns < 1 || *bytes < 1 {
+		return errors.New("-node and -dir are needed; -turns and -value-bytes are at least 1")
+	}
+	var sides []*side
+	for _, storage := range []string{"memlith", "raft-wal", "raft-boltdb"} {
+		sides = append(sides, &side{storage, map[int][]time.Duration{}, map[int]time.Duration{}})
+	}
+	slice := time.Duration(*seconds * float64(time.Second) / float64(*turns))
+	for turn := 0; turn < *turns; turn++ {
+		for i := range sides { // the order changes from turn to turn
+			s := sides[(i+turn)%len(sides)]
+			if err := s.turn(slice); err != nil {
+				return fmt.Errorf("%s: %w", s.storage, err)
+			}
+		}
+	}
+	for _, s := range sides {
+		if err := s.print(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func main() {
+	flag.Bool("json", true, "accepted like by every benchmark; there is no other output")
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "clusterbench:", err)
+		os.Exit(1)
+	}
+}

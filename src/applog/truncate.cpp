@@ -1,0 +1,128 @@
+// Entries by their numbers: reading them, and cutting the log at either end.
+//
+// A cut is one frame, behind the frames of the entries that it drops and before those of the entries that take their
+// place. At the newer end the frame has an end mark where the first dropped entry began; at the older end it has the
+// position of the first entry that stays, as consuming has.
+#include <algorithm>
+
+#include "applog/applog.hpp"
+#include "base/mutant.hpp"
+
+namespace memlith::core::applog {
+
+Result<bool> AppLog::read_at(std::uint64_t number, std::vector<std::byte>& content) {
+  if (!not_followed_.ok()) return not_followed_.tell();
+  const LockGuard lock(mutex_);
+  if (number < consumed_.number || number > durable_number()) return false;
+  const std::uint64_t at = index_.find(ring_, consumed_, number);
+  if (read_entry(ring_, at, number, appended_ - at, seed_, content) != Found::entry) {
+    return damaged(ring_.offset_of(at), "an entry of the application log is damaged");
+  }
+  return true;
+}
+
+// The mutex of the collectors is held throughout, so that nothing goes to the redo log between what waits and the cut.
+Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_TRY(need_writable());
+  Collectors& collectors = region_.store().collectors();
+  const LockGuard handing(collectors.mutex());
+  bool in_log = false;
+  {
+    const LockGuard lock(mutex_);
+    if (last >= number_) return kOk;
+    if (last + 1 < consumed_.number) {
+      return fail(Errc::invalid, Detail::argument, "entry {} was consumed, and so was entry {}; nothing was truncated",
+                  last + 1, consumed_.number - 1);
+    }
+    in_log = last < numbers_.logged();
+  }
+  // What was set aside, and refused, lies where the ring has it now.
+  if (in_log || collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
+  const LockGuard lock(mutex_);
+  const std::uint64_t at = index_.find(ring_, consumed_, last + 1);
+  const EntryHeader mark = end_mark(last + 1, seed_);
+  Lsn end;
+  if (last < numbers_.logged()) {
+    Changes changes;
+    add_end_mark(changes, at, mark);
+    // ORDER cut-before-replacement: the frame of the cut lies before those of the entries that take the place of what
+    // is dropped. Without it a crash before them brings the dropped entries back. [mutant applog_cut_in_memory]
+    if (!MEMLITH_MUTANT(applog_cut_in_memory)) {
+      MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
+    }
+    handed_ = at;
+    numbers_.take_back_to(last);
+  }
+  ring_.put(at, &mark, sizeof mark);
+  appended_ = at;
+  number_ = last;
+  if (read_.number > last + 1) read_ = {at, last + 1, 0};
+  index_.drop_from(last + 1, at);
+  if (end != Lsn{0}) region_.store().flush_soon(end);
+  if (writers_wait_ > 0) freed_.notify_all();
+  return kOk;
+}
+
+Status AppLog::truncate_before(std::uint64_t first) {
+  MEMLITH_TRY(need_writable());
+  if (first == 0) return kOk;
+  if (const std::uint64_t known = newest(); first > known + 1) {
+    return fail(Errc::invalid, Detail::argument, "there is no entry {} yet; the newest is {}", first - 1, known);
+  }
+  // The entries go to the redo log before the position behind them does.
+  MEMLITH_TRY(hand_over(first - 1, false).status());
+  Position position{};
+  {
+    const LockGuard lock(mutex_);
+    if (first <= consumed_.number) return kOk;
+    position = {index_.find(ring_, consumed_, first), first, 0};
+    position.checksum = sum_of(position, seed_);
+  }
+  Changes changes;
+  add(changes, kPositionOffset, &position, sizeof position);
+  MEMLITH_TRY(region_.store().close_collectors());
+  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
+  move_consumed(position);
+  {
+    const LockGuard lock(mutex_);
+    if (read_.number < first) read_ = position;
+  }
+  region_.store().flush_soon(end);
+  return kOk;
+}
+
+Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_TRY(need_writable());
+  if (next == 0) return fail(Errc::invalid, Detail::argument, "entries have numbers from 1 on, not 0");
+  Collectors& collectors = region_.store().collectors();
+  const LockGuard handing(collectors.mutex());
+  MEMLITH_TRY(collectors.close_held(false).status());
+  const LockGuard lock(mutex_);
+  if (number_ + 1 == next && consumed_.number == next) return kOk;
+  // Behind everything that is in the redo log, so that no byte in use is overwritten before the position has moved.
+  Position position{handed_, next, 0};
+  position.checksum = sum_of(position, seed_);
+  const EntryHeader mark = end_mark(next, seed_);
+  Changes changes;
+  add(changes, kPositionOffset, &position, sizeof position);
+  // ORDER position-with-mark: one frame has both, because a position is found again only with the entry or the mark
+  // of its number behind it. [mutant applog_restart_in_two]
+  if (MEMLITH_MUTANT(applog_restart_in_two)) {
+    MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
+    changes = {};
+  }
+  add_end_mark(changes, handed_, mark);
+  MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
+  ring_.put(handed_, &mark, sizeof mark);
+  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
+  consumed_ = read_ = position;
+  appended_ = handed_;
+  number_ = next - 1;
+  numbers_.begin(number_);
+  index_.clear();
+  region_.store().flush_soon(end);
+  if (writers_wait_ > 0) freed_.notify_all();
+  return kOk;
+}
+
+}  // namespace memlith::core::applog

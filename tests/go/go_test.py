@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Runs `go test` in a module's folder, or exits with 77 and says why it cannot.
+
+    go_test.py GO FOLDER [-race] [PACKAGE...]
+    go_test.py GO FOLDER --soak [ARGS...]      three nodes under kills (go/raftstore/cmd/kvsoak), a few rounds
+
+Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+ROUNDS = "8"
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def version(text):
+    found = re.search(r"\bgo\s?(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def need(go, folder, environment, race):
+    wanted = version((folder / "go.mod").read_text(encoding="utf-8"))
+    found = version(subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout)
+    if found < wanted:
+        skip(f"this is Go {found[0]}.{found[1]}, and the module needs {wanted[0]}.{wanted[1]}")
+    listed = subprocess.run([go, "list", "-deps", "-test", "./..."], cwd=folder, env=environment, capture_output=True,
+                            text=True, check=False)
+    if listed.returncode != 0 and "GOPROXY=off" in listed.stderr:
+        skip("modules of others are not in Go's cache: run `go mod download` in go/" + folder.name)
+    if race:
+        tried = subprocess.run([go, "build", "-race", "-o", os.devnull, "./internal/gen"], cwd=folder, env=environment,
+                               capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            skip("this Go has no race detector: " + tried.stderr.strip().splitlines()[-1])
+
+
+def soak(go, folder, environment, words):
+    """A few rounds, and that the check would have noticed."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR")) as work:
+        for name in ("kvnode", "kvsoak"):
+            subprocess.run([go, "build", "-o", f"{work}/{name}", f"./cmd/{name}"], cwd=folder, env=environment,
+                           check=True)
+        command = [f"{work}/kvsoak", "-node", f"{work}/kvnode", "-work", f"{work}/nodes", "-rounds", ROUNDS]
+        subprocess.run([*command, *words], check=True)
+        subprocess.run([*command, "-planted-stale-reads"], check=True)
+
+
+def main():
+    go, folder, *words = sys.argv[1:]
+    folder = pathlib.Path(folder)
+    if test_folder := os.environ.get("MEMLITH_TEST_DIR"):
+        pathlib.Path(test_folder).mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
+    if "GOCACHE" not in environment and not os.access(os.environ.get("HOME", "/nonexistent"), os.W_OK):
+        environment["GOCACHE"] = str(pathlib.Path(test_folder or tempfile.gettempdir(), "go-cache").resolve())
+    need(go, folder, environment, "-race" in words)
+    if words[:1] == ["--soak"]:
+        return soak(go, folder, environment, words[1:])
+    flags = [word for word in words if word.startswith("-")]
+    packages = [word for word in words if not word.startswith("-")] or ["./..."]
+    subprocess.run([go, "vet", *packages], cwd=folder, env=environment, check=True)
+    subprocess.run([go, "test", "-count=1", *flags, *packages], cwd=folder, env=environment, check=True)
+    if not words:  # the benchmarks run, once
+        subprocess.run([go, "test", "-count=1", "-run", "^$", "-bench", ".", "-benchtime", "10x", *packages],
+                       cwd=folder, env=environment, check=True)
+    return None
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
