@@ -276,8 +276,20 @@ typedef struct memlith_store_info {
   uint64_t device_used_bytes; /* of these, what the store and its map take */
   uint32_t marks_sqlite; /* 1: the log of memlith's SQLite VFS, in use: as long as commits in it count, the file begins
                             with a mark (memlith/sqlite_file.h) */
-  uint32_t reserved;
+  uint32_t disk;         /* MEMLITH_DISK_*: the disk under the log; 0: the kernel tells nothing of one */
+  uint32_t disk_sector_bytes;          /* what the disk addresses */
+  uint32_t disk_physical_sector_bytes; /* what it writes as a whole */
+  uint64_t disk_atomic_write_bytes; /* a write of up to so much is whole after a power cut, or not there; 0: unknown */
+  char disk_name[32];               /* such as "nvme0n1"; cut if longer, and always with a 0 at the end */
 } memlith_store_info;
+
+/* Bits of memlith_store_info.disk. */
+enum {
+  MEMLITH_DISK_KNOWN = 1,
+  MEMLITH_DISK_VOLATILE_CACHE = 2, /* a write is durable only after a flush */
+  MEMLITH_DISK_FORCED_UNIT_ACCESS =
+      4 /* a commit is one command where the log's I/O is direct, not a write and a flush */
+};
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);
 

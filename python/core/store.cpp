@@ -536,6 +536,8 @@ nb::dict Store::info() {
   MEMLITH_FIELD(memory_error), MEMLITH_FIELD(incarnation), MEMLITH_FIELD(log_id), MEMLITH_FIELD(io);
   MEMLITH_FIELD(forgets), MEMLITH_FIELD(follows), MEMLITH_FIELD(writer), MEMLITH_FIELD(view_bytes);
   MEMLITH_FIELD(log_block_bytes), MEMLITH_FIELD(device_bytes), MEMLITH_FIELD(device_used_bytes);
+  MEMLITH_FIELD(disk), MEMLITH_FIELD(disk_sector_bytes), MEMLITH_FIELD(disk_physical_sector_bytes);
+  MEMLITH_FIELD(disk_atomic_write_bytes);
   return made;
 }
 

@@ -18,6 +18,7 @@
   X(acknowledge_before_flush, log, "a batch is acknowledged first and flushed then")                               \
   X(failed_write_acknowledged, log, "a batch whose write or flush failed is acknowledged")                         \
   X(failed_flush_retried, log, "a failed flush is tried again, and success believed")                              \
+  X(write_through_not_forced, device, "a write that is to be durable by itself stays in the disk's cache")          \
   X(stream_not_flushed, log, "a streamed frame is acknowledged without a flush")                                   \
   X(stream_end_after_flush, log, "the last chunk of a streamed frame is written behind the flush")                 \
   X(stream_end_not_waited, log, "a streamed frame is flushed while its last chunks are still on their way")        \
@@ -36,6 +37,7 @@
   X(lines_not_fenced, device, "a write of lines returns without a fence")                                          \
   X(last_line_left_in_cache, device, "the last line of a write of lines stays in the cache")                       \
   X(rest_of_line_lost, device, "a line that a write fills in part loses its other bytes")                          \
+  X(last_piece_written_through, log, "of a batch in two slots only the last piece is durable when it is told so")  \
   X(acknowledge_next_batch, log, "a batch that is done acknowledges the one in flight behind it")                  \
   X(complete_out_of_order, log, "a batch is acknowledged before the one in front of it is done")                   \
   X(poisoned_log_goes_on, log, "after a failed write the log takes and acknowledges more")                         \

@@ -126,6 +126,16 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
   });
 }
 
+void tell_disk(const std::optional<DiskFacts>& disk, memlith_store_info& info) {
+  if (!disk.has_value()) return;
+  info.disk = MEMLITH_DISK_KNOWN | (disk->volatile_cache ? MEMLITH_DISK_VOLATILE_CACHE : 0) |
+              (disk->forced_unit_access ? MEMLITH_DISK_FORCED_UNIT_ACCESS : 0);
+  info.disk_sector_bytes = disk->logical_sector_bytes;
+  info.disk_physical_sector_bytes = disk->physical_sector_bytes;
+  info.disk_atomic_write_bytes = disk->atomic_write_bytes;
+  disk->name.copy(info.disk_name, sizeof info.disk_name - 1);
+}
+
 }  // namespace
 
 Result<memlith_store*> memlith::core::open_file_store(const char* path, const memlith_store_options* options,
@@ -233,6 +243,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.forgets = log.device().caps().forgets ? 1 : 0;
     info.io = static_cast<std::uint32_t>(log.device().caps().io);
     info.log_block_bytes = log.superblock().block_bytes;
+    tell_disk(log.device().disk(), info);
     if (const View* const view = inner.view(); view != nullptr) {
       info.follows = 1;
       info.log_used_bytes = bytes_between(std::min(log.tail().lsn, view->lsn()), view->lsn());

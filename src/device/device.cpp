@@ -31,6 +31,15 @@ Status Device::latch(Status status) {
   return status;
 }
 
+Status Device::write_through(std::uint64_t offset, std::span<const iovec> pieces) {
+  MEMLITH_TRY(check_latch());
+  const Result<bool> done = do_write_through(offset, pieces);
+  if (!done.ok()) return latch(done.status());
+  if (*done) return kOk;
+  MEMLITH_TRY(write_pieces(offset, pieces));
+  return flush();
+}
+
 Status Device::do_discard(std::uint64_t offset, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer zeros, AlignedBuffer::allocate(std::min(bytes, kMiB)));
   std::memset(zeros.data(), 0, zeros.size());

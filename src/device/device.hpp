@@ -5,6 +5,7 @@
 //   - A write that returned ok may be lost, kept, or kept in part (torn at caps().atomic_bytes) by a crash until
 //     a later flush() returned ok. Unflushed writes reach the medium in any order.
 //   - After flush() returned ok, every write that had returned ok before it was called survives power loss.
+//   - After write_through() returned ok, its own bytes survive power loss, and no other write for that reason.
 //   - A read returns what was last written, flushed or not.
 //   - The first failed write, flush or resize latches the device: from then on all three return `poisoned` and
 //     touch nothing. A flush is never retried, because the kernel may have dropped the pages that failed.
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +26,7 @@
 #include "base/mutant.hpp"
 #include "base/status.hpp"
 #include "base/sync.hpp"
+#include "device/disk_facts.hpp"
 
 namespace memlith::core {
 
@@ -40,6 +43,9 @@ struct DeviceCaps {
   std::uint32_t atomic_bytes = 512;  // a crash keeps or loses this much of an unflushed write as a whole
   // A torn write may spoil so much around it: a log fills such a block with frames of one write only.
   std::uint32_t log_block_bytes = 512;
+  // write_through() of up to so many bytes is one command to the disk, with forced unit access; 0: the disk has none,
+  // or needs none.
+  std::uint64_t through_bytes_max = 0;
   bool forgets = false;             // a medium that keeps nothing without power, be it flushed or not: tmpfs
   IoBackend io = IoBackend::posix;  // what is used: automatic where there is io_uring for queues
 };
@@ -96,6 +102,8 @@ class Device {
   virtual Result<std::uint64_t> size() = 0;
 
   virtual Result<FileIdentity> identity() = 0;
+  // What is under the file, if the system tells.
+  virtual std::optional<DiskFacts> disk() { return std::nullopt; }
   // Whether the file has lost its last name, so that it cannot be opened by name any more.
   virtual Result<bool> removed() = 0;
   // Copies the permissions of `file` and, if the process is root, its owner: the log is as secret as the file that it
@@ -114,6 +122,15 @@ class Device {
     MEMLITH_TRY(check_latch());
     return latch(do_write(offset, pieces));
   }
+
+  // Whether write_through() of so many bytes costs less than a write and a flush.
+  [[nodiscard]] bool can_write_through(std::uint64_t bytes) const {
+    return bytes <= caps_.through_bytes_max && direct();
+  }
+  // As write_pieces(), and on ok these bytes survive power loss: those of no other write. They replace bytes that were
+  // written before, in space that is durably the file's. Not serialised with flushes: a flush that fails loses only
+  // what the disk's cache has, and bytes of a forced unit access are not left there.
+  Status write_through(std::uint64_t offset, std::span<const iovec> pieces);
 
   // On ok, all writes that had returned survive power loss.
   //
@@ -197,6 +214,8 @@ class Device {
 
   virtual Status do_read(std::uint64_t offset, std::span<std::byte> target) = 0;
   virtual Status do_write(std::uint64_t offset, std::span<const iovec> pieces) = 0;
+  // False: it cannot, or cannot any more, and nothing was written.
+  virtual Result<bool> do_write_through(std::uint64_t, std::span<const iovec>) { return false; }
   virtual Status do_flush() = 0;
   virtual Status do_reserve(std::uint64_t bytes) = 0;
   virtual Status do_fill_holes() = 0;

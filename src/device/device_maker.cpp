@@ -4,6 +4,7 @@
 
 #include "device/dax.hpp"
 #include "device/direct_io.hpp"
+#include "device/disk_facts.hpp"
 #include "device/posix_device.hpp"
 #include "device/uring.hpp"
 
@@ -37,6 +38,7 @@ Result<std::unique_ptr<Device>> DeviceMaker::make(std::shared_ptr<const Descript
   caps.io = io_;
   if (io_ == IoBackend::dax && writable) return make_dax_device(std::move(descriptor), caps, path);
   const bool direct = caching == Caching::direct && !is_byte_addressable(fd) && make_direct(fd, writable, caps);
+  if (direct && writable) caps.through_bytes_max = through_bytes_max(disk_under(fd));
   if (caps.block_bytes > caps.log_block_bytes) caps.log_block_bytes = 4096;  // some sectors have 1024 or 2048 bytes
   if (io_ != IoBackend::posix && io_ != IoBackend::dax && !has_uring()) {
     if (io_ == IoBackend::uring) {

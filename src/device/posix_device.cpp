@@ -59,6 +59,8 @@ class PosixDevice : public Device {
     return identity_in(info);
   }
 
+  std::optional<DiskFacts> disk() override { return disk_under(fd()); }
+
   Result<bool> removed() override {
     struct stat info{};
     if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_);
@@ -167,6 +169,18 @@ class PosixDevice : public Device {
     return kOk;
   }
 
+  // Whatever is not written as a whole is written anew, and flushed.
+  Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
+    std::uint64_t bytes = 0;
+    for (const iovec& piece : pieces) bytes += piece.iov_len;
+    const std::shared_lock lock(direct_mutex_);
+    if (!direct() || pieces.size() > IOV_MAX) return false;
+    const ssize_t done = write_some_through(pieces, offset);
+    if (done >= 0) return static_cast<std::uint64_t>(done) == bytes;
+    if (errno == EINTR || errno == EINVAL || errno == EOPNOTSUPP) return false;
+    return fail_errno(errno, Detail::write, "{}: write at offset {} failed{}", path_, offset, advice(errno));
+  }
+
   // Some file systems accept O_DIRECT when a file is opened, and small transfers, and refuse others. From the first
   // refusal on, transfers go through the page cache; the refused transfer wrote nothing. False if that is impossible.
   //
@@ -199,6 +213,10 @@ class PosixDevice : public Device {
   }
   virtual ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) {
     return ::pwritev(fd(), pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset));
+  }
+
+  virtual ssize_t write_some_through(std::span<const iovec> pieces, std::uint64_t offset) {
+    return ::pwritev2(fd(), pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset), RWF_DSYNC);
   }
 
   Status do_flush() override {
@@ -356,7 +374,10 @@ class UringDevice final : public PosixDevice {
  protected:
   ssize_t read_some(std::span<std::byte> target, std::uint64_t offset) override { return calls_.read(target, offset); }
   ssize_t write_some(std::span<const iovec> pieces, std::uint64_t offset) override {
-    return calls_.write(pieces, offset);
+    return calls_.write(pieces, offset, 0);
+  }
+  ssize_t write_some_through(std::span<const iovec> pieces, std::uint64_t offset) override {
+    return calls_.write(pieces, offset, RWF_DSYNC);
   }
 
  private:

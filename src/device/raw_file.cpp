@@ -93,6 +93,18 @@ Status RawVolume::FileDevice::do_write(std::uint64_t offset, std::span<const iov
   return kOk;
 }
 
+// Only within the file's length: a longer file is a change of the map, which takes a flush.
+Result<bool> RawVolume::FileDevice::do_write_through(std::uint64_t offset, std::span<const iovec> pieces) {
+  MEMLITH_ASSERT(writable_);
+  std::uint64_t bytes = 0;
+  for (const iovec& piece : pieces) bytes += piece.iov_len;
+  const Stretch stretch = stretch_at(offset);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t present, size());
+  if (stretch.bytes < bytes || offset + bytes > present) return false;
+  MEMLITH_TRY(host_.write_through(stretch.offset, pieces));
+  return true;
+}
+
 Status RawVolume::FileDevice::do_flush() {
   if (writable_) MEMLITH_TRY(volume_.settle());
   return volume_.flush_host(host_);

@@ -24,6 +24,7 @@ class RawVolume::FileDevice final : public Device {
 
   Result<std::uint64_t> size() override;
   Result<FileIdentity> identity() override;
+  std::optional<DiskFacts> disk() override { return host_.disk(); }
   Result<bool> removed() override;
   Status match_permissions(Device&) override { return kOk; }
   Result<Mappable> mappable(std::uint64_t offset) override;
@@ -36,6 +37,7 @@ class RawVolume::FileDevice final : public Device {
  protected:
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override;
   Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override;
+  Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override;
   Status do_flush() override;
   Status do_reserve(std::uint64_t bytes) override { return volume_.resize(*node_, bytes, host_, false); }
   Status do_fill_holes() override { return kOk; }

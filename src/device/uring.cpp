@@ -349,12 +349,13 @@ ssize_t UringCalls::read(std::span<std::byte> target, std::uint64_t offset) {
                   [&] { return ::pread(file_->fd(), target.data(), bytes, static_cast<off_t>(offset)); });
 }
 
-ssize_t UringCalls::write(std::span<const iovec> pieces, std::uint64_t offset) {
+ssize_t UringCalls::write(std::span<const iovec> pieces, std::uint64_t offset, int flags) {
   const auto count = static_cast<unsigned>(pieces.size());
   return transfer([&](io_uring_sqe* entry,
-                      int file) { ::io_uring_prep_writev(entry, file, pieces.data(), count, offset); },
+                      int file) { ::io_uring_prep_writev2(entry, file, pieces.data(), count, offset, flags); },
                   [&] {
-                    return ::pwritev(file_->fd(), pieces.data(), static_cast<int>(count), static_cast<off_t>(offset));
+                    return ::pwritev2(file_->fd(), pieces.data(), static_cast<int>(count), static_cast<off_t>(offset),
+                                      flags);
                   });
 }
 

@@ -45,14 +45,15 @@ std::unique_ptr<IoQueue> make_uring_queue(Device& device, std::shared_ptr<const 
 // Whether the kernel offers io_uring at all.
 bool uring_works();
 
-// Single transfers with the results and errno of pread(2) and pwritev(2). Any thread. Uses these calls if there is no
+// Single transfers with the results and errno of pread(2) and pwritev2(2). Any thread. Uses these calls if there is no
 // ring.
 class UringCalls {
  public:
   explicit UringCalls(std::shared_ptr<const RingFile> file);
   ~UringCalls();
   ssize_t read(std::span<std::byte> target, std::uint64_t offset);
-  ssize_t write(std::span<const iovec> pieces, std::uint64_t offset);
+  // `flags` are those of pwritev2(2).
+  ssize_t write(std::span<const iovec> pieces, std::uint64_t offset, int flags);
 
  private:
   class Ring;

@@ -90,9 +90,7 @@ void Log::lead() {
   mutex_.unlock();
   seal(sealed, sequence);
   const auto begin = SteadyClock::now();
-  Status status = write_batch(sealed);
-  if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
-  if (status.ok()) status = device_.flush();
+  const Status status = make_durable(sealed, sequence);
   complete(sequence, status, SteadyClock::now() - begin);
 }
 
@@ -133,18 +131,29 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
   publish_sealed(sequence);
 }
 
-Status Log::write_batch(Batch& sealed) {
+Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
+  Pieces pieces{
+      .vectors = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + stretch.begin, stretch.bytes}}};
+  pieces.first = stretch.with_slot_header ? 0 : 1;
+  pieces.offset = stretch.device_offset - (stretch.with_slot_header ? geometry_.block_bytes : 0);
+  if (stretch.with_slot_header) fill_slot_header(sealed.slot_header, stretch.segment);
+  return pieces;
+}
+
+// One command where the disk has forced unit access and the batch lies in one slot; else a write for each slot, and a
+// flush. Nothing but the batch relies on this flush: growth, superblocks and moved slots have flushes of their own, and
+// the batches in flight beside it are acknowledged after theirs.
+Status Log::make_durable(Batch& sealed, std::uint32_t sequence) {
+  const Stretch& last = sealed.stretches.back();
+  const bool through = (sealed.stretches.size() == 1 || MEMLITH_MUTANT(last_piece_written_through)) &&
+                       device_.can_write_through(last.bytes + geometry_.block_bytes);
   for (const Stretch& stretch : sealed.stretches) {
-    iovec vectors[2] = {{sealed.slot_header.data(), geometry_.block_bytes},
-                        {sealed.buffer + stretch.begin, stretch.bytes}};
-    if (stretch.with_slot_header) {
-      fill_slot_header(sealed.slot_header, stretch.segment);
-      MEMLITH_TRY(device_.write_pieces(stretch.device_offset - geometry_.block_bytes, vectors));
-    } else {
-      MEMLITH_TRY(device_.write_pieces(stretch.device_offset, {vectors + 1, 1}));
-    }
+    const Pieces pieces = pieces_of(sealed, stretch);
+    if (through && &stretch == &last) return device_.write_through(pieces.offset, pieces.used());
+    MEMLITH_TRY(device_.write_pieces(pieces.offset, pieces.used()));
   }
-  return kOk;
+  if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
+  return device_.flush();
 }
 
 // Until every batch before this one is acknowledged.

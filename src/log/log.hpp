@@ -255,6 +255,13 @@ class Log {
     std::uint64_t segment = 0;
     bool with_slot_header = false;
   };
+  // What is written of a stretch, and where.
+  struct Pieces {
+    iovec vectors[2];
+    std::size_t first = 0;
+    std::uint64_t offset = 0;
+    [[nodiscard]] std::span<const iovec> used() const { return std::span(vectors).subspan(first); }
+  };
   // While it is open, the fields belong to mutex_; once it is sealed, to the thread that leads it.
   struct Batch {
     std::byte* buffer = nullptr;
@@ -408,7 +415,8 @@ class Log {
   void await_sealed(std::uint32_t sequence);
   void publish_sealed(std::uint32_t sequence);
   void chain(FrameHeader& header, std::uint64_t durable_lsn);
-  Status write_batch(Batch& batch);
+  Pieces pieces_of(Batch& sealed, const Stretch& stretch);
+  Status make_durable(Batch& sealed, std::uint32_t sequence);
   void await_done(std::uint32_t sequence);
   [[nodiscard]] LogPosition end_of(std::uint32_t sequence);
   // Called without mutex_, returns with it.

@@ -71,6 +71,12 @@ class MutantDevice final : public Device {
     wrote(Written::other);
     return device_->write_pieces(offset, pieces);
   }
+  Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
+    catch_up();
+    MEMLITH_TRY(MEMLITH_MUTANT(write_through_not_forced) ? device_->write_pieces(offset, pieces)
+                                                         : device_->write_through(offset, pieces));
+    return true;
+  }
   Status do_flush() override {
     catch_up();
     if (std::exchange(left_out_, false)) return kOk;

@@ -21,6 +21,7 @@ std::string place_of(const SimMedium& medium, const SimRecord& record) {
   const std::string_view name = record.name.empty() ? medium.name_of_file(record.file) : record.name;
   switch (record.op) {
     case SimOp::write: return fmt::format("{} [{}..{})", name, record.offset, record.offset + record.data.size());
+    case SimOp::settle: return fmt::format("{} [{}..{})", name, record.offset, record.offset + record.bytes);
     case SimOp::reserve:
     case SimOp::truncate: return fmt::format("{} to {} bytes", name, record.bytes);
     case SimOp::rename: return fmt::format("{} to {}", record.name, record.to);

@@ -45,8 +45,9 @@ std::span<const Workload> heap_workloads();  // some of them
 std::span<const Workload> applog_workloads();
 std::span<const Workload> page_workloads();
 std::span<const Workload> image_workloads();
-// Some of `others` on a byte-addressable medium, and small ones of which every subset of words is tried.
-std::vector<Workload> line_workloads(std::span<const Workload> others);
+// Some of `others` on a byte-addressable medium and on a disk with forced unit access, and small ones of which every
+// subset of words is tried.
+std::vector<Workload> disk_workloads(std::span<const Workload> others);
 std::span<const Workload> raw_workloads();
 const Workload* find_workload(std::string_view name);
 

@@ -727,8 +727,8 @@ std::span<const Workload> workloads() {
          {heap_workloads(), applog_workloads(), page_workloads(), raw_workloads(), image_workloads()}) {
       list.insert(list.end(), more.begin(), more.end());
     }
-    const std::vector<Workload> lines = line_workloads(list);
-    list.insert(list.end(), lines.begin(), lines.end());
+    const std::vector<Workload> disks = disk_workloads(list);
+    list.insert(list.end(), disks.begin(), disks.end());
     return list;
   }();
   return all;

@@ -23,8 +23,9 @@ std::uint64_t SimImage::hash() const {
 }
 
 std::string_view name_of(SimOp op) {
-  constexpr std::string_view kNames[kSimOpCount] = {"write",  "flush",  "reserve",     "truncate",     "create",
-                                                    "rename", "remove", "sync_folder", "failed_flush", "make_folder"};
+  constexpr std::string_view kNames[kSimOpCount] = {"write",        "flush",       "reserve", "truncate",
+                                                    "create",       "rename",      "remove",  "sync_folder",
+                                                    "failed_flush", "make_folder", "settle"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -74,6 +75,10 @@ SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
   }
 }
 
+namespace {
+constexpr std::uint32_t kNoFile = ~std::uint32_t{0};
+}
+
 std::string_view sim_folder_of(std::string_view name) {
   const auto slash = name.rfind('/');
   return slash == std::string_view::npos ? std::string_view{} : name.substr(0, slash);
@@ -107,6 +112,7 @@ void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::str
     case SimOp::flush:
     case SimOp::failed_flush:
     case SimOp::sync_folder:
+    case SimOp::settle:
     case SimOp::make_folder: break;
   }
 }
@@ -135,30 +141,45 @@ void SimMedium::step() {
       if (record.bytes != static_cast<std::uint64_t>(FailedFlush::unflushed)) forget(record);
       break;
     case SimOp::flush:
-    case SimOp::sync_folder: {
-      const bool names = record.op == SimOp::sync_folder;
-      std::vector<Item> rest;
-      std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
-      std::shared_ptr<std::vector<std::byte>> changed;
-      for (const Item& item : pending_) {
-        const SimRecord& source = trace_.records[item.record];
-        const bool covered = names ? is_name_change(item.op) && sim_folder_of(source.name) == record.name
-                                   : !is_name_change(item.op) && item.file == record.file;
-        if (!covered) {
-          rest.push_back(item);
-          continue;
-        }
-        if (!names && changed == nullptr) {
-          changed = std::make_shared<std::vector<std::byte>>(*files_[item.file].durable);
-          contents[item.file] = changed.get();
-        }
-        apply(trace_, item, names_, contents);
-      }
-      if (changed != nullptr) files_[record.file].durable = std::move(changed);
-      pending_ = std::move(rest);
+      make_durable([&](const Item& item) { return !is_name_change(item.op) && item.file == record.file; }, record.file);
       break;
-    }
+    case SimOp::settle:
+      make_durable(
+          [&](const Item& item) {
+            const std::uint64_t at = trace_.records[item.record].offset + item.skip;
+            return item.op == SimOp::write && item.file == record.file && at < record.offset + record.bytes &&
+                   record.offset < at + item.bytes;
+          },
+          record.file);
+      break;
+    case SimOp::sync_folder:
+      make_durable(
+          [&](const Item& item) {
+            return is_name_change(item.op) && sim_folder_of(trace_.records[item.record].name) == record.name;
+          },
+          kNoFile);
+      break;
   }
+}
+
+// Applies what is covered to the medium, in order; the items are of one file, or changes of names.
+void SimMedium::make_durable(const std::function<bool(const Item&)>& covered, std::uint32_t file) {
+  std::vector<Item> rest;
+  std::vector<std::vector<std::byte>*> contents(files_.size(), nullptr);
+  std::shared_ptr<std::vector<std::byte>> changed;
+  for (const Item& item : pending_) {
+    if (!covered(item)) {
+      rest.push_back(item);
+      continue;
+    }
+    if (file != kNoFile && changed == nullptr) {
+      changed = std::make_shared<std::vector<std::byte>>(*files_[file].durable);
+      contents[file] = changed.get();
+    }
+    apply(trace_, item, names_, contents);
+  }
+  if (changed != nullptr) files_[file].durable = std::move(changed);
+  pending_ = std::move(rest);
 }
 
 void SimMedium::add_items(const SimRecord& record, std::size_t index) {
@@ -261,6 +282,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
   }
   SimImage image;
   image.lines = lines();
+  image.forced_unit_access = trace_.start.forced_unit_access;
   for (const auto& [name, file] : names) {
     const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
     if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;

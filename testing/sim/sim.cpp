@@ -60,6 +60,13 @@ struct SimVolume::File {
     }
     return *own;
   }
+  // These bytes are durable as they are now.
+  void settle(std::uint64_t offset, std::uint64_t count) {
+    auto durable = std::make_shared<std::vector<std::byte>>(*flushed);
+    durable->resize(std::max<std::uint64_t>(durable->size(), offset + count));
+    std::memcpy(durable->data() + offset, content->data() + offset, count);
+    flushed = std::move(durable);
+  }
   void mirror(std::uint64_t offset, std::uint64_t count) const {
     if (descriptor < 0) return;
     MEMLITH_ASSERT(::pwrite(descriptor, content->data() + offset, count, static_cast<off_t>(offset)) ==
@@ -214,7 +221,16 @@ class SimDevice final : public Device {
     return status;
   }
 
-  Status write_now(std::uint64_t offset, std::span<const iovec> pieces) {
+  Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
+    if (caps_.through_bytes_max == 0) return false;
+    if (volume_.before_transfer) volume_.before_transfer();
+    const Status status = write_now(offset, pieces, true);
+    if (volume_.after_write) volume_.after_write();
+    MEMLITH_TRY(status);
+    return true;
+  }
+
+  Status write_now(std::uint64_t offset, std::span<const iovec> pieces, bool through = false) {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(writable_);
     SimRecord record;
@@ -233,12 +249,23 @@ class SimDevice final : public Device {
     if ((failed || full) && !volume_.faults_.done_nevertheless) return failed_write(offset, full ? ENOSPC : EIO);
     const bool cut_short = volume_.faults_.strikes(SimFaults::Kind::short_write);
     if (cut_short || full) record.data.resize(record.data.size() / 2);
+    const std::uint64_t bytes = record.data.size();
     if (volume_.lines_) {
       write_lines(std::move(record));
     } else {
       keep(std::move(record));
     }
-    return cut_short || failed || full ? failed_write(offset, full ? ENOSPC : EIO) : kOk;
+    if (cut_short || failed || full) return failed_write(offset, full ? ENOSPC : EIO);
+    if (through) {
+      SimRecord settled;
+      settled.op = SimOp::settle;
+      settled.file = file_->number;
+      settled.offset = offset;
+      settled.bytes = bytes;
+      volume_.record(std::move(settled));
+      file_->settle(offset, bytes);
+    }
+    return kOk;
   }
 
   void keep(SimRecord&& record) {
@@ -366,7 +393,8 @@ class SimDevice final : public Device {
   bool length_changed_ = true;  // perhaps by a program that was killed
 };
 
-SimVolume::SimVolume(SimImage image, bool record) : recording_(record), lines_(image.lines) {
+SimVolume::SimVolume(SimImage image, bool record)
+    : recording_(record), lines_(image.lines), forced_unit_access_(image.forced_unit_access) {
   for (const auto& [name, bytes] : image.files) {
     auto file = std::make_shared<File>();
     file->number = next_file_++;
@@ -390,6 +418,7 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
         break;
       }
       case SimOp::flush: files[record.file]->flushed = files[record.file]->content; break;
+      case SimOp::settle: files[record.file]->settle(record.offset, record.bytes); break;
       case SimOp::failed_flush:
         if (record.bytes != static_cast<std::uint64_t>(FailedFlush::dropped)) break;
         files[record.file]->content = files[record.file]->flushed;
@@ -441,6 +470,7 @@ SimImage SimVolume::image() const {
   const std::lock_guard lock(mutex_);
   SimImage image;
   image.lines = lines_;
+  image.forced_unit_access = forced_unit_access_;
   for (const auto& [name, file] : names_) image.files[name] = file->content;
   return image;
 }
@@ -480,6 +510,7 @@ std::unique_ptr<Device> SimVolume::make_device(std::shared_ptr<File> file, std::
   const bool direct = caching == Caching::direct && !lines_;
   caps.block_bytes = direct ? direct_block_bytes : 1;
   if (caps.block_bytes > caps.log_block_bytes) caps.log_block_bytes = 4096;
+  if (forced_unit_access_ && direct) caps.through_bytes_max = kSimThroughBytes;
   if (lines_) {
     caps.io = IoBackend::dax;
     caps.atomic_bytes = kWordBytes;

@@ -35,6 +35,7 @@ namespace memlith::core {
 
 inline constexpr std::uint64_t kSimSectorBytes = 512;
 inline constexpr std::uint64_t kSimPhysicalBlockBytes = 4096;
+inline constexpr std::uint64_t kSimThroughBytes = 8192;  // of one command with forced unit access
 
 using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 
@@ -42,6 +43,7 @@ using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 struct SimImage {
   std::map<std::string, SimBytes, std::less<>> files;
   bool lines = false;  // the medium is written by lines, and torn between words
+  bool forced_unit_access = false;
   [[nodiscard]] std::uint64_t hash() const;
 };
 
@@ -55,9 +57,10 @@ enum class SimOp : std::uint8_t {
   remove,
   sync_folder,
   failed_flush,
-  make_folder
+  make_folder,
+  settle,  // what was written to these bytes of the file is durable: the end of a write_through()
 };
-inline constexpr std::size_t kSimOpCount = 10;
+inline constexpr std::size_t kSimOpCount = 11;
 // A change of a name, which the flush of its folder makes durable.
 inline bool is_name_change(SimOp op) {
   return op == SimOp::create || op == SimOp::rename || op == SimOp::remove || op == SimOp::make_folder;
@@ -72,7 +75,7 @@ struct SimRecord {
   std::string name;        // create, remove, sync_folder, make_folder; rename: from
   std::string to;          // rename
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  // reserve, truncate: the new length
+  std::uint64_t bytes = 0;  // reserve, truncate: the new length; settle: how many
   std::vector<std::byte> data;
 };
 
@@ -144,6 +147,7 @@ class SimMedium {
   struct File {
     SimBytes durable;
   };
+  void make_durable(const std::function<bool(const Item&)>& covered, std::uint32_t file);
   void forget(const SimRecord& failed);
   void add_items(const SimRecord& record, std::size_t index);
   static void apply(const SimTrace& trace, const Item& item, std::map<std::string, std::uint32_t, std::less<>>& names,
@@ -261,6 +265,7 @@ class SimVolume final : public Volume {
   std::uint32_t next_file_ = 0;
   bool recording_;
   bool lines_;
+  bool forced_unit_access_;
   SimTrace trace_;
   SimFaults faults_;
 };

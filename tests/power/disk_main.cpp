@@ -61,8 +61,8 @@ bool obey(const std::string& line, PoweredDisk& powered) {
   if (std::sscanf(line.c_str(), "cut %llu", &number) == 1) {
     const CutResult cut = disk.cut(number);
     std::printf("{\"style\": \"%s\", \"requests\": %" PRIu64 ", \"kept\": %" PRIu64 ", \"dropped\": %" PRIu64
-                ", \"writes\": %" PRIu64 ", \"flushes\": %" PRIu64 "}\n",
-                cut.style.c_str(), cut.requests, cut.kept, cut.dropped, disk.writes(), disk.flushes());
+                ", \"writes\": %" PRIu64 ", \"flushes\": %" PRIu64 ", \"forced\": %" PRIu64 "}\n",
+                cut.style.c_str(), cut.requests, cut.kept, cut.dropped, disk.writes(), disk.flushes(), disk.forced());
     return true;
   }
   if (line == "finish") disk.finish();

@@ -105,6 +105,7 @@ void LossyDisk::read(std::uint64_t offset, std::span<std::byte> target) const {
 
 void LossyDisk::write(std::uint64_t offset, std::span<const std::byte> source, bool durable) {
   ++request_;
+  if (durable) ++forced_;
   const bool torn = begins_torn(source);
   for (std::uint64_t at = 0; at < source.size(); at += kSectorBytes) {
     const std::uint64_t sector = (offset + at) / kSectorBytes;

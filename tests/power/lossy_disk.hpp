@@ -44,6 +44,7 @@ class LossyDisk {
   [[nodiscard]] std::uint64_t size() const { return bytes_; }
   [[nodiscard]] std::uint64_t writes() const { return request_; }
   [[nodiscard]] std::uint64_t flushes() const { return flushes_; }
+  [[nodiscard]] std::uint64_t forced() const { return forced_; }  // writes that were durable by themselves
 
   // False if the range is not made of sectors of this disk. Reads see every write.
   [[nodiscard]] bool valid(std::uint64_t offset, std::uint64_t bytes) const;
@@ -73,6 +74,7 @@ class LossyDisk {
   DiskRules rules_;
   std::uint64_t request_ = 0;
   std::uint64_t flushes_ = 0;
+  std::uint64_t forced_ = 0;
   std::unordered_map<std::uint64_t, Sector> durable_;                // by sector; newer than the image
   std::unordered_map<std::uint64_t, std::vector<Pending>> pending_;  // newer than durable_, oldest first
 };

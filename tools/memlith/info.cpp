@@ -70,6 +70,15 @@ void print_json(const StoreFacts& facts) {
   if (facts.info.device_bytes != 0) {
     device = {{"bytes", facts.info.device_bytes}, {"used_bytes", facts.info.device_used_bytes}};
   }
+  Json disk = nullptr;
+  if ((facts.info.disk & MEMLITH_DISK_KNOWN) != 0) {
+    disk = {{"name", facts.info.disk_name},
+            {"volatile_cache", (facts.info.disk & MEMLITH_DISK_VOLATILE_CACHE) != 0},
+            {"forced_unit_access", (facts.info.disk & MEMLITH_DISK_FORCED_UNIT_ACCESS) != 0},
+            {"sector_bytes", facts.info.disk_sector_bytes},
+            {"physical_sector_bytes", facts.info.disk_physical_sector_bytes},
+            {"atomic_write_bytes", facts.info.disk_atomic_write_bytes}};
+  }
   write_json({{"path", facts.path.path},
               {"kind", name_of(facts.path.kind)},
               {"clean", facts.info.was_clean != 0},
@@ -83,11 +92,28 @@ void print_json(const StoreFacts& facts) {
                 {"frame_bytes", facts.info.replayed_bytes}}},
               {"durable_lsn", facts.info.durable_lsn},
               {"device", device},
+              {"disk", disk},
               {"forgets", facts.info.forgets != 0},
               {"log_block_bytes", facts.info.log_block_bytes},
               {"direct_io", facts.info.direct_io != 0},
               {"io", kIoNames.at(facts.info.io)},
               {"trackers", trackers}});
+}
+
+// What the kernel says of the disk, and what a commit therefore is.
+std::string disk_line(const memlith_store_info& info) {
+  const bool is_volatile = (info.disk & MEMLITH_DISK_VOLATILE_CACHE) != 0;
+  const bool forced = (info.disk & MEMLITH_DISK_FORCED_UNIT_ACCESS) != 0;
+  const char* commit = "a commit is a write and a flush";
+  if (!is_volatile) commit = "a commit is a write; its flush has nothing to do";
+  if (is_volatile && forced && info.direct_io != 0) commit = "a commit in one slot of the log is one command";
+  std::string sectors = fmt::format("sectors of {} B", info.disk_sector_bytes);
+  if (info.disk_physical_sector_bytes > info.disk_sector_bytes) {
+    sectors += fmt::format(" in blocks of {} B", info.disk_physical_sector_bytes);
+  }
+  if (info.disk_atomic_write_bytes > 0) sectors += fmt::format(", atomic up to {} B", info.disk_atomic_write_bytes);
+  return fmt::format("disk      {}: {} cache, {}forced unit access, {}: {}", info.disk_name,
+                     is_volatile ? "volatile" : "no volatile", forced ? "" : "no ", sectors, commit);
 }
 
 void print_text(const StoreFacts& facts) {
@@ -115,6 +141,7 @@ void print_text(const StoreFacts& facts) {
   write_line(fmt::format("log I/O   {}, {}", facts.info.direct_io != 0 ? "direct" : "buffered",
                          facts.info.io == MEMLITH_IO_POSIX ? "without io_uring"
                                                            : "io_uring where several transfers are in flight"));
+  if ((facts.info.disk & MEMLITH_DISK_KNOWN) != 0) write_line(disk_line(facts.info));
   if (facts.info.log_block_bytes == 64) {
     write_line(fmt::format("medium    byte-addressable{}: open it for writing with the option io = DAX",
                            facts.info.forgets != 0 ? ", EMULATED" : " (fsdax)"));

@@ -29,7 +29,8 @@ WHOLE_BLOCKS: dict[str, list[tuple[int, int]]] = {
     "xfs": [],
     "btrfs": [(64 << 10, 68 << 10), (64 << 20, (64 << 20) + 4096)],
 }
-FRAIL = {("loop", "xfs"), ("vm", "xfs"), ("vm", "ext4")}  # rig and file system: torn at 4096, but for memlith's log
+# Rig and file system: torn at 4096, but for memlith's log.
+FRAIL = {("loop", "xfs"), ("vm", "xfs"), ("vm", "ext4"), ("nvme", "xfs"), ("nvme", "ext4")}
 MEMLITH_PREFIXES = ["FRAM", "SLOT", "MEML"]  # frames, slots' heads, superblocks: docs/format.md
 MKFS = {
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
@@ -104,6 +105,8 @@ class Tally:
     dropped: int = 0
     commits: int = 0
     frames: int = 0
+    flushes: int = 0  # that the disk was asked for
+    forced: int = 0  # writes with forced unit access
     seconds: float = 0.0
     failed_looks: int = 0  # failures of sessions that came after a cut: what they say is said of that cut
 

@@ -42,6 +42,8 @@ def cut_and_count(disk: Disk, cut: Cut, tally: Tally) -> Callable[[], None]:
         tally.cuts += 1
         tally.kept += result["kept"]
         tally.dropped += result["dropped"]
+        tally.flushes += result["flushes"]
+        tally.forced += result["forced"]
 
     return count
 

@@ -20,7 +20,7 @@ from common import PATIENCE_S, RigError, Settings, Unable, need_programs
 
 META_PACKAGE = "linux-image-amd64"
 MODULE_FOLDERS = re.compile(r"/kernel/(fs/(ext4|jbd2|mbcache|xfs|btrfs)|fs/mbcache|lib|crypto|arch/x86/crypto|"
-                            r"drivers/(acpi|virtio|block|char|nvdimm|md|dax))\b")
+                            r"drivers/(acpi|virtio|block|char|nvdimm|nvme|md|dax))\b")
 MEMORY_MIB = 256
 
 
@@ -41,6 +41,9 @@ class Guest:
 DISK_GUEST = Guest("vm", ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "xxhash_generic",
                           "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs"], ["virtio_blk"], "",
                    'mount -t "$fs" /dev/vda /mnt', "")
+
+NVME_GUEST = dataclasses.replace(DISK_GUEST, name="nvme", modules_late=["nvme"],
+                                 mount='mount -t "$fs" /dev/nvme0n1 /mnt')
 
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /mnt /bin /tmp

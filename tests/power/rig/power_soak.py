@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Cuts the power under memlith, on real kernels and file systems; compares what is found with what was acknowledged.
 
-`./dev soak power` runs it. Rigs: `loop` (quick), `vm` (another kernel, a whole machine), `kill` (kill -9 only), `dax`
-(emulated persistent memory in a whole machine; `./dev soak dax`). A chain is one file system that lives through many
+`./dev soak power` runs it. Rigs: `loop` (quick), `vm` (another kernel, a whole machine), `nvme` (the same with an NVMe
+disk that has forced unit access), `kill` (kill -9 only), `dax` (emulated persistent memory in a whole machine; `./dev
+soak dax`). A chain is one file system that lives through many
 cuts. See docs/testing.md.
 Exit code: 0 nothing lost; 1 a loss or an error; 77 with --or-skip, if this machine lacks what a rig needs. With
 --sabotage it is 0 if the loss was noticed.
@@ -25,9 +26,10 @@ from dax_rig import DaxRig
 from kill_rig import KillRig
 from loop_rig import LoopRig
 from oracle import STREAMS, Oracle, Violation, WorkloadError
-from vm_rig import VmRig
+from vm_rig import NvmeRig, VmRig
 
-RIGS: dict[str, Callable[[Settings, str], Rig]] = {"loop": LoopRig, "vm": VmRig, "kill": KillRig, "dax": DaxRig}
+RIGS: dict[str, Callable[[Settings, str], Rig]] = {"loop": LoopRig, "vm": VmRig, "nvme": NvmeRig, "kill": KillRig,
+                                                  "dax": DaxRig}
 FILE_SYSTEMS = ["ext4", "xfs", "btrfs"]
 RIG_FILE_SYSTEMS = {"kill": [*FILE_SYSTEMS, "host"], "dax": ["ext4", "xfs"]}  # of the others: FILE_SYSTEMS
 CHAIN_CUTS = 25
@@ -210,7 +212,7 @@ class Soak:
                               "kernel": os.uname().release, "rigs": [tally.as_json() for tally in self.tallies]}))
             return
         columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills",
-                   "kept", "dropped", "commits", "frames"]
+                   "kept", "dropped", "commits", "frames", "flushes", "forced"]
         print("\nrig   fs     " + " ".join(f"{name.replace('_', ' '):>13}" for name in columns) + "      s/cut")
         for tally in self.tallies:
             print(f"{tally.rig:5} {tally.fs:6} " + " ".join(f"{getattr(tally, name):13,}" for name in columns) +
@@ -226,7 +228,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="power", description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--cuts", type=int, default=20, help="for each rig and file system (20)")
     parser.add_argument("--minutes", type=float, default=0, help="stop after so long")
-    parser.add_argument("--rig", default="loop,vm,kill", help="some of loop,vm,kill,dax (the first three)")
+    parser.add_argument("--rig", default="loop,vm,nvme,kill", help="some of loop,vm,nvme,kill,dax (all but dax)")
     parser.add_argument("--fs", default="", help="some of ext4,xfs,btrfs, and for the kill rig host (all)")
     parser.add_argument("--seed", type=int, default=None, help="of everything (drawn, and printed)")
     parser.add_argument("--chain", type=int, default=0, help="begin with this chain of the seed")

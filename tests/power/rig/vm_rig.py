@@ -1,4 +1,5 @@
-"""The true rig: a virtual machine with Debian's kernel (software emulation) whose disk is the lossy one, over NBD.
+"""The true rig: a virtual machine with Debian's kernel (software emulation) whose disk is the lossy one, over NBD; as a
+virtio disk, or as an NVMe disk with forced unit access, on which a commit is one command.
 
 The power goes: the disk stops answering, QEMU is killed with SIGKILL, the disk's process takes to the image what it
 keeps. The next session is another machine: one in ten boots from the kernel, the others go on from the memory of a
@@ -15,19 +16,22 @@ import tempfile
 
 from common import IMAGE_BYTES, Cut, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs
 from disk_rig import DiskRig, cut_and_count, listen
-from machine import Machine
+from machine import DISK_GUEST, NVME_GUEST, Machine
 from oracle import Lines, Oracle, WorkloadError
 
 NAME = "vm"
 
 
 class VmRig(DiskRig):
+    name = NAME
+    guest = DISK_GUEST
+    device = "virtio-blk-pci,drive=disk,logical_block_size=512,physical_block_size=4096,write-cache=on"
     operations_max = 1500
     deaths_ms_max = 3000
 
     def __init__(self, settings: Settings, fs: str) -> None:
         need_programs(f"mkfs.{fs}")
-        super().__init__(NAME, settings, fs)
+        super().__init__(self.name, settings, fs)
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="power-"))  # a socket's name must be short
         self.nbd = self.sockets / "nbd"
         with self.image.open("wb") as file:
@@ -39,7 +43,7 @@ class VmRig(DiskRig):
         shutil.rmtree(self.sockets, ignore_errors=True)
 
     def disk(self) -> Disk:
-        return Disk(self.settings, NAME, self.fs, self.image, ["--nbd", str(self.nbd)])
+        return Disk(self.settings, self.name, self.fs, self.image, ["--nbd", str(self.nbd)])
 
     def session(self, cut: Cut, oracle: Oracle, tally: Tally, check_only: bool) -> None:
         disk = self.disk()
@@ -67,26 +71,34 @@ class VmRig(DiskRig):
             disk.kill()
 
 
+class NvmeRig(VmRig):
+    name = "nvme"
+    guest = NVME_GUEST
+    device = "nvme,drive=disk,serial=lossy,logical_block_size=512,physical_block_size=4096"
+
+
 def nbd_disk(rig: VmRig) -> list[str]:
     """QEMU's options for the lossy disk."""
     return ["-blockdev", f"driver=nbd,node-name=disk,server.type=unix,server.path={rig.nbd}",
-            "-device", "virtio-blk-pci,drive=disk,logical_block_size=512,physical_block_size=4096,write-cache=on"]
+            "-device", rig.device]
 
 
-_machines: dict[str, Machine] = {}  # by sabotage; every file system's machine is the same until it is told
+# By guest and sabotage; every file system's machine is the same until it is told.
+_machines: dict[tuple[str, str], Machine] = {}
 
 
 def _machine(rig: VmRig) -> Machine:
-    if rig.settings.sabotage not in _machines:
-        machine = Machine(rig.settings)
+    kind = rig.name, rig.settings.sabotage
+    if kind not in _machines:
+        machine = Machine(rig.settings, rig.guest)
         disk = rig.disk()
         try:
             machine.save_memory(nbd_disk(rig), rig.sockets)
         finally:
             disk.discard()
             disk.kill()
-        _machines[rig.settings.sabotage] = machine
-    return _machines[rig.settings.sabotage]
+        _machines[kind] = machine
+    return _machines[kind]
 
 
 class _Session:

@@ -1,5 +1,6 @@
-// Workloads on a byte-addressable medium: writes are torn between words of 8 bytes and made durable by fences, and the
-// frames of the log are padded to lines.
+// Workloads on other disks. On a byte-addressable medium writes are torn between words of 8 bytes and made durable by
+// fences, and the frames of the log are padded to lines. On a disk with forced unit access the write of a batch is
+// durable by itself, and makes nothing else durable.
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -40,15 +41,23 @@ SimImage marked_lines() { return on_lines(stores::marked_image()); }
 
 constexpr std::size_t kSubsetItems = 13;
 
-// The same as others of that name, on lines.
-struct OnLines {
+SimImage with_access(SimImage image) {
+  image.forced_unit_access = true;
+  return image;
+}
+SimImage empty_access() { return with_access({}); }
+SimImage file_access() { return with_access(stores::file_image()); }
+SimImage raw_access() { return with_access(stores::raw_device()); }
+
+// The same as others of that name, on another disk.
+struct OnDisk {
   std::string_view other;
   std::string_view name;
   SimImage (*start)();
   bool with_call_faults = false;
   bool dear = false;
 };
-constexpr OnLines kOnLines[] = {
+constexpr OnDisk kOnDisks[] = {
     {"commits", "commits-lines", empty_lines},
     {"checkpoints", "checkpoints-lines", empty_lines, true},
     {"reopened", "reopened-lines", empty_lines},
@@ -61,11 +70,21 @@ constexpr OnLines kOnLines[] = {
     {"moments", "moments-lines", marked_lines},
     {"random", "random-lines", empty_lines, false, true},
     {"random-file", "random-file-lines", file_lines},
+    {"commits", "commits-fua", empty_access, true},
+    {"checkpoints", "checkpoints-fua", empty_access, true},
+    {"reopened", "reopened-fua", empty_access},
+    {"streams", "streams-fua", empty_access, false, true},
+    {"growing-log", "growing-log-fua", empty_access, false, true},
+    {"packed", "packed-fua", empty_access},
+    {"one-file", "one-file-fua", file_access},
+    {"random", "random-fua", empty_access, false, true},
+    {"raw-files", "raw-files-fua", raw_access, false, true},
+    {"raw-random", "raw-random-fua", raw_access, false, true},
 };
 
 }  // namespace
 
-std::vector<Workload> line_workloads(std::span<const Workload> others) {
+std::vector<Workload> disk_workloads(std::span<const Workload> others) {
   std::vector<Workload> list{{.name = "lines-few",
                               .sentence = "commits of a word on a byte-addressable medium: every subset of words",
                               .options = small_store,
@@ -74,7 +93,7 @@ std::vector<Workload> line_workloads(std::span<const Workload> others) {
                               .exhaustive_items = kSubsetItems,
                               .about = "device",
                               .start = empty_lines}};
-  for (const OnLines& each : kOnLines) {
+  for (const OnDisk& each : kOnDisks) {
     const auto found =
         std::find_if(others.begin(), others.end(), [&](const Workload& other) { return other.name == each.other; });
     MEMLITH_ASSERT(found != others.end());

@@ -1,0 +1,57 @@
+#include "device/disk_facts.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/units.hpp"
+
+namespace memlith::core {
+
+namespace {
+
+std::string line_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+std::uint64_t number_of(const std::filesystem::path& file) { return std::strtoull(line_of(file).c_str(), nullptr, 10); }
+
+}  // namespace
+
+std::optional<DiskFacts> disk_facts_in(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path device = std::filesystem::canonical(folder, error);
+  if (error) return std::nullopt;
+  if (std::filesystem::exists(device / "partition", error)) device = device.parent_path();
+  const std::filesystem::path queue = device / "queue";
+  if (!std::filesystem::exists(queue, error)) return std::nullopt;
+  DiskFacts facts;
+  facts.name = device.filename().string();
+  facts.volatile_cache = line_of(queue / "write_cache") == "write back";
+  facts.forced_unit_access = number_of(queue / "fua") == 1;
+  facts.logical_sector_bytes = static_cast<std::uint32_t>(number_of(queue / "logical_block_size"));
+  facts.physical_sector_bytes = static_cast<std::uint32_t>(number_of(queue / "physical_block_size"));
+  facts.request_bytes_max = number_of(queue / "max_sectors_kb") * kKiB;
+  facts.atomic_write_bytes = number_of(queue / "atomic_write_unit_max_bytes");
+  return facts;
+}
+
+std::optional<DiskFacts> disk_under(int fd) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return std::nullopt;
+  const dev_t device = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_dev;
+  return disk_facts_in(fmt::format("/sys/dev/block/{}:{}", major(device), minor(device)));
+}
+
+std::uint64_t through_bytes_max(const std::optional<DiskFacts>& disk) {
+  return disk.has_value() && disk->volatile_cache && disk->forced_unit_access ? disk->request_bytes_max : 0;
+}
+
+}  // namespace memlith::core

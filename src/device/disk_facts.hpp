@@ -1,0 +1,30 @@
+// What the kernel says of the disk under a file. Floor: device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace memlith::core {
+
+struct DiskFacts {
+  std::string name;                        // sda, nvme0n1
+  bool volatile_cache = false;             // what was written is durable only after a flush
+  bool forced_unit_access = false;         // a single write can be made durable by itself
+  std::uint32_t logical_sector_bytes = 0;  // 0: not told, as below
+  std::uint32_t physical_sector_bytes = 0;
+  std::uint64_t request_bytes_max = 0;   // of one command
+  std::uint64_t atomic_write_bytes = 0;  // a write of up to so much is whole after a power cut, or not there
+};
+
+// Of the block device that the file lies on, or that `fd` is. Nothing where there is not one such device (tmpfs, Btrfs,
+// overlayfs, network file systems), or no /sys.
+std::optional<DiskFacts> disk_under(int fd);
+
+// The same of the device that /sys/dev/block has a folder for. For tests: any folder.
+std::optional<DiskFacts> disk_facts_in(const std::string& folder);
+
+// How much of a file on this disk may be written with forced unit access by one command; 0 where that gains nothing.
+std::uint64_t through_bytes_max(const std::optional<DiskFacts>& disk);
+
+}  // namespace memlith::core
