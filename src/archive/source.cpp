@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <set>
-#include <utility>
 
 #include "base/mutant.hpp"
 #include "store/folder_directory.hpp"
@@ -68,7 +67,10 @@ Result<bool> ArchiveSource::ask_writer() {
     }
     const std::optional<std::uint64_t> durable = seen->durable_lsn();
     if (!durable.has_value()) continue;
-    durable_ = std::max({Lsn{*durable}, Lsn{files_.log->superblock().head_lsn}, std::exchange(proven_, Lsn{})});
+    const Superblock& superblock = files_.log->superblock();
+    const Lsn shown = std::max(Lsn{*durable}, Lsn{superblock.head_lsn});
+    if (shown >= proven_ || superblock.incarnation != proven_in_) proven_ = {};
+    durable_ = std::max(shown, proven_);
     return true;
   }
   return false;
@@ -76,6 +78,7 @@ Result<bool> ArchiveSource::ask_writer() {
 
 // What can be read is made durable. False: a process has begun to write meanwhile.
 Result<bool> ArchiveSource::ask_log() {
+  proven_ = {};
   MEMLITH_TRY(look());
   const std::uint64_t sequence = files_.log->superblock().sequence;
   if (sequence == settled_) {
@@ -209,6 +212,7 @@ Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) 
   MEMLITH_TRY_ASSIGN(CopiedState state, source.walk(sink));
   MEMLITH_TRY(sink.finish(state));
   full.from = state.position;
+  proven_in_ = state.incarnation;
   proven_ = state.position.lsn;
   full.block_bytes = before.block_bytes;
   full.slot_bytes = state.slot_bytes;

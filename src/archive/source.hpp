@@ -66,9 +66,10 @@ class ArchiveSource {
   Opening opening_{files_, *directory_};
   std::uint64_t log_id_ = 0;
   Lsn durable_;
-  Lsn proven_;           // durable as frames say that a copy has read; the writer's page may show it a little later
-  bool writes_ = false;  // a process has the store open for writing
-  std::uint64_t settled_ = 0;  // the superblock's sequence when nobody wrote and everything was flushed
+  Lsn proven_;  // durable as frames say that a copy has read; the writer's page shows it a little later
+  std::uint64_t proven_in_ = 0;  // that incarnation
+  bool writes_ = false;          // a process has the store open for writing
+  std::uint64_t settled_ = 0;    // the superblock's sequence when nobody wrote and everything was flushed
   LogPosition settled_end_;
 };
 
