@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb addresses run-suites copy archive)
+  rocksdb postgres addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -22,6 +22,7 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
+    postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -95,6 +96,16 @@ soak_rocksdb() {
       --work "$root/build/rocksdb" --cuts 300
 }
 
+# Kills of everything, of the keeper and of backends, and power cuts on the disk of the power rigs.
+soak_postgres() {
+  local tests=$root/plugins/postgres/tests
+  build_preset release memlith_postgres memlith_cli power_disk || return
+  python3 -B "$tests/kill_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --memlith "$bin/memlith" \
+    --work "$root/build/postgres" --kills 500 "$@" &&
+    python3 -B "$tests/power_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --bin "$bin" \
+      --rig "$root/tests/power/rig" --work "$root/build/postgres" --cuts 300
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -129,7 +140,7 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy | archive)
+    dax | redis | redis-suite | rocksdb | postgres | tracking | python | addresses | run-suites | copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

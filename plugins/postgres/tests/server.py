@@ -80,7 +80,8 @@ class Server:
     """A cluster in `folder`/data. `plugin`: memlith_postgres.so, which overrules `fpw`, or None for stock."""
 
     def __init__(self, folder, plugin=None, fpw="on", **settings):
-        self.folder, self.plugin, self.fpw = pathlib.Path(folder).resolve(), plugin, fpw
+        self.folder, self.fpw = pathlib.Path(folder).resolve(), fpw
+        self.plugin = pathlib.Path(plugin).resolve() if plugin else None
         self.data, self.log = self.folder / "data", self.folder / "log.txt"
         self.scripts = self.folder.parent / f"{self.folder.name}.load"
         self.settings = SETTINGS | settings
@@ -145,6 +146,8 @@ class Server:
     def start(self):
         if not self.try_start():
             raise Wrong(f"the server does not start{self.said()}")
+        if (self.keeper() is not None) != (self.plugin is not None):
+            raise Wrong(f"the server runs {'without' if self.plugin else 'with'} memlith{self.said()}")
         return self
 
     def stop(self, mode="fast"):
@@ -177,12 +180,15 @@ class Server:
                 os.kill(pid, signal.SIGKILL)
         return bool(pids)
 
-    def kill(self, *, keeper=True):
+    def kill_processes(self, *, keeper=True):
         end = time.monotonic() + PATIENCE_S
         while self.signal_all(keeper=keeper):
             if time.monotonic() > end:
                 raise Wrong("processes cannot be killed")
             time.sleep(0.01)
+
+    def kill(self, *, keeper=True):
+        self.kill_processes(keeper=keeper)
         self.forget_process()
 
     def forget_process(self):
