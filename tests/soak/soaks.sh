@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb postgres addresses run-suites copy archive)
+  rocksdb postgres postgres-suite addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -23,6 +23,7 @@ need_for_soak() {
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
+    postgres-suite) need "${packages_postgres[@]}" dpkg-dev ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -106,6 +107,12 @@ soak_postgres() {
       --rig "$root/tests/power/rig" --work "$root/build/postgres" --cuts 300
 }
 
+soak_postgres_suite() {
+  build_preset release memlith_postgres || return
+  python3 -B "$root/plugins/postgres/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_postgres.so" \
+    --work "$root/build/postgres-suite" "$@"
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -140,7 +147,8 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | postgres | tracking | python | addresses | run-suites | copy | archive)
+    dax | redis | redis-suite | rocksdb | postgres | postgres-suite | tracking | python | addresses | run-suites | \
+      copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
