@@ -5,8 +5,8 @@
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
 NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `redis`, `rocksdb`,
-`instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names another
-folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
+`postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir names
+another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
@@ -237,6 +237,12 @@ def run_rocksdb(programs, words):
                           programs], words)
 
 
+def run_postgres(programs, words):
+    """plugins/postgres/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
+    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "plugins/postgres/bench/bench.py", "--bin",
+                          programs], words)
+
+
 def run_ycsb(programs, words):
     """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
     opens = any(word.split("=")[0] == "--recovery-log-mib" for word in words)
@@ -336,6 +342,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),
+            "postgres": ("memlith_postgres", run_postgres),
             "instrumented": ("memlith memlith_cli memlith_run memlith_track_runtime", run_instrumented),
             "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
@@ -346,7 +353,7 @@ def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
     groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
               "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"), "redis": ("redis",),
-              "rocksdb": ("rocksdb",), "pmdk": ("pass", "heap_bench")}.get(name, ())
+              "rocksdb": ("rocksdb",), "postgres": ("postgres",), "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()

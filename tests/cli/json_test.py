@@ -210,6 +210,10 @@ class Fields(unittest.TestCase):
     def test_rocksdb(self):
         self.check("memlith rocksdb release", "rocksdb", "release", self.folder)
 
+    def test_postgres(self):
+        (self.folder / "PG_VERSION").write_text("15\n", encoding="ascii")
+        self.check("memlith postgres recover", "postgres", "recover", self.folder)
+
     @unittest.skipIf(SQLITE_BENCH is None, "built without it")
     def test_sqlite_bench(self):
         small = ["--repetitions", "1", "--dir", self.folder]

@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb replica addresses run-suites copy archive)
+  rocksdb rocksdb-suite postgres postgres-suite replica addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -23,6 +23,9 @@ need_for_soak() {
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
     replica) need_go_modules ;;
+    rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
+    postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
+    postgres-suite) need "${packages_postgres[@]}" dpkg-dev ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -105,6 +108,28 @@ soak_replica() {
   "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -rounds 500 "$@"
 }
 
+soak_rocksdb_suite() {
+  build_preset release memlith_rocksdb || return
+  python3 -B "$root/plugins/rocksdb/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_rocksdb.so" \
+    --work "$root/build/rocksdb-suite" "$@"
+}
+
+# Kills of everything, of the keeper and of backends, and power cuts on the disk of the power rigs.
+soak_postgres() {
+  local tests=$root/plugins/postgres/tests
+  build_preset release memlith_postgres memlith_cli power_disk || return
+  python3 -B "$tests/kill_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --memlith "$bin/memlith" \
+    --work "$root/build/postgres" --kills 500 "$@" &&
+    python3 -B "$tests/power_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --bin "$bin" \
+      --rig "$root/tests/power/rig" --work "$root/build/postgres" --cuts 300
+}
+
+soak_postgres_suite() {
+  build_preset release memlith_postgres || return
+  python3 -B "$root/plugins/postgres/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_postgres.so" \
+    --work "$root/build/postgres-suite" "$@"
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -139,7 +164,8 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | replica | tracking | python | addresses | run-suites | copy | archive)
+    dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-suite | replica | tracking | python | \
+      addresses | run-suites | copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -21,6 +21,7 @@
 #include "kit/cli_words.hpp"
 #include "kv.hpp"
 #include "memlith/memlith.h"
+#include "postgres/tool/commands.hpp"
 #include "rocksdb/tool/commands.hpp"
 #include "sqlite/tool/commands.hpp"
 
@@ -202,6 +203,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_archive_commands(app, line);
   add_sqlite_commands(app, line);
   add_rocksdb_commands(app, line);
+  add_postgres_commands(app, line);
   add_bench_commands(app, line);
   CLI::App* help = app.add_subcommand("help", "Show this help, or the options of a command");
   const auto words = std::make_shared<std::vector<std::string>>();

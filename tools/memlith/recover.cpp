@@ -13,6 +13,7 @@
 #include "kit/store_path.hpp"
 #include "leaks.hpp"
 #include "memlith/heap.h"
+#include "postgres/tool/commands.hpp"
 #include "sqlite/tool/sqlite_head.hpp"
 
 namespace memlith::tool {
@@ -136,6 +137,7 @@ MaybeFailure run_recover(const RecoverArguments& arguments) {
   if (!arguments.collect.empty() && promise == 0) {  // it says why
     return library_failure(memlith_collect_leaks(arguments.path.c_str(), promise, nullptr, nullptr), {});
   }
+  if (is_postgres_to_recover(arguments.path)) return recover_postgres(arguments.path, arguments.format);
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());
   if (!path->has_log) {

@@ -1,0 +1,93 @@
+#include "files.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+
+namespace memlith_postgres {
+
+Error errno_error(const std::string& what) {
+  const int why = errno;
+  std::int32_t category = MEMLITH_IO;
+  if (why == ENOSPC || why == EDQUOT) category = MEMLITH_NO_SPACE;
+  if (why == ENOENT || why == ENOTDIR) category = MEMLITH_NOT_FOUND;
+  if (why == EACCES || why == EPERM || why == EROFS) category = MEMLITH_PERMISSION;
+  return Error(category, what + ": " + std::generic_category().message(why));
+}
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Result<Descriptor> open_file(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0600));
+  if (!file) return errno_error("cannot open " + path);
+  return file;
+}
+
+Result<void> flush_file(const Descriptor& file, const std::string& path) {
+  if (::fsync(file.number()) != 0) return errno_error("cannot flush " + path);
+  return {};
+}
+
+Result<void> flush_folder(const std::string& path) {
+  const Result<Descriptor> folder = open_file(path, O_RDONLY | O_DIRECTORY);
+  if (!folder) return folder.error();
+  return flush_file(*folder, path);
+}
+
+Result<std::optional<std::string>> read_file(const std::string& path) {
+  const Result<Descriptor> file = open_file(path, O_RDONLY);
+  if (!file && file.error().category() == MEMLITH_NOT_FOUND) return std::optional<std::string>();
+  if (!file) return file.error();
+  std::string content;
+  std::array<char, 4096> part{};
+  while (true) {
+    const ssize_t bytes = ::read(file->number(), part.data(), part.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return errno_error("cannot read " + path);
+    if (bytes == 0) return std::optional(content);
+    content.append(part.data(), static_cast<std::size_t>(bytes));
+  }
+}
+
+Result<void> replace_file(const std::string& path, std::string_view content) {
+  const std::string made = path + ".memlith-new";
+  {
+    const Result<Descriptor> file = open_file(made, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file) return file.error();
+    struct stat status{};
+    if (::stat(path.c_str(), &status) == 0 && ::fchmod(file->number(), status.st_mode & 07777) != 0) {
+      return errno_error("cannot set the permissions of " + made);
+    }
+    while (!content.empty()) {
+      const ssize_t bytes = ::write(file->number(), content.data(), content.size());
+      if (bytes < 0 && errno == EINTR) continue;
+      if (bytes <= 0) return errno_error("cannot write " + made);
+      content.remove_prefix(static_cast<std::size_t>(bytes));
+    }
+    if (Result<void> flushed = flush_file(*file, made); !flushed) return flushed;
+  }
+  if (::rename(made.c_str(), path.c_str()) != 0) return errno_error("cannot rename " + made + " to " + path);
+  return flush_folder(folder_of(path));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string real_path(const std::string& path) {
+  std::array<char, PATH_MAX> found{};
+  return ::realpath(path.c_str(), found.data()) == nullptr ? std::string() : found.data();
+}
+
+}  // namespace memlith_postgres

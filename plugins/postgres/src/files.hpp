@@ -1,0 +1,51 @@
+// Files and folders by system calls, with errors as values. Floor: postgres.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "memlith/memlith.hpp"
+
+namespace memlith_postgres {
+
+using memlith::Error;
+using memlith::Result;
+
+// Of the last system call that failed: NOT_FOUND, NO_SPACE, PERMISSION or IO; `what` names the call and the file.
+Error errno_error(const std::string& what);
+
+// A descriptor that is closed.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  explicit operator bool() const { return number_ >= 0; }
+  [[nodiscard]] int number() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_ = -1;
+};
+
+Result<Descriptor> open_file(const std::string& path, int flags);
+Result<void> flush_file(const Descriptor& file, const std::string& path);
+Result<void> flush_folder(const std::string& path);
+// The whole content of a small file. Nothing if there is none.
+Result<std::optional<std::string>> read_file(const std::string& path);
+// Replaces the file, all or nothing, with the permissions of the one that is there; durable on return.
+Result<void> replace_file(const std::string& path, std::string_view content);
+std::string folder_of(const std::string& path);
+// Without links; empty if there is no such file.
+std::string real_path(const std::string& path);
+
+}  // namespace memlith_postgres

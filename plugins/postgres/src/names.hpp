@@ -1,0 +1,23 @@
+// Names in a data directory of PostgreSQL. Floor: postgres.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace memlith_postgres {
+
+inline constexpr std::size_t kPageBytes = 8192;  // of PostgreSQL, as Debian builds it
+inline constexpr std::size_t kPathBytesMax = 111;
+
+// Whether a path, relative to the data directory, is that of a file of a relation's pages: of any fork and segment, and
+// of no temporary relation. Such as base/5/16384, base/5/16384_fsm.1, global/1262,
+// pg_tblspc/16400/PG_15_202209061/5/16384.
+bool is_relation(std::string_view path);
+
+// The path relative to the data directory `root`, an absolute path without a slash at the end; also removes "./" in
+// front. A path that leads elsewhere comes back as it is.
+std::string_view within(std::string_view root, std::string_view path);
+
+}  // namespace memlith_postgres

@@ -1,0 +1,112 @@
+// The page log: what the keeper does with sealed batches. Floor: postgres.
+//
+// A batch goes to the log first; when it is durable there, its pages are written home, through the page cache and
+// without a flush. Before the log is full, the homes are flushed and the log starts over (settle). After a crash,
+// replay brings what the log has home: a page is whole then, with everything that was acknowledged.
+//
+// What the log and the homes are is left open here, so that the tests run this code on the simulated disk.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "memlith/memlith.hpp"
+#include "pages.hpp"
+
+namespace memlith_postgres {
+
+using memlith::Error;
+using memlith::Result;
+
+class BatchLog {
+ public:
+  virtual ~BatchLog() = default;
+  [[nodiscard]] virtual bool has_room(std::uint64_t bytes) const = 0;
+  // Durable on return.
+  virtual Result<void> append(std::string_view batch) = 0;
+  // The next batch that is not consumed, valid until the next call. Nothing at the end.
+  virtual Result<std::optional<std::string_view>> next() = 0;
+  // Gives up what next() has returned. Durable on return.
+  virtual Result<void> consume() = 0;
+};
+
+class HomeFile {
+ public:
+  virtual ~HomeFile() = default;
+  virtual Result<std::uint64_t> blocks() = 0;
+  virtual Result<void> read(std::uint32_t block, std::byte* page) = 0;
+  virtual Result<void> write(std::uint32_t block,
+                             const std::byte* page) = 0;  // a page beyond the end lengthens the file
+  virtual Result<void> cut(std::uint32_t blocks) = 0;
+  virtual Result<void> flush() = 0;
+};
+
+class Homes {
+ public:
+  virtual ~Homes() = default;
+  // Null if there is no such file.
+  virtual Result<std::unique_ptr<HomeFile>> open(const std::string& path) = 0;
+  // The names of files in the folder are durable on return. A folder that is gone is fine.
+  virtual Result<void> flush_folder_of(const std::string& path) = 0;
+};
+
+struct Replayed {
+  std::uint64_t batches = 0;
+  std::uint64_t pages = 0;
+  std::uint64_t skipped = 0;  // records of files that are gone, or of pages that were cut off
+  std::uint64_t bytes = 0;
+};
+
+class PageLog {
+ public:
+  PageLog(BatchLog& log, Homes& homes, std::uint64_t settle_bytes)
+      : log_(log), homes_(homes), settle_bytes_(settle_bytes) {}
+
+  // Before the server starts: brings home what the log has, flushes it, and leaves the log empty.
+  // Errors: CORRUPT - a batch is damaged; the log stays as it is.
+  Result<Replayed> replay();
+  // In the place of replay, when an earlier keeper has died and the server goes on.
+  Result<void> resume();
+  // Does what there is to do: a batch, or a settling. False: there was nothing.
+  Result<bool> step(Pages& pages);
+  // Everything home, flushed, and the log empty.
+  Result<void> finish(Pages& pages);
+
+  Planted planted = Planted::none;  // by tests
+
+ private:
+  using FileKey = std::pair<std::uint32_t, std::uint32_t>;  // FileRef
+  struct Dirty {
+    FileRef file;
+    std::string path;
+    std::uint32_t blocks = 0;
+    std::uint32_t dirtied = 0;
+  };
+
+  Result<void> replay_batch(std::string_view bytes, Replayed& replayed);
+  Result<void> replay_record(const BatchReader::Record& record, Replayed& replayed);
+  Result<HomeFile*> home_to_replay(std::string_view path);
+  Result<void> log_batch(Pages& pages, const Batch& batch);
+  Result<void> write_homes(Pages& pages, const Batch& batch);
+  Result<HomeFile*> home_of(Pages& pages, std::uint32_t index);
+  void assemble(Pages& pages, const Batch& batch);
+  Result<void> settle(Pages& pages);
+  Result<void> flush_homes(Pages& pages, const std::vector<Dirty>& dirty);
+  Result<void> empty_log();
+
+  BatchLog& log_;
+  Homes& homes_;
+  const std::uint64_t settle_bytes_;
+  std::uint64_t unsettled_bytes_ = 0;
+  std::string entry_;
+  std::map<FileKey, std::unique_ptr<HomeFile>> open_;                       // while the server runs
+  std::map<std::string, std::unique_ptr<HomeFile>, std::less<>> replayed_;  // while replaying; null: there is none
+};
+
+}  // namespace memlith_postgres

@@ -1,0 +1,211 @@
+// The pages that are on their way to the log and to their files, in memory that all processes of a server share. Floor:
+// postgres.
+//
+// Two batches take turns. One is filled by the processes that write pages; the other, if it is sealed, is being written
+// by the keeper: to the log, then home. A page that is in one of them is read from there. Batches have numbers; the
+// counters say up to which batch everything is durable in the log, written home, and flushed at home (settled).
+//
+// A PROCESS MAY DIE ANYWHERE, also while it holds the lock: every change is either one store of a counter, or is staged
+// first and done again by the process that takes the lock next (repair). The lock is a robust mutex; waiting is done on
+// a word in shared memory, because a condition variable does not survive the death of a waiter.
+//
+// Nothing here does I/O, allocates memory, or throws: the code runs inside of PostgreSQL's processes.
+#pragma once
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "names.hpp"
+#include "records.hpp"
+
+namespace memlith_postgres {
+
+// Mistakes that the tests plant, to see that they are found.
+enum class Planted : std::uint8_t { none, home_before_log, cut_before_log, reset_before_flush };
+
+struct PageLimits {
+  static constexpr std::uint32_t kPages = 2048;  // of a batch
+  static constexpr std::uint32_t kFiles = 32768;
+  static constexpr std::uint32_t kRecordBytes = 4 << 20;
+};
+
+enum class FileState : std::uint32_t { unused, live, gone };  // gone: was removed; its records are still in the log
+
+struct SharedFile {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  // The last batches that have a record of it, one of a page, and one of a length; 0: none.
+  std::uint64_t newest_batch = 0;
+  std::uint64_t page_batch = 0;
+  std::uint64_t cut_batch = 0;
+  FileState state = FileState::unused;
+  std::uint32_t serial = 0;   // of this use of the entry
+  std::uint32_t next = 0;     // in the chain of its bucket, plus one
+  std::uint32_t blocks = 0;   // the file's length in pages, as far as it is known
+  std::uint32_t vouched = 0;  // so many pages were flushed at home, and every change since then is in the log
+  std::uint32_t dirtied = 0;  // counts what was done to the file itself
+  std::uint32_t flushed = 0;  // `dirtied` as of the last flush
+  std::uint32_t asks = 0;     // the next fsync has to flush the file itself
+  std::array<char, kPathBytesMax + 1> path{};
+};
+
+// A file as a descriptor remembers it.
+struct FileRef {
+  std::uint32_t index = 0;
+  std::uint32_t serial = 0;  // 0: no file
+  explicit operator bool() const { return serial != 0; }
+};
+
+struct Batch {
+  struct Page {
+    std::uint32_t file = 0;
+    std::uint32_t block = 0;
+    std::uint32_t next = 0;  // in the chain of its bucket, plus one
+  };
+  static constexpr std::uint32_t kBuckets = 4096;
+  std::uint32_t pages = 0;
+  std::uint32_t records = 0;
+  std::uint32_t bytes = 0;  // of the records
+  std::array<std::uint32_t, kBuckets> buckets{};
+  std::array<Page, PageLimits::kPages> page{};
+  alignas(4096) std::array<std::array<std::byte, kPageBytes>, PageLimits::kPages> content{};
+  std::array<std::byte, PageLimits::kRecordBytes + sizeof(RecordHead) + kContentBytesMax> record{};
+};
+
+// A change that is done in several stores: those after `ready` are repeated if their process dies.
+struct Staged {
+  std::atomic<std::uint32_t> ready{0};
+  std::uint32_t batch = 0;  // index
+  std::uint32_t slot = 0;   // of the page; PageLimits::kPages: a record without a page
+  Batch::Page page{};
+  std::uint32_t records = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t file = 0;
+  std::uint32_t cuts = 0;  // a record of a length
+  std::uint64_t number = 0;
+  std::array<std::byte, kPageBytes> content{};
+};
+
+// Memory of zeros becomes one by Pages::prepare.
+struct SharedMemory {
+  pthread_mutex_t mutex;
+  pthread_mutex_t keeper_life;          // held by the keeper as long as it lives
+  pthread_mutex_t keeper_starting;      // held by the process that looks after the keeper's life
+  std::atomic<std::uint32_t> moved{0};  // changes with each counter: what is waited on
+  // Numbers of batches, guarded by the mutex for writing.
+  std::atomic<std::uint64_t> filling{0};  // the one that is being filled
+  std::atomic<std::uint64_t> wanted{0};   // everything up to here is to be written soon
+  std::atomic<std::uint64_t> durable{0};
+  std::atomic<std::uint64_t> home{0};
+  std::atomic<std::uint64_t> settled{0};
+  std::atomic<std::uint32_t> settle_wanted{0};
+  std::atomic<std::uint32_t> finish_wanted{0};
+  std::atomic<std::uint32_t> finished{0};
+  std::atomic<std::uint32_t> failed{0};   // nothing is acknowledged any more
+  std::atomic<std::uint32_t> started{0};  // a keeper has replayed; later ones go on
+  std::atomic<std::uint32_t> keepers{0};  // that were started
+  std::array<char, 1024> data{};          // the data directory, and the folder of its log; constant
+  std::array<char, 1024> log{};
+  std::uint32_t files = 0;   // entries that were ever used
+  std::uint32_t gone = 0;    // entries of removed files, or more
+  std::uint32_t reuse = 0;   // where the search for an entry to use again goes on
+  std::uint32_t deaths = 0;  // of processes that held the lock
+  std::array<std::uint32_t, 16384> buckets{};
+  std::array<SharedFile, PageLimits::kFiles> file{};
+  Staged staged{};
+  std::array<Batch, 2> batch{};
+};
+
+// One process's way to the shared memory.
+class Pages {
+ public:
+  Pages() = default;
+  explicit Pages(SharedMemory* memory) : memory_(memory) {}
+  // Makes the mutexes and the first number. Once, by the process that has made the memory.
+  static bool prepare(SharedMemory& memory);
+
+  class Lock {
+   public:
+    explicit Lock(Pages& pages) : pages_(pages) { pages_.lock(); }
+    ~Lock() { pages_.unlock(); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    Pages& pages_;
+  };
+
+  [[nodiscard]] SharedMemory& memory() const { return *memory_; }
+
+  // ---- with the lock held
+  // The file's entry, which is new if the file has none. Nothing if all entries are in use.
+  FileRef add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks);
+  FileRef find_file(std::uint64_t device, std::uint64_t inode);
+  // Null if the entry belongs to another file by now.
+  SharedFile* file(FileRef file);
+  // The records of a removed file stay until they are settled.
+  void remove_file(FileRef file);
+  // Whether the log may still have records of a file of that name that was removed.
+  bool has_removed(std::string_view path);
+  [[nodiscard]] bool is_in_log(const SharedFile& file) const { return file.newest_batch > memory_->settled.load(); }
+
+  // The newest content of the page, if it is on its way; valid while the lock is held.
+  const std::byte* find_page(FileRef file, std::uint32_t block);
+  [[nodiscard]] bool has_room() const;
+  // Puts the page into the batch that is being filled, as it differs from `base`, which may be null: then the record
+  // holds the whole page. There is room. With `keep`, the page is read from here until it is home.
+  void put_page(FileRef file, std::uint32_t block, const std::byte* page, const std::byte* base, bool keep);
+  // The file is cut. There is room.
+  void put_length(FileRef file, std::uint32_t blocks);
+
+  // The newest batch that has records; the one before the one that is being filled, if that is empty.
+  [[nodiscard]] std::uint64_t newest_number() const { return memory_->filling.load() - (fresh_is_empty() ? 1 : 0); }
+
+  // ---- the keeper, with the lock held
+  // The batch that is to be written, after ending the one that is being filled if that is wanted. Null: nothing to do.
+  Batch* seal();
+  void set_durable();
+  void set_home();
+  void set_settled(std::uint64_t number);
+  [[nodiscard]] std::uint64_t sealed_number() const { return memory_->filling.load() - 1; }
+
+  // ---- without the lock
+  // Whether the entry still belongs to that file; an answer of a moment ago.
+  [[nodiscard]] bool is_current(FileRef file) const {
+    return std::atomic_ref(memory_->file[file.index].serial).load(std::memory_order_relaxed) == file.serial;
+  }
+  [[nodiscard]] bool is_empty() const {
+    return memory_->home.load() + 1 == memory_->filling.load() && fresh_is_empty();
+  }
+  // Sees to it that everything up to that batch is written soon.
+  void want(std::uint64_t number);
+  void announce();  // something has changed that others wait for
+  [[nodiscard]] std::uint32_t ticket() const { return memory_->moved.load(std::memory_order_acquire); }
+  // Until announce() was called after ticket(), or for so long.
+  void wait(std::uint32_t ticket, std::uint32_t milliseconds) const;
+
+ private:
+  void lock();
+  void unlock() { pthread_mutex_unlock(&memory_->mutex); }
+  void repair();
+  void do_staged(bool chain);
+  static void chain_pages(Batch& batch);
+  void chain_files();
+  static void clear(Batch& batch);
+  [[nodiscard]] bool fresh_is_empty() const { return filling_batch().records == 0; }
+  [[nodiscard]] Batch& filling_batch() const { return memory_->batch[memory_->filling.load() % 2]; }
+  [[nodiscard]] Batch* sealed_batch() const;
+  std::optional<std::uint32_t> take_entry();
+  void unchain(std::uint32_t index);
+  void stage_record(const RecordHead& head, std::uint32_t slot);
+
+  SharedMemory* memory_ = nullptr;
+};
+
+}  // namespace memlith_postgres

@@ -1,0 +1,151 @@
+// What becomes of a process into which this library is preloaded: a server, before PostgreSQL reads anything; the
+// keeper of one; or neither, as of `postgres -V`, which pg_ctl runs before each start, and of pg_ctl itself.
+//
+// A server starts in two steps. First it takes the lock of the cluster, makes the shared memory, and starts the keeper,
+// which recovers. Then the program executes itself with full_page_writes=off on its command line, where no file of
+// settings can change it: the setting is off exactly if this library is there.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster.hpp"
+#include "keeper.hpp"
+#include "process.hpp"
+
+namespace memlith_postgres {
+
+namespace {
+
+constexpr unsigned kPatienceMs = 10'000;                   // with processes of a server that was killed
+constexpr std::string_view kWithValue = "BbcdfhkNprStvW";  // options of postgres that a word follows
+Process* the_process = nullptr;
+
+// Whether these words start a server, and with which data directory; empty if not.
+std::string data_of_server(int count, char** words) {
+  const char* const variable = std::getenv("PGDATA");
+  std::string data = variable == nullptr ? "" : variable;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    const bool is_first_long = i == 1 && word.starts_with("--") && word.find('=') == std::string_view::npos;
+    if (is_first_long || word.starts_with("-C") || word == "-V" || word == "-?" || word == "--version") return {};
+    if (word == "-D" && i + 1 < count) {
+      data = words[++i];
+    } else if (word.starts_with("-D")) {
+      data = word.substr(2);
+    } else if (word.size() == 2 && word[0] == '-' && kWithValue.find(word[1]) != std::string_view::npos) {
+      ++i;
+    }
+  }
+  return data;
+}
+
+[[noreturn]] void refuse(const Error& error) {
+  say(error.message());
+  std::_Exit(1);
+}
+
+bool keep_across_exec(int descriptor, bool keep) { return ::fcntl(descriptor, F_SETFD, keep ? 0 : FD_CLOEXEC) == 0; }
+
+// This library is for the server alone, and not for what it runs; others that were preloaded stay.
+void stop_preloading() {
+  const char* const before = std::getenv("LD_PRELOAD");
+  std::string rest;
+  for (std::string_view left = before == nullptr ? "" : before; !left.empty();) {
+    const std::size_t end = std::min(left.find_first_of(": "), left.size());
+    const std::string_view library = left.substr(0, end);
+    if (!library.empty() && !library.ends_with("memlith_postgres.so")) {
+      rest += (rest.empty() ? "" : ":") + std::string(library);
+    }
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  if (rest.empty()) {
+    ::unsetenv("LD_PRELOAD");
+  } else {
+    ::setenv("LD_PRELOAD", rest.c_str(), 1);
+  }
+}
+
+void begin_server(const std::string& data, int count, char** words) {
+  const char* const log = std::getenv(kLogVariable);
+  const Result<Cluster> cluster = Cluster::open(data, log == nullptr ? "" : log);
+  if (!cluster) refuse(cluster.error());
+  const Result<Descriptor> life = cluster->take_life(kPatienceMs);
+  if (!life) refuse(life.error());
+  const Result<Descriptor> memory = make_memory(cluster->data(), cluster->log());
+  if (!memory) refuse(memory.error());
+  if (const Result<void> started = start_keeper(memory->number()); !started) refuse(started.error());
+
+  if (!keep_across_exec(memory->number(), true) || !keep_across_exec(life->number(), true)) {
+    refuse(errno_error("cannot pass descriptors on"));
+  }
+  const std::string inherited = std::to_string(memory->number()) + " " + std::to_string(life->number());
+  ::setenv(kInheritedVariable, inherited.c_str(), 1);
+  std::string option = "-c";
+  std::string setting = "full_page_writes=off";
+  std::vector<char*> all(words, words + count);
+  all.push_back(option.data());
+  all.push_back(setting.data());
+  all.push_back(nullptr);
+  ::execv("/proc/self/exe", all.data());
+  refuse(errno_error("cannot start the server"));
+}
+
+// The descriptor of the life lock stays open in every process of the server, and in nothing else.
+void go_on_as_server(int memory, int life) {
+  SharedMemory* const mapped = map_memory(memory);
+  if (mapped == nullptr || !keep_across_exec(memory, false) || !keep_across_exec(life, false)) {
+    refuse(errno_error("cannot map the shared memory"));
+  }
+  ::unsetenv(kInheritedVariable);
+  stop_preloading();
+  the_process = new Process(*mapped, memory, mapped->data.data(), std::string(mapped->log.data()) + "/PG_VERSION");
+}
+
+bool read_pair(const char* name, int& first, int& second) {
+  const char* const text = std::getenv(name);
+  return text != nullptr && std::sscanf(text, "%d %d", &first, &second) == 2;
+}
+
+void start(int count, char** words) {
+  if (std::strcmp(program_invocation_short_name, "postgres") != 0 && std::getenv(kKeeperVariable) == nullptr) {
+    return;
+  }
+  int memory = -1;
+  int other = -1;
+  if (read_pair(kKeeperVariable, memory, other)) std::_Exit(keep(memory, other));
+  if (read_pair(kInheritedVariable, memory, other)) return go_on_as_server(memory, other);
+  const std::string data = data_of_server(count, words);
+  if (!data.empty()) begin_server(data, count, words);
+}
+
+int (*the_main)(int, char**, char**) = nullptr;
+
+int start_and_go_on(int count, char** words, char** environment) {
+  start(count, words);
+  return the_main(count, words, environment);
+}
+
+}  // namespace
+
+Process* process() { return the_process; }
+
+}  // namespace memlith_postgres
+
+// What calls main(): by then everything that is static is made, which is not so in a constructor.
+extern "C" __attribute__((visibility("default"))) int __libc_start_main(int (*main)(int, char**, char**), int count,
+                                                                        char** words, void (*init)(), void (*fini)(),
+                                                                        void (*loader_fini)(), void* stack_end) {
+  using Start = int (*)(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+  const auto real_start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
+  memlith_postgres::the_main = main;
+  return real_start(&memlith_postgres::start_and_go_on, count, words, init, fini, loader_fini, stack_end);
+}

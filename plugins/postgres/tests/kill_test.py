@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""PostgreSQL on memlith, killed again and again under load: everything, the server without the keeper, the keeper
+alone, one backend.
+
+Every acknowledged transaction is there, tables, indexes and sums agree, and the server goes on where it should. After
+everything was killed, PostgreSQL without memlith refuses the data directory; it opens it after `memlith postgres
+recover`, and after a clean stop.
+Exit code 77: this machine lacks PostgreSQL 15.
+"""
+import argparse
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+from server import Load, Server, Wrong, skip_without_postgres
+
+KINDS = ("everything", "keeper", "backend", "recover", "server")
+
+
+class Killed:
+    def __init__(self, given, chance):
+        self.given, self.chance = given, chance
+        self.server = Server(given.work / "kill", given.plugin)
+        self.stock = Server(given.work / "kill")
+        self.acknowledged, self.counts = 0, dict.fromkeys(KINDS, 0)
+
+    def wait(self, what, sentence):
+        end = time.monotonic() + 60
+        while not what():
+            if time.monotonic() > end:
+                raise Wrong(sentence)
+            time.sleep(0.02)
+
+    def disturb(self, load):
+        """Lets the load run, with checkpoints and truncations."""
+        end = time.monotonic() + 0.5 + self.chance.random() * 1.5
+        while time.monotonic() < end:
+            if self.chance.random() < 0.4:
+                self.server.sql("checkpoint")
+            if self.chance.random() < 0.15:
+                self.server.sql("truncate junk")
+            time.sleep(self.chance.random() * 0.3)
+        if not load.runs():
+            raise Wrong(f"the load has ended by itself{self.server.said()}")
+
+    def refused(self):
+        if self.stock.try_start():
+            raise Wrong("PostgreSQL without memlith has opened a directory that needs its log")
+        if "in-use-by-memlith" not in self.server.log.read_text(errors="replace"):
+            raise Wrong(f"PostgreSQL without memlith does not say what to do{self.server.said()}")
+
+    def kill(self, kind, load):
+        server = self.server
+        if kind == "keeper":
+            before = server.keeper()
+            os.kill(before, signal.SIGKILL)
+            server.sql("checkpoint")
+            self.wait(lambda: server.keeper() not in (None, before), "no other keeper was started")
+            if not load.runs():
+                raise Wrong(f"the load did not survive the keeper's death{server.said()}")
+            server.kill()
+        elif kind == "backend":
+            os.kill(self.chance.choice(server.backends()), signal.SIGKILL)
+            self.wait(lambda: not load.runs(), "the load goes on")
+            return
+        else:
+            server.kill(keeper=kind != "server")
+        if kind == "server":
+            self.wait(lambda: server.keeper() is None, "the keeper has not ended")
+            if self.chance.random() < 0.5:
+                self.stock.start().check()  # an ordinary directory, whose pages are whole
+                self.stock.stop()
+        elif kind == "recover":
+            self.refused()
+            server.call(self.given.memlith, "postgres", "recover", server.data)
+            self.stock.start().check()
+            self.stock.stop()
+
+    def session(self, kind):
+        load = Load(self.server)
+        try:
+            self.disturb(load)
+            self.kill(kind, load)
+        finally:
+            counts = load.end()
+        if kind == "backend":
+            self.wait(lambda: self.server.sql("select 1", check=False) == "1", "the server did not come back")
+        else:
+            self.server.start()
+        load.compare(counts)
+        self.server.check()
+        self.acknowledged += sum(counts.values())
+        self.counts[kind] += 1
+
+    def run(self, kills):
+        self.server.make().start().fill()
+        kinds = list(KINDS)
+        for number in range(kills):
+            self.session(kinds[number] if number < len(kinds) else self.chance.choice(kinds))
+        if self.server.sql("show full_page_writes") != "off":
+            raise Wrong("full_page_writes is not off")
+        self.server.stop()
+        self.server.call("/usr/lib/postgresql/15/bin/pg_checksums", "--check", "-D", self.server.data)
+        self.stock.start().check()
+        self.stock.stop()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--plugin", required=True, type=pathlib.Path)
+    options.add_argument("--memlith", required=True, type=pathlib.Path)
+    options.add_argument("--work", required=True, type=pathlib.Path)
+    options.add_argument("--kills", type=int, default=5)
+    given = options.parse_args()
+    skip_without_postgres(given.plugin)
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays the kinds and the times, not how processes run)", flush=True)
+    began, killed = time.monotonic(), Killed(given, random.Random(seed))
+    killed.server.remove()
+    try:
+        killed.run(given.kills)
+    except Wrong as wrong:
+        print(f"FAILED after {killed.counts}: {wrong}")
+        killed.server.kill()
+        return 1
+    killed.server.remove()
+    if killed.acknowledged < 20 * given.kills:
+        print(f"FAILED: only {killed.acknowledged} transactions in {given.kills} kills; this tests nothing")
+        return 1
+    print(f"{given.kills} kills ({', '.join(f'{count} {kind}' for kind, count in killed.counts.items())}), "
+          f"{killed.acknowledged} acknowledged transactions, all there; {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

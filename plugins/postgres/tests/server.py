@@ -1,0 +1,261 @@
+"""Debian's PostgreSQL in a folder, with or without memlith, under load, with its acknowledged transactions counted."""
+import contextlib
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
+CLIENTS = 4
+PATIENCE_S = 120
+SETTINGS = {
+    "shared_buffers": "4MB", "checkpoint_timeout": "30s", "max_wal_size": "64MB", "min_wal_size": "32MB",
+    "autovacuum_naptime": "1s", "autovacuum_vacuum_scale_factor": "0.02", "bgwriter_delay": "20ms",
+    "wal_buffers": "256kB", "listen_addresses": "", "max_connections": "20", "max_parallel_workers": "0",
+}
+# Each transaction adds one to its client's counter, which tells what the client had acknowledged.
+LOAD = r"""
+\set aid random(1, 100000)
+\set tid random(1, 10)
+\set delta random(-5000, 5000)
+\set r random(1, 1000000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, 1, :aid, :delta, CURRENT_TIMESTAMP);
+INSERT INTO junk VALUES (:r, md5(:r::text));
+DELETE FROM junk WHERE k < :r - 900000;
+UPDATE ack SET n = n + 1 WHERE c = :client_id;
+END;
+"""
+SCHEMA = """create extension amcheck;
+create table ack(c int primary key, n int);
+insert into ack select i, 0 from generate_series(0, 7) i;
+create index on pgbench_accounts(abalance);
+create table junk(k int, v text);
+create index on junk(v);"""
+SUMS = """set enable_indexscan = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
+select (select sum(abalance) from pgbench_accounts) = (select sum(tbalance) from pgbench_tellers)
+  and (select sum(bbalance) from pgbench_branches) = (select sum(tbalance) from pgbench_tellers)
+  and (select coalesce(sum(delta), 0) from pgbench_history) = (select sum(tbalance) from pgbench_tellers)
+  and (select count(*) from pgbench_accounts) = 100000"""
+INDEXES = """select count(bt_index_parent_check(c.oid, true)::text) from pg_class c join pg_am a on a.oid = c.relam
+where c.relkind = 'i' and a.amname = 'btree' and c.relpersistence = 'p'"""
+HEAPS = """select c.relname, (verify_heapam(c.oid)).msg from pg_class c
+where relkind in ('r', 't', 'm') and c.relpersistence = 'p'"""
+
+
+class Wrong(Exception):
+    """The cluster is not as it has to be."""
+
+
+def skip_without_postgres(*needed):
+    programs = (BIN / "initdb", BIN / "postgres", *map(pathlib.Path, needed))
+    missing = [str(each) for each in programs if not each.exists()]
+    if shutil.which("setpriv") is None:
+        missing.append("setpriv")
+    if missing:
+        print(f"skipped: {', '.join(missing)} is missing")
+        sys.exit(77)
+
+
+def as_user():
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return []
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    print("skipped: there is no user that PostgreSQL would run as")
+    sys.exit(77)
+
+
+class Server:
+    """A cluster in `folder`/data. `plugin`: memlith_postgres.so, which overrules `fpw`, or None for stock."""
+
+    def __init__(self, folder, plugin=None, fpw="on", **settings):
+        self.folder, self.fpw = pathlib.Path(folder).resolve(), fpw
+        self.plugin = pathlib.Path(plugin).resolve() if plugin else None
+        self.data, self.log = self.folder / "data", self.folder / "log.txt"
+        self.scripts = self.folder.parent / f"{self.folder.name}.load"
+        self.settings = SETTINGS | settings
+        # A short path, as sockets need, which a killed server may leave behind.
+        self.socket = pathlib.Path(f"/tmp/memlith-pg-{os.getpid()}-{self.folder.name}")
+        self.user = as_user()
+
+    def call(self, *words, check=True, **more):
+        done = subprocess.run([*self.user, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S,
+                              cwd="/", check=False, **more)
+        if check and done.returncode != 0:
+            raise Wrong(f"{words[0]} failed: {(done.stdout + done.stderr)[-1500:]}{self.said()}")
+        return done
+
+    def own(self, path):
+        path.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            uid, gid = (int(word.split("=")[1]) for word in self.user[1:3])
+            os.chown(path, uid, gid)
+        return path
+
+    def said(self):
+        with contextlib.suppress(OSError):
+            lines = self.log.read_text(errors="replace").splitlines()
+            notable = [line for line in lines[-60:] if any(w in line for w in ("PANIC", "FATAL", "ERROR", "memlith"))]
+            return "\n" + "\n".join(notable[-12:])
+        return ""
+
+    # ---- life
+    def make(self):
+        for folder in (self.folder, self.socket, self.scripts):
+            self.own(folder)
+        (self.scripts / "load.sql").write_text(LOAD)
+        self.call(BIN / "initdb", "-D", self.data, "-k", "-U", "postgres", "-A", "trust", "--no-sync",
+                  "--wal-segsize=4")
+        return self
+
+    def words(self):
+        options = {**self.settings, "full_page_writes": self.fpw, "unix_socket_directories": str(self.socket)}
+        return " ".join(f"-c {name}={value}" if value else f"-c {name}=" for name, value in options.items())
+
+    def environment(self):
+        if self.plugin is None:
+            return []
+        return ["env", f"LD_PRELOAD={self.plugin}", "MEMLITH_POSTGRES_LOG_MIB=16"]
+
+    def start_words(self):
+        self.own(self.socket)
+        return [*self.environment(), str(BIN / "pg_ctl"), "-D", str(self.data), "-w", "-t", str(PATIENCE_S), "-l",
+                str(self.log), "-o", self.words(), "start"]
+
+    def try_start(self):
+        # Not its output: the server would keep the pipe open.
+        done = subprocess.run([*self.user, *self.start_words()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              timeout=2 * PATIENCE_S, cwd="/", check=False)
+        return done.returncode == 0
+
+    def begin_start(self):
+        return subprocess.Popen([*self.user, *self.start_words()], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, cwd="/")
+
+    def start(self):
+        if not self.try_start():
+            raise Wrong(f"the server does not start{self.said()}")
+        if (self.keeper() is not None) != (self.plugin is not None):
+            raise Wrong(f"the server runs {'without' if self.plugin else 'with'} memlith{self.said()}")
+        return self
+
+    def stop(self, mode="fast"):
+        self.call(BIN / "pg_ctl", "-D", self.data, "-w", "-t", PATIENCE_S, "-m", mode, "stop")
+
+    def processes(self):
+        """Of the server, and the keeper: {pid: name}."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with contextlib.suppress(OSError):
+                    folder = os.readlink(f"/proc/{entry}/cwd")
+                    if folder in (str(self.data), f"{self.data}.memlith"):
+                        words = pathlib.Path(f"/proc/{entry}/cmdline").read_text().replace("\0", " ").strip()
+                        if words:
+                            found[int(entry)] = words
+        return found
+
+    def keeper(self):
+        return next((pid for pid, name in self.processes().items() if "memlith keeper" in name), None)
+
+    def backends(self):
+        return [pid for pid, name in self.processes().items() if "postgres: postgres b" in name]
+
+    def signal_all(self, *, keeper=True):
+        """Everything at once, as far as that is possible. Whether something was left."""
+        pids = [pid for pid, name in self.processes().items() if keeper or "memlith keeper" not in name]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(pids)
+
+    def kill_processes(self, *, keeper=True):
+        end = time.monotonic() + PATIENCE_S
+        while self.signal_all(keeper=keeper):
+            if time.monotonic() > end:
+                raise Wrong("processes cannot be killed")
+            time.sleep(0.01)
+
+    def kill(self, *, keeper=True):
+        self.kill_processes(keeper=keeper)
+        self.forget_process()
+
+    def forget_process(self):
+        """What a killed postmaster leaves names a process, which may be a zombie still, or another one by now."""
+        for left in (self.data / "postmaster.pid", *self.socket.glob(".s.PGSQL*")):
+            left.unlink(missing_ok=True)
+
+    def remove(self):
+        self.kill()
+        for folder in (self.folder, self.socket, self.scripts):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # ---- use
+    def sql(self, text, database="b", check=True):
+        done = self.call(BIN / "psql", "-h", self.socket, "-U", "postgres", "-AtqX", "-v", "ON_ERROR_STOP=1", "-d",
+                         database, "-c", text, check=check)
+        return done.stdout.strip()
+
+    def fill(self):
+        self.sql("create database b", "postgres")
+        self.call(BIN / "pgbench", "-h", self.socket, "-U", "postgres", "-i", "-s", "1", "-q", "b")
+        self.sql(SCHEMA)
+
+    def counters(self):
+        return dict(tuple(map(int, line.split("|"))) for line in self.sql("select c, n from ack").splitlines())
+
+    def check(self):
+        """That tables, indexes and sums agree."""
+        for what, query, wanted in (("sums", SUMS, "t"), ("indexes", INDEXES, None), ("heaps", HEAPS, "")):
+            found = self.sql(query)
+            if wanted is not None and found != wanted:
+                raise Wrong(f"{what}: {found[-300:]}")
+
+
+class Load:
+    """pgbench until it is ended, or the server ends; counts what was acknowledged to each client."""
+
+    def __init__(self, server):
+        self.server = server
+        self.before = server.counters()
+        for log in server.scripts.glob("acknowledged*"):
+            log.unlink()
+        self.process = subprocess.Popen(
+            [*server.user, str(BIN / "pgbench"), "-h", str(server.socket), "-U", "postgres", "-n", "-T", "600", "-c",
+             str(CLIENTS), "-j", "1", "-l", f"--log-prefix={server.scripts}/acknowledged", "-f",
+             str(server.scripts / "load.sql"), "b"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            cwd="/")
+
+    def runs(self):
+        return self.process.poll() is None
+
+    def end(self):
+        """Transactions acknowledged to each client."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        self.process.communicate()
+        counts = {}
+        for log in self.server.scripts.glob("acknowledged*"):
+            for line in log.read_text().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    client = int(line.split()[0])
+                    counts[client] = counts.get(client, 0) + 1
+        return counts
+
+    def compare(self, counts):
+        """Whether the server has them. pgbench buffers what it prints, so the server may have more."""
+        now = self.server.counters()
+        for client, count in counts.items():
+            if now[client] < self.before[client] + count:
+                raise Wrong(f"client {client}: {self.before[client]} + {count} acknowledged, {now[client]} found")

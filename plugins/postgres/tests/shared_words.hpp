@@ -1,0 +1,59 @@
+// A small vocabulary: shared memory as the processes of a server have it, pages, and their content.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "postgres/src/keeper.hpp"
+#include "postgres/src/pages.hpp"
+
+namespace memlith_postgres::test {
+
+using PageBytes = std::vector<std::byte>;
+
+inline PageBytes page_of(int value) { return PageBytes(kPageBytes, static_cast<std::byte>(value)); }
+
+// Anonymous shared memory, which forked children have, too.
+class SharedWorld {
+ public:
+  SharedWorld() {
+    void* const mapped =
+        ::mmap(nullptr, sizeof(SharedMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(mapped, MAP_FAILED);
+    memory_ = static_cast<SharedMemory*>(mapped);
+    EXPECT_TRUE(Pages::prepare(*memory_));
+    pages_ = Pages(memory_);
+  }
+  ~SharedWorld() { ::munmap(memory_, sizeof(SharedMemory)); }
+  SharedWorld(const SharedWorld&) = delete;
+  SharedWorld& operator=(const SharedWorld&) = delete;
+
+  Pages& pages() { return pages_; }
+  SharedMemory& memory() { return *memory_; }
+  FileRef add(std::uint64_t inode, const std::string& path, std::uint32_t blocks = 0) {
+    const Pages::Lock lock(pages_);
+    return pages_.add_file(1, inode, path, blocks);
+  }
+  void put(FileRef file, std::uint32_t block, int value) {
+    const Pages::Lock lock(pages_);
+    pages_.put_page(file, block, page_of(value).data(), pages_.find_page(file, block), true);
+  }
+  // The value that fills the page; -1: it is not on its way; -2: it is not filled with one value.
+  int value(FileRef file, std::uint32_t block) {
+    const Pages::Lock lock(pages_);
+    const std::byte* const page = pages_.find_page(file, block);
+    if (page == nullptr) return -1;
+    return PageBytes(page, page + kPageBytes) == page_of(static_cast<int>(page[0])) ? static_cast<int>(page[0]) : -2;
+  }
+
+ private:
+  SharedMemory* memory_ = nullptr;
+  Pages pages_;
+};
+
+}  // namespace memlith_postgres::test
