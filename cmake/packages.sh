@@ -31,6 +31,7 @@ packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no car
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
+packages_rocksdb_suite=(dpkg-dev libbz2-dev libgflags-dev liblz4-dev libsnappy-dev zlib1g-dev) # soak rocksdb-suite
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power, dax
 
 # Installs what is missing of the named packages; does nothing at all when everything is there.

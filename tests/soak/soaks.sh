@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb addresses run-suites copy)
+  rocksdb rocksdb-suite addresses run-suites copy)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -22,6 +22,7 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
+    rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -88,6 +89,12 @@ soak_rocksdb() {
       --work "$root/build/rocksdb" --cuts 300
 }
 
+soak_rocksdb_suite() {
+  build_preset release memlith_rocksdb || return
+  python3 -B "$root/plugins/rocksdb/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_rocksdb.so" \
+    --work "$root/build/rocksdb-suite" "$@"
+}
+
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
 soak_run_suites() {
   build_preset release || return
@@ -122,7 +129,7 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | tracking | python | addresses | run-suites | copy)
+    dax | redis | redis-suite | rocksdb | rocksdb-suite | tracking | python | addresses | run-suites | copy)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
