@@ -69,6 +69,12 @@ LD_PRELOAD=$plugin sqlite3 /root/app.db 'create table t(a); insert into t values
 [[ $(sqlite3 /root/app.db 'select a from t') == 7 ]] || fail "plain SQLite does not open the database"
 say "memlith-sqlite: a database written and read again, with and without the plugin"
 
+install rocksdb-tools
+plugin=$(dpkg -L memlith-rocksdb | grep 'memlith_rocksdb\.so$')
+LD_PRELOAD=$plugin ldb --fs_uri=memlith:// --db=/root/rocks --create_if_missing put stone granite >/dev/null
+[[ $(ldb --db=/root/rocks get stone) == granite ]] || fail "plain RocksDB does not find what was put"
+say "memlith-rocksdb: a database written with the plugin and read without it"
+
 # ---- the program of README.md, as a user compiles it
 install g++ pkg-config
 mkdir -p /root/readme
@@ -84,6 +90,7 @@ install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev libzstd-dev
 bash /root/consumer/check.sh find_package /usr /root/readme
 say "libmemlith-dev: pkg-config and find_package"
 
-apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite python3-memlith libmemlith-dev >/log 2>&1 || fail "purge"
+apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith libmemlith-dev \
+  >/log 2>&1 || fail "purge"
 if find /usr /etc -name '*memlith*' | grep .; then fail "files are left after the packages were purged"; fi
 say "purged: nothing is left"

@@ -3,8 +3,8 @@
 
 SUITE is fill (random keys with sync), mixgraph (83 % get, 14 % put, 3 % seek), recovery (an open after a kill); none:
 all three. Every side is as durable as the others: a write returns when it is flushed. The sides take turns, on an ext4
-of their own on a loop device where that is possible: then the lines also tell what its block layer sees for each
-operation.
+of their own (--fs xfs: an XFS) on a loop device where that is possible: then the lines also tell what its block layer
+sees for each operation.
 """
 import argparse
 import contextlib
@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "bench/kit"))
 from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 FILL_SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late"]
+MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
 PERCENTILES = ("p50_us", "p99_us", "p999_us")
 
 
@@ -97,7 +98,11 @@ class Bench:
         for side, told in runs.items():
             ops = sum(run["ops"] for run in told)
             line = {"suite": f"rocksdb-{suite}", "side": side, "workload": workload, "durability": "durable",
-                    "threads": threads, "ops_per_s": round(ops / sum(run["seconds"] for run in told))}
+                    "threads": threads}
+            if suite == "recovery":
+                line["seconds"] = round(statistics.median(run["seconds"] for run in told), 3)
+            else:
+                line["ops_per_s"] = round(ops / sum(run["seconds"] for run in told))
             for name in PERCENTILES:
                 if name in told[0]:
                     line[name] = round(statistics.median(run[name] for run in told), 1)
@@ -178,6 +183,7 @@ def main():
     options.add_argument("--dir", required=True, type=pathlib.Path, help="where the databases, or the disk's image, go")
     options.add_argument("--json", action="store_true")
     options.add_argument("--here", action="store_true", help="in the folder itself, not on a loop device in it")
+    options.add_argument("--fs", choices=["ext4", "xfs"], default="ext4", help="on the loop device")
     options.add_argument("--threads", type=numbers, default=[1, 4, 12])
     options.add_argument("--value-bytes", type=numbers, default=[100, 400])
     options.add_argument("--sides", type=lambda text: text.split(","), default=FILL_SIDES)
@@ -196,7 +202,7 @@ def main():
         options.error(f"suites are fill, mixgraph, recovery; sides are {', '.join(FILL_SIDES)}")
     given.dir.mkdir(parents=True, exist_ok=True)
     own = contextlib.nullcontext(None) if given.here else loop_device(
-        given.dir, given.disk_mib, ["mkfs.ext4", "-qF"], "loop", lambda text: print(text, file=sys.stderr))
+        given.dir, given.disk_mib, MAKE[given.fs], "loop", lambda text: print(text, file=sys.stderr))
     with own as folder:
         bench = Bench(given, folder or given.dir / "rocksdb-bench", folder is not None)
         bench.folder.mkdir(exist_ok=True)
