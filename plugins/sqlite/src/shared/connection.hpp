@@ -116,7 +116,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool is_stale() const { return is_stale_; }
 
  private:
-  int lock_write();
+  int lock_write(bool for_a_turn);
   int lock_ahead();
   int unlock_write();
   int release_write();
