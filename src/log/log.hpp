@@ -191,8 +191,8 @@ class Log {
   Status grow(std::uint64_t more_slots);
 
   // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
-  // that grow() added, unless `keeps_size`. `home`: also frees everything before it, as trim() does.
-  Status close(const ClientBytes& client, bool keeps_size = false, std::optional<LogPosition> home = {});
+  // that grow() added. `home`: also frees everything before it, as trim() does.
+  Status close(const ClientBytes& client, std::optional<LogPosition> home = {});
 
   // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);

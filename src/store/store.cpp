@@ -116,20 +116,14 @@ Status Store::check_process() const {
 }
 
 Status Store::close() {
-  MEMLITH_TRY(finish(false));
-  files_.unlock();
-  return kOk;
-}
-
-Status Store::hand_over() {
-  MEMLITH_TRY(finish(true));
+  MEMLITH_TRY(finish());
   files_.unlock();
   return kOk;
 }
 
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
-  MEMLITH_TRY(finish(false));
+  MEMLITH_TRY(finish());
   // ORDER remove-before-unlock: otherwise a process that opens the store in between would continue with a log that has
   // no name. [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
   const Status removed = remove_log();
@@ -138,7 +132,7 @@ Status Store::close_and_remove_log() {
   return removed.category == Errc::permission ? kOk : removed;
 }
 
-Status Store::finish(bool keeps_log_size) {
+Status Store::finish() {
   MEMLITH_TRY(check_process());
   MEMLITH_ASSERT(!closed_);
   closed_ = true;
@@ -155,7 +149,7 @@ Status Store::finish(bool keeps_log_size) {
     MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
   }
   MEMLITH_TRY(cut_home_to_size());
-  MEMLITH_TRY(log.close(directory_->client_bytes(), keeps_log_size, tail));
+  MEMLITH_TRY(log.close(directory_->client_bytes(), tail));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   MEMLITH_TRY(dropped);

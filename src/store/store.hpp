@@ -54,8 +54,6 @@ class Store {
 
   // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
   Status close();
-  // The same for a process that opens the store next, soon: the log keeps its size.
-  Status hand_over();
   // The same for a one-file store, whose file is complete by itself afterwards: also removes the log, before another
   // process can open it.
   Status close_and_remove_log();
@@ -237,7 +235,7 @@ class Store {
 
   Status open_it();
   Status start();
-  Status finish(bool keeps_log_size);  // everything of close() except releasing the locks
+  Status finish();  // everything of close() except releasing the locks
   Status end_guard();
   Status find_use_mark();
   Status end_use_mark();

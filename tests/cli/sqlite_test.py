@@ -51,7 +51,7 @@ except sqlite3.OperationalError: pass
 class Child:
     def __init__(self, path, work, plugin=PLUGIN, idle_ms="0"):
         environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "4", "MEMLITH_SQLITE_LOG_MAX_MIB": "16",
-                       "MEMLITH_SQLITE_IDLE_MS": idle_ms}
+                       "MEMLITH_SQLITE_IDLE_MS": idle_ms, "MEMLITH_SQLITE_SHARE": "0"}
         self.process = subprocess.Popen([sys.executable, "-c", CHILD, plugin, str(path), work], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout.readline() == "ready\n"

@@ -2,7 +2,7 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-processes sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
+  sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
   rocksdb rocksdb-suite postgres postgres-suite replica addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.

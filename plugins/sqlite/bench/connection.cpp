@@ -96,7 +96,7 @@ Result<Connection> Connection::open(const std::string& path, const System& syste
   std::string name = "file:" + escaped(path);
   if (system.memlith) {
     name += system.weak ? fmt::format("?durability=weak&window_ms={}", settings.window_ms) : "?durability=full";
-    if (system.shared) name += "&share=1";
+    name += system.shared ? "&share=1" : "&share=0";
     if (settings.log_mib > 0) name += fmt::format("&log_mib={}", settings.log_mib);
   }
   const char* vfs = system.memlith ? "memlith" : "unix";

@@ -455,6 +455,9 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
         for (const std::uint64_t processes : sizes.processes) cases.push_back({workload, processes, readers, true});
         for (const Case& each : cases) {
           for (const System& system : *systems) {
+            // The engine is for one process.
+            const bool alone = !each.processes || each.threads + each.readers == 1;
+            if (system.memlith && !system.shared && !alone) continue;
             if (MaybeFailure stop = reason_to_stop()) return stop;
             MaybeFailure failure = writers.run(each, system);
             if (failure) failure->message = fmt::format("{}: {}", system.name, failure->message);

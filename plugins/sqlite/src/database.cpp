@@ -30,9 +30,6 @@ using core::Status;
 
 namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
-// How long the first lock of a transaction waits for a process that has the database: longer than an idle one takes to
-// give it up. After that SQLite's busy handler is asked.
-constexpr std::chrono::milliseconds kWaitForOthers{250};
 
 // One word of a line: blanks, control characters and backslashes of a path as \xNN.
 std::string one_word(std::string_view path) {
@@ -329,12 +326,7 @@ Status Database::begin_writing() {
 }
 
 Status Database::lock(Holder& holder, int level) {
-  const bool begins = level == SQLITE_LOCK_SHARED && holder.level == SQLITE_LOCK_NONE;
-  const Status used = begin_use(holder, begins ? kWaitForOthers : std::chrono::milliseconds(0));
-  // The last call of a connection in WAL mode tries to be alone with the database. Elsewhere it is not, which is no
-  // error.
-  if (used.category == Errc::busy && !begins) return kBusyHere;
-  MEMLITH_TRY(used);
+  MEMLITH_TRY(begin_use(holder));
   const Status status = locks_.lock(holder, level, [this] { return begin_writing(); });
   if (!status.ok()) end_use_if_idle(holder);
   return status;
@@ -349,10 +341,7 @@ void Database::unlock(Holder& holder, int level) {
 }
 
 Status Database::lock_index(Holder& holder, int first, int count, int flags) {
-  if ((flags & SQLITE_SHM_UNLOCK) == 0) {
-    const bool begins = first == kCheckpointLock || first >= kFirstReadLock;
-    MEMLITH_TRY(begin_use(holder, begins ? kWaitForOthers : std::chrono::milliseconds(0)));
-  }
+  if ((flags & SQLITE_SHM_UNLOCK) == 0) MEMLITH_TRY(begin_use(holder));
   const Status status = lock_index_here(holder, first, count, flags);
   end_use_if_idle(holder);
   return status;

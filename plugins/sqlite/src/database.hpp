@@ -38,7 +38,6 @@
 #include "disk_journal.hpp"
 #include "file_locks.hpp"
 #include "image.hpp"
-#include "lease.hpp"
 #include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
@@ -46,10 +45,14 @@
 #include "shared_index.hpp"
 #include "store/store.hpp"
 #include "undo_log.hpp"
+#include "usage.hpp"
 #include "world.hpp"
 #include "writer_queue.hpp"
 
 namespace memlith::sqlite {
+
+// See Database::open().
+inline constexpr core::Status kIsForSharing{core::Errc::conflict, core::Detail::none, 0, 0};
 
 // A journal that is taken once, by whichever connection looks first. Threads: any.
 class JournalToTake {
@@ -73,13 +76,17 @@ class JournalToTake {
   std::atomic<bool> there_{false};
 };
 
-class Database final : private Leased {
+class Database final : private Used {
  public:
-  // Opens and recovers; takes an ordinary database over. `read_only` changes no byte of any file.
+  // Opens and recovers; takes an ordinary database over. `read_only` changes no byte of any file. Waits for another
+  // process that has it, as long as the options say; `busy` then. Where the options name no mode and `is_for_sharing`
+  // says so, kIsForSharing, and nothing is changed.
   static core::Result<std::unique_ptr<Database>> open(World& world, const std::string& path, const Options& options,
-                                                      bool read_only);
+                                                      bool read_only, const std::function<bool()>& is_for_sharing);
   // Checks a missing file at `path`: corrupt if its log still holds commits for it.
   static core::Status check_absent(World& world, const std::string& path);
+  // Whether there is a log at `path` that a process has, or that was not closed cleanly, or that cannot be read.
+  static bool has_log_in_use(World& world, const std::string& path);
   ~Database() override;  // leaves the store as a crash would; close() closes it cleanly
 
   // Writes everything home and makes the file an ordinary database. The object is unusable afterwards, whatever the
@@ -93,6 +100,8 @@ class Database final : private Leased {
 
   [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
   [[nodiscard]] const std::string& path() const { return path_; }
+  // The parameters of the connection that opened it say that it is for the engine.
+  [[nodiscard]] bool mode_was_named() const { return options_.share.has_value(); }
 
   // ---- the file
   [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
@@ -162,12 +171,12 @@ class Database final : private Leased {
   std::uint64_t join(Holder& holder);
   Holder* find(std::uint64_t number);
 
-  // ---- which process has the database (lease.hpp, database_lease.cpp)
+  // ---- which connections use the database (usage.hpp, database_use.cpp)
   // A connection uses the database from its first lock on, and in WAL mode while it holds a lock of the index. A call
-  // without a lock holds a Use. Empty if another process has the database.
+  // without a lock holds a Use. Empty if the process ends.
   class Use {
    public:
-    Use(Database& database, Holder& holder, std::chrono::milliseconds wait);
+    Use(Database& database, Holder& holder);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -180,7 +189,7 @@ class Database final : private Leased {
     bool began_;
     core::Status status_;
   };
-  // The connection takes no locks: the database stays in this process as long as the connection is open.
+  // The connection takes no locks: it uses the database as long as it is open.
   core::Status pin(Holder& holder);
 
   // ---- locks; SQLITE_LOCK_* and SQLite's rules. `busy` where another holds it.
@@ -208,11 +217,15 @@ class Database final : private Leased {
   static constexpr std::uint64_t kChangedBytes = MEMLITH_SQLITE_CHANGED_BYTES;
 
   Database(World& world, std::string path, const Options& options, bool read_only)
-      : world_(world), path_(std::move(path)), options_(options), wants_read_only_(read_only), read_only_(read_only) {}
+      : world_(world), path_(std::move(path)), options_(options), read_only_(read_only) {}
 
   // database_open.cpp
   struct Head;
+  static core::Result<std::unique_ptr<Database>> try_to_open(World& world, const std::string& path,
+                                                             const Options& options, bool read_only);
+  core::Status open_claimed();
   core::Status attach();
+  core::Status claim();
   core::Status open_it();
   core::Status read_head(Head& head);
   core::Status check_log(const Head& head);
@@ -228,24 +241,14 @@ class Database final : private Leased {
   core::Status find_left_journal();
   core::Status show_magic();
   core::Status close_marked();
-  core::Status close_store(bool ordinary);
+  core::Status close_store();
   core::Status mark();
 
-  // database_lease.cpp
-  core::Status take() override;
-  core::Status give_up(bool for_good) override;
+  // database_use.cpp
   core::Status settle() override;
   [[nodiscard]] bool is_unsettled() const override;
-  [[nodiscard]] bool others_wait() const override { return locks_.host()->others_stand_in_line(); }
-  void stop_waiting() override {
-    if (locks_.host() != nullptr) locks_.host()->leave_line();
-  }
-  core::Status tell_holder() override;
-  core::Status try_to_take();
-  core::Status leave_for_next(bool for_good);
-  core::Status check_place();
-  void forget_memory();
-  core::Status begin_use(Holder& holder, std::chrono::milliseconds wait);
+  core::Status end() override;
+  core::Status begin_use(Holder& holder);
   void end_use_if_idle(Holder& holder);
 
   // database.cpp
@@ -287,10 +290,8 @@ class Database final : private Leased {
   World& world_;
   std::string path_;
   Options options_;
-  const bool wants_read_only_;
   std::atomic<bool> read_only_;
-  std::string identity_;                             // as of opening
-  std::optional<core::FileIdentity> file_identity_;  // likewise
+  std::string identity_;  // as of opening
   std::unique_ptr<core::Volume> volume_;
   std::string file_name_;
   std::unique_ptr<core::Device> plain_;  // read-only, and no store is needed
@@ -347,11 +348,7 @@ class Database final : private Leased {
   std::map<std::uint64_t, Holder*> holders_ MEMLITH_GUARDED_BY(holders_mutex_);
 
   FileLocks locks_;
-  std::shared_ptr<Lease> lease_{new Lease(*this, std::chrono::milliseconds(options_.idle_ms))};
-  core::KeptFailure broken_;  // why nothing is possible any more until all connections are closed
-  core::Mutex busy_mutex_;
-  std::string busy_text_
-      MEMLITH_GUARDED_BY(busy_mutex_);  // why the database could not be taken; empty: another holds it
+  std::shared_ptr<Usage> usage_{new Usage(*this, std::chrono::milliseconds(options_.idle_ms))};
 
   std::atomic<bool> lags_{false};  // memory lacks a durable commit: no further commit is possible
   std::atomic<bool> weak_{false};

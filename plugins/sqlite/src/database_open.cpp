@@ -2,13 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <new>
 #include <string_view>
+#include <thread>
 
 #include "database.hpp"
 #include "log/log.hpp"
 #include "memlith/sqlite_file.h"
-#include "watch.hpp"
+#include "tender.hpp"
 
 namespace memlith::sqlite {
 
@@ -34,6 +37,8 @@ namespace {
 
 constexpr char kDatabaseMagic[] = MEMLITH_SQLITE_MAGIC;
 constexpr std::string_view kMark = MEMLITH_SQLITE_MARK;
+// How often opening looks whether another process has closed the database.
+constexpr std::chrono::milliseconds kLookEvery{2};
 
 bool all_zero(const std::byte* bytes, std::size_t count) {
   return std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0}; });
@@ -48,22 +53,55 @@ struct Database::Head {
   [[nodiscard]] bool is(std::int32_t kind) const { return said.kind == kind; }
 };
 
+// SQLite's busy handler is not asked while a database is being opened: waits for another process here, which may be
+// about to close it.
 Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
-                                                 bool read_only) {
-  auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
-  MEMLITH_TRY(database->attach());
-  // SQLite's busy handler is not asked while a database is being opened: waits for another process here.
-  MEMLITH_TRY(database->lease_->enter(std::chrono::milliseconds(options.open_wait_ms)));
-  database->lease_->leave();
-  Watch::of_process().add(database->lease_, database->locks_.host()->watched_path());
-  return database;
+                                                 bool read_only, const std::function<bool()>& is_for_sharing) {
+  const auto end = Usage::Clock::now() + std::chrono::milliseconds(options.open_wait_ms);
+  for (;;) {
+    if (!options.share.has_value() && is_for_sharing()) return kIsForSharing;
+    auto opened = try_to_open(world, path, options, read_only);
+    const bool again = !opened.ok() && opened.error().category == Errc::busy && Usage::Clock::now() < end;
+    if (!again) return opened;
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
+Result<std::unique_ptr<Database>> Database::try_to_open(World& world, const std::string& path, const Options& options,
+                                                        bool read_only) {
+  try {
+    auto database = std::unique_ptr<Database>(new Database(world, path, options, read_only));
+    const Status status = database->open_claimed();
+    if (!status.ok()) {
+      const core::KeptSentence why;
+      database = nullptr;
+      return status;
+    }
+    if (world.is_tended()) Tender::of_process().add(database->usage_);
+    return database;
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::no_memory, Detail::open, "{}: no memory to open it", path);
+  }
+}
+
+Status Database::open_claimed() {
+  MEMLITH_TRY(attach());
+  MEMLITH_TRY(claim());
+  Status status = locks_.host()->share();
+  if (status.ok()) status = open_it();
+  if (status.ok() || store_ == nullptr || read_only_ || status.category == Errc::io) return status;
+  // A failed opening leaves no log that it created.
+  const core::KeptSentence why;
+  image_ = nullptr;
+  store_->undo_creation();
+  return status;
 }
 
 // A forked child has a copy of the memory without the threads that wait in it; destroying the store would wait for them
 // forever.
 Database::~Database() {
-  Watch::of_process().remove(lease_);
-  (void)lease_->close();
+  Tender::of_process().remove(usage_);
+  usage_->close();
   if (store_ != nullptr && store_->in_forked_child()) (void)store_.release();
 }
 
@@ -73,10 +111,21 @@ Status Database::attach() {
   volume_ = std::move(place.volume);
   file_name_ = std::move(place.file_name);
   MEMLITH_TRY_ASSIGN(identity_, world_.identity_of(path_));
-  MEMLITH_TRY_ASSIGN(file_identity_, volume_->identity_of(file_name_));
-  MEMLITH_TRY_ASSIGN(auto host, world_.host(*volume_, file_name_, !wants_read_only_));
+  MEMLITH_TRY_ASSIGN(auto host, world_.host(*volume_, file_name_, !read_only_));
   locks_.set_host(std::move(host));
   return kOk;
+}
+
+Status Database::claim() {
+  MEMLITH_TRY_ASSIGN(const bool claimed, locks_.host()->claim(read_only_));
+  if (claimed) return kOk;
+  // Its log names the process, if that one writes.
+  const Status named = check_free(file_log_name(file_name_));
+  const std::string holder = named.category == Errc::busy ? fmt::format(" ({})", core::last_error_text()) : "";
+  return fail(Errc::busy, Detail::lock,
+              "{}: another process has the database open with memlith's engine, which is for one process; close it "
+              "there, or open it with share=1 (MEMLITH_SQLITE_SHARE=1) in all processes{}",
+              path_, holder);
 }
 
 Status Database::open_it() {
@@ -130,8 +179,7 @@ Status Database::keep_writers_out(Head& head) {
   }
   MEMLITH_TRY(host.status());
   locks_.set_host(std::move(*host));
-  MEMLITH_TRY_ASSIGN(const bool leased, locks_.host()->take_lease(true));
-  if (!leased) return kBusyHere;
+  MEMLITH_TRY(claim());
   MEMLITH_TRY(locks_.keep_others_out([] { return kOk; }));
   return read_head(head);
 }
@@ -260,6 +308,20 @@ Status Database::check_absent(World& world, const std::string& path) {
               path, place.volume->path_of(log_name));
 }
 
+bool Database::has_log_in_use(World& world, const std::string& path) {
+  const core::KeptSentence why;
+  const auto place = world.place_of(path);
+  if (!place.ok()) return true;
+  const std::string log_name = file_log_name(place->file_name);
+  const auto there = place->volume->exists(log_name);
+  if (there.ok() && !*there) return false;
+  const auto lock = place->volume->lock(log_name, false);
+  const auto device = place->volume->open(log_name, OpenMode::read_only, Caching::buffered);
+  if (!lock.ok() || !device.ok()) return true;
+  const auto log = Log::open(**device, {});
+  return !log.ok() || !(*log)->closed_cleanly();
+}
+
 // ---- mapping -------------------------------------------------------------------------------------------------------
 
 Status Database::open_store() {
@@ -386,34 +448,26 @@ Status Database::mark() {
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
   mark_is_home_ = true;
-  lease_->note_unsettled();
+  usage_->note_unsettled();
   return kOk;
 }
 
 Status Database::close() {
-  Watch::of_process().remove(lease_);
-  const bool here = lease_->close();
-  if (!here && !read_only_ && broken_.ok()) {
-    // This process gave the database up for one that did not come, or ended. If there is another one, that one closes
-    // the database.
-    MEMLITH_TRY_ASSIGN(const bool log_there, volume_->exists(file_log_name(file_name_)));
-    const Status taken = log_there ? take() : kOk;
-    if (!taken.ok() && taken.category != Errc::busy) return taken;
-  }
+  Tender::of_process().remove(usage_);
+  usage_->close();
   if (store_ == nullptr) return kOk;
   if (!read_only_) {
     if (!in_wal()) roll_back();
     forget_wal();
   }
-  MEMLITH_TRY(close_store(true));
+  MEMLITH_TRY(close_store());
   locks_.set_host(nullptr);
   return kOk;
 }
 
-// `ordinary`: the file is complete by itself afterwards. Otherwise the next process continues with the log.
-Status Database::close_store(bool ordinary) {
+Status Database::close_store() {
   // An undecided transaction over several databases keeps plain SQLite out.
-  if (ordinary && !read_only_ && marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
+  if (!read_only_ && marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
   image_ = nullptr;
   const bool keeps_log = part_.is_open || read_only_;
   // The file is complete by itself now, and creating a small log again costs little. A log whose size the user set may
@@ -423,11 +477,7 @@ Status Database::close_store(bool ordinary) {
   const bool as_named =
       options_.log_bytes != 0 && made_bytes <= 2 * options_.log_bytes && 3 * made_bytes >= options_.log_bytes;
   const bool removes_log = !keeps_log && !as_named && same_file();
-  if (!ordinary) {
-    MEMLITH_TRY(store_->hand_over());
-  } else {
-    MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
-  }
+  MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
   store_ = nullptr;
   return kOk;
 }

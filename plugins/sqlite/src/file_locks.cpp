@@ -22,12 +22,6 @@ Status FileLocks::keep_others_out(const Check& check) {
   return kOk;
 }
 
-void FileLocks::release_host() {
-  const LockGuard guard(host_mutex_);
-  host_exclusive_ = false;
-  if (host_ != nullptr) host_->release();
-}
-
 Status FileLocks::lock(Holder& holder, int level, const Check& begin_writing) {
   const LockGuard guard(mutex_);
   if (holder.level >= level) return kOk;
@@ -47,8 +41,6 @@ Status FileLocks::lock(Holder& holder, int level, const Check& begin_writing) {
   pending_ = &holder;
   holder.level = SQLITE_LOCK_PENDING;
   if (shared_ > 1) return kBusyHere;
-  // Connections in WAL mode of other processes hold SHARED, also while their process does not have the database.
-  if (host_ != nullptr && host_->others_are_present()) return kBusyHere;
   holder.level = SQLITE_LOCK_EXCLUSIVE;
   return kOk;
 }

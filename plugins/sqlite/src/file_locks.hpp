@@ -25,7 +25,7 @@ struct Holder {
   int level = 0;  // SQLITE_LOCK_*
   SharedIndex::Locks index_locks;
   bool maps_index = false;
-  bool in_use = false;  // the connection uses the database, so that the lease does not move (lease.hpp)
+  bool in_use = false;  // the connection uses the database, (usage.hpp)
   bool pinned = false;  // as long as the connection is open, because SQLite takes no locks
 
   // WAL mode. 0, or the end of the newest commit that the connection saw or made and has not waited for: before it
@@ -52,9 +52,6 @@ class FileLocks {
   // The lock on the file; null while there is none.
   [[nodiscard]] HostLock* host() const { return host_.get(); }
   void set_host(std::unique_ptr<HostLock> host) { host_ = std::move(host); }
-
-  // The lock on the file and the lease are released; other processes may have the database.
-  void release_host();
 
   // Keeps other processes out from now on. `check` then says whether what they left allows a write; if not, they may
   // come back. Nothing happens if they are kept out already.

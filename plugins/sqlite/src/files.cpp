@@ -9,6 +9,7 @@
 #include "errors.hpp"
 #include "line_log.hpp"
 #include "share_pragma.hpp"
+#include "shared/shared_files.hpp"
 #include "wal_format.hpp"
 
 namespace memlith::sqlite {
@@ -128,14 +129,10 @@ int main_close(sqlite3_file* file) {
   });
 }
 
-// How long a call without a lock, which must not fail, waits for another process.
-constexpr std::chrono::milliseconds kNotAtAll{0};
-constexpr std::chrono::milliseconds kForAPragma{1000};
-
 // SQLite looks at the beginning of the file, without a lock, when it opens a database. An empty answer is one of the
 // possible ones: SQLite looks again under its lock.
 int read_without_lock(Main& state, void* target, int bytes, sqlite3_int64 offset) {
-  const Database::Use used(state.database, state.holder, kNotAtAll);
+  const Database::Use used(state.database, state.holder);
   const auto count = static_cast<std::uint64_t>(bytes);
   const std::uint64_t got = used ? state.database.read(static_cast<std::uint64_t>(offset), target, count) : 0;
   return read_result(target, got, bytes);
@@ -190,7 +187,7 @@ int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
   Main& state = use(file);
   if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-  const Database::Use used(state.database, state.holder, kNotAtAll);
+  const Database::Use used(state.database, state.holder);
   *bytes = used ? static_cast<sqlite3_int64>(state.database.size()) : 0;
   return SQLITE_OK;
 }
@@ -249,7 +246,7 @@ int pragma(Main& state, char** arguments) {
     answer(std::string(last_report()));
     return code;
   };
-  const Database::Use used(state.database, state.holder, kForAPragma);
+  const Database::Use used(state.database, state.holder);
   if (!used) return failed(used.status());
   if (name == "memlith_stats") return answer(state.database.describe());
   if (name == "memlith_read") {
@@ -328,7 +325,7 @@ int control(Main& state, int op, void* argument) {
     case SQLITE_FCNTL_LOCKSTATE: *static_cast<int*>(argument) = state.holder.level; return SQLITE_OK;
     case SQLITE_FCNTL_VFSNAME: *static_cast<char**>(argument) = state.vfs.api().mprintf("memlith"); return SQLITE_OK;
     case SQLITE_FCNTL_HAS_MOVED: {
-      const Database::Use used(state.database, state.holder, kNotAtAll);
+      const Database::Use used(state.database, state.holder);
       *static_cast<int*>(argument) = !used || state.database.same_file() ? 0 : 1;
       return SQLITE_OK;
     }
@@ -347,6 +344,17 @@ int control(Main& state, int op, void* argument) {
   }
 }
 
+// PRAGMA journal_mode = wal, where the parameters name no mode, no other connection here has the database, and SQLite
+// has nothing of it but its cache: no lock, no journal, no log. It looks whether the cache is valid when it locks next.
+bool turns_to_wal(const Main& state, char** arguments) {
+  const bool asks = arguments[1] != nullptr && is_pragma(arguments[1], "journal_mode") && arguments[2] != nullptr &&
+                    is_pragma(arguments[2], "wal");
+  if (!asks || state.without_locks || state.database.mode_was_named() || state.database.read_only()) return false;
+  const bool has_nothing = state.holder.level == SQLITE_LOCK_NONE && !state.holder.maps_index && state.fetched == 0 &&
+                           state.database.journal() == nullptr;
+  return has_nothing && state.vfs.databases().is_only_user(*state.shared);
+}
+
 int main_control(sqlite3_file* file, int op, void* argument) {
   return guarded([&] {
     Main& state = use(file);
@@ -356,6 +364,12 @@ int main_control(sqlite3_file* file, int op, void* argument) {
       const bool changes = !state.locked && !state.without_locks;
       return share_pragma({state.vfs, state.path, state.name, state.flags, file, changes ? main_close : nullptr},
                           arguments);
+    }
+    if (op == SQLITE_FCNTL_PRAGMA && turns_to_wal(state, arguments)) {
+      // The next processes share the database, so this one does.
+      bool is_open = false;
+      const int code = move_to_shared({state.vfs, state.path, state.name, state.flags, file, main_close}, is_open);
+      return is_open ? SQLITE_NOTFOUND : code;
     }
     return control(state, op, argument);
   });
@@ -386,12 +400,7 @@ int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
     Main& state = main_of(file);
     if (const Status own = state.check_own(); !own.ok()) return state.report(own);
     if (!state.holder.maps_index) return SQLITE_IOERR_SHMLOCK;  // as SQLite's own VFS has it
-    const Status status = state.database.lock_index(state.holder, first, count, flags);
-    const bool elsewhere = status.category == core::Errc::busy && status.detail != core::Detail::none;
-    const int code = lock_result(state, status);
-    // If a reader hears plain BUSY, SQLite tries again by itself for ten seconds and reports an error of the protocol.
-    // Of another kind of BUSY the busy handler is told.
-    return elsewhere && first >= kFirstReadLock ? SQLITE_BUSY_RECOVERY : code;
+    return lock_result(state, state.database.lock_index(state.holder, first, count, flags));
   });
 }
 
@@ -637,6 +646,12 @@ constexpr sqlite3_io_methods kWalMethods = {
     nullptr, nullptr,     nullptr,
 };
 
+// THE DEFAULT, for connections whose parameters name no mode: an ordinary database in WAL mode, which processes can
+// share, is for mode shared. Not one whose log an engine of another process has, or that was not closed.
+bool is_for_sharing(Vfs& vfs, const char* name) {
+  return shared::is_in_wal_mode(*vfs.base(), name) && !Database::has_log_in_use(vfs.world(), name);
+}
+
 }  // namespace
 
 // ---- open ----------------------------------------------------------------------------------------------------------
@@ -648,8 +663,10 @@ int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* ou
   const bool write = (flags & SQLITE_OPEN_READWRITE) != 0;
   // Without this flag nothing says that there are parameters behind the name, which a VFS in between may have made up.
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
-  const Status status =
-      vfs.databases().open(vfs.api(), name, parameters, write, (flags & SQLITE_OPEN_CREATE) != 0, shared);
+  const Status status = vfs.databases().open(
+      vfs.api(), name, parameters, write, (flags & SQLITE_OPEN_CREATE) != 0, [&] { return is_for_sharing(vfs, name); },
+      shared);
+  if (status == kIsForSharing) return kNotForTheEngine;
   if (!status.ok()) return report(vfs.api(), status, true);
   Database& database = *shared->database;
   if (out_flags != nullptr) {

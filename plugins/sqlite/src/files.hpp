@@ -7,6 +7,9 @@ namespace memlith::sqlite {
 
 extern const int kFileBytes;  // of the largest sqlite3_file
 
+// Instead of a code of SQLite: the database is for mode shared (Database::open).
+inline constexpr int kNotForTheEngine = -1;
+
 // As xOpen. The caller catches exceptions.
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 // The same in mode shared, whatever the parameters say (vfs.cpp).

@@ -140,7 +140,7 @@ std::uint64_t Database::join(Holder& holder) {
 }
 
 void Database::leave(Holder& holder, std::uint64_t number) {
-  if (std::exchange(holder.in_use, false)) lease_->leave();
+  if (std::exchange(holder.in_use, false)) usage_->leave();
   writers_->leave(*holder.waiter);
   const LockGuard guard(holders_mutex_);
   holders_.erase(number);

@@ -84,7 +84,8 @@ Status read_options(const Api& api, const char* name, Options& options) {
   MEMLITH_TRY(read_number(api, name, "log_max_mib", 1, 1024 * 1024, kMiB, options.log_max_bytes));
   MEMLITH_TRY(read_number(api, name, "memory_max_mib", 0, 1024 * 1024 * 1024, kMiB, options.memory_max_bytes));
   if (const auto text = find(api, name, "share"); text.has_value()) {
-    MEMLITH_TRY_ASSIGN(options.share, parse_share(*text));
+    MEMLITH_TRY_ASSIGN(const bool share, parse_share(*text));
+    options.share = share;
   }
   std::uint64_t foresight = options.foresight ? 1 : 0;
   MEMLITH_TRY(read_number(api, name, "foresight", 0, 1, 1, foresight));

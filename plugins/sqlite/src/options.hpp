@@ -15,7 +15,8 @@ enum class Durability : std::uint8_t { full, weak };
 
 struct Options {
   Durability durability = Durability::full;
-  bool share = false;                 // mode shared (shared/connection.hpp) instead of the engine
+  // Mode shared (shared/connection.hpp), or the engine; empty: as the database is (files.cpp).
+  std::optional<bool> share;
   bool foresight = true;              // mode shared: transactions that will write are foreseen (shared/foresight.hpp)
   bool reads_latest = false;          // WAL: readers do not wait for what they see to be durable
   std::uint64_t open_wait_ms = 5000;  // opening waits so long for a database that another process holds

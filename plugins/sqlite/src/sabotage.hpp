@@ -36,6 +36,7 @@ struct Sabotage {
   bool shared_flush_again = false;               // after a failed flush the next one counts
   bool shared_made_early = false;                // a commit waits for what was the newest one before it
   bool shared_skip_early_wait = false;           // what a transaction read that was rolled back is not waited for
+  bool shared_ignore_promise = false;            // a connection takes the lock that was promised since it looked
   bool shared_promise_for_ever = false;          // the lock is kept for a connection that does not come
   bool shared_follow_without_look = false;       // a follower waits for its leader to wake it
 };

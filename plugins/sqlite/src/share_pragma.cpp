@@ -35,6 +35,18 @@ constexpr sqlite3_io_methods kClosedMethods = {
 
 }  // namespace
 
+int move_to_shared(const EngineFile& engine, bool& is_open) {
+  is_open = false;
+  if (const int code = engine.close(engine.file); code != SQLITE_OK) {
+    engine.file->pMethods = &kClosedMethods;
+    return code;
+  }
+  const int code = open_to_share(engine.vfs, engine.name, engine.file, engine.flags);
+  is_open = code == SQLITE_OK || open_main(engine.vfs, engine.name, engine.file, engine.flags, nullptr) == SQLITE_OK;
+  if (!is_open) engine.file->pMethods = &kClosedMethods;
+  return code;
+}
+
 int share_pragma(const EngineFile& engine, char** arguments) {
   const Api& api = engine.vfs.api();
   const auto answer = [&](const std::string& text) { arguments[0] = api.mprintf("%s", text.c_str()); };
@@ -58,15 +70,9 @@ int share_pragma(const EngineFile& engine, char** arguments) {
                              "SQLite has begun to use the database; open it with share=1",
                              engine.path));
   }
-  if (const int code = engine.close(engine.file); code != SQLITE_OK) {
-    engine.file->pMethods = &kClosedMethods;
-    return code;
-  }
-  const int code = open_to_share(engine.vfs, engine.name, engine.file, engine.flags);
+  bool is_open = false;
+  const int code = move_to_shared(engine, is_open);
   answer(code == SQLITE_OK ? "shared" : std::string(last_report()));
-  if (code == SQLITE_OK) return SQLITE_OK;
-  const bool again = open_main(engine.vfs, engine.name, engine.file, engine.flags, nullptr) == SQLITE_OK;
-  if (!again) engine.file->pMethods = &kClosedMethods;
   return code;
 }
 

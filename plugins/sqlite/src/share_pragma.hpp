@@ -17,8 +17,11 @@ struct EngineFile {
   int (*close)(sqlite3_file*);  // null: SQLite has begun to use the database, and its file must stay
 };
 
-// Which mode, and = 1: from the engine to mode shared. SQLite knows nothing of the change: the file is closed, and
-// opened in its place. As SQLITE_FCNTL_PRAGMA.
+// From the engine to mode shared. SQLite knows nothing of the change: the file is closed, and opened in its place.
+// Where that fails, it is with the engine again, or it is not open any more, and all calls fail.
+int move_to_shared(const EngineFile& engine, bool& is_open);
+
+// Which mode, and = 1: to mode shared. As SQLITE_FCNTL_PRAGMA.
 int share_pragma(const EngineFile& engine, char** arguments);
 
 }  // namespace memlith::sqlite

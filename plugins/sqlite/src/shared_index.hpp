@@ -27,9 +27,6 @@ class SharedIndex {
   bool lock(Locks& mine, int first, int count, bool exclusive);
   void unlock(Locks& mine, int first, int count);
   void barrier();
-  // Another process may have changed the database. SQLite's log is empty again, and the header is another one than all
-  // that connections have seen, so that they give up what is in their caches. No connection holds a lock.
-  void restart();
 
  private:
   std::mutex mutex_;

@@ -37,14 +37,19 @@ int guarded(Body body) {
   }
 }
 
-// As xOpen, with the engine or in mode shared, as the parameters say, or `share`.
+// As xOpen, with the engine or in mode shared: as the parameters say, or `share`, or else as the database is.
 int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, bool share) {
   Options options = mine.databases().defaults();
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
   if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
     return report(mine.api(), status, true);
   }
-  if (!options.share && !share) return open_main(mine, name, file, flags, out_flags);
+  const bool as_it_is = !share && !options.share.has_value();
+  const bool shared_here = as_it_is && shared::is_open_here(name);
+  if (!share && !shared_here && !options.share.value_or(false)) {
+    const int code = open_main(mine, name, file, flags, out_flags);
+    if (!as_it_is || code != kNotForTheEngine) return code;
+  }
   if (mine.databases().find(name) != nullptr) {
     return report(mine.api(),
                   fail(Errc::busy, Detail::open,
@@ -138,18 +143,11 @@ void (*vfs_dl_sym(sqlite3_vfs* vfs, void* library, const char* symbol))(void) {
 }
 void vfs_dl_close(sqlite3_vfs* vfs, void* library) { base(vfs)->xDlClose(base(vfs), library); }
 int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->xRandomness(base(vfs), bytes, out); }
-// The busy handler of a connection that waits for the write lock sleeps in the queue, and that of a connection whose
-// database another process has waits for the lease.
+// The busy handler of a connection that waits for the write lock sleeps in the queue.
 int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
   if (const auto connection = shared::take_refused(); connection != nullptr) {
     return guarded([&] {
       connection->sleep(std::chrono::microseconds(microseconds));
-      return microseconds;
-    });
-  }
-  if (const auto lease = take_lease_refused(); lease != nullptr) {
-    return guarded([&] {
-      lease->await(std::chrono::microseconds(microseconds));
       return microseconds;
     });
   }
@@ -238,6 +236,11 @@ std::shared_ptr<Databases::Shared> Databases::find(std::string_view path) {
   return found != here().by_path.end() ? found->second.shared : nullptr;
 }
 
+bool Databases::is_only_user(const Shared& shared) {
+  const std::lock_guard lock(here().mutex);
+  return shared.users == 1;
+}
+
 Databases::Owner Databases::find_owner(std::string_view name, std::string_view suffix) {
   if (!name.ends_with(suffix)) return Owner();
   auto shared = find(name.substr(0, name.size() - suffix.size()));
@@ -257,8 +260,8 @@ void Databases::remove_made(const std::string& path) {
   core::Volume& volume = *place->volume;
   const auto host = world_.host(volume, place->file_name, true);
   if (!host.ok()) return;
-  const auto leased = (*host)->take_lease(false);
-  if (!leased.ok() || !*leased || !(*host)->make_exclusive().ok()) return;
+  const auto claimed = (*host)->claim(false);
+  if (!claimed.ok() || !*claimed || !(*host)->make_exclusive().ok()) return;
   const auto file = volume.open(place->file_name, core::OpenMode::read_only, core::Caching::buffered);
   const auto log_there = volume.exists(core::file_log_name(place->file_name));
   if (!file.ok() || !log_there.ok() || *log_there) return;
@@ -310,7 +313,7 @@ void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& s
 }
 
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
-                       std::shared_ptr<Shared>& shared) {
+                       const std::function<bool()>& is_for_sharing, std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
   MEMLITH_TRY(read_options(api, uri_name, options));
   bool made = false;
@@ -320,7 +323,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
     const std::lock_guard opening(shared->mutex);
     if (shared->database == nullptr) {
       const bool read_only = !wanted_write || !world_.may_write(path);
-      auto opened = Database::open(world_, path, options, read_only);
+      auto opened = Database::open(world_, path, options, read_only, is_for_sharing);
       if (opened.ok()) {
         shared->database = std::move(*opened);
         if (auto left = shared->database->take_left_journal()) memory().put(path + "-journal", std::move(left));

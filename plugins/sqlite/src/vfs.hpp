@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,9 +32,12 @@ class Databases {
     std::unique_ptr<Database> database;
   };
   // A connection to the database at `path`. `wanted_write`: falls back to read-only where the file cannot be written.
+  // `is_for_sharing` as of Database::open().
   core::Status open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
-                    std::shared_ptr<Shared>& shared);
+                    const std::function<bool()>& is_for_sharing, std::shared_ptr<Shared>& shared);
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
+  // Whether no other connection of this process has it, at this moment.
+  [[nodiscard]] bool is_only_user(const Shared& shared);
   // The database that is open under this path, or null.
   std::shared_ptr<Shared> find(std::string_view path);
   // An open database. As long as this object lives, the database is neither opened nor closed.

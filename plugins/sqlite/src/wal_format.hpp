@@ -14,7 +14,6 @@ inline constexpr int kIndexRegionBytes = 32768;
 inline constexpr std::uint64_t kIndexFrames = 4096;
 inline constexpr std::uint64_t kIndexFramesLess = 34;
 // It begins with a header, which has this version, and which says at this place how many frames are published.
-inline constexpr std::uint32_t kIndexVersion = 3007000;
 inline constexpr std::size_t kIndexPublishedAt = 16;
 
 // Its locks; from the last one on they are readers' locks.

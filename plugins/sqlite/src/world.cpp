@@ -33,10 +33,8 @@ namespace {
 constexpr off_t kPendingByte = 0x40000000;
 constexpr off_t kSharedFirst = kPendingByte + 2;
 constexpr off_t kSharedBytes = 510;
-// memlith's locks lie behind them, in the page that SQLite never uses.
-constexpr off_t kLeaseByte = kPendingByte + 576;
-constexpr off_t kLineByte = kPendingByte + 577;
-constexpr off_t kPresenceByte = kPendingByte + 578;
+// memlith's lock lies behind them, in the page that SQLite never uses.
+constexpr off_t kClaimByte = kPendingByte + 576;
 
 // The descriptors of databases, for a child. Nobody changes the list while the process forks.
 struct Kept {
@@ -59,10 +57,10 @@ class RealLock final : public HostLock {
     MEMLITH_TRY_ASSIGN(std::shared_ptr<core::OpenFile> file, volume.open_file(name, writable));
     MEMLITH_TRY_ASSIGN(auto device, file->device(name, core::Caching::buffered));
     MEMLITH_TRY_ASSIGN(const core::Mappable content, device->mappable(0));
-    return std::make_unique<RealLock>(std::move(file), std::move(device), content.descriptor, writable);
+    return std::make_unique<RealLock>(std::move(file), std::move(device), content.descriptor);
   }
-  RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd, bool writable)
-      : file_(std::move(file)), device_(std::move(device)), fd_(fd), writable_(writable) {
+  RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd)
+      : file_(std::move(file)), device_(std::move(device)), fd_(fd) {
     const std::lock_guard lock(kept().mutex);
     kept().paths[fd_] = device_->path();
   }
@@ -72,7 +70,7 @@ class RealLock final : public HostLock {
       const std::lock_guard lock(kept().mutex);
       kept().paths.erase(fd_);
     }
-    if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, kPresenceByte + 1 - kPendingByte);
+    if (::getpid() == process_) (void)set(F_UNLCK, kPendingByte, kClaimByte + 1 - kPendingByte);
   }
   RealLock(const RealLock&) = delete;
   RealLock& operator=(const RealLock&) = delete;
@@ -85,36 +83,18 @@ class RealLock final : public HostLock {
     return status;
   }
   Status make_exclusive() override { return lock_for_sqlite(F_WRLCK, kPendingByte, 2 + kSharedBytes); }
-  void release() override {
-    (void)set(F_UNLCK, kPendingByte, 2 + kSharedBytes);
-    (void)set(F_UNLCK, kLeaseByte, 1);
-  }
   [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return file_; }
   [[nodiscard]] bool removed() const override {
     const auto removed = device_->removed();
     return removed.ok() && *removed;
   }
 
-  Result<bool> take_lease(bool shared) override { return take(shared ? F_RDLCK : F_WRLCK, kLeaseByte); }
-  Result<bool> stand_in_line() override {
-    if (in_line_) return true;
-    // A process that only reads cannot lock for writing; several of them may stand there.
-    MEMLITH_TRY_ASSIGN(in_line_, take(writable_ ? F_WRLCK : F_RDLCK, kLineByte));
-    // The holder of the lease watches for openings of the file.
-    if (in_line_) notify();
-    return in_line_;
+  Result<bool> claim(bool shared) override {
+    const int error = set(shared ? F_RDLCK : F_WRLCK, kClaimByte, 1);
+    if (error == 0) return true;
+    if (error == EAGAIN || error == EACCES) return false;
+    return fail_errno(error, Detail::lock, "{}: cannot lock it", device_->path());
   }
-  void leave_line() override {
-    if (in_line_) (void)set(F_UNLCK, kLineByte, 1);
-    in_line_ = false;
-  }
-  [[nodiscard]] bool others_stand_in_line() const override { return others_have(kLineByte); }
-  Status show_presence(bool present) override {
-    MEMLITH_TRY_ASSIGN(const bool done, take(present ? F_RDLCK : F_UNLCK, kPresenceByte));
-    return done ? kOk : fail(Errc::busy, Detail::lock, "{}: another process changes its journal mode", device_->path());
-  }
-  [[nodiscard]] bool others_are_present() const override { return others_have(kPresenceByte); }
-  [[nodiscard]] std::string watched_path() const override { return fmt::format("/proc/self/fd/{}", fd_); }
 
  private:
   // 0, or errno.
@@ -125,24 +105,6 @@ class RealLock final : public HostLock {
     lock.l_start = begin;
     lock.l_len = bytes;
     return ::fcntl(fd_, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
-  }
-  Result<bool> take(int type, off_t byte) const {
-    const int error = set(type, byte, 1);
-    if (error == 0) return true;
-    if (error == EAGAIN || error == EACCES) return false;
-    return fail_errno(error, Detail::lock, "{}: cannot lock it", device_->path());
-  }
-  [[nodiscard]] bool others_have(off_t byte) const {
-    struct flock lock{};
-    lock.l_type = writable_ ? F_WRLCK : F_RDLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_start = byte;
-    lock.l_len = 1;
-    return ::fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  }
-  void notify() const {
-    const int opened = ::open(watched_path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (opened >= 0) ::close(opened);
   }
   Status lock_for_sqlite(int type, off_t begin, off_t bytes) {
     const int error = set(type, begin, bytes);
@@ -164,8 +126,6 @@ class RealLock final : public HostLock {
   std::shared_ptr<core::OpenFile> file_;
   std::unique_ptr<core::Device> device_;
   int fd_;  // the device's
-  bool writable_;
-  bool in_line_ = false;
   pid_t process_ = ::getpid();
 };
 
@@ -215,6 +175,8 @@ class RealWorld final : public World {
     MEMLITH_TRY_ASSIGN(auto lock, RealLock::open(volume, name, writable));
     return std::unique_ptr<HostLock>(std::move(lock));
   }
+
+  [[nodiscard]] bool is_tended() const override { return true; }
 
   // A lock stays as long as any process has its open file, so a child that lives on would keep the locks of a parent
   // that was killed. The numbers stay taken, by a file without content, because objects of the parent still hold them.

@@ -14,8 +14,8 @@ namespace memlith::sqlite {
 // The locks of this process on a database file. All of them belong to one open file, so the system releases them when
 // the process ends.
 //
-// The lock at the place of SQLite's own locks shows plain SQLite a busy database instead of a changing one. The others,
-// behind it, are for processes with memlith (lease.hpp); without other processes they have no effect.
+// The lock at the place of SQLite's own locks shows plain SQLite a busy database instead of a changing one. The claim,
+// behind it, keeps other processes with memlith's engine out from the moment of opening.
 class HostLock {
  public:
   virtual ~HostLock() = default;
@@ -23,32 +23,18 @@ class HostLock {
   virtual core::Status share() = 0;
   // SQLite's place, exclusive: no other process may even read. `busy` if another process reads.
   virtual core::Status make_exclusive() = 0;
-  // Releases SQLite's place and the lease.
-  virtual void release() {}
   // The file that is locked, for others to open it and lock it for their own ends without another descriptor. Open for
   // writing if it was locked for a writer.
   [[nodiscard]] virtual std::shared_ptr<core::OpenFile> file() const = 0;
   // Whether the file has lost its last name, so that it cannot be opened any more.
   [[nodiscard]] virtual bool removed() const = 0;
 
-  // The right to have the database open: one process that writes, or any number that read. False: others have it.
-  virtual core::Result<bool> take_lease(bool shared) {
+  // The right to have the database open with the engine: one process that writes, or any number that read (`shared`).
+  // False: others have it.
+  virtual core::Result<bool> claim(bool shared) {
     (void)shared;
     return true;
   }
-  // The place of the process that gets the lease next. False: another process stands there.
-  virtual core::Result<bool> stand_in_line() { return true; }
-  virtual void leave_line() {}
-  // Whether another process stands there.
-  [[nodiscard]] virtual bool others_stand_in_line() const { return false; }
-  // This process has connections in WAL mode, so that others must not change the journal mode.
-  virtual core::Status show_presence(bool present) {
-    (void)present;
-    return core::kOk;
-  }
-  [[nodiscard]] virtual bool others_are_present() const { return false; }
-  // The path under which inotify finds the file; empty if there is no such file.
-  [[nodiscard]] virtual std::string watched_path() const { return {}; }
 };
 
 using core::Place;
@@ -66,6 +52,8 @@ class World {
   // Opens the file. Nothing is locked yet. `busy` if this process has the file open by other means.
   virtual core::Result<std::unique_ptr<HostLock>> host(core::Volume& volume, const std::string& file_name,
                                                        bool writable) = 0;
+  // Whether databases are put in order while no connection uses them (tender.hpp).
+  [[nodiscard]] virtual bool is_tended() const { return false; }
   // In a forked child, before it opens a database: its parent's files are not kept open and locked by it.
   virtual void leave_parent() {}
 };

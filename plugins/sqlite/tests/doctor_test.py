@@ -88,7 +88,7 @@ def while_open(name, uri, library, body, **extra):
 DB = folder / "app.db"
 for mode, parameters, library, reaches, text in (
         ("shared", "?vfs=memlith&share=1", plugin, "yes", "in mode shared"),
-        ("engine", "?vfs=memlith&idle_ms=0", plugin, "yes", "with the engine"),
+        ("engine", "?vfs=memlith&share=0&idle_ms=0", plugin, "yes", "with the engine"),
         ("plain", "", "", "no", "is on plain SQLite")):
     while_open("app.db", f"file:{DB}{parameters}", library, lambda by_name, by_number: check(
         f"{mode}: a database, a process", has(by_name, reaches, text, "app.db") and has(by_number, reaches, text),

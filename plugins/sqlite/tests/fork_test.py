@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program that has a database open and forks: each process with connections of its own.
+"""A program that has a database open in mode shared and forks: each process with connections of its own.
 
 Usage: fork_test.py PLUGIN FOLDER [URI-PARAMETERS]
 Children of a parent that keeps its connection open (as multiprocessing's Pool does) write to the database; what they
@@ -18,7 +18,8 @@ if b"__asan_init" in pathlib.Path(sys.argv[1]).read_bytes() or b"__tsan_init" in
     sys.exit(77)
 pathlib.Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
 folder = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[2]))
-parameters = sys.argv[3] if len(sys.argv) > 3 else "vfs=memlith"
+parameters = sys.argv[3] if len(sys.argv) > 3 else "vfs=memlith&share=1"
+os.environ.pop("MEMLITH_SQLITE_SHARE", None)
 library = ctypes.CDLL(str(pathlib.Path(sys.argv[1]).resolve()))
 assert library.memlith_sqlite_register(0) == 0
 failures = []
@@ -68,7 +69,22 @@ def all_rows(name):
     return rows if verdict == "ok" else verdict
 
 
-for mode in "delete", "wal":
+def start(number):
+    """One of several that start at once, each of which makes what is missing."""
+    db = connect("start.db")
+    db.execute("pragma journal_mode = wal")
+    db.execute("create table if not exists t(a unique)")
+    for i in range(50):
+        with db:
+            db.execute("insert into t values(?)", (1000 * number + i,))
+    db.close()
+
+
+check("four start at once", ended_well([child(lambda i=i: start(i)) for i in range(4)]))
+check("four start at once: all is there", all_rows("start.db") == [1000 * i + j for i in range(4) for j in range(50)])
+
+# The engine, which is the default in rollback modes, is for one process.
+for mode in ("delete", "wal") if "share=1" in parameters else ("wal",):
     name = f"{mode}.db"
     parent = connect(name)
     parent.execute(f"pragma journal_mode = {mode}")

@@ -63,7 +63,6 @@ class SteppedWorld final : public sqlite::World {
     SteppedLock& operator=(const SteppedLock&) = delete;
     Status make_exclusive() override { return lock_->make_exclusive(); }
     Status share() override { return lock_->share(); }
-    void release() override { lock_->release(); }
     [[nodiscard]] std::shared_ptr<core::OpenFile> file() const override { return lock_->file(); }
     [[nodiscard]] bool removed() const override { return lock_->removed(); }
 

@@ -108,7 +108,7 @@ def test_ways_to_share():
                      environment={"LD_PRELOAD": plugin})
         check("sqlite3, LD_PRELOAD, PRAGMA", is_shared(answer), answer)
         answer = run(["sqlite3", "shared.db"], "select * from t;\npragma memlith_share=1;\nselect 'on';\n",
-                     environment={"LD_PRELOAD": plugin})
+                     environment={"LD_PRELOAD": plugin, "MEMLITH_SQLITE_SHARE": "0"})
         check("too late for the PRAGMA", "has to be the first statement" in answer.stderr and "on" in answer.stdout,
               answer)
         os.mkdir(folder / "bare.db-memlith")
@@ -140,7 +140,8 @@ def test_errors_and_ends():
 def test_shell(shell):
     answer = run([shell],
                  f".load '{plugin}'\n.open 'file:shell.db?vfs=memlith'\ncreate table t(a); insert into t values(1);\n"
-                 "pragma journal_mode = wal; insert into t values(2);\npragma memlith_stats;\n")
+                 "pragma journal_mode = wal; insert into t values(2);\npragma memlith_stats;\n",
+                 environment={"MEMLITH_SQLITE_SHARE": "0"})
     check("shell: .load, URI", "journal=wal" in answer.stdout and not answer.stderr, answer)
     check("shell: plain SQLite afterwards", plain("shell.db", "select * from t") == [(1,), (2,)])
     answer = run([shell], f".load '{plugin}' sqlite3_memlithdefault_init\n.open default.db\ncreate table t(a);\n"

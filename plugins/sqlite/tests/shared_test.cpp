@@ -173,10 +173,16 @@ TEST_F(SharedPage, APromiseToADeadProcessEnds) {
   sidecar->page().slots_used.store(1);
   Waiter mine;
   line.took(mine);
-  sidecar->page().slots[0].passed.store(9);
+  sidecar->page().slots[0].passed.store(0);
+  sidecar->page().slots[0].awake.store(1);
   EXPECT_EQ(line.choose(), 0u);
   while (!line.may_ask(mine)) std::this_thread::yield();
   EXPECT_EQ(line.choose(), sqlite::shared::kSlots) << "a dead process is chosen again";
+  // One that was passed over too often is not even promised it: one that lives may be due as well.
+  sidecar->page().slots[0].waiting.store(1);
+  sidecar->page().slots[0].passed.store(9);
+  EXPECT_EQ(line.choose(), sqlite::shared::kSlots);
+  EXPECT_EQ(sidecar->page().slots[0].waiting.load(), 0u);
 }
 
 // ---- connections over a medium that loses what was not flushed ----------------------------------------------------

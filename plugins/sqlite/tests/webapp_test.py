@@ -26,11 +26,11 @@ import urllib.parse
 APP = pathlib.Path(__file__).resolve().parents[3] / "examples" / "webapp" / "links.py"
 ROUNDS, CLIENTS = 6, 4
 SECONDS_MAX = 60  # for anything that has to happen at all
-MEMLITH = "file:links.db?vfs=memlith"
+MEMLITH = "file:links.db?vfs=memlith&share=0"
 LOOK = """
 import ctypes, json, sqlite3, sys
 assert ctypes.CDLL(sys.argv[1]).memlith_sqlite_register(0) == 0
-a = sqlite3.connect("file:links.db?vfs=memlith&mode=ro", uri=True)
+a = sqlite3.connect("file:links.db?vfs=memlith&share=0&mode=ro", uri=True)
 verdict = [row[0] for row in a.execute("pragma integrity_check")]
 print(json.dumps([verdict, [list(row) for row in a.execute("select name, url, hits from links order by id")]]))
 a.close()

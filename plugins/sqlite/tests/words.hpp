@@ -84,6 +84,7 @@ inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
     ::setenv("MEMLITH_SQLITE_OPEN_WAIT_MS", "0", 0);  // a test that expects BUSY does not wait for it
     ::setenv("MEMLITH_SQLITE_IDLE_MS", "0", 0);       // the mark stays where a test looks for it
+    ::setenv("MEMLITH_SQLITE_SHARE", "0", 0);         // the engine, unless a test asks for mode shared
     auto made = sqlite::Vfs::make(linked_api(), sqlite::real_databases(), "memlith");
     EXPECT_EQ(made->register_it(false), SQLITE_OK);
     return made.release();

@@ -186,11 +186,11 @@ void Connection::give_up_ahead() {
 void Connection::barrier() {
   const bool begins = node_ != nullptr && readings_ == 0 && !writes_ && !checkpoints_;
   if (begins && foresight_.begin(node_->sidecar->page())) {
-    int code = lock_write();
+    int code = lock_write(true);
     while (code == SQLITE_BUSY) {
       note_refused(shared_from_this());
       if (!foresight_.wait()) break;
-      code = lock_write();
+      code = lock_write(true);
     }
     if (code == SQLITE_OK) ahead_ = Ahead::waits;
   }
@@ -214,7 +214,8 @@ int Connection::lock_ahead() {
     return SQLITE_OK;
   }
   if (readings_ > 0) foresight_.note_write(node_->sidecar->page());
-  return lock_write();
+  // A connection that makes the index anew, because a writer was killed, has not had its turn.
+  return lock_write(readings_ > 0 || checkpoints_);
 }
 
 void Connection::begin_writing() {
@@ -226,12 +227,18 @@ void Connection::begin_writing() {
   is_stale_ = false;
 }
 
-int Connection::lock_write() {
+int Connection::lock_write(bool for_a_turn) {
   if (node_->group.failed()) return SQLITE_IOERR_FSYNC;
   int code = SQLITE_BUSY;
   if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
+  // The holder before may have promised it to another one since this one looked.
+  if (code == SQLITE_OK && !node_->line.may_ask(waiter_) && !MEMLITH_SABOTAGED(shared_ignore_promise)) {
+    (void)real_lock(kWriteLock, 1, kUnlockExclusive);
+    node_->line.call_promised();
+    code = SQLITE_BUSY;
+  }
   if (code == SQLITE_OK) {
-    node_->line.took(waiter_);
+    if (for_a_turn) node_->line.took(waiter_);
     begin_writing();
     // SQLite finds out, too, and begins again.
     is_stale_ = readings_ > 0 && newest() != seen_;

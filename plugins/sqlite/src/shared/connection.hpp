@@ -60,6 +60,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   ~Connection() override = default;
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const sqlite3_vfs& vfs() const { return vfs_; }
   [[nodiscard]] bool inherited() const;
   // In a forked child: an error that says what to do; ok in the process that opened it.
   [[nodiscard]] core::Status check_own() const;
@@ -115,7 +116,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool is_stale() const { return is_stale_; }
 
  private:
-  int lock_write();
+  int lock_write(bool for_a_turn);
   int lock_ahead();
   int unlock_write();
   int release_write();
@@ -170,8 +171,9 @@ class Registry {
   Registry();
   void add(const std::shared_ptr<Connection>& connection);
   void remove(const Connection& connection);
-  // Whether a database of this name is open here in mode shared.
+  // Whether a database of this name is open here in mode shared; by a SQLite other than that of `vfs`.
   bool knows(std::string_view path);
+  bool is_open_by_another(std::string_view path, const sqlite3_vfs& vfs);
   // The connection that this thread used last, if its log has this name and is not open yet.
   std::shared_ptr<Connection> owner_of_wal(std::string_view name);
   // Null where there can be no shared page.

@@ -10,6 +10,9 @@ namespace memlith::sqlite::shared {
 namespace {
 
 constexpr std::uint32_t kPassedMax = 8;
+// Slot::waiting
+constexpr std::uint32_t kSleeps = 1;
+constexpr std::uint32_t kComes = 2;
 // How long the lock is only for one connection: one that is awake comes within microseconds, one that has to be woken
 // within this time unless its process does not run.
 constexpr std::uint64_t kPromiseNs = 5'000'000;
@@ -46,8 +49,16 @@ bool Line::may_ask(const Waiter& waiter) {
   // It did not come. If its process was killed, it is not waited for again.
   const std::uint32_t slot = slot_of(promise);
   if (slot < kSlots && !sidecar_.is_alive(slot)) page_.slots[slot].waiting.store(0, std::memory_order_relaxed);
+  // Or it has given up: its busy handler did not ask again.
+  std::uint32_t comes = kComes;
+  if (slot < kSlots) (void)page_.slots[slot].waiting.compare_exchange_strong(comes, 0);
   (void)page_.promise.compare_exchange_strong(promise, 0);
   return true;
+}
+
+void Line::call_promised() {
+  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+  if (promise != 0) call(slot_of(promise));
 }
 
 void Line::took(Waiter& waiter) {
@@ -61,7 +72,10 @@ void Line::took(Waiter& waiter) {
     if (i == waiter.slot || slot.waiting.load(std::memory_order_acquire) == 0) continue;
     if (waiter.ticket == 0 || slot.ticket.load(std::memory_order_relaxed) < waiter.ticket) slot.passed.fetch_add(1);
   }
-  if (waiter.slot < kSlots) page_.slots[waiter.slot].passed.store(0, std::memory_order_relaxed);
+  if (waiter.slot < kSlots) {
+    page_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
+    page_.slots[waiter.slot].passed.store(0, std::memory_order_relaxed);
+  }
   waiter.ticket = 0;
   waiter.slept = false;
   waiter.credit_ns = 0;
@@ -70,6 +84,7 @@ void Line::took(Waiter& waiter) {
 // A connection that did not sleep since it was refused last had given up, and waits anew.
 void Line::refused(Waiter& waiter) {
   if (!waiter.slept) {
+    if (waiter.slot < kSlots) page_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
     waiter.ticket = 0;
     waiter.credit_ns = 0;
   }
@@ -79,14 +94,23 @@ void Line::refused(Waiter& waiter) {
 std::uint32_t Line::choose() {
   const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
   std::uint32_t oldest = kSlots;
+  std::uint32_t sleeps = kSlots;  // the oldest of those that do not come by themselves
   std::uint32_t awake = kSlots;
   const auto is_before = [this](std::uint32_t one, std::uint32_t other) {
     return other == kSlots || page_.slots[one].ticket.load(std::memory_order_relaxed) <
                                   page_.slots[other].ticket.load(std::memory_order_relaxed);
   };
   for (std::uint32_t i = 0; i < used; ++i) {
-    if (page_.slots[i].waiting.load(std::memory_order_acquire) == 0) continue;
+    const std::uint32_t waiting = page_.slots[i].waiting.load(std::memory_order_acquire);
+    if (waiting == 0) continue;
+    // One that was killed must not be promised the lock in the place of one that lives.
+    if (page_.slots[i].passed.load(std::memory_order_relaxed) >= kPassedMax && !sidecar_.is_alive(i)) {
+      page_.slots[i].waiting.store(0, std::memory_order_relaxed);
+      continue;
+    }
     if (is_before(i, oldest)) oldest = i;
+    if (waiting != kSleeps) continue;
+    if (is_before(i, sleeps)) sleeps = i;
     if (page_.slots[i].awake.load(std::memory_order_relaxed) != 0 && is_before(i, awake)) awake = i;
   }
   if (oldest == kSlots) return kSlots;
@@ -98,7 +122,7 @@ std::uint32_t Line::choose() {
     promise(oldest);
     return oldest;
   }
-  if (awake == kSlots) return oldest;
+  if (awake == kSlots) return sleeps;
   promise(awake);
   return awake;
 }
@@ -121,14 +145,14 @@ void Line::stand(Waiter& waiter) {
   slot.wake.store(0, std::memory_order_relaxed);
   slot.awake.store(1, std::memory_order_relaxed);
   MEMLITH_SHARED_STEP();
-  slot.waiting.store(1, std::memory_order_release);
+  slot.waiting.store(kSleeps, std::memory_order_release);
 }
 
 bool Line::is_first(const Waiter& waiter) const {
   const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
   for (std::uint32_t i = 0; i < used; ++i) {
     const Slot& slot = page_.slots[i];
-    if (slot.waiting.load(std::memory_order_acquire) == 0 || i == waiter.slot) continue;
+    if (slot.waiting.load(std::memory_order_acquire) != kSleeps || i == waiter.slot) continue;
     if (slot.ticket.load(std::memory_order_relaxed) < waiter.ticket && sidecar_.is_alive(i)) return false;
   }
   return true;
@@ -156,7 +180,8 @@ void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::funct
       if ((called || first) && may_ask(waiter) && is_free()) break;
       wait_for_change(slot.wake, 0, std::min(end - now, first ? kFirstLooksNs : kOthersLookNs));
     }
-    slot.waiting.store(0, std::memory_order_relaxed);
+    // It counts as waiting until it has asked: it is passed over between two sleeps as well.
+    slot.waiting.store(kComes, std::memory_order_relaxed);
   }
   const std::uint64_t took = now_ns() - begun;
   waiter.credit_ns += nominal;

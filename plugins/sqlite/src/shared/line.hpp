@@ -30,6 +30,8 @@ class Line {
 
   // Whether the connection may ask for the lock: it is not promised to another one.
   bool may_ask(const Waiter& waiter);
+  // The connection got the lock, gave it back because it was promised meanwhile, and tells whom.
+  void call_promised();
   // The connection got the lock.
   void took(Waiter& waiter);
   void refused(Waiter& waiter);

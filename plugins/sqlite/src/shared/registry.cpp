@@ -71,6 +71,14 @@ bool Registry::knows(std::string_view path) {
   return false;
 }
 
+bool Registry::is_open_by_another(std::string_view path, const sqlite3_vfs& vfs) {
+  const std::lock_guard guard(mutex_);
+  for (const auto& [key, connection] : connections_) {
+    if (connection->path() == path && &connection->vfs() != &vfs && !connection->inherited()) return true;
+  }
+  return false;
+}
+
 std::shared_ptr<Connection> Registry::owner_of_wal(std::string_view name) {
   auto connection = last_used().lock();
   if (connection == nullptr || connection->inherited() || connection->wal().is_open()) return nullptr;

@@ -389,6 +389,15 @@ const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
   Registry::get().leave_parent();
+  if (Registry::get().is_open_by_another(name, *vfs.base())) {
+    // The locks belong to the process, and each SQLite would take them away from the other.
+    return report(vfs.api(),
+                  core::fail(core::Errc::busy, core::Detail::open,
+                             "{}: another SQLite of this process has the database open in mode shared, in which one "
+                             "SQLite of a process may have it; close it there, or use the engine (share=0) in both",
+                             name),
+                  true);
+  }
   auto connection = std::make_shared<Connection>(vfs.api(), *vfs.base(), name, options);
   int given = flags;
   if (const int code = connection->database().open(*vfs.base(), name, flags, &given); code != SQLITE_OK) return code;
@@ -412,6 +421,22 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
   set(file, kSharedWalMethods, std::move(state));
   return SQLITE_OK;
 }
+
+// By SQLite's own VFS: it knows what this process has open, and closes no descriptor with whose end locks would go.
+bool is_in_wal_mode(sqlite3_vfs& real, const char* name) {
+  RealFile file;
+  if (file.open(real, name, SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) return false;
+  std::array<unsigned char, MEMLITH_SQLITE_LOOK_BYTES> first{};
+  sqlite3_int64 bytes = 0;
+  const bool has_read = file->xFileSize(file.file(), &bytes) == SQLITE_OK &&
+                        file->xRead(file.file(), first.data(), static_cast<int>(first.size()), 0) == SQLITE_OK;
+  (void)file.close();
+  if (!has_read) return false;
+  const auto head = memlith_sqlite_look(first.data(), static_cast<std::uint64_t>(bytes));
+  return head.kind == MEMLITH_SQLITE_PLAIN && head.wal_mode != 0;
+}
+
+bool is_open_here(std::string_view name) { return Registry::get().knows(name); }
 
 bool belongs_to_shared(std::string_view name) {
   for (const std::string_view suffix : {std::string_view("-journal"), std::string_view("-wal")}) {

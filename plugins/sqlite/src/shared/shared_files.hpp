@@ -16,6 +16,10 @@ extern const int kSharedFileBytes;  // of the largest sqlite3_file
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options);
 int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 
+// Whether the file is an ordinary database in WAL mode.
+bool is_in_wal_mode(sqlite3_vfs& real, const char* name);
+// Whether a database of this name is open here in mode shared.
+bool is_open_here(std::string_view name);
 // Whether `name` is the journal or the write-ahead log of a database that is open in mode shared.
 bool belongs_to_shared(std::string_view name);
 

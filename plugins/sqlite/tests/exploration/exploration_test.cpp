@@ -95,11 +95,10 @@ const std::vector<Case>& cases() {
        "transactions that read before they write",
        {{0, Kind::shared, deferred_writes}, {1, Kind::shared, deferred_writes}, {2, Kind::shared, two_reads}}},
       {"line",
-       "three processes want the write lock again and again; a waiter is not passed over more than eight times where "
-       "it waits, and once or twice between two sleeps of its busy handler",
+       "three processes want the write lock again and again; a waiter is not passed over more than eight times",
        {{0, Kind::normal, many_writes}, {1, Kind::normal, many_writes}, {2, Kind::shared, two_writes}},
        -1,
-       10,
+       8,
        false},
       {"coming and going",
        "processes open the database and close it, beside one that commits",
@@ -293,6 +292,7 @@ constexpr Mutant kMutants[] = {
     {"trust_abandoned", &Sabotage::shared_trust_abandoned, "late after a failure"},
     {"made_early", &Sabotage::shared_made_early, "commits"},
     {"skip_early_wait", &Sabotage::shared_skip_early_wait, "normal"},
+    {"ignore_promise", &Sabotage::shared_ignore_promise, "line"},
     {"promise_for_ever", &Sabotage::shared_promise_for_ever, "line"},
     {"follow_without_look", &Sabotage::shared_follow_without_look, "commits"},
 };

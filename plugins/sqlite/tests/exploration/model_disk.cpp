@@ -50,6 +50,7 @@ struct Methods {
     std::memcpy(to.bytes.data() + at, source, static_cast<std::size_t>(bytes));
     for (std::size_t page = at / kKernelPageBytes; page * kKernelPageBytes < end; ++page) to.dirty.insert(page);
     if (!is_log(to) && disk().hooks.wrote) disk().hooks.wrote(to.name);
+    if (is_log(to) && disk().hooks.wrote_log) disk().hooks.wrote_log();
     return SQLITE_OK;
   }
   static int truncate(sqlite3_file* file, sqlite3_int64 bytes) {

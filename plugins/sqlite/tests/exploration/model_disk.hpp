@@ -60,6 +60,7 @@ class ModelDisk {
     std::function<int()> process;
     std::function<void(const std::string& name)> wrote;  // what is on the medium, or may be, has changed
     std::function<void(bool granted)> asked_for_write_lock;
+    std::function<void()> wrote_log;
   };
   Hooks hooks;
   std::uint64_t flush_ns = 300'000;

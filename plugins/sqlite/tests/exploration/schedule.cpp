@@ -102,6 +102,7 @@ void Schedule::wrong(const std::string& what) {
 
 Schedule::Word::Word(Schedule& its, int actor) : schedule(its), begun(its.stage_.now_ns()) {
   its.came_[static_cast<std::size_t>(actor)] = 0;
+  its.slept_at_[static_cast<std::size_t>(actor)] = 0;
 }
 Schedule::Word::~Word() {
   // Of those beside a process that was killed, or of any where none was. Not beside one that was stopped.
@@ -246,16 +247,23 @@ void Schedule::asked_for_write_lock(bool granted) {
   if (stage_.thread() < 0) return;
   const auto me = static_cast<std::size_t>(stage_.thread());
   if (came_[me] == 0) came_[me] = stage_.now_ns();
-  if (!granted) return;
+  got_it_[me] = granted;
+}
+
+void Schedule::wrote_log() {
+  if (stage_.thread() < 0) return;
+  const auto me = static_cast<std::size_t>(stage_.thread());
+  if (!got_it_[me]) return;
+  got_it_[me] = false;
   if (at(stage_.thread()).kind != Actor::Kind::plain) {
     for (std::size_t i = 0; i < came_.size(); ++i) {
-      if (i != me && sleeps_[i] && came_[i] != 0 && came_[i] < came_[me]) ++passed_[i];
+      if (i != me && slept_at_[i] != 0 && slept_at_[i] < came_[me]) ++passed_[i];
       if (passed_[i] <= case_.passed_over_max || stage_.stopped() >= 0) continue;
       wrong(fmt::format("{} was passed over {} times", name(static_cast<int>(i)), passed_[i]));
     }
   }
   came_[me] = 0;
-  sleeps_[me] = false;
+  slept_at_[me] = 0;
   passed_[me] = 0;
 }
 
@@ -267,7 +275,7 @@ void Schedule::kill(int process) {
     (void)new Db(std::move(dbs_[i]));  // its memory is gone with the process
     dbs_[i] = Db();
     came_[i] = 0;
-    sleeps_[i] = false;
+    slept_at_[i] = 0;
   }
 }
 
@@ -282,7 +290,8 @@ std::string Schedule::run(const Plan& plan) {
   begun_.assign(count, 0);
   acknowledged_ = must_ = passed_ = begun_;
   came_.assign(count, 0);
-  sleeps_.assign(count, false);
+  slept_at_.assign(count, 0);
+  got_it_.assign(count, false);
   stage_.begin();
   sqlite::shared::machine = &stage_;
   sqlite::shared::step_hook = [] { g_running->point("step"); };
@@ -301,9 +310,10 @@ std::string Schedule::run(const Plan& plan) {
   disk.hooks.sleep = [this](std::uint64_t nanoseconds) { stage_.sleep(nanoseconds); };
   disk.hooks.wrote = [this](const std::string&) { check_cuts("something was written or flushed"); };
   disk.hooks.asked_for_write_lock = [this](bool granted) { asked_for_write_lock(granted); };
+  disk.hooks.wrote_log = [this] { wrote_log(); };
   stage_.waits = [this] {
     const auto me = static_cast<std::size_t>(stage_.thread());
-    if (came_[me] != 0) sleeps_[me] = true;
+    if (came_[me] != 0 && slept_at_[me] == 0) slept_at_[me] = stage_.now_ns();
   };
   std::vector<Stage::Thread> threads;
   for (std::size_t i = 0; i < count; ++i) {
@@ -314,6 +324,7 @@ std::string Schedule::run(const Plan& plan) {
   disk.hooks.point = nullptr;
   disk.hooks.sleep = nullptr;
   disk.hooks.asked_for_write_lock = nullptr;
+  disk.hooks.wrote_log = nullptr;
   if (outcome_.stuck.empty()) check_end();
   stage_.end();
   disk.hooks = {};

@@ -75,6 +75,7 @@ class Schedule {
   void check_cuts(const std::string& when);
   std::vector<int> recover(const std::pair<std::string, std::string>& image);
   void asked_for_write_lock(bool granted);
+  void wrote_log();
   void kill(int process);
   void check_end();
 
@@ -86,9 +87,10 @@ class Schedule {
   std::vector<int> begun_, acknowledged_;
   std::vector<int> must_;  // what a power cut must not take back, by actor
   std::uint64_t blocked_max_ns_ = 0;
-  // The line for the write lock: by actor, when it came, whether it sleeps, how many later ones passed it.
+  // The line for the write lock: by actor, when it asked first, when it slept first, how many that asked later passed.
   std::vector<std::uint64_t> came_;
-  std::vector<bool> sleeps_;
+  std::vector<std::uint64_t> slept_at_;
+  std::vector<bool> got_it_;  // and has not used it: a connection that waits looks whether the lock is free
   std::vector<int> passed_;
 };
 

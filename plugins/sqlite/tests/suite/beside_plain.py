@@ -85,8 +85,7 @@ def arguments(description):
                          help="run nothing; hold the outcomes of the last run against the reasons again")
     options.add_argument("--share", action="store_true", help="memlith in mode shared, with reasons of its own")
     given = options.parse_args()
-    if given.share:
-        SETTINGS["MEMLITH_SQLITE_SHARE"] = "1"
+    SETTINGS["MEMLITH_SQLITE_SHARE"] = "1" if given.share else "0"
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     given.plugin = str(pathlib.Path(given.plugin).resolve())
@@ -131,7 +130,7 @@ class RecordedRun:
         folder.mkdir(parents=True)
         told = folder / "told.json"
         environment |= {"TOLD": str(told), "DATABASES": str(folder), "PYTHONPATH": f"{python_path}:{HERE}"}
-        if "MEMLITH_SQLITE_SHARE" in SETTINGS:
+        if SETTINGS.get("MEMLITH_SQLITE_SHARE") == "1":
             environment["JOURNAL_MODE"] = "wal"  # on plain SQLite, too; in others mode shared is plain SQLite
         code, text = run_for(self.seconds, command, cwd=folder,
                              env=environment_of(self.plugin if kind == "memlith" else None, **environment))

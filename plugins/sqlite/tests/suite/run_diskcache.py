@@ -7,7 +7,7 @@ and holds what differs against known_diskcache.txt. Exit code 0: nothing else pa
 """
 import sys
 
-from beside_plain import RecordedRun, arguments, compare_recorded, get_pypi_source
+from beside_plain import SETTINGS, RecordedRun, arguments, compare_recorded, get_pypi_source
 
 VERSION = "5.6.3"
 PACKAGES = ["pytest==9.2.0"]
@@ -30,6 +30,7 @@ class Run(RecordedRun):
 
 def main():
     given = arguments(__doc__)
+    del SETTINGS["MEMLITH_SQLITE_SHARE"]  # the default: its databases are in WAL mode, and used by processes
     sys.exit(compare_recorded(given, GROUPS, Run(given), "known_diskcache.txt"))
 
 

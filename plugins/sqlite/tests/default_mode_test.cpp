@@ -1,0 +1,151 @@
+// Which mode a connection gets whose parameters name none (docs/sqlite.md, "Which mode").
+#include "files_fixture.hpp"
+
+namespace memlith::test {
+namespace {
+
+class DefaultMode : public Files {
+ protected:
+  void SetUp() override {
+    Files::SetUp();
+    ::unsetenv("MEMLITH_SQLITE_SHARE");
+  }
+  void TearDown() override { ::setenv("MEMLITH_SQLITE_SHARE", "0", 1); }
+  static std::string mode(const Db& db) { return db.all("pragma memlith_share"); }
+};
+
+TEST_F(DefaultMode, ADatabaseInWalModeIsShared) {
+  make_plain("pragma journal_mode = wal");
+  Db db = open();
+  EXPECT_EQ(mode(db), "shared");
+  EXPECT_RUNS(db, "insert into t values(2)");
+  Child child([&](int ready) {
+    Db other = open();
+    sqlite3_busy_timeout(other.get(), 60000);
+    if (mode(other) == "shared" && other.run("insert into t values(3)") == SQLITE_OK) tell(ready);
+  });
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
+}
+
+TEST_F(DefaultMode, ADatabaseInARollbackModeIsTheEngines) {
+  make_plain();
+  Db db = open();
+  EXPECT_EQ(mode(db), "engine");
+  EXPECT_EQ(mode(open()), "engine");
+}
+
+TEST_F(DefaultMode, TheParameterCounts) {
+  make_plain("pragma journal_mode = wal");
+  EXPECT_EQ(mode(open("share=0")), "engine");
+  EXPECT_EQ(mode(open()), "shared");
+  ::setenv("MEMLITH_SQLITE_SHARE", "0", 1);
+  EXPECT_EQ(mode(open()), "engine");
+}
+
+// A new database, or one in a rollback mode, that its only connection turns to WAL mode, whatever it did before.
+TEST_F(DefaultMode, TheOnlyConnectionTurnsToWalAndSharesIt) {
+  for (const char* const before : {"pragma foreign_keys = on", "create table if not exists t(a); select * from t",
+                                   "create table if not exists t(a); insert into t values(0)"}) {
+    for (const bool is_new : {true, false}) {
+      fs::remove(path_);
+      if (!is_new) make_plain();
+      Db db = open();
+      EXPECT_RUNS(db, before);
+      EXPECT_EQ(db.all("pragma journal_mode = WAL"), "wal");
+      EXPECT_EQ(mode(db), "shared");
+      EXPECT_RUNS(db, "create table if not exists t(a); insert into t values(2)");
+      EXPECT_EQ(mode(open()), "shared");
+      EXPECT_EQ(plain().all("select max(a) from t"), "2");
+      EXPECT_EQ(integrity(db), "ok");
+      EXPECT_EQ(db.close(), SQLITE_OK);
+      EXPECT_FALSE(fs::exists(path_ + ".memlith"));
+    }
+  }
+}
+
+// A log whose size was given stays when the engine closes the database.
+TEST_F(DefaultMode, AClosedLogIsNoHindrance) {
+  {
+    Db db = open("log_mib=1");
+    EXPECT_RUNS(db, "create table t(a)");
+  }
+  ASSERT_TRUE(fs::exists(path_ + ".memlith"));
+  EXPECT_EQ(open().all("pragma journal_mode = wal"), "wal");
+  Db db = open("log_mib=1");
+  EXPECT_EQ(mode(db), "shared");
+  EXPECT_RUNS(db, "insert into t values(1)");
+  EXPECT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(open("share=0").all("select * from t"), "1");
+}
+
+// Another connection has it, or SQLite has its journal open: it stays with the engine until it is closed.
+TEST_F(DefaultMode, ADatabaseInUseStaysWithTheEngine) {
+  make_plain();
+  {
+    Db db = open();
+    EXPECT_RUNS(db, "insert into t values(2)");
+    Db another = open();
+    EXPECT_EQ(another.all("pragma journal_mode = wal"), "wal");
+    EXPECT_EQ(mode(another), "engine");
+    EXPECT_EQ(mode(open()), "engine");
+    EXPECT_EQ(another.close(), SQLITE_OK);
+    EXPECT_EQ(db.all("pragma journal_mode = persist"), "persist");
+    EXPECT_RUNS(db, "insert into t values(3)");
+    EXPECT_EQ(db.all("pragma journal_mode = wal"), "wal");
+    EXPECT_EQ(mode(db), "engine");
+  }
+  EXPECT_EQ(mode(open()), "shared");
+  EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
+}
+
+// A killed engine's database is recovered by the engine.
+TEST_F(DefaultMode, AMarkedDatabaseIsTheEngines) {
+  make_plain("pragma journal_mode = wal");
+  Child child([&](int ready) {
+    Db db = open("share=0");
+    (void)db.run("insert into t values(2)");
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  sqlite_log.clear();
+  EXPECT_EQ(open().open_code(), SQLITE_BUSY);
+  EXPECT_TRUE(sqlite_log.told("share=1")) << sqlite_log.last();
+  child.kill();
+  EXPECT_EQ(mode(open()), "engine");
+  EXPECT_EQ(open().all("select * from t"), "1\n2");
+}
+
+// An idle database of another process's engine is an ordinary file in WAL mode.
+TEST_F(DefaultMode, AnIdleDatabaseIsStillTheEngines) {
+  make_plain("pragma journal_mode = wal");
+  Child child([&](int ready) {
+    Db db = open("share=0&idle_ms=1");
+    (void)db.run("insert into t values(2)");
+    while (!head().starts_with("SQLite format 3")) ::usleep(1000);
+    tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  sqlite_log.clear();
+  EXPECT_EQ(open().open_code(), SQLITE_BUSY);
+  EXPECT_TRUE(sqlite_log.told("share=1")) << sqlite_log.last();
+}
+
+// Looking at the file must not cost a connection of plain SQLite in this process its locks.
+TEST_F(DefaultMode, LookingLosesNoLocks) {
+  make_plain("pragma journal_mode = wal");
+  Db beside = plain();
+  ASSERT_RUNS(beside, "pragma journal_mode = delete; begin exclusive; insert into t values(2)");
+  sqlite_log.clear();
+  (void)open().open_code();
+  Child child([&](int ready) {
+    if (plain().run("insert into t values(3)") == SQLITE_BUSY) tell(ready);
+  });
+  EXPECT_EQ(child.wait(), 1);
+  EXPECT_RUNS(beside, "commit");
+}
+
+}  // namespace
+}  // namespace memlith::test
