@@ -21,12 +21,12 @@ Result<bool> AppLog::read_at(std::uint64_t number, std::vector<std::byte>& conte
   return true;
 }
 
-// The mutex of the collectors is held throughout, so that nothing goes to the redo log between what waits and the cut.
+// The analysis does not know the collectors' mutex by another name.
 Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   MEMLITH_TRY(need_writable());
   Collectors& collectors = region_.store().collectors();
   const LockGuard handing(collectors.mutex());
-  bool in_log = false;
+  bool is_logged = false;
   {
     const LockGuard lock(mutex_);
     if (last >= number_) return kOk;
@@ -34,10 +34,10 @@ Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALY
       return fail(Errc::invalid, Detail::argument, "entry {} was consumed, and so was entry {}; nothing was truncated",
                   last + 1, consumed_.number - 1);
     }
-    in_log = last < numbers_.logged();
+    is_logged = last < numbers_.logged();
   }
-  // What was set aside, and refused, lies where the ring has it now.
-  if (in_log || collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
+  // A frame follows; or what was set aside, and refused, lies where the ring has it now.
+  if (is_logged || collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
   const LockGuard lock(mutex_);
   const std::uint64_t at = index_.find(ring_, consumed_, last + 1);
   const EntryHeader mark = end_mark(last + 1, seed_);
@@ -51,7 +51,7 @@ Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALY
       MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
     }
     handed_ = at;
-    numbers_.take_back_to(last);
+    numbers_.cut(last, end);
   }
   ring_.put(at, &mark, sizeof mark);
   appended_ = at;
@@ -70,7 +70,7 @@ Status AppLog::truncate_before(std::uint64_t first) {
     return fail(Errc::invalid, Detail::argument, "there is no entry {} yet; the newest is {}", first - 1, known);
   }
   // The entries go to the redo log before the position behind them does.
-  MEMLITH_TRY(hand_over(first - 1, false).status());
+  MEMLITH_TRY(region_.store().close_collectors());
   Position position{};
   {
     const LockGuard lock(mutex_);
@@ -80,17 +80,19 @@ Status AppLog::truncate_before(std::uint64_t first) {
   }
   Changes changes;
   add(changes, kPositionOffset, &position, sizeof position);
-  MEMLITH_TRY(region_.store().close_collectors());
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
   move_consumed(position);
   {
     const LockGuard lock(mutex_);
     if (read_.number < first) read_ = position;
+    // The next write waits for it, too, if it waits for entries before it.
+    if (numbers_.newest_end() < end) numbers_.cut(numbers_.logged(), end);
   }
   region_.store().flush_soon(end);
   return kOk;
 }
 
+// As truncate_after().
 Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   MEMLITH_TRY(need_writable());
   if (next == 0) return fail(Errc::invalid, Detail::argument, "entries have numbers from 1 on, not 0");
@@ -108,7 +110,7 @@ Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   // ORDER position-with-mark: one frame has both, because a position is found again only with the entry or the mark
   // of its number behind it. [mutant applog_restart_in_two]
   if (MEMLITH_MUTANT(applog_restart_in_two)) {
-    MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
+    MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, true).status());  // not packed with the next
     changes = {};
   }
   add_end_mark(changes, handed_, mark);

@@ -29,11 +29,15 @@ class LoggedNumbers {
       if (!all_.empty()) all_.back() = {number, end};
     }
   }
-  // The numbers behind that one are given again, to what is not in the log yet.
-  void take_back_to(std::uint64_t number) {
-    for (One& each : all_) each.number = std::min(each.number, number);
+  // The numbers behind `number`, if any, are gone, and will be given again. For that one to be durable, the log has to
+  // be durable up to `end`, too.
+  void cut(std::uint64_t number, Lsn end) noexcept {
+    for (One& one : all_) {
+      if (one.number >= number) one = {number, end};
+    }
     logged_ = std::min(logged_, number);
     durable_ = std::min(durable_, number);
+    newest_ = end;
   }
   // The newest durable number, when the log is durable up to there.
   std::uint64_t durable(Lsn durable_lsn) {

@@ -233,6 +233,7 @@ class Run {
   bool open_audit();
   core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
   void close_applog();
+  void write_before_cut();
   void destroy_everything();
   // What the capture takes is the heap as it is now. False: it failed.
   bool capture_heap(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& capture);

@@ -8,12 +8,20 @@ namespace memlith::lab {
 
 using namespace core;
 
+// What waits goes to the log in a frame before that of a cut, and is a commit of its own here.
+void Run::write_before_cut() {
+  AppLogLife& life = *applog_;
+  if (life.memory.newest() > life.framed.newest()) write_applog();
+}
+
 // Drops so many of the newest entries, whether they were written or not.
 void Run::truncate_applog_after(std::uint64_t entries) {
   if (applog_ == nullptr || poisoned_) return;
   AppLogLife& life = *applog_;
   if (life.memory.entries.empty()) return;
   const std::uint64_t last = life.memory.newest() - std::min<std::uint64_t>(entries, life.memory.entries.size());
+  if (last < life.framed.newest()) write_before_cut();
+  if (poisoned_) return;
   const auto cut = [last](AppLogModel& model) {
     if (model.newest() > last) model.entries.resize(last - model.consumed);
   };
@@ -26,6 +34,8 @@ void Run::truncate_applog_after(std::uint64_t entries) {
 // Drops so many of the oldest entries of those that were written.
 void Run::truncate_applog_before(std::uint64_t entries) {
   if (applog_ == nullptr || poisoned_) return;
+  write_before_cut();
+  if (poisoned_) return;
   AppLogLife& life = *applog_;
   const std::uint64_t first =
       life.memory.consumed + 1 + std::min<std::uint64_t>(entries, life.framed.newest() - life.memory.consumed);
@@ -40,6 +50,8 @@ void Run::truncate_applog_before(std::uint64_t entries) {
 // Drops all entries, and goes on with a number that leaves out so many.
 void Run::restart_applog(std::uint64_t skipped) {
   if (applog_ == nullptr || poisoned_) return;
+  write_before_cut();
+  if (poisoned_) return;
   AppLogLife& life = *applog_;
   const std::uint64_t next = life.memory.newest() + 1 + skipped;
   const auto restart = [next](AppLogModel& model) {
@@ -76,6 +88,8 @@ void Run::read_applog_by_number(bool backwards) {
 // A record of the kv store, durable before any entry that is appended behind it.
 void Run::set_term(std::uint64_t term) {
   if (applog_ == nullptr || applog_->kv == nullptr || poisoned_) return;
+  write_before_cut();
+  if (poisoned_) return;
   AppLogLife& life = *applog_;
   auto records = life.memory.records;
   records["term"] = fmt::format("{} set in step {}", term, step_ + other_bytes);
