@@ -12,7 +12,7 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::chrono::milliseconds kLookEvery{1};
+constexpr std::chrono::milliseconds kAskEvery{1};
 constexpr int kPageReads = 100;
 }  // namespace
 
@@ -134,7 +134,7 @@ Result<bool> Follower::follow_writer() {
     // What was acknowledged before this call is readable; the writer tells within moments that it is durable.
     if (wanted == Lsn{}) wanted = readable_;
     if (wanted <= at_.lsn || stalled_ || std::chrono::steady_clock::now() >= give_up) return true;
-    std::this_thread::sleep_for(kLookEvery);
+    std::this_thread::sleep_for(kAskEvery);
   }
 }
 
