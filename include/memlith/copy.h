@@ -52,8 +52,8 @@ typedef struct memlith_copy_report {
  *                4 MiB were read, or ended or began (give the log more room, log_bytes, or try again)
  *   NO_SPACE     nothing was left behind
  *   UNSUPPORTED  a SQLite database: use `memlith copy`, or SQLite's backup interface in a connection
- *   CORRUPT      the store is damaged, or, without MEMLITH_COPY_DAMAGED, the data of a region is not what was written;
- *                `memlith verify --data` says more
+ *   CORRUPT      the store is damaged, or, without MEMLITH_COPY_DAMAGED, the data of a region is not what was written
+ *                (`memlith verify --data` says more)
  *   and those of opening and writing files. */
 MEMLITH_API int32_t memlith_store_copy(const char* path, const char* target, const memlith_copy_options* options,
                                        memlith_copy_report* report);

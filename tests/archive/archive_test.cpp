@@ -217,15 +217,26 @@ void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
   for (int i = 0; i < 3; ++i) world.commit();
   world.store = nullptr;
   const SimTrace trace = world.volume.trace();
+  // The full copy is older, so that what is archived after the kill comes from the log.
+  SimVolume early;
+  ArchiveOptions options;
+  options.seal_ns = 0;
+  {
+    SimVolume disk(trace, trace.records.size() / 2);
+    Pages pages;
+    PageVolume volume(disk, pages);
+    const auto target = make_folder_target(early);
+    ArchiveSource source(volume, kind, world.options.file_name);
+    Archiver archiver(source, *target, options);
+    ASSERT_TRUE(archiver.open().ok() && archiver.step().ok()) << last_error_text();
+  }
   for (std::size_t at = trace.records.size() / 2; at <= trace.records.size(); ++at) {
     SimVolume disk(trace, at);
     Pages pages;
     PageVolume volume(disk, pages);
-    SimVolume memory;
+    SimVolume memory(early.image());
     const auto target = make_folder_target(memory);
     ArchiveSource source(volume, kind, world.options.file_name);
-    ArchiveOptions options;
-    options.seal_ns = 0;
     Archiver archiver(source, *target, options);
     if (!archiver.open().ok() || !archiver.step().ok()) {
       faults.add("cut after operation " + std::to_string(at) + ": " + std::string(last_error_text()));

@@ -102,7 +102,9 @@ TEST_P(Amplification, PersistsOfTheSamePagesGoHomeTogether) {
   }
   checkpoint();
   const memlith_stats after = stats();
-  EXPECT_EQ(after.frames - before.frames, kRounds);
+  // Beside them, a mark of the time for each second.
+  EXPECT_GE(after.frames - before.frames, kRounds);
+  EXPECT_LE(after.frames - before.frames, kRounds + kRounds / 10);
   EXPECT_EQ(after.captured_bytes - before.captured_bytes, kRounds * kPages * kPageBytes);
   const std::uint64_t home = after.home_bytes - before.home_bytes;
   EXPECT_GE(home, kPages * kPageBytes) << "they have not gone home at all";
