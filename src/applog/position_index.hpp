@@ -1,8 +1,8 @@
 // Where the entries of an application log lie, by their numbers. Floor: applog.
 //
-// The index has the position of every eighth entry, and is extended when somebody asks: a log that is only read in
-// order takes no memory for it. Positions are those of format.hpp, so that neither growth nor laps of the ring move
-// them.
+// The index has the position of every eighth entry. The first call for a number extends the index up to there: a log
+// that is only read in order takes no memory for an index. Positions are those of format.hpp, so that neither growth
+// nor laps of the ring move them.
 #pragma once
 
 #include <cstdint>

@@ -282,7 +282,7 @@ class Kv final : public RegionClient {
   // of a commit was used up.
   template <class Change>
   Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(pages_.writer());
-  // The same for a commit that somebody waits for.
+  // The same for a commit that a thread waits for.
   template <class Change>
   Result<std::uint64_t> change_map(Change&& change) MEMLITH_REQUIRES(pages_.writer());
 

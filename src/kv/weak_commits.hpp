@@ -44,7 +44,7 @@ class WeakCommits final : public Collector {
   // Whether there is room for a commit of so many bytes, together with what waits in all of the store.
   bool has_room_for(std::uint64_t bytes) { return !pages_.logs() || may_wait(pages_.batch().bytes() + bytes); }
   void commit_failed() { drop_unused_allowance(); }
-  // A commit has changed pages. What it has to ask the store for, without the lock:
+  // A commit has changed pages. What the committing thread has to ask the store for, without the lock:
   struct Wish {
     bool window = false;  // it is the first that waits for the window
     bool frame = false;   // so much waits that it is worth a frame

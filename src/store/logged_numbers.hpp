@@ -47,7 +47,7 @@ class LoggedNumbers {
     return durable_;
   }
   [[nodiscard]] std::uint64_t logged() const { return logged_; }
-  // What has to be durable for that number to be, which is in the log. 0: it is durable, as far as was asked.
+  // How far the log has to be durable for `number`, which is in the log, to be durable. 0: `number` is durable already.
   [[nodiscard]] Lsn end_of(std::uint64_t number) const {
     if (number <= durable_) return Lsn{0};
     const auto covers = [number](const One& one) { return one.number >= number; };
