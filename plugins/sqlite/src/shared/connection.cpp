@@ -26,6 +26,7 @@ namespace {
 constexpr std::size_t kHeaderBytes = 48;
 constexpr std::size_t kSaltAt = 32;
 constexpr std::size_t kInitialisedAt = 12;
+constexpr std::size_t kNameAt = 4;
 
 constexpr int kLockExclusive = SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE;
 constexpr int kUnlockExclusive = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
@@ -36,11 +37,22 @@ std::uint32_t number_at(const unsigned char* bytes) {
   return number;
 }
 
+// A name of SQLite: four zeros, the path, its parameters, a further zero.
+std::string copy_of_name(const char* name, int flags) {
+  const char* end = name + std::strlen(name) + 1;
+  while ((flags & SQLITE_OPEN_URI) != 0 && *end != '\0') end += std::strlen(end) + 1;
+  return std::string(kNameAt, '\0') + std::string(name, end) + std::string(kNameAt, '\0');
+}
+
 }  // namespace
 
 // ---- files ---------------------------------------------------------------------------------------------------------
 
-int RealFile::open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags) {
+int RealFile::open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags, bool foreign) {
+  if (foreign) {
+    name_ = copy_of_name(name, flags);
+    name = name_.data() + kNameAt;
+  }
   memory_.assign(static_cast<std::size_t>(vfs.szOsFile) / sizeof(std::max_align_t) + 1, std::max_align_t{});
   auto* const file = reinterpret_cast<sqlite3_file*>(memory_.data());
   const int code = vfs.xOpen(&vfs, name, file, flags, out_flags);
@@ -57,8 +69,9 @@ int RealFile::close() {
   return file != nullptr ? file->pMethods->xClose(file) : SQLITE_OK;
 }
 
-Connection::Connection(const Api& api, sqlite3_vfs& vfs, std::string path, const Options& options)
+Connection::Connection(const Api& api, sqlite3_vfs& vfs, bool foreign, std::string path, const Options& options)
     : vfs_(vfs),
+      foreign_(foreign),
       path_(std::move(path)),
       process_mark_(core::process_mark()),
       foresight_(api),

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,14 +42,16 @@ struct Node {
 // A file of SQLite's own VFS.
 class RealFile {
  public:
-  // Opens it, as xOpen of `vfs`.
-  int open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags);
+  // Opens it, as xOpen of `vfs`. For the VFS of another SQLite than the caller's (`foreign`), the name is copied: what
+  // comes before it in memory differs between versions of SQLite.
+  int open(sqlite3_vfs& vfs, const char* name, int flags, int* out_flags, bool foreign = false);
   int close();
   [[nodiscard]] bool is_open() const { return file_ != nullptr; }
   [[nodiscard]] sqlite3_file* file() const { return file_; }
   const sqlite3_io_methods* operator->() const { return file_->pMethods; }
 
  private:
+  std::string name_;  // of a foreign file, with its parameters
   std::vector<std::max_align_t> memory_;
   sqlite3_file* file_ = nullptr;
 };
@@ -56,11 +59,13 @@ class RealFile {
 // Threads: the connection's, but for what says otherwise.
 class Connection final : public Log, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(const Api& api, sqlite3_vfs& vfs, std::string path, const Options& options);
+  // `foreign`: `vfs` is of another SQLite than `api`.
+  Connection(const Api& api, sqlite3_vfs& vfs, bool foreign, std::string path, const Options& options);
   ~Connection() override = default;
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const sqlite3_vfs& vfs() const { return vfs_; }
+  [[nodiscard]] sqlite3_vfs& vfs() const { return vfs_; }
+  [[nodiscard]] bool foreign() const { return foreign_; }
   [[nodiscard]] bool inherited() const;
   // In a forked child: an error that says what to do; ok in the process that opened it.
   [[nodiscard]] core::Status check_own() const;
@@ -130,7 +135,8 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   void note_snapshot();
   [[nodiscard]] bool is_seen_durable() const;
 
-  sqlite3_vfs& vfs_;  // SQLite's own
+  sqlite3_vfs& vfs_;  // a SQLite's own
+  const bool foreign_;
   const std::string path_;
   const std::uint64_t process_mark_;
   RealFile database_;
@@ -169,11 +175,16 @@ class Registry {
  public:
   static Registry& get();
   Registry();
-  void add(const std::shared_ptr<Connection>& connection);
+  // A connection that is not open yet, of a SQLite whose VFS is `own`. Its files are of the VFS that has the database
+  // open here already, if there is one: the locks of files belong to the process, and two SQLites, each with a VFS of
+  // its own, would take them away from each other.
+  std::shared_ptr<Connection> add(const Api& api, sqlite3_vfs& own, const std::string& path, const Options& options);
   void remove(const Connection& connection);
-  // Whether a database of this name is open here in mode shared; by a SQLite other than that of `vfs`.
+  // Whether a database of this name is open here in mode shared.
   bool knows(std::string_view path);
-  bool is_open_by_another(std::string_view path, const sqlite3_vfs& vfs);
+  // That, or what `look` says, during which nobody here opens it in mode shared: a descriptor that `look` closes takes
+  // nobody's locks away.
+  bool knows_or(std::string_view path, const std::function<bool()>& look);
   // The connection that this thread used last, if its log has this name and is not open yet.
   std::shared_ptr<Connection> owner_of_wal(std::string_view name);
   // Null where there can be no shared page.
@@ -184,6 +195,8 @@ class Registry {
   void abandon_all();
 
  private:
+  bool has(std::string_view path) const;
+
   std::mutex mutex_;  // guards the rest; held while the process forks
   std::uint64_t process_mark_;
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;

@@ -1,6 +1,8 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "../line_log.hpp"
 #include "base/process.hpp"
 #include "connection.hpp"
@@ -53,9 +55,16 @@ Registry& Registry::get() {
   return *instance;
 }
 
-void Registry::add(const std::shared_ptr<Connection>& connection) {
+std::shared_ptr<Connection> Registry::add(const Api& api, sqlite3_vfs& own, const std::string& path,
+                                          const Options& options) {
   const std::lock_guard guard(mutex_);
+  sqlite3_vfs* first = &own;
+  for (const auto& [key, connection] : connections_) {
+    if (connection->path() == path && !connection->inherited()) first = &connection->vfs();
+  }
+  auto connection = std::make_shared<Connection>(api, *first, first != &own, path, options);
   connections_[connection.get()] = connection;
+  return connection;
 }
 
 void Registry::remove(const Connection& connection) {
@@ -63,20 +72,19 @@ void Registry::remove(const Connection& connection) {
   connections_.erase(&connection);
 }
 
-bool Registry::knows(std::string_view path) {
-  const std::lock_guard guard(mutex_);
-  for (const auto& [key, connection] : connections_) {
-    if (connection->path() == path) return true;
-  }
-  return false;
+bool Registry::has(std::string_view path) const {
+  return std::any_of(connections_.begin(), connections_.end(),
+                     [&](const auto& entry) { return entry.second->path() == path; });
 }
 
-bool Registry::is_open_by_another(std::string_view path, const sqlite3_vfs& vfs) {
+bool Registry::knows(std::string_view path) {
   const std::lock_guard guard(mutex_);
-  for (const auto& [key, connection] : connections_) {
-    if (connection->path() == path && &connection->vfs() != &vfs && !connection->inherited()) return true;
-  }
-  return false;
+  return has(path);
+}
+
+bool Registry::knows_or(std::string_view path, const std::function<bool()>& look) {
+  const std::lock_guard guard(mutex_);
+  return has(path) || look();
 }
 
 std::shared_ptr<Connection> Registry::owner_of_wal(std::string_view name) {

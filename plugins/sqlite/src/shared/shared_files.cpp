@@ -68,8 +68,9 @@ int shared_close(sqlite3_file* file) {
   const std::unique_ptr<State> state(&state_in(file));
   file->pMethods = nullptr;
   return caught([&] {
+    const int code = state->connection->close();
     Registry::get().remove(*state->connection);
-    return state->connection->close();
+    return code;
   });
 }
 
@@ -184,6 +185,12 @@ int shared_control(sqlite3_file* file, int op, void* argument) {
     if (op == SQLITE_FCNTL_COMMIT_PHASETWO) {
       const int code = failed_flush(state, connection.end_commit());
       if (code != SQLITE_OK) return code;
+    }
+    // Another SQLite's memory could not be freed by this one.
+    if (connection.foreign() && op == SQLITE_FCNTL_TEMPFILENAME) return SQLITE_NOTFOUND;
+    if (connection.foreign() && op == SQLITE_FCNTL_VFSNAME) {
+      *static_cast<char**>(argument) = state.vfs.api().mprintf("memlith/%s", connection.vfs().zName);
+      return SQLITE_OK;
     }
     const int code = real->pMethods->xFileControl(real, op, argument);
     if (op == SQLITE_FCNTL_VFSNAME && code == SQLITE_OK) {
@@ -389,24 +396,21 @@ const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
   Registry::get().leave_parent();
-  if (Registry::get().is_open_by_another(name, *vfs.base())) {
-    // The locks belong to the process, and each SQLite would take them away from the other.
-    return report(vfs.api(),
-                  core::fail(core::Errc::busy, core::Detail::open,
-                             "{}: another SQLite of this process has the database open in mode shared, in which one "
-                             "SQLite of a process may have it; close it there, or use the engine (share=0) in both",
-                             name),
-                  true);
-  }
-  auto connection = std::make_shared<Connection>(vfs.api(), *vfs.base(), name, options);
-  int given = flags;
-  if (const int code = connection->database().open(*vfs.base(), name, flags, &given); code != SQLITE_OK) return code;
-  if (const auto status = check_not_marked(connection->database(), connection->path()); !status.ok()) {
+  auto connection = Registry::get().add(vfs.api(), *vfs.base(), name, options);
+  const auto give_up = [&](int code) {
     (void)connection->database().close();
-    return report(vfs.api(), status, true);
+    Registry::get().remove(*connection);
+    return code;
+  };
+  int given = flags;
+  if (const int code = connection->database().open(connection->vfs(), name, flags, &given, connection->foreign());
+      code != SQLITE_OK) {
+    return give_up(code);
+  }
+  if (const auto status = check_not_marked(connection->database(), connection->path()); !status.ok()) {
+    return give_up(report(vfs.api(), status, true));
   }
   if (out_flags != nullptr) *out_flags = given;
-  Registry::get().add(connection);
   note_used(connection);
   log_line("{}: on memlith: shared (SQLite {})", name, version_of(vfs.api()));
   set(file, kSharedMethods, std::unique_ptr<State>(new State{vfs, std::move(connection), {}}));
@@ -422,18 +426,20 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
   return SQLITE_OK;
 }
 
-// By SQLite's own VFS: it knows what this process has open, and closes no descriptor with whose end locks would go.
 bool is_in_wal_mode(sqlite3_vfs& real, const char* name) {
-  RealFile file;
-  if (file.open(real, name, SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) return false;
-  std::array<unsigned char, MEMLITH_SQLITE_LOOK_BYTES> first{};
-  sqlite3_int64 bytes = 0;
-  const bool has_read = file->xFileSize(file.file(), &bytes) == SQLITE_OK &&
-                        file->xRead(file.file(), first.data(), static_cast<int>(first.size()), 0) == SQLITE_OK;
-  (void)file.close();
-  if (!has_read) return false;
-  const auto head = memlith_sqlite_look(first.data(), static_cast<std::uint64_t>(bytes));
-  return head.kind == MEMLITH_SQLITE_PLAIN && head.wal_mode != 0;
+  const auto look = [&] {
+    RealFile file;
+    if (file.open(real, name, SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) return false;
+    std::array<unsigned char, MEMLITH_SQLITE_LOOK_BYTES> first{};
+    sqlite3_int64 bytes = 0;
+    const bool has_read = file->xFileSize(file.file(), &bytes) == SQLITE_OK &&
+                          file->xRead(file.file(), first.data(), static_cast<int>(first.size()), 0) == SQLITE_OK;
+    (void)file.close();
+    if (!has_read) return false;
+    const auto head = memlith_sqlite_look(first.data(), static_cast<std::uint64_t>(bytes));
+    return head.kind == MEMLITH_SQLITE_PLAIN && head.wal_mode != 0;
+  };
+  return Registry::get().knows_or(name, look);
 }
 
 bool is_open_here(std::string_view name) { return Registry::get().knows(name); }
