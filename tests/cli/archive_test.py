@@ -71,6 +71,13 @@ class Archive(unittest.TestCase):
             time.sleep(0.05)
         self.fail("the archive does not get that far")
 
+    def wait_for(self, content):
+        for _ in range(300):
+            if self.restore(self.target) == content:
+                return
+            time.sleep(0.2)
+        self.fail("the archive stays behind")
+
     def test_every_archived_state_can_be_restored(self):
         states = []
         for number in range(5):
@@ -87,12 +94,11 @@ class Archive(unittest.TestCase):
         self.put("first")
         archiver = self.archiver(self.target, "--wait-ms", 1)
         self.wait_for_more(0)
-        first = self.archived(self.target)
         records = "".join(f" key{number}\n value{number}\n" for number in range(30000))
         given = f"memlith-kv-dump 1\nmap load\n{records}end\nmaps 1\n"
         subprocess.run([MEMLITH, "kv", "load", self.store], input=given, text=True, stdout=subprocess.DEVNULL,
                        check=True)
-        self.wait_for_more(first)
+        self.wait_for(self.dump())
         archiver.send_signal(signal.SIGINT)
         out, err = archiver.communicate(timeout=60)
         self.assertEqual(archiver.returncode, 0, err)
