@@ -113,7 +113,7 @@ constexpr ShownBy kShownBy[] = {
     {"write_through_not_forced", "commits-fua"},
     {"unproven_frames_believed", "reopened"},
     {"unproven_frames_believed", "reopened-full"},
-    {"unproven_pieces_written_home", "reopened-pieces"},
+    {"unproven_pieces_written_home", "moments-random"},
     {"use_mark_ends_too_early", "used-file"},
     {"use_mark_not_home", "used-file"},
     {"waiter_looks_late", "schedule two-commits"},
