@@ -97,6 +97,7 @@ Result<Connection> Connection::open(const std::string& path, const System& syste
   if (system.memlith) {
     name += system.weak ? fmt::format("?durability=weak&window_ms={}", settings.window_ms) : "?durability=full";
     name += system.shared ? "&share=1" : "&share=0";
+    if (system.reads_latest) name += "&read=latest";
     if (settings.log_mib > 0) name += fmt::format("&log_mib={}", settings.log_mib);
   }
   const char* vfs = system.memlith ? "memlith" : "unix";

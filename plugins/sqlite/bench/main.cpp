@@ -45,7 +45,8 @@ CLI::App* add(CLI::App& app, CommandLine& line, const char* name, const char* wh
   command
       ->add_option("--systems", settings.systems,
                    "Systems to compare: memlith, memlith-weak (with /MODE appended: in that journal mode), "
-                   "memlith-shared, wal-full, wal-normal, wal-off, delete-full")
+                   "memlith-shared, memlith-latest (its readers do not wait), wal-full, wal-normal, wal-off, "
+                   "delete-full")
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--memlith-journal", settings.memlith_journal, "Journal mode on memlith; all are equally durable")

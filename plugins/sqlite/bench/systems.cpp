@@ -24,11 +24,12 @@ const System kPlain[] = {
 };
 
 Failure unknown(const std::string& name) {
-  return tool::tool_failure(
-      MEMLITH_INVALID,
-      fmt::format("there is no system \"{}\"; the systems are memlith and memlith-weak, optionally with a "
-                  "journal mode (memlith/wal), memlith-shared, wal-full, wal-normal, wal-off and delete-full",
-                  name));
+  return tool::
+      tool_failure(MEMLITH_INVALID,
+                   fmt::format("there is no system \"{}\"; the systems are memlith and memlith-weak, optionally with a "
+                               "journal mode (memlith/wal), memlith-shared, memlith-latest, wal-full, wal-normal, "
+                               "wal-off and delete-full",
+                               name));
 }
 
 }  // namespace
@@ -37,8 +38,9 @@ Result<std::vector<System>> systems_of(const Settings& settings) {
   std::vector<System> systems;
   for (const std::string& name : settings.systems) {
     const std::string head = name.substr(0, name.find('/'));
-    if (name == "memlith-shared") {
+    if (name == "memlith-shared" || name == "memlith-latest") {
       systems.push_back({name, true, false, "wal", "full", true, "each commit when it returns", true});
+      systems.back().reads_latest = name == "memlith-latest";
       continue;
     }
     if (head == "memlith" || head == "memlith-weak") {

@@ -23,8 +23,9 @@ struct System {
   std::string journal_mode;
   std::string synchronous;
   bool durable_at_return = false;
-  std::string durability;  // in words
-  bool shared = false;     // memlith only: mode shared
+  std::string durability;     // in words
+  bool shared = false;        // memlith only: mode shared
+  bool reads_latest = false;  // of it: readers do not wait for flushes
 };
 
 // What all benchmarks share.

@@ -154,10 +154,14 @@ void Group::wake_followers() {
   if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
 }
 
+// Of two flushes of leaders that succeed from now on, the second began after the first had ended: it serves everything
+// that is in the log now.
 int Group::flush(Log& log) {
   const std::uint64_t begun = now_ns();
+  const std::uint64_t before = page_.flushes.load(std::memory_order_acquire);
   for (;;) {
     const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    if (page_.flushes.load(std::memory_order_acquire) - before >= 2) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     if (sidecar_.try_lead()) {
       const int code = lead(log, false);
       sidecar_.end_leading();
@@ -201,7 +205,7 @@ int Group::lead(Log& log, bool gathers) {
   page_.batch.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(served + late, kSlots)),
                     std::memory_order_relaxed);
   page_.flush_ns.store((page_.flush_ns.load(std::memory_order_relaxed) * 7 + took) / 8, std::memory_order_relaxed);
-  page_.flushes.fetch_add(1, std::memory_order_relaxed);
+  if (code == SQLITE_OK) page_.flushes.fetch_add(1, std::memory_order_release);
   MEMLITH_SHARED_STEP();
   page_.flushing.store(0, std::memory_order_release);
   page_.ended.fetch_add(1, std::memory_order_release);

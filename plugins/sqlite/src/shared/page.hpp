@@ -44,15 +44,15 @@ struct Page {
   std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
   std::atomic<std::uint32_t> alone;   // flushes beside a stopped leader; stays too large after a kill
   std::atomic<std::uint64_t> begun;   // the number of the newest flush of a leader
-  std::atomic<std::uint64_t> flushing;   // of the flush whose result is not stored yet; 0: none
-  std::atomic<std::uint64_t> doubt;      // 0, or a flush whose leader was killed: nobody else knows its result
-  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed in a flush
-  std::atomic<std::uint32_t> ended;      // futex: how many flushes of a leader ended
-  std::atomic<std::uint32_t> followers;  // may be too large after a kill: then a wake-up is in vain
-  std::atomic<std::uint32_t> batch;      // commits of the last flush
-  std::atomic<std::uint64_t> flush_ns;   // how long a flush takes, about
-  std::atomic<std::uint64_t> commits;    // that waited for a flush, or wait
-  std::atomic<std::uint64_t> flushes;
+  std::atomic<std::uint64_t> flushing;         // of the flush whose result is not stored yet; 0: none
+  std::atomic<std::uint64_t> doubt;            // 0, or a flush whose leader was killed: nobody else knows its result
+  std::atomic<std::uint32_t> abandoned;        // how many leaders were killed in a flush
+  std::atomic<std::uint32_t> ended;            // futex: how many flushes of a leader ended
+  std::atomic<std::uint32_t> followers;        // may be too large after a kill: then a wake-up is in vain
+  std::atomic<std::uint32_t> batch;            // commits of the last flush
+  std::atomic<std::uint64_t> flush_ns;         // how long a flush takes, about
+  std::atomic<std::uint64_t> commits;          // that waited for a flush, or wait
+  std::atomic<std::uint64_t> flushes;          // of leaders, that succeeded
   std::atomic<std::uint64_t> flushed_commits;  // `commits` before the last flush
   // Commits that returned without a flush. A flush that began after `due` was read serves all that are in it.
   std::atomic<std::uint64_t> due;        // 0, or when it has to begin, and a number (group.cpp)
