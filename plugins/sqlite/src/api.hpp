@@ -26,6 +26,13 @@ struct Api {
   int (*stmt_busy)(sqlite3_stmt*) = nullptr;
   const char* (*sql)(sqlite3_stmt*) = nullptr;
   int (*get_autocommit)(sqlite3*) = nullptr;
+  // Only for checkpoints by a thread (shared/checkpointer.hpp); may be null.
+  int (*open_v2)(const char*, sqlite3**, int, const char*) = nullptr;
+  int (*close)(sqlite3*) = nullptr;
+  int (*exec)(sqlite3*, const char*, int (*)(void*, int, char**, char**), void*, char**) = nullptr;
+  int (*wal_checkpoint_v2)(sqlite3*, const char*, int, int*, int*) = nullptr;
+  int (*threadsafe)() = nullptr;
+  sqlite3_mutex* (*mutex_alloc)(int) = nullptr;
 
   [[nodiscard]] bool complete() const {
     return vfs_find != nullptr && vfs_register != nullptr && vfs_unregister != nullptr && uri_parameter != nullptr &&

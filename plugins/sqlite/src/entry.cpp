@@ -35,6 +35,12 @@ Api api_of_host(const sqlite3_api_routines& routines) {
   api.stmt_busy = routines.stmt_busy;
   api.sql = routines.sql;
   api.get_autocommit = routines.get_autocommit;
+  api.open_v2 = routines.open_v2;
+  api.close = routines.close;
+  api.exec = routines.exec;
+  api.wal_checkpoint_v2 = routines.wal_checkpoint_v2;
+  api.threadsafe = routines.xthreadsafe;
+  api.mutex_alloc = routines.mutex_alloc;
   return api;
 }
 

@@ -79,6 +79,7 @@ struct Main {
   bool without_locks = false;  // nolock=1: SQLite takes none
   const char* name = nullptr;  // as xOpen got it; SQLite keeps it as long as the file is open
   int flags = 0;
+  Told told = {};
   bool locked = false;  // SQLite has asked for a lock, and may have pages and a write-ahead log
   const std::uint64_t process_mark = core::process_mark();
 
@@ -329,6 +330,8 @@ int control(Main& state, int op, void* argument) {
       *static_cast<int*>(argument) = !used || state.database.same_file() ? 0 : 1;
       return SQLITE_OK;
     }
+    case SQLITE_FCNTL_PDB: state.told.connection = argument; return SQLITE_OK;
+    case SQLITE_FCNTL_BUSYHANDLER: state.told.busy_handler = argument; return SQLITE_OK;
     case SQLITE_FCNTL_PERSIST_WAL: *static_cast<int*>(argument) = 0; return SQLITE_OK;
     case SQLITE_FCNTL_POWERSAFE_OVERWRITE: *static_cast<int*>(argument) = 1; return SQLITE_OK;
     case SQLITE_FCNTL_MMAP_SIZE: return map_limit(state, static_cast<sqlite3_int64*>(argument));
@@ -336,8 +339,6 @@ int control(Main& state, int op, void* argument) {
     case SQLITE_FCNTL_SIZE_HINT:
     case SQLITE_FCNTL_CHUNK_SIZE:
     case SQLITE_FCNTL_OVERWRITE:
-    case SQLITE_FCNTL_BUSYHANDLER:
-    case SQLITE_FCNTL_PDB:
     case SQLITE_FCNTL_CKPT_DONE:
     case kFcntlCkptStart: return SQLITE_OK;
     default: return SQLITE_NOTFOUND;
@@ -362,13 +363,15 @@ int main_control(sqlite3_file* file, int op, void* argument) {
     char** const arguments = static_cast<char**>(argument);
     if (op == SQLITE_FCNTL_PRAGMA && arguments[1] != nullptr && is_pragma(arguments[1], "memlith_share")) {
       const bool changes = !state.locked && !state.without_locks;
-      return share_pragma({state.vfs, state.path, state.name, state.flags, file, changes ? main_close : nullptr},
+      return share_pragma({state.vfs, state.path, state.name, state.flags, state.told, file,
+                           changes ? main_close : nullptr},
                           arguments);
     }
     if (op == SQLITE_FCNTL_PRAGMA && turns_to_wal(state, arguments)) {
       // The next processes share the database, so this one does.
       bool is_open = false;
-      const int code = move_to_shared({state.vfs, state.path, state.name, state.flags, file, main_close}, is_open);
+      const int code =
+          move_to_shared({state.vfs, state.path, state.name, state.flags, state.told, file, main_close}, is_open);
       return is_open ? SQLITE_NOTFOUND : code;
     }
     return control(state, op, argument);

@@ -36,6 +36,12 @@ Api api_of_library(const Library& library) {
   find_function(library, "sqlite3_stmt_busy", api.stmt_busy);
   find_function(library, "sqlite3_sql", api.sql);
   find_function(library, "sqlite3_get_autocommit", api.get_autocommit);
+  find_function(library, "sqlite3_open_v2", api.open_v2);
+  find_function(library, "sqlite3_close", api.close);
+  find_function(library, "sqlite3_exec", api.exec);
+  find_function(library, "sqlite3_wal_checkpoint_v2", api.wal_checkpoint_v2);
+  find_function(library, "sqlite3_threadsafe", api.threadsafe);
+  find_function(library, "sqlite3_mutex_alloc", api.mutex_alloc);
   return api;
 }
 

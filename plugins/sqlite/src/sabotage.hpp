@@ -39,6 +39,7 @@ struct Sabotage {
   bool shared_ignore_promise = false;            // a connection takes the lock that was promised since it looked
   bool shared_promise_for_ever = false;          // the lock is kept for a connection that does not come
   bool shared_follow_without_look = false;       // a follower waits for its leader to wake it
+  bool shared_close_beside_checkpoint = false;   // a connection is closed while a checkpoint that it left is under way
 };
 #ifdef MEMLITH_SQLITE_SABOTAGE
 extern Sabotage sabotage;

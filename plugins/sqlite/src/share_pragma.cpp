@@ -42,6 +42,11 @@ int move_to_shared(const EngineFile& engine, bool& is_open) {
     return code;
   }
   const int code = open_to_share(engine.vfs, engine.name, engine.file, engine.flags);
+  const auto tell = [&](int op, void* what) {
+    if (code == SQLITE_OK && what != nullptr) (void)engine.file->pMethods->xFileControl(engine.file, op, what);
+  };
+  tell(SQLITE_FCNTL_PDB, engine.told.connection);
+  tell(SQLITE_FCNTL_BUSYHANDLER, engine.told.busy_handler);
   is_open = code == SQLITE_OK || open_main(engine.vfs, engine.name, engine.file, engine.flags, nullptr) == SQLITE_OK;
   if (!is_open) engine.file->pMethods = &kClosedMethods;
   return code;

@@ -7,12 +7,19 @@
 
 namespace memlith::sqlite {
 
+// Where SQLite notes the connection that uses a file, and its busy handler: what it tells a file once, when it is open.
+struct Told {
+  void* connection = nullptr;
+  void* busy_handler = nullptr;
+};
+
 // A main database that the engine has open.
 struct EngineFile {
   Vfs& vfs;
   const std::string path;
   const char* name;  // as xOpen got it
   int flags;
+  Told told;
   sqlite3_file* file;
   int (*close)(sqlite3_file*);  // null: SQLite has begun to use the database, and its file must stay
 };

@@ -1,19 +1,10 @@
 #include "tender.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 #include <vector>
-
-#include "base/process.hpp"
 
 namespace memlith::sqlite {
 
@@ -21,30 +12,17 @@ using core::LockGuard;
 
 namespace {
 
-std::atomic<Tender*> g_tender{nullptr};
+OneOfProcess<Tender> g_tender;
 
 }  // namespace
 
-// A forked child gets one of its own: the thread, and possibly the mutex, stayed with the parent.
-Tender& Tender::of_process() {
-  const std::uint64_t mark = core::process_mark();
-  Tender* found = g_tender.load(std::memory_order_acquire);
-  if (found != nullptr && found->process_mark_ == mark) return *found;
-  auto* const made = new Tender(mark);
-  if (g_tender.compare_exchange_strong(found, made)) {
-    static std::once_flag once;
-    std::call_once(once, [] { (void)std::atexit(at_exit); });
-    return *made;
-  }
-  delete made;
-  return *found;
-}
+Tender& Tender::of_process() { return g_tender.get(); }
 
 // The process ends without having closed its databases: where no connection is in a transaction, other programs find
 // ordinary files.
 void Tender::at_exit() {
-  Tender* const tender = g_tender.load(std::memory_order_acquire);
-  if (tender == nullptr || tender->process_mark_ != core::process_mark() || !tender->mutex_.try_lock()) return;
+  Tender* const tender = g_tender.find();
+  if (tender == nullptr || !tender->mutex_.try_lock()) return;
   std::vector<std::shared_ptr<Usage>> all;
   {
     const LockGuard guard(tender->mutex_, std::adopt_lock);
@@ -54,17 +32,7 @@ void Tender::at_exit() {
 }
 
 bool Tender::start() {
-  if (runs_) return true;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this] { run(); }).detach();
-    runs_ = true;
-  } catch (const std::system_error&) {
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!runs_) runs_ = start_thread([this] { run(); });
   return runs_;
 }
 

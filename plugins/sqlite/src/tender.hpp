@@ -2,17 +2,17 @@
 // plugin.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "base/sync.hpp"
+#include "own_thread.hpp"
 #include "usage.hpp"
 
 namespace memlith::sqlite {
 
-// One for each process; lives as long as the process. Threads: any.
+// Threads: any.
 class Tender {
  public:
   static Tender& of_process();
@@ -27,7 +27,7 @@ class Tender {
     std::shared_ptr<Usage> usage;
     std::optional<Usage::Time> next;
   };
-  explicit Tender(std::uint64_t process_mark) : process_mark_(process_mark) {}
+  friend class OneOfProcess<Tender>;
   bool start() MEMLITH_REQUIRES(mutex_);
   void run() MEMLITH_EXCLUDES(mutex_);
   void tend_those_due() MEMLITH_REQUIRES(mutex_);
@@ -35,7 +35,6 @@ class Tender {
   void wake() MEMLITH_EXCLUDES(mutex_);
   static void at_exit();
 
-  const std::uint64_t process_mark_;
   core::Mutex mutex_;
   core::ConditionVariable changed_;
   std::map<const Usage*, Entry> entries_ MEMLITH_GUARDED_BY(mutex_);

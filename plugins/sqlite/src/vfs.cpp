@@ -9,6 +9,7 @@
 #include "base/process.hpp"
 #include "errors.hpp"
 #include "files.hpp"
+#include "shared/checkpointer.hpp"
 #include "shared/connection.hpp"
 #include "shared/shared_files.hpp"
 
@@ -37,13 +38,15 @@ int guarded(Body body) {
   }
 }
 
-// As xOpen, with the engine or in mode shared: as the parameters say, or `share`, or else as the database is.
-int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, bool share) {
+// As xOpen, with the engine or in mode shared: as `use` or the parameters say, or else as the database is.
+enum class Use : std::uint8_t { any, share, checkpoint };
+int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, Use use) {
   Options options = mine.databases().defaults();
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
   if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
     return report(mine.api(), status, true);
   }
+  const bool share = use != Use::any;
   const bool as_it_is = !share && !options.share.has_value();
   const bool shared_here = as_it_is && shared::is_open_here(name);
   if (!share && !shared_here && !options.share.value_or(false)) {
@@ -56,7 +59,7 @@ int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, in
                        "{}: this process has the database open without share=1; close those connections first", name),
                   true);
   }
-  return shared::open_shared(mine, name, file, flags, out_flags, options);
+  return shared::open_shared(mine, name, file, flags, out_flags, options, use == Use::checkpoint);
 }
 
 // ---- sqlite3_vfs -------------------------------------------------------------------------------------------------
@@ -66,7 +69,8 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
     if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) {
-      return open_database(mine, name, file, flags, out_flags, false);
+      const Use use = shared::take_opens_for_checkpoint() ? Use::checkpoint : Use::any;
+      return open_database(mine, name, file, flags, out_flags, use);
     }
     if (name != nullptr && shared::belongs_to_shared(name)) {
       return (flags & SQLITE_OPEN_WAL) != 0 ? shared::open_shared_wal(mine, name, file, flags, out_flags)
@@ -176,7 +180,7 @@ int vfs_get_last_error(sqlite3_vfs*, int bytes, char* out) {
 }  // namespace
 
 int open_to_share(Vfs& vfs, const char* name, sqlite3_file* file, int flags) {
-  return open_database(vfs, name, file, flags, nullptr, true);
+  return open_database(vfs, name, file, flags, nullptr, Use::share);
 }
 
 // ---- registration ------------------------------------------------------------------------------------------------

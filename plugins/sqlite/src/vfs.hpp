@@ -106,6 +106,7 @@ class Vfs {
   int unregister();
 
   [[nodiscard]] const Api& api() const { return api_; }
+  [[nodiscard]] const char* name() const { return vfs_.zName; }
   [[nodiscard]] sqlite3_vfs* base() const { return base_; }
   [[nodiscard]] Databases& databases() { return databases_; }
   [[nodiscard]] MemoryFolder& memory() { return databases_.memory(); }

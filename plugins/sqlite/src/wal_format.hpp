@@ -15,6 +15,8 @@ inline constexpr std::uint64_t kIndexFrames = 4096;
 inline constexpr std::uint64_t kIndexFramesLess = 34;
 // It begins with a header, which has this version, and which says at this place how many frames are published.
 inline constexpr std::size_t kIndexPublishedAt = 16;
+// Behind the header's two copies: how many frames a checkpoint has stored in the database.
+inline constexpr std::size_t kIndexStoredAt = 96;
 
 // Its locks; from the last one on they are readers' locks.
 inline constexpr int kWriteLock = 0;

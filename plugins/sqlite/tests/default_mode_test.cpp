@@ -58,6 +58,12 @@ TEST_F(DefaultMode, TheOnlyConnectionTurnsToWalAndSharesIt) {
       EXPECT_EQ(mode(open()), "shared");
       EXPECT_EQ(plain().all("select max(a) from t"), "2");
       EXPECT_EQ(integrity(db), "ok");
+      // Mode shared knows the connection, which the engine was told of: the thread makes its checkpoint.
+      EXPECT_RUNS(db,
+                  "pragma wal_autocheckpoint = 20; with recursive n(i) as (select 1 union all select i + 1 from n "
+                  "where i < 25) insert into t select zeroblob(3000) from n");
+      EXPECT_EQ(db.all("pragma wal_checkpoint").substr(0, 2), "0|");
+      EXPECT_NE(db.all("pragma memlith_stats").find("checkpoints_behind=1 "), std::string::npos);
       EXPECT_EQ(db.close(), SQLITE_OK);
       EXPECT_FALSE(fs::exists(path_ + ".memlith"));
     }

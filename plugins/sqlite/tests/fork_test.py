@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import time
 
 if b"__asan_init" in pathlib.Path(sys.argv[1]).read_bytes() or b"__tsan_init" in pathlib.Path(sys.argv[1]).read_bytes():
     print("skipped: a sanitizer's runtime has to be the first library of a process")
@@ -35,10 +36,11 @@ def connect(name):
     return sqlite3.connect(f"file:{folder / name}?{parameters}", uri=True, timeout=15)
 
 
-def child(body):
-    """Runs `body` in a child, which ends with 0 if it returned without an exception."""
+def child(body, seconds=0):
+    """Runs `body` in a child, which ends with 0 if it returned without an exception, within the seconds."""
     number = os.fork()
     if number == 0:
+        signal.alarm(seconds)
         code = 1
         try:
             body()
@@ -160,5 +162,25 @@ for mode in ("delete", "wal") if "share=1" in parameters else ("wal",):
     check(f"{mode}: a killed parent leaves no lock to its child", ended_well([child(lambda: insert(name, 5000, 1))]))
     os.close(hears[1])
     os.close(says[0])
+
+# The parent forks while its thread makes a checkpoint with SQLite, whose mutexes the child has as they are then.
+parent = connect("behind.db")
+parent.execute("pragma journal_mode = wal")
+parent.execute("pragma wal_autocheckpoint = 50")
+parent.execute("create table big(a)")
+parent.execute("create table t(a unique)")
+parent.commit()
+ROUNDS = 40
+for i in range(ROUNDS):
+    with parent:
+        parent.executemany("insert into big values(zeroblob(4000))", [()] * 100)
+    time.sleep(i % 4 * 0.0005)
+    if not ended_well([child(lambda: insert("behind.db", i, 1), seconds=60)]):
+        check(f"a child opens the database beside a checkpoint, round {i}", False)
+        break
+stats = parent.execute("pragma memlith_stats").fetchone()[0]
+check("the parent's thread made checkpoints", int(stats.split("checkpoints_behind=")[1].split()[0]) > 0, stats)
+parent.close()
+check("what parent and children committed beside checkpoints is there", all_rows("behind.db") == list(range(ROUNDS)))
 
 sys.exit(1 if failures else 0)

@@ -1,6 +1,8 @@
 // Connections in mode shared over a medium that loses what was not flushed, and two accounts to move amounts between.
 #pragma once
 
+#include <unistd.h>
+
 #include <functional>
 #include <string>
 
@@ -14,6 +16,13 @@ namespace memlith::test {
 inline std::function<void()>& at_step() {
   static auto* const hook = new std::function<void()>;
   return *hook;
+}
+
+// What a thread of the plugin does. Waits for it as long as the test may take.
+template <class Test>
+bool comes(Test test) {
+  for (int i = 0; i < 20000 && !test(); ++i) ::usleep(1000);
+  return test();
 }
 
 class SharedPage : public ::testing::Test {

@@ -18,13 +18,6 @@ using sqlite::shared::Sidecar;
 
 class SharedWindow : public SharedPage {};
 
-// The keeper has flushed what is due. Waits for it as long as the test may take.
-template <class Test>
-bool comes(Test test) {
-  for (int i = 0; i < 20000 && !test(); ++i) ::usleep(1000);
-  return test();
-}
-
 TEST_F(SharedWindow, AWindowIsKept) {
   Db first = make();
   Db weak = open("durability=weak&window_ms=20");

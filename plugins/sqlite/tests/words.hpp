@@ -30,6 +30,12 @@ inline sqlite::Api linked_api() {
   api.stmt_busy = sqlite3_stmt_busy;
   api.sql = sqlite3_sql;
   api.get_autocommit = sqlite3_get_autocommit;
+  api.open_v2 = sqlite3_open_v2;
+  api.close = sqlite3_close;
+  api.exec = sqlite3_exec;
+  api.wal_checkpoint_v2 = sqlite3_wal_checkpoint_v2;
+  api.threadsafe = sqlite3_threadsafe;
+  api.mutex_alloc = sqlite3_mutex_alloc;
   return api;
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "../sabotage.hpp"
@@ -130,6 +132,13 @@ std::optional<Position> Connection::newest() const {
   return std::nullopt;
 }
 
+// By checkpoints, of the log's generation.
+std::uint32_t Connection::frames_stored() const {
+  std::array<unsigned char, sizeof(std::uint32_t)> bytes{};
+  for (std::size_t at = 0; at < bytes.size(); ++at) bytes[at] = header_[kIndexStoredAt + at];
+  return number_at(bytes.data());
+}
+
 int Connection::real_lock(int first, int count, int flags) {
   return database_->xShmLock(database_.file(), first, count, flags);
 }
@@ -160,11 +169,13 @@ int Connection::lock_index(int first, int count, int flags) {
   if (first >= kFirstReadLock && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED)) {
     return end_reading(first, count, flags);
   }
+  if (first == kCheckpointLock && count == 1 && flags == kLockExclusive) return lock_checkpoint();
   const int code = real_lock(first, count, flags);
-  if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = flags == kLockExclusive;
+  if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = false;
   const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
   if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
+  committed_ = false;
   ++readings_;
   reading_lock_ = first;
   note_snapshot();
@@ -215,6 +226,62 @@ void Connection::note_snapshot() {
   mark_ = node_->group.mark();
   seen_ = newest();
   sees_something_ = true;
+}
+
+// ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A commit makes its checkpoint itself where at most this part of the limit is left to store,
+constexpr std::uint64_t kSmallPart = 8;
+// and where the log has grown to so many times the limit: commits come faster than the thread stores them.
+constexpr std::uint64_t kLimitsMax = 8;
+
+}  // namespace
+
+void Connection::leave_checkpoints(Opener opener) {
+  if (Checkpointer::can_use(opener.api)) opener_ = std::move(opener);
+}
+
+std::unique_ptr<Handover::Hold> Connection::hold_checkpoints() const {
+  if (node_ == nullptr || !opener_.has_value()) return nullptr;
+  return std::make_unique<Handover::Hold>(*node_->handover);
+}
+
+// PRAGMA wal_autocheckpoint; 0: SQLite makes no checkpoints by itself. A hook of the program's own counts as that.
+std::uint32_t Connection::automatic_limit() const {
+  sqlite3* const db = foresight_.connection();
+  if (db == nullptr) return 0;
+  int limit = 0;
+  const auto note = [](void* to, int count, char** values, char**) {
+    if (count == 1 && values[0] != nullptr) *static_cast<int*>(to) = std::atoi(values[0]);
+    return 0;
+  };
+  const int code = opener_->api.exec(db, "PRAGMA wal_autocheckpoint", note, &limit, nullptr);
+  return code == SQLITE_OK && limit > 0 ? static_cast<std::uint32_t>(limit) : 0;
+}
+
+// SQLite makes its own checkpoint at the end of the commit, before anything else, if the log has reached the limit.
+// Another one is the program's, which finds no other of this process under way.
+int Connection::lock_checkpoint() {
+  const auto end = newest();
+  const bool may_be_automatic = std::exchange(committed_, false) && opener_.has_value() && end.has_value();
+  const std::uint64_t limit = may_be_automatic ? automatic_limit() : 0;
+  const bool is_automatic = limit > 0 && end->frame >= limit;
+  const bool is_behind = is_automatic && end->frame >= limit * kLimitsMax;
+  const auto hold = !is_automatic || is_behind ? hold_checkpoints() : nullptr;
+  if (hold == nullptr && is_automatic && node_->handover->is_in_hand()) return SQLITE_BUSY;
+  int code = real_lock(kCheckpointLock, 1, kLockExclusive);
+  if (code != SQLITE_OK) return code;
+  const bool is_small = is_automatic && (end->frame - std::min(frames_stored(), end->frame)) * kSmallPart <= limit;
+  if (is_automatic && !is_behind && !is_small && node_->handover->begin()) {
+    (void)real_lock(kCheckpointLock, 1, kUnlockExclusive);
+    if (Checkpointer::of_process().take({node_->handover, *opener_, path_})) return SQLITE_BUSY;
+    node_->handover->end(0);
+    code = real_lock(kCheckpointLock, 1, kLockExclusive);
+  }
+  checkpoints_ = code == SQLITE_OK;
+  return code;
 }
 
 // ---- the write lock ------------------------------------------------------------------------------------------------
@@ -361,6 +428,7 @@ int Connection::sync_wal(int flags) {
 int Connection::end_commit() {
   const bool asked_for_flush = std::exchange(commits_, false);
   const bool wrote = std::exchange(wrote_, false);
+  committed_ = asked_for_flush || wrote;
   if (node_ == nullptr || !(asked_for_flush || wrote)) return SQLITE_OK;
   if (!asked_for_flush || weak_) {
     if (!window_ms().has_value() || promise()) return SQLITE_OK;
@@ -404,9 +472,11 @@ std::string Connection::describe() const {
   if (node_ == nullptr) return fmt::format("mode=shared page=none database={}", path_);
   const Page& page = node_->sidecar->page();
   const Position durable = Position::of(page.durable.load());
-  return fmt::format("mode=shared page=yes commits={} flushes={} durable_frame={} abandoned={} failed={} database={}",
-                     page.commits.load(), page.flushes.load(), durable.frame, page.abandoned.load(), page.failed.load(),
-                     path_);
+  return fmt::format(
+      "mode=shared page=yes commits={} flushes={} durable_frame={} abandoned={} failed={} checkpoints_behind={} "
+      "database={}",
+      page.commits.load(), page.flushes.load(), durable.frame, page.abandoned.load(), page.failed.load(),
+      node_->handover->ended(), path_);
 }
 
 }  // namespace memlith::sqlite::shared

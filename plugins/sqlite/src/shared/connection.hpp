@@ -25,6 +25,7 @@
 #include "../api.hpp"
 #include "../options.hpp"
 #include "base/status.hpp"
+#include "checkpointer.hpp"
 #include "foresight.hpp"
 #include "group.hpp"
 #include "line.hpp"
@@ -37,6 +38,7 @@ struct Node {
   std::unique_ptr<Sidecar> sidecar;
   Group group;
   Line line;
+  const std::shared_ptr<Handover> handover = std::make_shared<Handover>();
 };
 
 // A file of SQLite's own VFS.
@@ -72,6 +74,13 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   // In a forked child, before it opens a connection: SQLite's own VFS forgets its parent's files.
   void abandon();
   int close();
+
+  // From now on a thread makes the checkpoints that come at the end of commits. Not for the thread's own connection.
+  void leave_checkpoints(Opener opener);
+  // While it lives, the thread has no connection to this database.
+  [[nodiscard]] std::unique_ptr<Handover::Hold> hold_checkpoints() const;
+  // The next checkpoint is the program's, and not that of a commit.
+  void note_asked_for_checkpoint() { committed_ = false; }
 
   RealFile& database() { return database_; }
   RealFile& wal() { return wal_; }
@@ -121,6 +130,9 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool is_stale() const { return is_stale_; }
 
  private:
+  int lock_checkpoint();
+  [[nodiscard]] std::uint32_t frames_stored() const;
+  [[nodiscard]] std::uint32_t automatic_limit() const;
   int lock_write(bool for_a_turn);
   int lock_ahead();
   int unlock_write();
@@ -141,6 +153,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   const std::uint64_t process_mark_;
   RealFile database_;
   RealFile wal_;
+  std::optional<Opener> opener_;  // checkpoints are left to the thread
   std::shared_ptr<Node> node_;
   const volatile unsigned char* header_ = nullptr;  // of the index
   Waiter waiter_;
@@ -158,6 +171,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   bool wrote_header_ = false;  // the newest write to the log began a generation
   bool wrote_ = false;         // to the log, under the write lock
   bool watched_ = false;       // by the keeper
+  bool committed_ = false;     // SQLite may make a checkpoint by itself next
   bool commits_ = false;       // SQLite asked for a flush under the write lock
   bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
   bool is_stale_ = false;      // another commit came between the snapshot and the write lock

@@ -13,9 +13,10 @@ constexpr std::uint8_t kHighest = 3;
 
 bool Foresight::begin(const Page& page) {
   statement_ = kStatements;
-  if (!on_ || connection_ == nullptr || api_.get_autocommit(connection_) != 0) return false;
-  sqlite3_stmt* statement = api_.next_stmt(connection_, nullptr);
-  while (statement != nullptr && api_.stmt_busy(statement) == 0) statement = api_.next_stmt(connection_, statement);
+  sqlite3* const db = connection();
+  if (!on_ || db == nullptr || api_.get_autocommit(db) != 0) return false;
+  sqlite3_stmt* statement = api_.next_stmt(db, nullptr);
+  while (statement != nullptr && api_.stmt_busy(statement) == 0) statement = api_.next_stmt(db, statement);
   const char* const text = statement != nullptr ? api_.sql(statement) : nullptr;
   if (text == nullptr) return false;
   std::uint32_t hash = 2166136261u;

@@ -24,8 +24,10 @@ class Foresight {
 
   void set_on(bool on) { on_ = on && api_.get_autocommit != nullptr; }
   [[nodiscard]] bool is_on() const { return on_; }
-  // As SQLite tells a file of them.
-  void set_connection(sqlite3* connection) { connection_ = connection; }
+  // As SQLite tells a file of them: where the connection is noted that uses the file. Connections that share a cache
+  // come and go there.
+  void set_connection(sqlite3* const* connection) { connection_ = connection; }
+  [[nodiscard]] sqlite3* connection() const { return connection_ != nullptr ? *connection_ : nullptr; }
   void set_busy_handler(int (*handler)(void*), void* argument) {
     handler_ = handler;
     argument_ = argument;
@@ -42,7 +44,7 @@ class Foresight {
  private:
   Api api_;
   bool on_;
-  sqlite3* connection_ = nullptr;
+  sqlite3* const* connection_ = nullptr;
   int (*handler_)(void*) = nullptr;
   void* argument_ = nullptr;
   std::uint32_t statement_ = kStatements;  // the transaction's first one; kStatements: none

@@ -1,19 +1,12 @@
 #include "keeper.hpp"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <system_error>
-#include <thread>
 
 #include "../line_log.hpp"
-#include "base/process.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -22,7 +15,7 @@ namespace {
 // How often a process looks whether something is due that another one promised.
 constexpr std::uint64_t kKeeperLooksNs = 200'000'000;
 
-std::atomic<Keeper*> g_keeper{nullptr};
+OneOfProcess<Keeper> g_keeper;
 
 }  // namespace
 
@@ -77,24 +70,12 @@ class Keeper::OwnLog final : public Log {
   std::uint64_t opened_at_ = UINT64_MAX;
 };
 
-Keeper& Keeper::of_process() {
-  const std::uint64_t mark = core::process_mark();
-  Keeper* found = g_keeper.load(std::memory_order_acquire);
-  if (found != nullptr && found->process_mark_ == mark) return *found;
-  auto* const made = new Keeper(mark);  // never destroyed: its thread runs until the process ends
-  if (g_keeper.compare_exchange_strong(found, made)) {
-    static std::once_flag once;
-    std::call_once(once, [] { (void)std::atexit(at_exit); });
-    return *made;
-  }
-  delete made;
-  return *found;
-}
+Keeper& Keeper::of_process() { return g_keeper.get(); }
 
 // The process ends without having closed its connections.
 void Keeper::at_exit() {
-  Keeper* const keeper = g_keeper.load(std::memory_order_acquire);
-  if (keeper == nullptr || keeper->process_mark_ != core::process_mark() || !keeper->mutex_.try_lock()) return;
+  Keeper* const keeper = g_keeper.find();
+  if (keeper == nullptr || !keeper->mutex_.try_lock()) return;
   std::vector<Due> all;
   {
     const std::lock_guard guard(keeper->mutex_, std::adopt_lock);
@@ -105,17 +86,7 @@ void Keeper::at_exit() {
 }
 
 bool Keeper::start() {
-  if (runs_) return true;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    std::thread([this] { run(); }).detach();
-    runs_ = true;
-  } catch (const std::system_error&) {
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!runs_) runs_ = start_thread([this] { run(); });
   return runs_;
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "../own_thread.hpp"
 #include "connection.hpp"
 
 namespace memlith::sqlite::shared {
@@ -21,7 +22,6 @@ namespace memlith::sqlite::shared {
 // Threads: any.
 class Keeper {
  public:
-  // Of this process; a forked child gets one of its own.
   static Keeper& of_process();
   // The log of the database at `path` is flushed when it is due, as long as connections of this process use `node`.
   // False if that cannot be promised.
@@ -30,6 +30,7 @@ class Keeper {
   void wake();
 
  private:
+  friend class OneOfProcess<Keeper>;
   class OwnLog;
   struct Entry {
     std::weak_ptr<Node> node;
@@ -41,14 +42,12 @@ class Keeper {
     std::shared_ptr<OwnLog> log;
   };
 
-  explicit Keeper(std::uint64_t process_mark) : process_mark_(process_mark) {}
   static void at_exit();
   bool start();
   void run();
   std::vector<Due> find_due(std::uint64_t now, std::uint64_t& next);
   void flush(const std::vector<Due>& all);
 
-  const std::uint64_t process_mark_;
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   std::vector<Entry> entries_;

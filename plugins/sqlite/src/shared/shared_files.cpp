@@ -97,7 +97,11 @@ int shared_size(sqlite3_file* file, sqlite3_int64* bytes) {
   return use(file, [&](Connection&, sqlite3_file* real) { return real->pMethods->xFileSize(real, bytes); });
 }
 int shared_lock(sqlite3_file* file, int level) {
-  return use(file, [&](Connection&, sqlite3_file* real) { return real->pMethods->xLock(real, level); });
+  return use(file, [&](Connection& connection, sqlite3_file* real) {
+    // The last connection takes this lock to remove the log.
+    const auto hold = level == SQLITE_LOCK_EXCLUSIVE ? connection.hold_checkpoints() : nullptr;
+    return real->pMethods->xLock(real, level);
+  });
 }
 int shared_unlock(sqlite3_file* file, int level) {
   State& state = state_in(file);
@@ -123,6 +127,7 @@ int shared_pragma(const State& state, char** arguments) {
     (void)answer(std::string(last_report()));
     return SQLITE_ERROR;
   };
+  if (name == "wal_checkpoint") connection.note_asked_for_checkpoint();
   if (name == "memlith_stats") return answer(connection.describe());
   if (name == "memlith_error") return answer(newest_report());
   if (name == "memlith_share") {
@@ -177,7 +182,7 @@ int shared_control(sqlite3_file* file, int op, void* argument) {
       const int code = shared_pragma(state, static_cast<char**>(argument));
       if (code != SQLITE_NOTFOUND) return code;
     }
-    if (op == SQLITE_FCNTL_PDB) connection.foresight().set_connection(*static_cast<sqlite3**>(argument));
+    if (op == SQLITE_FCNTL_PDB) connection.foresight().set_connection(static_cast<sqlite3**>(argument));
     if (op == SQLITE_FCNTL_BUSYHANDLER) {
       void* const* const handler = static_cast<void**>(argument);
       connection.foresight().set_busy_handler(reinterpret_cast<int (*)(void*)>(handler[0]), handler[1]);
@@ -394,7 +399,8 @@ core::Status check_not_marked(RealFile& database, const std::string& path) {
 
 const int kSharedFileBytes = sizeof(SharedFile);
 
-int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options) {
+int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options,
+                bool for_checkpoint) {
   Registry::get().leave_parent();
   auto connection = Registry::get().add(vfs.api(), *vfs.base(), name, options);
   const auto give_up = [&](int code) {
@@ -412,7 +418,10 @@ int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* 
   }
   if (out_flags != nullptr) *out_flags = given;
   note_used(connection);
-  log_line("{}: on memlith: shared (SQLite {})", name, version_of(vfs.api()));
+  if (!for_checkpoint) {
+    connection->leave_checkpoints({vfs.api(), vfs.name()});
+    log_line("{}: on memlith: shared (SQLite {})", name, version_of(vfs.api()));
+  }
   set(file, kSharedMethods, std::unique_ptr<State>(new State{vfs, std::move(connection), {}}));
   return SQLITE_OK;
 }

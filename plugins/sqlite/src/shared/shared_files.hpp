@@ -13,7 +13,9 @@ namespace memlith::sqlite::shared {
 extern const int kSharedFileBytes;  // of the largest sqlite3_file
 
 // As xOpen. The caller catches exceptions.
-int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options);
+// `for_checkpoint`: for the thread that makes checkpoints (checkpointer.hpp).
+int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options,
+                bool for_checkpoint);
 int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 
 // Whether the file is an ordinary database in WAL mode.

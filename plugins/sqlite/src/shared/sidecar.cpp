@@ -91,7 +91,7 @@ Page* map_valid(int fd) {
   return page;
 }
 
-timespec time_of(std::uint64_t nanoseconds) {
+timespec timespec_of(std::uint64_t nanoseconds) {
   return {static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
 }
 
@@ -197,7 +197,7 @@ void Sidecar::abandon() {
 
 void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {
   MEMLITH_SHARED_ON_MACHINE(wait_for_change(word, seen, nanoseconds));
-  const timespec time = time_of(nanoseconds);
+  const timespec time = timespec_of(nanoseconds);
   (void)::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
 }
 
@@ -213,7 +213,7 @@ void give_way() {
 
 void sleep_ns(std::uint64_t nanoseconds) {
   MEMLITH_SHARED_ON_MACHINE(sleep(nanoseconds));
-  const timespec time = time_of(nanoseconds);
+  const timespec time = timespec_of(nanoseconds);
   (void)::nanosleep(&time, nullptr);
 }
 

@@ -9,6 +9,7 @@ namespace memlith::sqlite::shared {
 
 #ifdef MEMLITH_SQLITE_SABOTAGE
 class Registry;
+struct Checkpoint;
 // What an exploration has in the place of the kernel: time, and threads of several processes that wait.
 class Machine {
  public:
@@ -18,8 +19,9 @@ class Machine {
   virtual void give_way() = 0;
   virtual void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) = 0;
   virtual void wake(std::atomic<std::uint32_t>& word) = 0;
-  virtual Registry& registry() = 0;  // of the process that runs
-  virtual void opened(int fd) = 0;   // a file of the process that runs, which the kernel closes when it is killed
+  virtual Registry& registry() = 0;                                // of the process that runs
+  virtual bool take_checkpoint(const Checkpoint& checkpoint) = 0;  // by a thread of the process that runs
+  virtual void opened(int fd) = 0;  // a file of the process that runs, which the kernel closes when it is killed
 };
 extern Machine* machine;  // null: the kernel
 // The next step of the calling thread is about to be done.

@@ -25,6 +25,10 @@ void two_writes(Schedule& s, int me) {
   s.write(me);
   s.write(me);
 }
+void three_writes(Schedule& s, int me) {
+  two_writes(s, me);
+  s.write(me);
+}
 void write_then_read(Schedule& s, int me) {
   s.write(me);
   s.read(me);
@@ -64,6 +68,16 @@ void come_and_go(Schedule& s, int me) {
   s.read(me);
   s.close(me);
 }
+void come_once_more(Schedule& s, int me) {
+  for (int i = 0; i < 2; ++i) {
+    s.open(me);
+    s.write(me);
+    s.write(me);
+    s.read(me);
+    s.close_last(me);
+  }
+}
+void make_checkpoints(Schedule& s, int me) { s.make_checkpoints(me); }
 void come_late(Schedule& s, int me) {
   s.pause(680);  // the flush has failed when it opens the database
   s.open(me);
@@ -103,6 +117,15 @@ const std::vector<Case>& cases() {
       {"coming and going",
        "processes open the database and close it, beside one that commits",
        {{0, Kind::shared, come_and_go, true}, {1, Kind::shared, come_and_go, true}, {2, Kind::plain, two_writes}}},
+      {"checkpoints behind",
+       "a thread makes the checkpoints of commits, beside a process that commits and restarts the log, and a reader",
+       {{0, Kind::automatic, three_writes},
+        {0, Kind::checkpointer, make_checkpoints, true},
+        {1, Kind::shared, checkpoint_between},
+        {2, Kind::shared, two_reads}}},
+      {"closing behind",
+       "a thread makes the checkpoints of a connection that is closed, and opened once more",
+       {{0, Kind::automatic, come_once_more, true}, {0, Kind::checkpointer, make_checkpoints, true}}},
       {"header flush fails",
        "the flush of the log's header fails",
        {{0, Kind::shared, two_writes}, {1, Kind::shared, write_then_read}, {2, Kind::shared, two_reads}},
@@ -294,6 +317,7 @@ constexpr Mutant kMutants[] = {
     {"skip_early_wait", &Sabotage::shared_skip_early_wait, "normal"},
     {"ignore_promise", &Sabotage::shared_ignore_promise, "line"},
     {"promise_for_ever", &Sabotage::shared_promise_for_ever, "line"},
+    {"close_beside_checkpoint", &Sabotage::shared_close_beside_checkpoint, "closing behind"},
     {"follow_without_look", &Sabotage::shared_follow_without_look, "commits"},
 };
 

@@ -76,6 +76,11 @@ class ModelDisk {
   [[nodiscard]] std::pair<std::string, std::string> after_cut(const std::string& database, bool database_is_newest);
   void put(const std::string& name, std::string bytes);
   void remove(const std::string& name) { files_.erase(name); }
+  // Empty: there is no such file, or it is.
+  [[nodiscard]] std::string bytes_of(const std::string& name) const {
+    const auto found = files_.find(name);
+    return found != files_.end() ? found->second->bytes : "";
+  }
   // The process ends as it is: the kernel closes its files.
   void kill(int process);
   [[nodiscard]] bool holds_a_lock(int process) const;

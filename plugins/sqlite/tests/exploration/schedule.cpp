@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -89,7 +90,8 @@ void Schedule::prepare() {
 }
 
 std::string Schedule::name(int actor) const {
-  constexpr const char* kKinds[] = {"shared", "shared, NORMAL", "plain"};
+  constexpr const char* kKinds[] = {"shared", "shared, NORMAL", "plain", "shared, automatic checkpoints",
+                                    "no connection"};
   return fmt::format("thread {} (process {}, {})", actor, at(actor).process,
                      kKinds[static_cast<std::size_t>(at(actor).kind)]);
 }
@@ -118,12 +120,37 @@ void Schedule::open(int actor) {
   sqlite3_busy_timeout(db(actor).get(), 1100);
   sqlite3_db_config(db(actor).get(), SQLITE_DBCONFIG_LOOKASIDE, nullptr, 0, 0);
   const char* const synchronous = at(actor).kind == Actor::Kind::normal ? "normal" : "full";
-  told(actor, db(actor).run(fmt::format("pragma synchronous={}; pragma wal_autocheckpoint=0", synchronous)), "open");
+  const int limit = at(actor).kind == Actor::Kind::automatic ? 4 : 0;  // frames: two transactions
+  told(actor, db(actor).run(fmt::format("pragma synchronous={}; pragma wal_autocheckpoint={}", synchronous, limit)),
+       "open");
 }
 
 void Schedule::pause(std::uint64_t microseconds) { stage_.sleep(microseconds * 1000); }
 
 void Schedule::close(int actor) { told(actor, db(actor).close(), "close"); }
+
+void Schedule::close_last(int actor) {
+  close(actor);
+  if (!ModelDisk::get().bytes_of(path() + "-wal").empty()) wrong(name(actor) + " closed the database and left its log");
+}
+
+void Schedule::make_checkpoints(int actor) {
+  constexpr std::uint64_t kLookNs = 20'000;
+  constexpr std::uint64_t kLookMaxNs = 5'000'000;  // beside a stopped process the others wait for seconds
+  for (std::uint64_t look_ns = kLookNs;;) {
+    const bool others_work = stage_.others_work();
+    if (const auto next = stage_.next_checkpoint(); next.has_value()) {
+      sqlite::shared::make_checkpoint(*next);
+      check_cuts(name(actor) + " made a checkpoint");
+      look_ns = kLookNs;
+    } else if (others_work) {
+      stage_.sleep(look_ns);
+      look_ns = std::min(2 * look_ns, kLookMaxNs);
+    } else {
+      return;
+    }
+  }
+}
 
 void Schedule::told(int actor, int code, const std::string& what) {
   if (stage_.story != nullptr) stage_.story->push_back(fmt::format("{}: {} returned {}", name(actor), what, code));
@@ -298,7 +325,7 @@ std::string Schedule::run(const Plan& plan) {
   g_running = &stage_;
   disk.hooks.process = [this] { return stage_.process(); };
   for (std::size_t i = 0; i < count; ++i) {
-    stage_.add_process(case_.actors[i].process);
+    stage_.add_process(case_.actors[i].process, case_.actors[i].kind == Actor::Kind::checkpointer);
     if (case_.actors[i].comes_late) continue;
     stage_.set_process(case_.actors[i].process);
     open(static_cast<int>(i));

@@ -18,7 +18,9 @@ class Schedule;
 
 // A thread of a process with a connection of its own.
 struct Actor {
-  enum class Kind : std::uint8_t { shared, normal, plain };  // normal: shared, with synchronous=NORMAL
+  // normal: shared, with synchronous=NORMAL; automatic: shared, with SQLite's own checkpoints; checkpointer: the thread
+  // that makes them, without a connection.
+  enum class Kind : std::uint8_t { shared, normal, plain, automatic, checkpointer };
   int process = 0;
   Kind kind = Kind::shared;
   void (*act)(Schedule& schedule, int actor) = nullptr;
@@ -56,6 +58,10 @@ class Schedule {
   // Reads inside a transaction that has the write lock, rolls it back, and reads from what the connection has cached.
   void read_and_roll_back(int actor);
   void checkpoint(int actor, const char* how);
+  // The only connection of all; its log is gone when it is closed.
+  void close_last(int actor);
+  // Checkpoints that the process leaves to its thread, until its other threads have ended.
+  void make_checkpoints(int actor);
 
  private:
   struct Word {

@@ -69,11 +69,33 @@ void Stage::begin() {
   process_ = -1;
 }
 
-void Stage::add_process(int process) { (void)processes_[process]; }
+void Stage::add_process(int process, bool has_checkpointer) {
+  processes_[process].has_checkpointer |= has_checkpointer;
+}
 
 void Stage::end() {
   fibers_.clear();
   processes_.clear();
+}
+
+bool Stage::take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) {
+  Process& here = processes_.at(process());
+  if (here.has_checkpointer) here.checkpoints.push_back(checkpoint);
+  return here.has_checkpointer;
+}
+
+bool Stage::others_work() const {
+  return std::any_of(fibers_.begin(), fibers_.end(), [this](const Fiber& fiber) {
+    return &fiber != current_ && fiber.process == current_->process && fiber.state != State::ended;
+  });
+}
+
+std::optional<sqlite::shared::Checkpoint> Stage::next_checkpoint() {
+  auto& wanted = processes_.at(process()).checkpoints;
+  if (wanted.empty()) return std::nullopt;
+  const auto next = wanted.front();
+  wanted.pop_front();
+  return next;
 }
 
 void Stage::opened(int fd) {

@@ -8,9 +8,11 @@
 #include <ucontext.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -55,7 +57,8 @@ class Stage final : public sqlite::shared::Machine {
   static constexpr std::uint16_t kKillable = 1u << 15;
   // Before and after a schedule.
   void begin();
-  void add_process(int process);
+  // `has_checkpointer`: a thread of it makes the checkpoints that its commits leave.
+  void add_process(int process, bool has_checkpointer);
   void end();
   // The kernel closes what a killed process had open.
   void close_files(int process);
@@ -84,7 +87,12 @@ class Stage final : public sqlite::shared::Machine {
   void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) override;
   void wake(std::atomic<std::uint32_t>& word) override;
   sqlite::shared::Registry& registry() override { return *processes_.at(process()).registry; }
+  bool take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) override;
   void opened(int fd) override;
+
+  // For the thread of the running process that makes checkpoints.
+  [[nodiscard]] bool others_work() const;
+  std::optional<sqlite::shared::Checkpoint> next_checkpoint();
 
   std::function<void()> waits;  // the running thread waits, or gives way
   std::vector<std::string>* story = nullptr;
@@ -106,6 +114,8 @@ class Stage final : public sqlite::shared::Machine {
   struct Process {
     std::unique_ptr<sqlite::shared::Registry> registry = std::make_unique<sqlite::shared::Registry>();
     std::set<int> files;
+    bool has_checkpointer = false;
+    std::deque<sqlite::shared::Checkpoint> checkpoints;
   };
   static constexpr std::size_t kStackBytes = std::size_t{512} << 10;
 
