@@ -2,6 +2,7 @@
 import html
 import importlib.util
 import pathlib
+import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -22,10 +23,14 @@ def synopsis(row):
     return " ".join(words)
 
 
+def shown(text):
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
 def table(row, pages):
     lines = []
     for each in row["arguments"]:
-        lines.append((f"<code>{each['name']}</code>", each["description"]))
+        lines.append((f"<code>{each['name']}</code>", pages.sentence(each["description"])))
     for each in row["options"]:
         head, text = ", ".join(f"<code>{name}</code>" for name in each["names"]), each["description"].rstrip(".")
         if each["value"] is not None:
@@ -34,22 +39,22 @@ def table(row, pages):
             text += f" ({limits})" if limits else ""
             text += f". Default: {each['default'].strip('[]')}" if each["default"] else ""
         lines.append((head, pages.sentence(text)))
-    rows = "".join(f"<tr><td>{head}</td><td>{html.escape(text)}</td></tr>" for head, text in lines)
-    return ['<div class="md-typeset__scrollwrap"><table>', rows, "</table></div>", ""] if lines else []
+    rows = "".join(f"<tr><td>{head}</td><td>{shown(text)}</td></tr>" for head, text in lines)
+    return [f"<table><tbody>{rows}</tbody></table>", ""] if lines else []
 
 
 def page(program):
     pages = manual()
     rows = pages.commands_of(program)
     lines = ["# The command memlith", "", "```", synopsis(rows[""]), "```", "",
-             "`memlith COMMAND --help` prints the same, and so do the manual pages, `memlith-COMMAND(1)`. With `--json` "
-             "commands print JSON ([json.md](../json.md)).", "", *table(rows[""], pages)]
+             "`memlith COMMAND --help` prints the same, and so do the manual pages, `memlith-COMMAND(1)`. With "
+             "`--json` commands print JSON ([json.md](../json.md)).", "", *table(rows[""], pages)]
     for command, row in rows.items():
         if not command or command == "help":
             continue
         depth = min(2 + command.count(" "), 4)
         lines += [f"{'#' * depth} memlith {command}", "", "```", synopsis(row), "```", "",
-                  f"<p>{html.escape(pages.sentence(row['description']))}</p>", "", *table(row, pages)]
+                  f"<p>{shown(pages.sentence(row['description']))}</p>", "", *table(row, pages)]
     lines += ["## Exit status", "",
               "<ul><li>0: done.</li><li>1: the command failed, or its arguments are wrong.</li><li>2: "
               "<code>verify</code> found damage, or pointers.</li><li>3: <code>verify</code> found a store of another "

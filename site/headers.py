@@ -13,9 +13,11 @@ COMMENT = re.compile(r"//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/", re.DOTALL)
 DIRECTIVE = re.compile(r"#(?:[^\n\\]|\\.|\\\n)*", re.DOTALL)
 SECTION = re.compile(r"\s*-{4} (.*?)(?: -+)?\s*$")
 STATEMENT = re.compile(r".*[;{]\s*(//.*)?$|\s*#include .*")
-LEAD = re.compile(r"(Errors?|Errors, [^:]*|Durability|Durable|Cost|Threads|Source)(?=:)|[A-Z]{4,}(?: of [a-z ]+)?(?=[.:,] )")
+LEAD = re.compile(r"(Errors?|Errors, [^:]*|Durability|Durable|Cost|Threads|Source)(?=:)|"
+                  r"[A-Z]{4,}(?: of [a-z ]+)?(?=[.:,] )")
 TERM = re.compile(r"(\S+(?: \S+)?)\s{2,}(\S.*)")
 NAME = re.compile(r"\b(?:memlith_\w+|MEMLITH_\w+)\b")
+GUIDE = re.compile(r"\bdocs/([a-z-]+)\.md\b")
 ATTRIBUTE = re.compile(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)\s*")
 REQUIRES = re.compile(r"requires\s*(?:\([^()]*\)\s*)?$")
 
@@ -126,7 +128,8 @@ def names_of(code):
     if match := re.match(r"using (\w+)\s*=", plain):
         return [match[1]]
     if match := re.match(r"enum\s*\{(.*)\}", plain, re.DOTALL):
-        return re.findall(r"^\s*([A-Za-z_]\w*)\s*(?:=|,|$|/\*)", re.sub(r"(?<!\n)[{,] *", "\n", COMMENT.sub("", match[1])), re.M)
+        lines = re.sub(r"(?<!\n)[{,] *", "\n", COMMENT.sub("", match[1]))
+        return re.findall(r"^\s*([A-Za-z_]\w*)\s*(?:=|,|$|/\*)", lines, re.MULTILINE)
     if match := re.match(r"(?:enum class|enum|class|struct)\s+(?:\[\[\w+\]\]\s*)?(\w+)", plain):
         if "{" in plain or re.fullmatch(r"(?:class|struct)\s+\w+;", plain):
             return [match[1]]
@@ -149,13 +152,18 @@ def comment_text(raw):
 
 
 def is_left_out(code, names, owner):
+    if not names or names[0].startswith("~") or names[0] == "requires":
+        return True
+    if code.startswith(("static_assert", "extern ", "#undef")) or re.fullmatch(r"(class|struct)\s+\w+;", code):
+        return True
     head = COMMENT.sub("", code).split("(")[0]
     plain = re.sub(r"^template\s*<[^{;(]*?>\s*(?:requires .*?\s)?(?=struct|class)", "", code)
-    if re.match(r"(?:struct|class) \w+\s*<", plain) or (owner is None and re.search(r"\w::~?\w+$", head)):
-        return True  # a specialisation, or a member that is defined outside of its class
-    return (not names or names[0].startswith("~") or names[0] == "requires" or "friend " in code.split("\n")[0] or (owner and names[0] == owner and re.search(rf"\(\s*(const )?{owner}\s*&", code))
-            or "operator=" in head or re.fullmatch(r"(class|struct)\s+\w+;", code)
-            or code.startswith(("static_assert", "extern ", "#undef")))
+    if re.match(r"(?:struct|class) \w+\s*<", plain):
+        return True  # a specialisation
+    if owner is None:
+        return bool(re.search(r"\w::~?\w+$", head))  # a member that is defined outside of its class
+    is_copy = names[0] == owner and re.search(rf"\(\s*(const )?{owner}\s*&", code)
+    return bool(is_copy) or "operator=" in head or "friend " in code.split("\n")[0]
 
 
 def parse(text, owner=None, hidden=False):
@@ -238,7 +246,8 @@ def declared(comment, code, body, names):
 
 class Page:
     def __init__(self, header, links):
-        self.header, self.links, self.lines, self.anchors = header, links, [], set()
+        self.links, self.lines, self.anchors = links, [], set()
+        self.language = "cpp" if header.endswith("pp") else "c"
 
     def text(self, raw):
         """HTML of one line or paragraph: backquotes are code, and names of the interface lead to their place."""
@@ -249,6 +258,7 @@ class Page:
         parts = re.split(r"`([^`]*)`", raw)
         for at, part in enumerate(parts):
             shown = NAME.sub(linked, html.escape(part, quote=False))
+            shown = GUIDE.sub(r'<a href="../\1.html">\1</a>', shown)
             parts[at] = f"<code>{shown}</code>" if at % 2 else shown
         return "".join(parts)
 
@@ -297,7 +307,7 @@ class Page:
         first = lines[0].lstrip()
         margin = min(len(line) - len(line.lstrip()) for line in lines)
         if not first.startswith("- ") and any(STATEMENT.match(line) for line in lines):
-            self.lines += ["```cpp" if self.header.endswith("pp") else "```c", *(line[margin:] for line in lines), "```", ""]
+            self.lines += [f"```{self.language}", *(line[margin:] for line in lines), "```", ""]
             return
         if margin > 5:  # goes on from the line before, which ended in a plain paragraph
             joined = " ".join(line.strip() for line in lines)
@@ -323,8 +333,11 @@ class Page:
         names = list(dict.fromkeys(names))
         anchors = [self.anchor(name) for name in names]
         shown = ", ".join(f"`{name}`" for name in names[:3]) + (", ..." if len(names) > 3 else "")
-        self.lines += ["".join(f'<a id="{anchor}"></a>' for anchor in anchors[1:] if anchor), ""] if any(anchors[1:]) else []
-        self.lines += [f"{'#' * level} {shown} {{ #{anchors[0]} }}" if anchors[0] else f"{'#' * level} {shown}", ""]
+        if any(anchors[1:]):
+            self.lines += ["".join(f'<a id="{anchor}"></a>' for anchor in anchors[1:] if anchor), ""]
+        place = f"#{anchors[0]} " if anchors[0] else ""
+        label = names[0].rsplit("::", 1)[-1] + (", ..." if len(names) > 1 else "")
+        self.lines += [f"{'#' * level} {shown} {{ {place}data-toc-label='{label}' }}", ""]
 
     def anchor(self, name):
         anchor = re.sub(r"[^\w.-]+", "-", name.replace("::", ".")).strip("-")
@@ -340,7 +353,8 @@ class Page:
             if item.code is None:
                 section = SECTION.fullmatch(item.comment[0])
                 if section:
-                    self.lines += [f"{'#' * max(2, level - 1)} {section[1][0].upper()}{section[1][1:].rstrip(' -')}", ""]
+                    name = section[1].rstrip(" -")
+                    self.lines += [f"{'#' * max(2, level - 1)} {name[0].upper()}{name[1:]}", ""]
                 self.comment(item.comment[1:] if section else item.comment)
                 at += 1
                 continue
@@ -349,8 +363,7 @@ class Page:
                    and not items[at + len(group)].alone and not items[at + len(group)].members):
                 group.append(items[at + len(group)])
             self.heading(level, [prefix + name for each in group for name in each.names])
-            language = "cpp" if self.header.endswith("pp") else "c"
-            self.lines += [f"```{language}", *(each.code for each in group), "```", ""]
+            self.lines += [f"```{self.language}", *(each.code for each in group), "```", ""]
             if item.comment:
                 self.comment(item.comment)
             if item.members:

@@ -18,6 +18,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 import commands  # noqa: E402
 import headers  # noqa: E402
+from lists import four_columns  # noqa: E402
 
 HEADERS = sorted(path.name for path in (ROOT / "include" / "memlith").iterdir() if path.name != "track_libstdcxx.hpp")
 # Where files of the repository have pages of another name.
@@ -27,8 +28,6 @@ ORIGINS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))|(?m:(?<=\]: )(\S+)$)")
 LANGUAGES = {".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".py": "python", ".go": "go", ".rs": "rust",
              ".sh": "bash", ".html": "html", ".md": "markdown", ".txt": "text"}
-FENCE = re.compile(r"\s*(```+|~~~+)")
-ITEM = re.compile(r"( *)([-*+]|\d+[.)])( +)(?=\S)")
 
 
 # ---- pages of the sources ------------------------------------------------------------------------------------------
@@ -119,44 +118,6 @@ def site_links(page, markdown):
         target = posixpath.relpath(page_of(found[0]), posixpath.dirname(page) or ".")
         return target + (f"#{found[1]}" if found[1] else "")
     return LINK.sub(replaced, markdown)
-
-
-def four_columns(markdown):
-    """Lists whose items go on at the column of their text, with the four columns that Python-Markdown wants."""
-    lines, stack, fence, blank = [], [], None, True
-    for line in markdown.split("\n"):
-        indent = len(line) - len(line.lstrip(" "))
-        if not line.strip():
-            lines.append("")
-            blank = True
-            continue
-        if fence is None and (match := ITEM.match(line)):
-            while stack and indent < stack[-1]:
-                stack.pop()
-            if lines and lines[-1] and not stack and not ITEM.match(lines[-1]) and not in_item(lines):
-                lines.append("")  # a list may follow a paragraph at once
-            lines.append("    " * len(stack) + match[2] + " " + line[match.end():])
-            stack.append(match.end())
-        else:
-            if fence is None and blank:
-                while stack and indent < stack[-1]:
-                    stack.pop()
-            margin = min(indent, stack[-1]) if stack else 0
-            lines.append("    " * len(stack) + line[margin:] if stack else line)
-        if match := FENCE.match(line):
-            fence = match[1] if fence is None else None if match[1].startswith(fence) else fence
-        blank = False
-    return "\n".join(lines)
-
-
-def in_item(lines):
-    """Does the last paragraph begin with an item of a list?"""
-    at = len(lines) - 1
-    while at >= 0 and lines[at]:
-        if ITEM.match(lines[at]):
-            return True
-        at -= 1
-    return False
 
 
 def on_page_markdown(markdown, page, **_):

@@ -134,8 +134,8 @@ def self_test():
     assert pattern_of(["a ... c", "...", "z"]).fullmatch("a b c\nx\ny\nz\n")
     assert pattern_of(["..."]).fullmatch("") and not pattern_of(["a"]).fullmatch("")
     assert not pattern_of(["a"]).fullmatch("a\nb\n")
-    text = 'x\n```cpp title="a.cpp"\nint a;\n```\n<!-- not run: why -->\n```ini\n[x]\n```\n```console\n$ a\nb\n$ c \\\n' \
-           "> d\n```\n"
+    text = ('x\n```cpp title="a.cpp"\nint a;\n```\n<!-- not run: why -->\n```ini\n[x]\n```\n'
+            "```console\n$ a\nb\n$ c \\\n> d\n```\n")
     found = list(blocks(text))
     assert found == [("file", ("a.cpp", "int a;\n")), ("session", "$ a\nb\n$ c \\\n> d")], found
     assert list(commands(found[1][1])) == [("a", ["b"]), ("c \\\nd", [])]
