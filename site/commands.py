@@ -39,7 +39,7 @@ def table(row, pages):
             text += f" ({limits})" if limits else ""
             text += f". Default: {each['default'].strip('[]')}" if each["default"] else ""
         lines.append((head, pages.sentence(text)))
-    rows = "".join(f"<tr><td>{head}</td><td>{shown(text)}</td></tr>" for head, text in lines)
+    rows = "".join(f'<tr><td class="option">{head}</td><td>{shown(text)}</td></tr>' for head, text in lines)
     return [f"<table><tbody>{rows}</tbody></table>", ""] if lines else []
 
 
