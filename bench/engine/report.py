@@ -121,7 +121,8 @@ def slowest(rows):
 def of_peers(rows):
     curves = {}
     for row in rows:
-        curves.setdefault(row["side"], []).append((row["kib"], row["p50_us"]))
+        name = row["side"] if row["atomic"] or row["side"] == "raw" else f"{row['side']}, {row['file_system']}"
+        curves.setdefault(name, []).append((row["kib"], row["p50_us"]))
     return "Median until durable, by the size of the change", lines(curves, "KiB", "µs")
 
 

@@ -284,9 +284,9 @@ class Recovery(Bench):
 
 class All(Bench):
     def test_every_section_has_its_tables(self):
-        out, record, rows = (self.folder / name for name in ("figures.md", "peers.jsonl", "rows.jsonl"))
+        out, record, kept = (self.folder / name for name in ("figures.md", "peers.jsonl", "rows.jsonl"))
         done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir",
-                               self.folder, "--out", out, "--record", record, "--rows", rows, "--quick"],
+                               self.folder, "--out", out, "--record", record, "--rows", kept, "--quick"],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
         sections = out.read_text(encoding="utf-8").split("\n## ")
@@ -301,7 +301,7 @@ class All(Bench):
                             if line.startswith("|")]
         alone = [row for row in rows if row[titles.index("log MiB")] == "64"]
         self.assertEqual([row[titles.index("checkpoints beside")] for row in alone], ["0"])
-        self.check_report(rows, [section.split("\n")[0] for section in sections[1:]])
+        self.check_report(kept, [section.split("\n")[0] for section in sections[1:]])
         self.check_nothing_left("figures.md", "peers.jsonl", "rows.jsonl", "report.html")
 
     def check_report(self, rows, sections):
