@@ -2,9 +2,9 @@
 """Follows a page of docs/ as a reader would: writes its files, runs its commands, and compares what these print.
 
 A block of code with title="NAME" is a file of that name. A block `console` is a session: a line `$ COMMAND` is run, in
-one bash for the whole page, and the lines below it must be what it prints. `...` stands for any text within a line, and
-alone for any lines. A command must succeed, unless its line ends with `# fails`. Every other block of a page must
-follow a line `<!-- not run: REASON -->`.
+one bash for the whole page, with the lines `> ...` that follow it; what it prints must be the lines below. `...` stands
+for any text within a line, and alone for any lines. A command must succeed, unless its line ends with `# fails`. Every
+other block of a page must follow a line `<!-- not run: REASON -->`.
 
 What a reader has installed is taken from a build: headers, libraries, programs, and the Python with the package. Paths
 of installed plugins stand for those of the build.
@@ -73,8 +73,8 @@ def commands(session):
     """(command, the lines shown below it) of a session."""
     command, shown = None, []
     for line in session.split("\n"):
-        if command is not None and command.endswith("\\"):
-            command += "\n" + line.removeprefix("> ")
+        if line.startswith("> ") and command is not None and not shown:
+            command += "\n" + line[2:]
         elif line.startswith("$ "):
             if command is not None:
                 yield command, shown
