@@ -4,7 +4,8 @@
 A block of code with title="NAME" is a file of that name. A block `console` is a session: a line `$ COMMAND` is run, in
 one bash for the whole page, with the lines `> ...` that follow it; what it prints must be the lines below. `...` stands
 for any text within a line, and alone for any lines. A command must succeed, unless its line ends with `# fails`. Every
-other block of a page must follow a line `<!-- not run: REASON -->`.
+other block of a page must follow a line `<!-- not run: REASON -->`, or `<!-- body of main, with HEADER -->`: that one
+is compiled in C++ with the header, and run.
 
 What a reader has installed is taken from a build: headers, libraries, programs, and the Python with the package. Paths
 of installed plugins stand for those of the build.
@@ -22,6 +23,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n```(?P<info>[^\n`]*)\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE)
+BODY = re.compile(r"<!-- body of main, with (\S+) -->")
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 INSTALLED = "/usr/lib/x86_64-linux-gnu/memlith_"
 MARK = "-- end of a command --"
@@ -61,7 +63,10 @@ def blocks(text):
         title = re.search(r'title="([^"]+)"', rest)
         if NOT_RUN.fullmatch(match["before"]):
             continue
-        if title:
+        if body := BODY.fullmatch(match["before"]):
+            yield "file", ("body.cpp", f"#include <{body[1]}>\nint main() {{\n{match['code']}\n}}\n")
+            yield "session", "$ c++ -std=c++20 body.cpp -o body -lmemlith && ./body"
+        elif title:
             yield "file", (title[1], match["code"] + "\n")
         elif language == "console":
             yield "session", match["code"]

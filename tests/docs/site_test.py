@@ -66,7 +66,8 @@ class Site(unittest.TestCase):
     def test_every_page_with_commands_is_followed(self):
         listed = set(re.findall(r"memlith_page\((\S+?)[ )]", (ROOT / "tests/docs/CMakeLists.txt").read_text()))
         with_code = {path.relative_to(ROOT / "docs").with_suffix("").as_posix()
-                     for folder in ("start", "tutorials", "how-to") for path in (ROOT / "docs" / folder).glob("*.md")
+                     for place in ("index.md", "start/*.md", "tutorials/*.md", "how-to/*.md")
+                     for path in (ROOT / "docs").glob(place)
                      if "```" in path.read_text(encoding="utf-8")}
         self.assertEqual(with_code - listed, set())
 
