@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the golden stores of a version with the programs of a build: VERSION/KIND.tar.xz. See README.md.
+"""Makes the golden stores of a version with the programs of a build, VERSION/KIND.tar.xz, and VERSION/abi.json.
+See README.md.
 
 Usage: make.py BUILD VERSION
 
@@ -65,8 +66,11 @@ def sqlite_shell(build, folder, sql, killed=False):
 
 def main():
     build, version = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    if (HERE / version).exists():
+    if (HERE / version / "abi.json").exists():
         sys.exit(f"{HERE / version} is there; golden stores are never replaced")
+    (HERE / version).mkdir(exist_ok=True)
+    run(sys.executable, "-B", HERE / "abi.py", "make", HERE.parents[1] / "include", build / "lib" / "libmemlith.so",
+        "cc", HERE / version / "abi.json")
     for crashed in False, True:
         ending = "-crashed" if crashed else ""
         for kind in (*KINDS, "sqlite", "python"):
