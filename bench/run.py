@@ -11,7 +11,8 @@ names another folder. What a benchmark prints is all there is on standard output
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
 `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once
-and writes Markdown (--out FILE.md), and then those of the heap (heap.md beside it). `heap SUITE` is one suite of
+and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures, and then those of the heap (heap.md
+beside it). `heap SUITE` is one suite of
 `memlith-heap-bench`; `heap` and `heap all`, all of them as Markdown.
 """
 import argparse
@@ -138,12 +139,17 @@ def run_persist(programs, words):
 
 def run_all(programs, words):
     """Every benchmark of the engine once, as one section of Markdown."""
-    options, rest = Options("plot", "dir", "out").split(words)
+    options, rest = Options("plot", "dir", "out", "report").split(words)
     folder = folder_of(options.dir)
-    out, record = options.out or folder / "performance.md", folder / "peers.jsonl"
+    out, record, rows = options.out or folder / "performance.md", folder / "peers.jsonl", folder / "performance.jsonl"
     status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith",
-                                  programs / "memlith", "--dir", folder, "--out", out, "--record", record, *rest])
+                                  programs / "memlith", "--dir", folder, "--out", out, "--record", record, "--rows",
+                                  rows, *rest])
     say(f"the figures: {out}")
+    if options.report:
+        status = subprocess.run([sys.executable, "-B", ROOT / "bench/engine/report.py", rows, options.report],
+                                check=False).returncode or status
+        say(f"drawn: {options.report}; the figures: {rows}")
     if options.plot:
         status = draw(record, options.plot) or status
     if status == 130:

@@ -15,8 +15,10 @@ LINES_MAX = 800
 ENGINE_LINES_MAX = 500  # of a file in src/
 FUNCTION_LINES_MAX = 70  # of the body of a function in src/
 COLUMNS_MAX = 120
-# Their lines cannot be wrapped: documents that a benchmark writes, notebooks, lists of regular expressions, checksums.
-WIDE = re.compile(r"docs/figures.*\.md|.*\.ipynb|.*/go\.sum|plugins/sqlite/tests/suite/known.*\.txt")
+# Their lines cannot be wrapped: documents that a benchmark writes, notebooks, lists of regular expressions, checksums,
+# the interface of a version.
+WIDE = re.compile(r"docs/figures.*\.md|.*\.ipynb|.*/go\.sum|plugins/sqlite/tests/suite/known.*\.txt|"
+                  r"tests/golden/.*/abi\.json")
 # Files in src/ that are still longer. The list only shrinks: an entry that is not needed any more is a violation too.
 STILL_LONG = set()
 CODE_FOLDERS = ["src", "include", "testing", "plugins", "tools", "examples", "tests", "bench", "python"]

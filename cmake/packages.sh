@@ -3,10 +3,10 @@
 
 packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt-dev libgtest-dev libsqlite3-dev
   liburing-dev libxxhash-dev libzstd-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
-# A debugger, manual pages and completion (tests/cli); Boost's containers in a heap, examples/cache; the tests of
-# examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of the Python package, whose other
-# needs pip installs (python/tests/requirements.txt).
-packages_test=(gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
+# A debugger, manual pages and completion (tests/cli); a client of the servers of docs/tutorials; Boost's containers in
+# a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of
+# the Python package, whose other needs pip installs (python/tests/requirements.txt).
+packages_test=(curl gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
   php-sqlite3 ruby-sqlite3 valgrind python3-dev python3-venv zsh
   # memlith copy, where files share blocks
   xfsprogs
@@ -31,6 +31,7 @@ packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no car
 packages_go=(golang-go) # the module in go/, where there is no go of another origin; go/raftstore needs Go 1.20
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
+packages_docs=(python3-venv) # docs
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
 packages_postgres=(postgresql-15) # PostgreSQL on memlith: its tests, bench postgres, soak postgres
 packages_rocksdb_suite=(dpkg-dev libbz2-dev libgflags-dev liblz4-dev libsnappy-dev zlib1g-dev) # soak rocksdb-suite

@@ -2,12 +2,13 @@
 """Runs every benchmark of docs/performance.md once and writes the figures as one section of Markdown, each table below
 the command that repeats it.
 
-    ./dev bench all [--out FILE.md] [--plot FILE.png] [--seconds N] [--quick]
+    ./dev bench all [--out FILE.md] [--plot FILE.png] [--report FILE.html] [--seconds N] [--quick]
 
 Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message
 where its table would be, the others go on, and the exit code is 1.
 """
 import argparse
+import json
 import subprocess
 import pathlib
 import sys
@@ -32,13 +33,28 @@ class Runner:
     def __init__(self, arguments):
         self.arguments = arguments
         self.failures = 0
+        self.title = ""
 
     def run(self, *words):
         """The JSON objects of `memlith bench WORDS`."""
-        return machine.run("memlith bench", [self.arguments.memlith, "bench"], words, self.arguments.dir)
+        said = {"section": self.title, "words": words}
+        try:
+            said["rows"] = machine.run("memlith bench", [self.arguments.memlith, "bench"], words, self.arguments.dir)
+        except machine.Failed as failure:
+            said["failed"] = str(failure)
+            raise
+        finally:
+            self.note(said)
+        return said["rows"]
+
+    def note(self, record):
+        if self.arguments.rows is not None:
+            with open(self.arguments.rows, "a", encoding="utf-8") as file:
+                print(json.dumps(record), file=file)
 
     def section(self, title, body):
         """The lines of a section, whose tables `body` yields."""
+        self.title = title
         yield ""
         yield f"## {title}"
         yield ""
@@ -253,6 +269,7 @@ def main():
     parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
     parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/performance.md")
     parser.add_argument("--record", help="JSON lines of the comparison with peers, for peers/plot.py")
+    parser.add_argument("--rows", help="JSON lines of every command, for report.py")
     parser.add_argument("--fsync-dir", action="append", default=[],
                         help="a folder on another file system for pwrite + fsync")
     parser.add_argument("--seconds", default="5", help="time of a line (5)")
@@ -260,7 +277,11 @@ def main():
     arguments = parser.parse_args()
     runner = Runner(arguments)
     sizes = Sizes(arguments)
-    lines = ["# Figures", "", *preamble(arguments)]
+    measured = list(preamble(arguments))
+    lines = ["# Figures", "", *measured]
+    if arguments.rows is not None:
+        pathlib.Path(arguments.rows).unlink(missing_ok=True)
+    runner.note({"measured": measured})
     try:
         with open(arguments.out, "w", encoding="utf-8") as out:
             print("\n".join(lines), file=out)

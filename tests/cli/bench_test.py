@@ -5,9 +5,11 @@ business here.
 
 Usage: bench_test.py MEMLITH FOLDER_OF_BENCH
 """
+import html
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +18,7 @@ import tempfile
 import time
 import unittest
 import unittest.mock
+import xml.dom.minidom
 
 MEMLITH = sys.argv[1]
 SCRIPTS = pathlib.Path(sys.argv[2])
@@ -281,10 +284,10 @@ class Recovery(Bench):
 
 class All(Bench):
     def test_every_section_has_its_tables(self):
-        out, record = self.folder / "figures.md", self.folder / "peers.jsonl"
+        out, record, kept = (self.folder / name for name in ("figures.md", "peers.jsonl", "rows.jsonl"))
         done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir",
-                               self.folder, "--out", out, "--record", record, "--quick"], capture_output=True,
-                              text=True, check=False)
+                               self.folder, "--out", out, "--record", record, "--rows", kept, "--quick"],
+                              capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
         sections = out.read_text(encoding="utf-8").split("\n## ")
         self.assertIn("Measured 20", sections[0])
@@ -298,7 +301,21 @@ class All(Bench):
                             if line.startswith("|")]
         alone = [row for row in rows if row[titles.index("log MiB")] == "64"]
         self.assertEqual([row[titles.index("checkpoints beside")] for row in alone], ["0"])
-        self.check_nothing_left("figures.md", "peers.jsonl")
+        self.check_report(kept, [section.split("\n")[0] for section in sections[1:]])
+        self.check_nothing_left("figures.md", "peers.jsonl", "rows.jsonl", "report.html")
+
+    def check_report(self, rows, sections):
+        report = self.folder / "report.html"
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/report.py", rows, report], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        page = report.read_text(encoding="utf-8")
+        pictures = re.findall(r"<h2>([^<]*)</h2>\n<p>[^<]+</p>(<svg.*?</svg>)", page, re.DOTALL)
+        self.assertEqual([html.unescape(title) for title, _ in pictures], sections)
+        for title, picture in pictures:
+            xml.dom.minidom.parseString(picture)
+            self.assertGreaterEqual(picture.count("<rect"), 2, title)
+        self.assertNotIn("http", page)
 
     def test_the_heading_warns_of_what_no_commit_has(self):
         for name, warned in ("0123abc", False), ("0123abc-dirty", True):

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Makes the golden stores of a version with the programs of a build, VERSION/KIND.tar.xz, and VERSION/abi.json.
+See README.md.
+
+Usage: make.py BUILD VERSION
+
+The build needs its tests, and the environment of the Python tests (ctest -R python.wheel).
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+KINDS = "folder", "blocks", "file", "heap", "kv", "applog"
+SQL_BEGIN = """
+create table notes(id integer primary key, text text not null);
+create index by_text on notes(text);
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 200)
+  insert into notes select i, 'note ' || i from n;
+"""
+SQL_END = """
+delete from notes where id % 2 = 0;
+update notes set text = text || ' again' where id < 50;
+"""
+
+
+def packed(folder, version, kind):
+    """What lies in the folder, in the order of the names, and with no time or user of this machine."""
+    def plain(member):
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        return member
+
+    target = HERE / version / f"{kind}.tar.xz"
+    target.parent.mkdir(exist_ok=True)
+    with tarfile.open(target, "w:xz", preset=9) as archive:
+        for path in sorted(folder.iterdir()):
+            archive.add(path, path.name, filter=plain)
+    print(f"{target.relative_to(HERE)}: {target.stat().st_size} bytes")
+
+
+def run(*command, killed=False, **options):
+    done = subprocess.run([str(word) for word in command], check=False, **options)
+    expected = -signal.SIGKILL if killed else 0
+    if done.returncode != expected:
+        sys.exit(f"{command[0]} ended with {done.returncode}, not {expected}")
+
+
+def sqlite(build, folder, crashed):
+    sql = SQL_BEGIN + SQL_END
+    if crashed:
+        # The half that is at home is there from the close before; then the shell kills itself.
+        sqlite_shell(build, folder, SQL_BEGIN)
+        sql = SQL_END + ".shell kill -9 $PPID\n"
+    sqlite_shell(build, folder, sql, killed=crashed)
+
+
+def sqlite_shell(build, folder, sql, killed=False):
+    environment = dict(os.environ, LD_PRELOAD=str(build / "lib" / "memlith_sqlite.so"), MEMLITH_SQLITE_SHARE="0")
+    run("sqlite3", folder / "app.db", input=sql, text=True, env=environment, killed=killed)
+
+
+def main():
+    build, version = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    if (HERE / version / "abi.json").exists():
+        sys.exit(f"{HERE / version} is there; golden stores are never replaced")
+    (HERE / version).mkdir(exist_ok=True)
+    run(sys.executable, "-B", HERE / "abi.py", "make", HERE.parents[1] / "include", build / "lib" / "libmemlith.so",
+        "cc", HERE / version / "abi.json")
+    for crashed in False, True:
+        ending = "-crashed" if crashed else ""
+        for kind in (*KINDS, "sqlite", "python"):
+            with tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                if kind == "sqlite":
+                    sqlite(build, folder, crashed)
+                elif kind == "python":
+                    run(build / "python" / "venv" / "bin" / "python3", HERE / "golden_python.py", "make", folder,
+                        *(["--crash"] if crashed else []), killed=crashed)
+                else:
+                    run(build / "bin" / "golden_store", "make", kind, folder / "store",
+                        *(["--crash"] if crashed else []), killed=crashed)
+                packed(folder, version, kind + ending)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        # Of a store that was not closed, so that a part of it is in segments of the log.
+        run(build / "bin" / "golden_store", "make", "kv", folder / "store", "--crash", killed=True)
+        (folder / "kept").mkdir()
+        run(build / "bin" / "memlith", "archive", folder / "store", folder / "kept" / "archive", "--once")
+        packed(folder / "kept", version, "archive")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main()
