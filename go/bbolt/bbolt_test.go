@@ -238,6 +238,15 @@ func TestAgainstMaps(t *testing.T) {
 			return <-tx.Check()
 		}))
 	}
+	for _, most := range []int64{0, 1000} {
+		compacted := open(t, filepath.Join(t.TempDir(), "compacted"))
+		compacted.NoSync = true
+		check(t, bolt.Compact(compacted, db, most))
+		check(t, compacted.View(func(tx *bolt.Tx) error {
+			compare(t, tx.Bucket(name), committed)
+			return <-tx.Check()
+		}))
+	}
 	check(t, db.Close())
 }
 
@@ -277,6 +286,8 @@ func TestRulesOfTransactions(t *testing.T) {
 		c, err := tx.CreateBucket([]byte("c"))
 		check(t, err)
 		check(t, a.MoveBucket([]byte("b"), c))
+		check(t, tx.MoveBucket([]byte("b"), c, nil))
+		check(t, tx.MoveBucket([]byte("b"), nil, c))
 		if value := c.Bucket([]byte("b")).Get([]byte("k")); string(value) != "v" {
 			t.Fatalf("%q", value)
 		}

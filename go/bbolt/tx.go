@@ -47,7 +47,7 @@ type Tx struct {
 	writable bool
 	managed  bool
 	changes  uint64 // counts them
-	failed   error  // of a read, whose method returns no error
+	failed   error  // of the store, in a call whose method may return no error
 	root     *Bucket
 	onCommit []func()
 }
@@ -149,8 +149,8 @@ func (tx *Tx) newNumber() (uint64, error) {
 	return last + 1, err
 }
 
-// Commit makes the changes durable (DB.NoSync: within 100 ms) and ends the transaction, whatever it returns. A read of
-// this transaction that failed, by the disk's fault or for lack of memory, fails the commit.
+// Commit makes the changes durable (DB.NoSync: within 100 ms) and ends the transaction, whatever it returns. A call of
+// this transaction in which the store failed, the disk or for lack of memory, fails the commit.
 func (tx *Tx) Commit() error {
 	if tx.managed {
 		panic("assertion failed: managed tx commit not allowed")
@@ -164,7 +164,11 @@ func (tx *Tx) Commit() error {
 	}
 	began := time.Now()
 	if tx.changes > 0 {
-		if err := tx.put(idKey, bytesOf(uint64(tx.ID()))); err != nil {
+		number, err := tx.number(idKey)
+		if err == nil {
+			err = tx.put(idKey, bytesOf(number+1))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -251,6 +255,17 @@ func (tx *Tx) CreateBucketIfNotExists(name []byte) (*Bucket, error) {
 
 // DeleteBucket removes one, with all that is in it.
 func (tx *Tx) DeleteBucket(name []byte) error { return tx.root.DeleteBucket(name) }
+
+// MoveBucket moves a bucket of one into another one; nil is the root.
+func (tx *Tx) MoveBucket(name []byte, from, to *Bucket) error {
+	if from == nil {
+		from = tx.root
+	}
+	if to == nil {
+		to = tx.root
+	}
+	return from.MoveBucket(name, to)
+}
 
 // ForEach calls a function for each bucket.
 func (tx *Tx) ForEach(call func(name []byte, b *Bucket) error) error {
