@@ -161,6 +161,105 @@ func TestRangesAndBatches(t *testing.T) {
 	}))
 }
 
+// Scans in both directions, a removed range and heads of values, against a sorted list; also of what is not committed.
+func TestScansAndRemovedRanges(t *testing.T) {
+	records, m := open(t)
+	random := child.Seed(t)
+	large := bytes.Repeat([]byte("x"), 100<<10)
+	txn, err := records.Begin()
+	check(t, err)
+	defer func() { txn.Abort() }()
+	const count = 3000
+	there := map[int]bool{}
+	fill := func() {
+		for i := 0; i < count; i++ {
+			value := key(i)
+			if i%1000 == 999 {
+				value = large
+			}
+			check(t, txn.Put(m, key(i), value))
+			there[i] = true
+		}
+	}
+	expect := func(from, to int, backward bool) {
+		t.Helper()
+		var lower, upper []byte
+		if from >= 0 {
+			lower = key(from)
+		}
+		if to >= 0 {
+			upper = key(to)
+		} else {
+			to = count
+		}
+		scan := txn.Scan(m, lower, upper, backward)
+		for i := 0; i < to-from; i++ {
+			wanted := from + i
+			if backward {
+				wanted = to - 1 - i
+			}
+			if !there[wanted] {
+				continue
+			}
+			k, v, err := scan.Next()
+			check(t, err)
+			if !bytes.Equal(k, key(wanted)) || (len(v) == len(large)) != (wanted%1000 == 999) {
+				t.Fatalf("%q of %d bytes instead of %d", k, len(v), wanted)
+			}
+		}
+		for i := 0; i < 2; i++ {
+			if k, _, err := scan.Next(); !errors.Is(err, memlith.ErrNotFound) {
+				t.Fatalf("%q behind the end: %v", k, err)
+			}
+		}
+	}
+	expectSome := func() {
+		t.Helper()
+		for _, backward := range []bool{false, true} {
+			expect(-1, -1, backward)
+			for i := 0; i < 20; i++ {
+				from := random.Intn(count)
+				expect(from, from+random.Intn(count-from), backward)
+			}
+		}
+	}
+	fill()
+	expectSome()
+	check(t, txn.Commit())
+	txn, err = records.Begin()
+	check(t, err)
+	for i := 0; i < 20; i++ {
+		from := random.Intn(count)
+		to := from + random.Intn(100)
+		wanted := uint64(0)
+		for j := from; j < to && j < count; j++ {
+			if there[j] {
+				wanted++
+			}
+			delete(there, j)
+		}
+		if removed, err := txn.DeleteRange(m, key(from), key(to)); err != nil || removed != wanted {
+			t.Fatal(removed, wanted, err)
+		}
+	}
+	expectSome()
+	if removed, err := txn.DeleteRange(m, nil, nil); err != nil || removed != uint64(len(there)) {
+		t.Fatal(removed, err)
+	}
+	there = map[int]bool{}
+	expectSome()
+	fill()
+	if head, size, err := txn.Head(m, key(999), 3); err != nil || string(head) != "xxx" || size != uint64(len(large)) {
+		t.Fatal(string(head), size, err)
+	}
+	if head, size, err := txn.Head(m, key(1), 300); err != nil || !bytes.Equal(head, key(1)) || size != 10 {
+		t.Fatal(string(head), size, err)
+	}
+	if _, _, err := txn.Head(m, []byte("none"), 3); !errors.Is(err, memlith.ErrNotFound) {
+		t.Fatal(err)
+	}
+}
+
 func TestCursors(t *testing.T) {
 	records, m := open(t)
 	txn, err := records.Begin()

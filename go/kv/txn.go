@@ -71,6 +71,12 @@ func (t *Txn) AppendGet(m Map, key, to []byte) ([]byte, error) {
 	return value, nil
 }
 
+// Head returns at most so many of the first bytes of a value, and the size of the whole value.
+func (t *Txn) Head(m Map, key []byte, most int) ([]byte, uint64, error) {
+	head, size, failed := capi.KvHead(t.handle, uint32(m), key, most)
+	return head, size, memlith.ErrorOf(failed)
+}
+
 // Put writes a record, a new one or over the old one.
 func (t *Txn) Put(m Map, key, value []byte) error {
 	return memlith.ErrorOf(capi.KvPut(t.handle, uint32(m), key, value))
@@ -79,6 +85,13 @@ func (t *Txn) Put(m Map, key, value []byte) error {
 // Delete removes a record; memlith.ErrNotFound: there is none.
 func (t *Txn) Delete(m Map, key []byte) error {
 	return memlith.ErrorOf(capi.KvRemove(t.handle, uint32(m), key))
+}
+
+// DeleteRange removes the records with from <= key < to with one call into the library, and returns their number. Nil
+// bounds are none.
+func (t *Txn) DeleteRange(m Map, from, to []byte) (uint64, error) {
+	count, failed := capi.KvRemoveRange(t.handle, uint32(m), from, to)
+	return count, memlith.ErrorOf(failed)
 }
 
 // Batch holds records that one call puts: a call into the library costs about as much as a small put.
@@ -143,6 +156,73 @@ func (t *Txn) Range(m Map, from, to []byte, record func(key, value []byte) error
 			return nil
 		}
 	}
+}
+
+// Scan reads the records of a range one by one, forward or backward, and copies many of them with one call into the
+// library: few at first, for a search, and more as it goes on. It need not see what the transaction changes meanwhile.
+type Scan struct {
+	txn      *Txn
+	m        Map
+	from, to []byte
+	backward bool
+	room     int
+	rest     []byte // records that were copied
+	last     bool   // there are none behind them
+}
+
+const scanBytes = 512 // of the first copy
+
+// Scan begins one of the records with from <= key < to. Nil bounds are none. The bounds may not be changed before the
+// end of the scan.
+func (t *Txn) Scan(m Map, from, to []byte, backward bool) *Scan {
+	return &Scan{txn: t, m: m, from: from, to: to, backward: backward, room: scanBytes}
+}
+
+// Next returns the next record; memlith.ErrNotFound: there is none. Key and value belong to the caller, who may not
+// append to the value.
+func (s *Scan) Next() (key, value []byte, err error) {
+	if len(s.rest) == 0 {
+		if err := s.fill(); err != nil {
+			return nil, nil, err
+		}
+	}
+	key, value, s.rest = capi.ParseRecord(s.rest)
+	if len(s.rest) == 0 && !s.last {
+		if s.backward {
+			s.to = key
+		} else {
+			s.from = append(append([]byte(nil), key...), 0) // the least key behind it
+		}
+	}
+	return key, value, nil
+}
+
+func (s *Scan) fill() error {
+	for !s.last {
+		buffer := make([]byte, s.room)
+		step := capi.KvRange
+		if s.backward {
+			step = capi.KvRangeBack
+		}
+		used, needed, failed := step(s.txn.handle, uint32(s.m), s.from, s.to, buffer)
+		if failed != nil {
+			return memlith.ErrorOf(failed)
+		}
+		if used == 0 && needed > 0 {
+			s.room = int(needed)
+			continue
+		}
+		s.rest, s.last = buffer[:used], needed == 0
+		if s.room < rangeBytes {
+			s.room *= 4
+		} else {
+			s.room = rangeBytes // after a large record
+		}
+		if used > 0 {
+			return nil
+		}
+	}
+	return memlith.ErrNotFound
 }
 
 // Cursor stands on a record, or on none. It sees the transaction's own writes, and ends with the transaction.

@@ -125,6 +125,32 @@ func KvRange(txn Handle, number uint32, from, to, buffer []byte) (used, needed u
 	return uint64(result.used), uint64(result.needed), failure(result.code, result.text)
 }
 
+// KvRangeBack is KvRange from the last record of the range down to the first.
+func KvRangeBack(txn Handle, number uint32, from, to, buffer []byte) (used, needed uint64, failed *Failure) {
+	result := C.mgo_kv_range_back(C.uintptr_t(txn), C.uint32_t(number), data(from), size(from), flag(from != nil),
+		data(to), size(to), flag(to != nil), data(buffer), size(buffer))
+	return uint64(result.used), uint64(result.needed), failure(result.code, result.text)
+}
+
+// KvRemoveRange removes the records with from <= key < to, and returns their number. A nil bound is none.
+func KvRemoveRange(txn Handle, number uint32, from, to []byte) (uint64, *Failure) {
+	return numberOf(C.mgo_kv_remove_range(C.uintptr_t(txn), C.uint32_t(number), data(from), size(from),
+		data(to), size(to), flag(to != nil)))
+}
+
+// KvHead returns at most so many of the first bytes of a value, and the size of the value.
+func KvHead(txn Handle, number uint32, key []byte, most int) ([]byte, uint64, *Failure) {
+	record := C.mgo_kv_get(C.uintptr_t(txn), C.uint32_t(number), data(key), size(key))
+	if record.code != 0 {
+		return nil, 0, failure(record.code, record.text)
+	}
+	bytes := uint64(record.value.size)
+	if bytes > uint64(most) {
+		record.value.size = C.uint64_t(most)
+	}
+	return appendTo(nil, record.value), bytes, nil
+}
+
 // AddRecord lays a record behind others.
 func AddRecord(records, key, value []byte) []byte {
 	var sizes [8]byte

@@ -241,6 +241,69 @@ static inline mgo_range mgo_kv_range(uintptr_t txn, uint32_t map, const char* fr
   return result;
 }
 
+/* The same, from the last record of the range down to the first. */
+static inline mgo_range mgo_kv_range_back(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes,
+                                          int has_from, const char* to, uint64_t to_bytes, int has_to, char* buffer,
+                                          uint64_t room) {
+  mgo_gathered all = {buffer, room, 0, 0, 0};
+  mgo_range result = {0, NULL, 0, 0};
+  memlith_kv_cursor* cursor = NULL;
+  result.code = memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor);
+  if (result.code == 0 && has_to) {
+    result.code = memlith_kv_cursor_seek(cursor, to, to_bytes);
+    if (memlith_category(result.code) == MEMLITH_NOT_FOUND) result.code = 0; /* it stands behind the last record */
+  }
+  while (result.code == 0) {
+    memlith_bytes key;
+    memlith_bytes value;
+    result.code = memlith_kv_cursor_prev(cursor);
+    if (result.code == 0) result.code = memlith_kv_cursor_current(cursor, &key, &value);
+    if (result.code != 0) break;
+    if (has_from) {
+      const uint64_t common = key.size < from_bytes ? key.size : from_bytes;
+      const int order = common == 0 ? 0 : memcmp(key.data, from, common);
+      if (order < 0 || (order == 0 && key.size < from_bytes)) break;
+    }
+    if (mgo_gather(&all, key, value) != 0) break;
+  }
+  if (memlith_category(result.code) == MEMLITH_NOT_FOUND) result.code = 0; /* there is no record before */
+  result.text = mgo_any_text(result.code);
+  memlith_kv_cursor_close(cursor);
+  result.used = all.used;
+  result.needed = all.needed;
+  return result;
+}
+/* Removes the records of a range; the number of the result says how many. */
+static inline mgo_result mgo_kv_remove_range(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes,
+                                             const char* to, uint64_t to_bytes, int has_to) {
+  mgo_result result = {0, NULL, 0, 0};
+  memlith_kv_cursor* cursor = NULL;
+  int32_t code = memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor);
+  if (code == 0) {
+    code = from_bytes > 0 ? memlith_kv_cursor_seek(cursor, from, from_bytes) : memlith_kv_cursor_first(cursor);
+  }
+  while (code == 0) {
+    memlith_bytes key;
+    code = memlith_kv_cursor_current(cursor, &key, NULL);
+    if (code != 0) break;
+    if (has_to) {
+      const uint64_t common = key.size < to_bytes ? key.size : to_bytes;
+      const int order = common == 0 ? 0 : memcmp(key.data, to, common);
+      if (order > 0 || (order == 0 && key.size >= to_bytes)) break;
+    }
+    code = memlith_kv_cursor_remove(cursor);
+    if (code == 0) {
+      ++result.number;
+      code = memlith_kv_cursor_next(cursor);
+    }
+  }
+  if (memlith_category(code) == MEMLITH_NOT_FOUND) code = 0; /* the last record was before */
+  result.code = code;
+  result.text = mgo_any_text(code);
+  memlith_kv_cursor_close(cursor);
+  return result;
+}
+
 static inline mgo_result mgo_cursor_open(uintptr_t txn, uint32_t map) {
   memlith_kv_cursor* cursor = NULL;
   mgo_result result = mgo_of(memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor));

@@ -1,0 +1,31 @@
+// Package errors has the errors of package bbolt, by bbolt's names.
+package errors
+
+import "errors"
+
+// Of a database.
+var (
+	ErrDatabaseNotOpen  = errors.New("database not open")
+	ErrInvalid          = errors.New("invalid database")
+	ErrTimeout          = errors.New("timeout")
+	ErrDatabaseReadOnly = errors.New("database is in read-only mode")
+)
+
+// Of a transaction.
+var (
+	ErrTxNotWritable = errors.New("tx not writable")
+	ErrTxClosed      = errors.New("tx closed")
+)
+
+// Of a bucket.
+var (
+	ErrBucketNotFound     = errors.New("bucket not found")
+	ErrBucketExists       = errors.New("bucket already exists")
+	ErrBucketNameRequired = errors.New("bucket name required")
+	ErrKeyRequired        = errors.New("key required")
+	ErrKeyTooLarge        = errors.New("key too large")
+	ErrValueTooLarge      = errors.New("value too large")
+	ErrIncompatibleValue  = errors.New("incompatible value")
+	ErrSameBuckets        = errors.New("the source and target are the same bucket")
+	ErrDifferentDB        = errors.New("the source and target buckets are in different transactions")
+)
