@@ -109,7 +109,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   return kOk;
 }
 
-Status Log::close(const ClientBytes& client, std::optional<LogPosition> home) {
+Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
   if (poisoned()) return failure_for_late_comer();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
@@ -117,7 +117,7 @@ Status Log::close(const ClientBytes& client, std::optional<LogPosition> home) {
   LogPosition end = durable();
   const LockGuard lock(superblocks_.mutex());
   const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;
-  const bool grown = has_grown && from == end;
+  const bool grown = has_grown && from == end && grown_slots == GrownSlots::removed;
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
   if (grown) {
     // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.

@@ -22,11 +22,12 @@ class ArchiveOf : public ::testing::TestWithParam<bool> {
     target_.folder = target_path_.c_str();
   }
 
-  [[noreturn]] void archive_for_ever() const {
+  [[noreturn]] void archive_for_ever(std::uint64_t keep_log_bytes) const {
     memlith_archive_options options{};
     options.struct_size = sizeof options;
     options.wait_ms = 1;
     options.full_every_s = options.keep_s = 1;
+    options.keep_log_bytes = keep_log_bytes;
     for (;;) {
       memlith_archive* archive = nullptr;
       std::int32_t code = memlith_archive_open(path_.c_str(), &target_, &options, &archive);
@@ -65,18 +66,20 @@ class ArchiveOf : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(A, ArchiveOf, ::testing::Values(false, true),
                          [](const auto& given) { return given.param ? "File" : "Folder"; });
 
-// MEMLITH_KILLS: how many processes are killed, in turn the archiver, a restorer, the archiver and the writer.
+// MEMLITH_KILLS: how many processes are killed, in turn the archiver, a restorer, the archiver and the writer. The log
+// waits for half of the archivers.
 TEST_P(ArchiveOf, AStoreInUseWhileWritersArchiversAndRestorersAreKilled) {
   const char* const told = std::getenv("MEMLITH_KILLS");
   const int kills = told != nullptr ? std::atoi(told) : 12;
   std::mt19937_64 random(std::random_device{}());
-  PersistingProcess writer(path_, one_file_, 1000);
+  PersistingProcess writer(path_, one_file_, 1000, 16 << 20);
   KilledProcess archiver;
   std::uint64_t restored = 0;
   for (int round = 0; round < kills && !HasFailure(); ++round) {
     writer.start();
     if (!archiver.started()) {
-      archiver.start([&] { archive_for_ever(); }, [&] { return archived() != 0; });
+      const std::uint64_t keep_log_bytes = round % 8 < 4 ? 0 : std::uint64_t{8} << 20;
+      archiver.start([&] { archive_for_ever(keep_log_bytes); }, [&] { return archived() != 0; });
     }
     const std::string dest = folder_ / "restored";
     KilledProcess restorer;

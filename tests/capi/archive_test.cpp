@@ -1,9 +1,10 @@
-// memlith/copy.h: what memlith_check_region and memlith_check_data say of bytes that are not as they were written.
-// docs/backup.md.
+// memlith/copy.h: what memlith_check_region and memlith_check_data say of bytes that are not as they were written; and
+// memlith/archive.h: a log that waits for an archiver. docs/backup.md.
 #include "memlith/archive.h"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -87,6 +88,64 @@ TEST(CheckedData, OfAOneFileStoreIsRefused) {
   ASSERT_FALSE(looked.ok());
   EXPECT_EQ(memlith_category(looked.error().code()), MEMLITH_UNSUPPORTED);
   EXPECT_EQ(memlith_category(memlith_complete_checksums((folder / "file").c_str(), nullptr)), MEMLITH_UNSUPPORTED);
+}
+
+// The log of a program that has the store open waits for an archiver that archives nothing yet.
+TEST(ArchiveWithAKeptLog, HasNoGapUpToTheLimit) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  const std::string target_path = folder / "target";
+  memlith_archive_target target{};
+  target.struct_size = sizeof target;
+  target.folder = target_path.c_str();
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = 1 << 20;
+  options.log_max_bytes = 32 << 20;
+  auto store = Store::open(path, options);
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  RegionOptions region_options;
+  region_options.create = true;
+  region_options.size = 1 << 20;
+  region_options.tracker = Tracker::touched;
+  auto region = store->region("a", region_options);
+  ASSERT_TRUE(region.ok()) << region.error().message();
+  auto* const numbers = static_cast<std::uint64_t*>(region->address());
+  const auto write = [&](std::uint64_t mib) {
+    for (std::uint64_t i = 0; i < mib * 4; ++i) {
+      for (std::uint64_t at = 0; at < 32768; at += 512) ++numbers[at];
+      ASSERT_DONE(region->touch(numbers, 256 << 10));
+      ASSERT_DONE(region->persist());
+    }
+  };
+  memlith_archive_options archive_options{};
+  archive_options.struct_size = sizeof archive_options;
+  archive_options.wait_ms = 3'600'000;
+  archive_options.keep_log_bytes = 24 << 20;
+  memlith_archive* archive = nullptr;
+  ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &archive_options, &archive), MEMLITH_OK) << last_error();
+  write(12);
+  EXPECT_TRUE(std::filesystem::exists(path + "/archived"));
+  memlith_store_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(memlith_store_get_info(store->handle(), &info), MEMLITH_OK) << last_error();
+  EXPECT_GT(info.log_bytes, 12u << 20);
+  EXPECT_LE(info.log_bytes, 24u << 20);
+  const std::uint64_t wanted = numbers[512];
+  ASSERT_DONE(region->close());
+  ASSERT_DONE(store->close());
+  memlith_archive_progress progress{};
+  progress.struct_size = sizeof progress;
+  ASSERT_EQ(memlith_archive_step(archive, &progress), MEMLITH_OK) << last_error();
+  EXPECT_EQ(progress.gaps, 0u);
+  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
+  EXPECT_FALSE(std::filesystem::exists(path + "/archived"));
+  ASSERT_EQ(memlith_restore(&target, (folder / "restored").c_str(), nullptr, nullptr), MEMLITH_OK) << last_error();
+  auto restored = Store::open(folder / "restored", {});
+  ASSERT_TRUE(restored.ok()) << restored.error().message();
+  auto found = restored->region("a", {});
+  ASSERT_TRUE(found.ok()) << found.error().message();
+  EXPECT_EQ(static_cast<std::uint64_t*>(found->address())[512], wanted);
 }
 
 }  // namespace

@@ -85,8 +85,9 @@ class Archive(unittest.TestCase):
 
     def test_beside_a_writer(self):
         self.put("first")
-        archiver = self.archiver(self.target, "--wait-ms", 1)
+        archiver = self.archiver(self.target, "--wait-ms", 1, "--keep", "32M")
         self.wait_for_more(0)
+        self.assertTrue((self.store / "archived").exists())
         first = self.archived(self.target)
         records = "".join(f" key{number}\n value{number}\n" for number in range(30000))
         given = f"memlith-kv-dump 1\nmap load\n{records}end\nmaps 1\n"
@@ -97,6 +98,8 @@ class Archive(unittest.TestCase):
         out, err = archiver.communicate(timeout=60)
         self.assertEqual(archiver.returncode, 0, err)
         self.assertIn("archived up to LSN", out)
+        self.assertIn("0 gaps", out)
+        self.assertFalse((self.store / "archived").exists())
         self.assertEqual(self.restore(self.target), self.dump())
 
     def test_commands(self):
