@@ -344,7 +344,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
-            "copy": ("bin/memlith", run_copy), "replica": ("memlith", run_replica),
+            "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""bench copy: `memlith copy` of a store in use. What it costs the writer, and how fast it is beside cp.
+"""bench copy: `memlith copy` of a store in use, and restoring an archive. What a copy costs the writer, and how fast it
+is beside cp.
 
-    bench.py --bin FOLDER --dir FOLDER [--region-mib N] [--seconds N] [--turns N] [--json]
+    bench.py --bin FOLDER --dir FOLDER [--region-mib N] [--pages N] [--seconds N] [--turns N]
+             [--restore-mib N] [--restore-log-mib N] [--json]
 
-In turns: `memlith bench persist` alone, and the same while its store is copied over and over. Both are durable
-persists. Then, also in turns, `memlith copy` of a store that no process has open, and `cp` and `sync` of its files, to
-new files of the same folder, without reflink where cp has the choice. Both are durable when they end.
+In turns: `memlith bench persist` alone, and the same while its store is copied over and over. In both, plain writes and
+flushes of as many bytes take turns with the persists, and show what the disk charges by itself. Everything is durable.
+Then, also in turns, `memlith copy` of a store that no process has open, and `cp` and `sync` of its files, to new files
+of the same folder, without reflink where cp has the choice. At last a store of --restore-mib is archived, so many MiB
+of log are added, and the archive is restored. Each is durable when it ends. With the defaults, all takes a minute.
 """
 import argparse
 import json
@@ -17,9 +21,21 @@ import sys
 import tempfile
 import time
 
+from filled_store import FilledStore
+
+
+def told_by(memlith, *words):
+    """What the command says, and how long it took."""
+    began = time.monotonic()
+    done = subprocess.run([memlith, *words, "--json"], capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - began
+    if done.returncode == 0:
+        return json.loads(done.stdout), seconds
+    raise SystemExit(f"memlith {words[0]} failed: {done.stdout}{done.stderr}")
+
 
 def copied(memlith, store, target):
-    """A copy, and what the command says of it; None if there is no store to copy any more."""
+    """What the command says of a copy; None if there is no store to copy any more."""
     done = subprocess.run([memlith, "copy", "--json", store, target], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return json.loads(done.stdout)
@@ -30,11 +46,11 @@ def copied(memlith, store, target):
 
 
 def persist(memlith, folder, options, with_copies):
-    """The p99 of persists in µs, and the copies that were made meanwhile."""
+    """The line of `memlith bench persist`, and the copies that were made meanwhile."""
     copies = []
     with subprocess.Popen([memlith, "bench", "persist", "--json", "--tracker", "explicit", "--dir", folder,
-                           "--region-mib", str(options.region_mib), "--seconds", str(options.seconds)],
-                          stdout=subprocess.PIPE, text=True) as bench:
+                           "--pages", str(options.pages), "--region-mib", str(options.region_mib),
+                           "--seconds", str(options.seconds)], stdout=subprocess.PIPE, text=True) as bench:
         store, target = folder / f"memlith-bench-{bench.pid}" / "store", folder / "copy"
         while with_copies and bench.poll() is None:
             told = copied(memlith, store, target) if (store / "log").exists() else None
@@ -46,36 +62,70 @@ def persist(memlith, folder, options, with_copies):
         line = bench.communicate()[0]
     if bench.returncode != 0:
         raise SystemExit("memlith bench persist failed")
-    return json.loads(line.splitlines()[-1])["p99_us"], copies
+    return json.loads(line.splitlines()[-1]), copies
 
 
-def speeds(memlith, folder, store, turns):
-    """Bytes per second of memlith copy and of cp, a list each, in turns."""
+def bench_persists(memlith, folder, options):
+    alone, beside, copies = [], [], []
+    for _ in range(options.turns):
+        alone.append(persist(memlith, folder, options, False)[0])
+        line, made = persist(memlith, folder, options, True)
+        beside.append(line)
+        copies += made
+
+    def median(lines, field):
+        return statistics.median(line[field] for line in lines)
+
+    result = {"alone_p99_us": median(alone, "p99_us"), "p99_us": median(beside, "p99_us"),
+              "raw_alone_p99_us": median(alone, "raw_p99_us"), "raw_p99_us": median(beside, "raw_p99_us"),
+              "copies": len(copies), "shared_bytes": max((each["shared_bytes"] for each in copies), default=0)}
+    result["ratio_p99"] = result["p99_us"] / result["alone_p99_us"]
+    result["ratio_raw_p99"] = result["raw_p99_us"] / result["raw_alone_p99_us"]
+    return result
+
+
+def copy_plainly(store, target):
+    """Seconds of cp and sync of a store's data files."""
+    began = time.monotonic()
+    subprocess.run(["cp", "-r", "--reflink=never", store / "objects", target], check=True)
+    subprocess.run(["sync", *target.iterdir(), target], check=True)
+    seconds = time.monotonic() - began
+    shutil.rmtree(target)
+    return seconds
+
+
+def bench_speeds(memlith, library, folder, options):
+    """Bytes per second of memlith copy, and of cp."""
+    filled = FilledStore(library, folder / "store", options.region_mib << 20, 64 << 20)
+    filled.fill()
+    filled.close()
     ours, plain = [], []
-    for _ in range(turns):
-        began = time.monotonic()
-        told = copied(memlith, store, folder / "copy")
-        ours.append(told["bytes"] / (time.monotonic() - began))
+    for _ in range(options.turns):
+        told, seconds = told_by(memlith, "copy", folder / "store", folder / "copy")
+        ours.append(told["bytes"] / seconds)
         shutil.rmtree(folder / "copy")
-        began = time.monotonic()
-        subprocess.run(["cp", "-r", "--reflink=never", store / "objects", folder / "plain"], check=True)
-        subprocess.run(["sync", *(folder / "plain").iterdir(), folder / "plain"], check=True)
-        plain.append(told["bytes"] / (time.monotonic() - began))
-        shutil.rmtree(folder / "plain")
-    return ours, plain
+        plain.append(told["bytes"] / copy_plainly(folder / "store", folder / "plain"))
+    result = {"bytes_per_s": statistics.median(ours), "cp_bytes_per_s": statistics.median(plain)}
+    result["ratio_speed"] = result["bytes_per_s"] / result["cp_bytes_per_s"]
+    shutil.rmtree(folder / "store")
+    return result
 
 
-def make_store(memlith, folder, mib):
-    """A closed store with so many MiB of records."""
-    value = "0123456789abcdef" * 64
-    lines = "".join(f" {number:012}\n {value}{number}\n" for number in range(mib * 1024))
-    dump = folder / "dump"
-    dump.write_text(f"memlith-kv-dump 1\nmap bench\n{lines}end\nmaps 1\n", encoding="utf-8")
-    store = folder / "store"
-    with open(dump, "rb") as given:
-        subprocess.run([memlith, "kv", "load", store], stdin=given, stdout=subprocess.DEVNULL, check=True)
-    dump.unlink()
-    return store
+def bench_restore(memlith, library, folder, options):
+    store, target, restored = folder / "archived", folder / "archive", folder / "restored"
+    log_bytes = options.restore_log_mib << 20
+    filled = FilledStore(library, store, options.restore_mib << 20, 4 * log_bytes + (64 << 20))
+    filled.fill()
+    full_copy = told_by(memlith, "archive", "--once", store, target)[1]
+    filled.change(log_bytes)
+    segments = told_by(memlith, "archive", "--once", store, target)[1]
+    filled.close()
+    plain = copy_plainly(store, folder / "plain")
+    told, seconds = told_by(memlith, "restore", target, restored)
+    return {"restore_mib": options.restore_mib, "restore_log_mib": options.restore_log_mib,
+            "archive_bytes": sum(part.stat().st_size for part in target.iterdir()), "full_copy_s": full_copy,
+            "archive_log_s": segments, "restore_segments": told["segments"], "restore_s": seconds,
+            "restore_cp_s": plain}
 
 
 def main():
@@ -83,33 +133,32 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--dir", type=pathlib.Path, required=True)
     parser.add_argument("--region-mib", type=int, default=256)
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--pages", type=int, default=16, help="changed by each persist")
+    parser.add_argument("--seconds", type=float, default=3, help="of persists and plain writes, in each turn")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--restore-mib", type=int, default=1024, help="the store that is archived and restored")
+    parser.add_argument("--restore-log-mib", type=int, default=64, help="what its log has beyond the full copy")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     memlith = options.bin / "memlith"
-    alone, beside, copies = [], [], []
+    library = options.bin.resolve().parent / "lib" / "libmemlith.so"
+    result = {"bench": "copy", "region_mib": options.region_mib, "pages": options.pages, "turns": options.turns}
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="bench-copy-") as place:
         folder = pathlib.Path(place)
-        for _ in range(options.turns):
-            alone.append(persist(memlith, folder, options, False)[0])
-            p99, made = persist(memlith, folder, options, True)
-            beside.append(p99)
-            copies += made
-        ours, plain = speeds(memlith, folder, make_store(memlith, folder, options.region_mib), options.turns)
-    result = {"bench": "copy", "region_mib": options.region_mib, "turns": options.turns,
-              "alone_p99_us": statistics.median(alone), "p99_us": statistics.median(beside),
-              "ratio_p99": statistics.median(beside) / statistics.median(alone), "copies": len(copies),
-              "shared_bytes": max((each["shared_bytes"] for each in copies), default=0),
-              "bytes_per_s": statistics.median(ours), "cp_bytes_per_s": statistics.median(plain),
-              "ratio_speed": statistics.median(ours) / statistics.median(plain)}
+        result.update(bench_persists(memlith, folder, options))
+        result.update(bench_speeds(memlith, library, folder, options))
+        result.update(bench_restore(memlith, library, folder, options))
     if options.json:
         print(json.dumps(result))
         return 0
-    print(f"p99 of persists: {result['alone_p99_us']:.1f} µs alone, {result['p99_us']:.1f} µs beside {len(copies)} "
-          f"copies: {result['ratio_p99']:.2f} times")
+    print("p99 of persists: {alone_p99_us:.1f} µs alone, {p99_us:.1f} µs beside {copies} copies: {ratio_p99:.2f} "
+          "times; of plain writes and flushes {raw_alone_p99_us:.1f} µs and {raw_p99_us:.1f} µs: {ratio_raw_p99:.2f} "
+          "times".format(**result))
     print(f"speed of a copy: {result['bytes_per_s'] / 1e6:.0f} MB/s, of cp and sync "
           f"{result['cp_bytes_per_s'] / 1e6:.0f} MB/s: {result['ratio_speed']:.2f}")
+    print("archive of {restore_mib} MiB and {restore_log_mib} MiB of log: {full_copy_s:.1f} s for the full copy, "
+          "{archive_log_s:.1f} s for the log, {mib:.0f} MiB; restored in {restore_s:.1f} s, cp and sync of the store "
+          "{restore_cp_s:.1f} s".format(**result, mib=result["archive_bytes"] / (1 << 20)))
     return 0
 
 

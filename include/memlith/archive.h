@@ -3,7 +3,7 @@
  *
  * An archive is a folder, or whatever a command reaches, with full copies of a store and the frames of its log in
  * between. Archiving runs beside the process that writes to the store, which does not know of it and never waits for
- * it. Only what is durable in the store is archived.
+ * it; at most its log grows (keep_log_bytes). Only what is durable in the store is archived.
  *
  * THREADS. One thread at a time uses a handle.
  */
@@ -44,6 +44,10 @@ typedef struct memlith_archive_options {
   uint64_t wait_ms;      /* how long frames wait for others to share their segment; 0: 500 */
   uint64_t full_every_s; /* seconds between full copies; 0: a day; MEMLITH_ARCHIVE_NEVER: only where they are needed */
   uint64_t keep_s;       /* states of the last so many seconds stay restorable; 0: a week; MEMLITH_ARCHIVE_NEVER: all */
+  /* While the handle is open, the store's log is not reused before it is archived; the log grows instead, up to this
+   * size and to the log's own limit. 0: the log does not wait. What the program asks for frees the log nevertheless:
+   * memlith_store_checkpoint, the removal of a region, closing the store. */
+  uint64_t keep_log_bytes;
 } memlith_archive_options;
 
 typedef struct memlith_archive_progress {
@@ -56,13 +60,15 @@ typedef struct memlith_archive_progress {
   /* Full copies that were due and not made, because the store is damaged; memlith_last_error() says where when it has
    * risen. What is archived is sound, and archiving goes on. */
   uint64_t refused_copies;
+  uint64_t log_is_full; /* 1: what is not archived fills keep_log_bytes; the writer goes on, and a gap may come */
 } memlith_archive_progress;
 
 typedef struct memlith_archive memlith_archive;
 
 /* Goes on with the archive of the store at `store`, or begins one with a full copy. `options` may be null.
  * Errors: those of memlith_store_open for reading; INVALID - the archive is that of another store; BUSY - another
- * process archives to the target; CORRUPT, INCOMPATIBLE - the manifest; IO, NO_SPACE - the target. */
+ * process archives to the target; CORRUPT, INCOMPATIBLE - the manifest; IO, NO_SPACE - the target; UNSUPPORTED -
+ * keep_log_bytes of a store on a raw device, or in a folder that this process may not write to. */
 MEMLITH_API int32_t memlith_archive_open(const char* store, const memlith_archive_target* target,
                                          const memlith_archive_options* options, memlith_archive** archive);
 

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "archive.hpp"
 #include "dictionary.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
@@ -21,6 +22,7 @@ NB_MODULE(_core, module) {
   define_memory(module);
   define_store(module);
   define_dictionary(module);
+  define_archive(module);
   module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
   module.def(
       "copy_store",

@@ -43,6 +43,9 @@ ArchiveProgress Archiver::progress() const {
   progress.segments = segments_;
   progress.fulls = fulls_;
   progress.refused = refused_;
+  // A frame may need the rest of a slot and a new one.
+  const std::uint64_t lacking = progress.durable.value - std::min(progress.archived, progress.durable).value;
+  progress.log_is_full = options_.keep_log_bytes != 0 && lacking + 2 * source_.slot_bytes() >= options_.keep_log_bytes;
   return progress;
 }
 
@@ -51,6 +54,7 @@ ArchiveProgress Archiver::progress() const {
 Status Archiver::open() {
   MEMLITH_TRY(source_.look());
   MEMLITH_TRY_ASSIGN(lock_, target_.lock());
+  if (options_.keep_log_bytes != 0) MEMLITH_TRY(source_.ask_to_wait(options_.keep_log_bytes));
   auto found = Manifest::get(target_);
   const bool failed = !found.ok() && found.error().category == Errc::io && options_.takes_failure_for_new;
   const bool is_new = failed || (!found.ok() && found.error().category == Errc::not_found);
@@ -82,6 +86,7 @@ Status Archiver::resume() {
   removed_segment_ = manifest_.runs.front().first_segment;
   removed_full_ = manifest_.fulls.empty() ? 1 : manifest_.fulls.front().number;
   position_ = waiting_from_ = archived();
+  source_.tell_archived(position_.lsn);
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach, source_.find(position_));
   if (reach == ArchiveSource::Reach::gone) return begin_run("gap");
   const bool other = reach == ArchiveSource::Reach::elsewhere && !MEMLITH_MUTANT(archive_continues_other_history);
@@ -186,6 +191,7 @@ Status Archiver::seal() {
   header.first_time_ns = first_time_ns_ != 0 ? first_time_ns_ : header.made_ns;
   Manifest next = manifest_;
   ++next.next_segment;
+  if (MEMLITH_MUTANT(archive_tells_too_early)) source_.tell_archived(position_.lsn);
   Run& run = next.runs.back();
   run.end = position_;
   run.end_segment = next.next_segment;
@@ -214,6 +220,9 @@ Status Archiver::put_manifest(Manifest next) {
   MEMLITH_TRY(next.put(target_));
   manifest_ = std::move(next);
   written_ = true;
+  // ORDER manifest-before-reuse: the writer may overwrite what the manifest counts as archived. [mutant
+  // archive_tells_too_early]
+  source_.tell_archived(archived().lsn);
   return kOk;
 }
 

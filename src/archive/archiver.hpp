@@ -23,6 +23,8 @@ struct ArchiveOptions {
   std::uint64_t waiting_bytes_max = 64 * kMiB;       // that are kept in memory while the target fails
   std::uint64_t full_every_ns = 86'400'000'000'000;  // a full copy after so long, if something was committed; 0: never
   std::uint64_t keep_ns = 7 * 86'400'000'000'000;    // older states need not be restorable; 0: all are kept
+  // The log is not reused before it is archived, but grows up to this size (store/archived.hpp); 0: it does not wait.
+  std::uint64_t keep_log_bytes = 0;
   // A target of commands cannot say that it has no manifest: with this, a command that fails says so.
   bool takes_failure_for_new = false;
   bool takes_damaged = false;             // full copies are made of what is there, even if it is not as it was written
@@ -36,6 +38,7 @@ struct ArchiveProgress {
   std::uint64_t segments = 0;
   std::uint64_t fulls = 0;
   std::uint64_t refused = 0;  // full copies that were due and not made, because the store is damaged
+  bool log_is_full = false;   // as much as keep_log_bytes is not archived: the log waits no more
 };
 
 class Archiver {

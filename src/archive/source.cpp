@@ -44,6 +44,21 @@ Status ArchiveSource::look() {
               files_.path());
 }
 
+Status ArchiveSource::ask_to_wait(std::uint64_t keep_bytes) {
+  Device* file = nullptr;
+  if (files_.one_file()) {
+    MEMLITH_TRY_ASSIGN(file, files_.homes.get(kFile));
+  }
+  notice_ = nullptr;
+  notice_ = ArchivedNotice::make(files_.volume, files_.names.archived, file, log_id(), keep_bytes);
+  if (notice_ != nullptr) return kOk;
+  return fail(Errc::unsupported, Detail::open,
+              "{}: this file, by which the program that writes learns what is archived, cannot be made: the archiver "
+              "needs the right to write there, and on a device that holds a store by itself there is no place for it. "
+              "Archive without a limit for the log (--keep), or give the log more room (log_bytes)",
+              files_.volume.path_of(files_.names.archived));
+}
+
 // ---- what is durable -------------------------------------------------------------------------------------------
 
 Status ArchiveSource::find_durable() {

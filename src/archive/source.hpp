@@ -1,6 +1,6 @@
 // The store that is archived, as a follower reads it: durable frames, and copies of home files. Floor: archive.
 //
-// The source takes no lock, and the writer does not know of it (store/view.hpp says why that is sound). A frame is
+// The source takes no lock, and the writer need not know of it (store/view.hpp says why that is sound). A frame is
 // handed out only if it is durable in the store: as the writer's page of counters says, or, if no process writes, after
 // the source itself has flushed what it found. So a frame that a crash takes back is never in the archive.
 // One thread at a time.
@@ -14,6 +14,7 @@
 #include "archive/format.hpp"
 #include "archive/manifest.hpp"
 #include "copy/source.hpp"
+#include "store/archived.hpp"
 #include "store/directory.hpp"
 #include "store/opening.hpp"
 #include "store/store_files.hpp"
@@ -49,6 +50,15 @@ class ArchiveSource {
   };
   Result<CopiedState> copy(FullCopy& full, const CopyCalls& calls);
 
+  // The log is not reused before it is archived, up to this size, as long as this process lives. After look().
+  // Error: unsupported, if no notice for the writer can be left beside the log.
+  Status ask_to_wait(std::uint64_t keep_bytes);
+  // Everything before this is in the archive.
+  void tell_archived(Lsn archived) {
+    if (notice_ != nullptr) notice_->show(archived);
+  }
+
+  [[nodiscard]] std::uint64_t slot_bytes() const { return files_.log->geometry().slot_bytes; }
   [[nodiscard]] LogPosition tail() const { return files_.log->tail(); }
   [[nodiscard]] Lsn durable() const { return durable_; }
   [[nodiscard]] std::uint64_t log_id() const { return files_.log->log_id(); }
@@ -71,6 +81,7 @@ class ArchiveSource {
   bool writes_ = false;          // a process has the store open for writing
   std::uint64_t settled_ = 0;    // the superblock's sequence when nobody wrote and everything was flushed
   LogPosition settled_end_;
+  std::unique_ptr<ArchivedNotice> notice_;  // null: the log does not wait
 };
 
 }  // namespace memlith::core

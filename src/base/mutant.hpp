@@ -216,6 +216,7 @@
   X(archive_of_unflushed_log, archive, "what a killed writer left unflushed is archived unflushed")                \
   X(archive_time_of_next, archive, "a time counts for what another incarnation committed later")                      \
   X(archive_manifest_first, archive, "the manifest names a segment before the segment is there")                   \
+  X(archive_tells_too_early, archive, "the log may reuse frames before the archive has them")                      \
   X(archive_named_unflushed, archive, "a part of an archive gets its name before its content is flushed")          \
   X(archive_name_unflushed, archive, "the name of a part is not durable when the manifest has it")                 \
   X(archive_continues_other_history, archive, "an archive goes on with a store that went back and on from there")  \

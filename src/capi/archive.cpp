@@ -215,6 +215,7 @@ int32_t memlith_archive_open(const char* store, const memlith_archive_target* ta
     if (given.wait_ms != 0) inner.seal_ns = std::min<std::uint64_t>(given.wait_ms, 86'400'000) * 1'000'000;
     inner.full_every_ns = nanoseconds(given.full_every_s, 86'400);
     inner.keep_ns = nanoseconds(given.keep_s, 7 * 86'400);
+    inner.keep_log_bytes = given.keep_log_bytes;
     inner.takes_damaged = (given.flags & MEMLITH_ARCHIVE_DAMAGED) != 0;
     inner.takes_failure_for_new = (given.flags & MEMLITH_ARCHIVE_NEW) != 0;
     made->archiver = std::make_unique<Archiver>(*made->source, *made->target.target, inner);
@@ -237,6 +238,7 @@ int32_t memlith_archive_step(memlith_archive* archive, memlith_archive_progress*
     told.full_copies = found.fulls;
     told.gaps = found.gaps;
     told.refused_copies = found.refused;
+    told.log_is_full = found.log_is_full ? 1 : 0;
     MEMLITH_TRY(write_info(progress, told));
     return status;
   });

@@ -89,11 +89,18 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
     taken[slot] = true;
   }
   space_.slots = std::move(live);
-  found_.headers = {};
   space_.free.reserve(superblocks_.current().slot_count);
   for (auto slot = static_cast<std::uint32_t>(superblocks_.current().slot_count); slot-- > 0;) {
     if (!taken[slot]) space_.free.push_back(slot);
   }
+  // The order in which they were freed (release_slots_before); blank ones are taken before.
+  const auto last_segment = [this](std::uint32_t slot) {
+    const bool known = slot < found_.headers.size() && found_.headers[slot].magic == kSlotMagic;
+    return known ? found_.headers[slot].segment : 0;
+  };
+  std::stable_sort(space_.free.begin(), space_.free.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return last_segment(a) > last_segment(b); });
+  found_.headers = {};
   tail_ = tail;
   last_checksum_ = found_.end.previous;
   batch(open_sequence_).begin = head_;
@@ -102,7 +109,7 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   return kOk;
 }
 
-Status Log::close(const ClientBytes& client, std::optional<LogPosition> home) {
+Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
   if (poisoned()) return failure_for_late_comer();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
@@ -110,7 +117,7 @@ Status Log::close(const ClientBytes& client, std::optional<LogPosition> home) {
   LogPosition end = durable();
   const LockGuard lock(superblocks_.mutex());
   const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;
-  const bool grown = has_grown && from == end;
+  const bool grown = has_grown && from == end && grown_slots == GrownSlots::removed;
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
   if (grown) {
     // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.

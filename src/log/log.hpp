@@ -191,8 +191,11 @@ class Log {
   Status grow(std::uint64_t more_slots);
 
   // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
-  // that grow() added. `home`: also frees everything before it, as trim() does.
-  Status close(const ClientBytes& client, std::optional<LogPosition> home = {});
+  // that grow() added, unless another process has yet to read them. `home`: also frees everything before it, as trim()
+  // does.
+  enum class GrownSlots : std::uint8_t { removed, left };
+  Status close(const ClientBytes& client, std::optional<LogPosition> home = {},
+               GrownSlots grown_slots = GrownSlots::removed);
 
   // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);

@@ -40,8 +40,13 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
   return kOk;
 }
 
+// The slot that was freed first is at the end, and is taken first: processes that read the log beside this one lose
+// what they have not read yet as late as possible.
 void Log::release_slots_before(std::uint64_t segment) {
-  while (space_.slots.first() < std::min(segment, space_.slots.end())) space_.free.push_back(space_.slots.drop_first());
+  const std::uint64_t end = std::min(segment, space_.slots.end());
+  const std::uint64_t count = end - std::min(end, space_.slots.first());
+  space_.free.insert(space_.free.begin(), count, 0);  // within the capacity
+  for (std::uint64_t i = count; i-- > 0;) space_.free[i] = space_.slots.drop_first();
   // The tail may be the very start of a segment that has no frame yet.
   if (space_.slots.first() == space_.slots.end() && space_.slots.first() < segment) space_.slots.restart(segment);
 }

@@ -4,8 +4,13 @@
 #include <new>
 
 #include "base/mutant.hpp"
+#include "store/archived.hpp"
 
 namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kArchiveGrowthBytes = 8 * kMiB;  // of the log at a time, while it waits for an archiver
+}  // namespace
 
 // ---- pace ------------------------------------------------------------------------------------------------------
 
@@ -67,13 +72,13 @@ void Checkpointer::show_progress(double home) {
 
 // ---- one checkpoint --------------------------------------------------------------------------------------------
 
-Status Checkpointer::run_unless_poisoned(Pacing& pacing) {
+Status Checkpointer::run_unless_poisoned(Pacing& pacing, LogPosition to) {
   // A superblock whose write failed may be on the medium nevertheless, and may have freed the frames that a second try
   // would write home: from now on home files are not written.
   if (!MEMLITH_MUTANT(poisoned_homes_written)) MEMLITH_TRY(files_.log->failure());
   Status status = kOk;
   try {
-    status = run(pacing);
+    status = run(pacing, to);
   } catch (const std::bad_alloc&) {
     status = fail(Errc::no_memory, Detail::object, "out of memory in a checkpoint");
   }
@@ -86,10 +91,10 @@ Status Checkpointer::run_unless_poisoned(Pacing& pacing) {
   return status;
 }
 
-Status Checkpointer::run(Pacing& pacing) {
+// `to` is a durable place between two frames.
+Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   Log& log = *files_.log;
   const LogPosition from = log.tail();
-  const LogPosition to = log.durable();
   MEMLITH_ASSERT(from.lsn <= to.lsn);
   if (from == to) {
     // The frames that requested it are not durable yet: the next commit asks again.
@@ -180,7 +185,7 @@ Status Checkpointer::checkpoint_and(const std::function<Status()>& act) {
   const LockGuard lock(mutex_);
   if (!files_.read_only()) {
     Pacing hurried(*this);
-    MEMLITH_TRY(run_unless_poisoned(hurried));
+    MEMLITH_TRY(run_unless_poisoned(hurried, files_.log->durable()));
   }
   return act();
 }
@@ -191,7 +196,7 @@ Result<LogPosition> Checkpointer::checkpoint_for_close() {
   if (!home_.has_value() || *home_ != log.durable()) {
     closing_ = true;
     Pacing hurried(*this);
-    const Status status = run_unless_poisoned(hurried);
+    const Status status = run_unless_poisoned(hurried, log.durable());
     closing_ = false;
     MEMLITH_TRY(status);
   }
@@ -215,7 +220,7 @@ Status Checkpointer::bring_home(Lsn end) {
   set_bringing_home(true);
   Pacing pacing(*this);
   pacing.keep_pace(true);
-  const Status status = run_unless_poisoned(pacing);
+  const Status status = run_unless_poisoned(pacing, files_.log->durable());
   set_bringing_home(false);
   return status;
 }
@@ -226,7 +231,7 @@ void Checkpointer::start(Background& background, StatsPublisher& publisher) {
   background_ = &background;
   publisher_ = &publisher;
   if (files_.options.manual_checkpoint) {
-    files_.log->set_relieve([this] { return checkpoint(); });
+    files_.log->set_relieve([this] { return run_once(true); });
     return;
   }
   files_.log->set_relieve([this] { return make_room(); });
@@ -313,9 +318,11 @@ Status Checkpointer::run_once(bool hurry) {
 
 Status Checkpointer::grow_or_run(bool hurry) {
   if (grow_log()) return kOk;
+  const std::optional<LogPosition> to = end_for_commits();
+  if (!to.has_value()) return kOk;
   Pacing pacing(*this);
   if (!hurry) pacing.keep_pace(false);
-  return run_unless_poisoned(pacing);
+  return run_unless_poisoned(pacing, *to);
 }
 
 // True: there is room again, so that nothing needs to go home yet.
@@ -329,6 +336,45 @@ bool Checkpointer::grow_log() {
   if (publisher_ != nullptr) publisher_->publish();
   ask_again_after(files_.log->tail().lsn, files_.log->capacity_bytes() / 2);
   return true;
+}
+
+// ---- for an archiver -------------------------------------------------------------------------------------------
+
+std::optional<LogPosition> Checkpointer::end_for_commits() {
+  Log& log = *files_.log;
+  const LogPosition durable = log.durable();
+  const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
+  if (!wait.has_value() || wait->archived >= durable.lsn) return durable;
+  // A checkpoint to there frees at least one slot, so commits that wait for room do not wait in vain.
+  const bool frees = log.geometry().segment_of(wait->archived) > log.geometry().segment_of(log.tail().lsn);
+  const bool enough = frees && bytes_between(wait->archived, log.head()) <= log.capacity_bytes() / 2;
+  if (!enough && grow_for_archive(wait->keep_bytes)) return std::nullopt;
+  if (!frees) return durable;  // the limit: what is overwritten from now on is a gap in the archive, which names it
+  const LogPosition to = last_before(wait->archived);
+  return log.geometry().segment_of(to.lsn) > log.geometry().segment_of(log.tail().lsn) ? to : durable;
+}
+
+// A step at a time. False: the log has the size that the archiver asked for, or that it may have, or the disk is full.
+bool Checkpointer::grow_for_archive(std::uint64_t keep_bytes) {
+  Log& log = *files_.log;
+  const std::uint64_t slot_bytes = log.geometry().slot_bytes;
+  const std::uint64_t slots = log.capacity_bytes() / log.geometry().segment_bytes();
+  const std::uint64_t most = std::min(keep_bytes / slot_bytes, log.slot_count_max());
+  if (slots >= most) return false;
+  const std::uint64_t step = std::min(std::max<std::uint64_t>(1, kArchiveGrowthBytes / slot_bytes), most - slots);
+  if (!log.grow(step).ok()) return false;
+  if (publisher_ != nullptr) publisher_->publish();
+  ask_again_after(log.head(), step * slot_bytes / 2);
+  return true;
+}
+
+// The end of the newest frame before `end`.
+LogPosition Checkpointer::last_before(Lsn end) const {
+  LogReader reader = files_.log->reader(files_.log->tail(), end);
+  for (;;) {
+    const auto frame = reader.next();
+    if (!frame.ok() || !frame->has_value()) return reader.position();  // what is damaged, the checkpoint finds
+  }
 }
 
 // A commit waits only while a checkpoint makes room for it.

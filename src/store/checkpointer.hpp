@@ -4,6 +4,9 @@
 // A background thread runs a checkpoint when the log is half full; a commit that finds the log full, or a caller, runs
 // one in its own thread. One checkpoint runs at a time (mutex_). Requests to the running checkpoint are guarded by
 // another lock (wake_mutex_), which is never held during I/O.
+//
+// A checkpoint that makes room for commits leaves in the log what an archiver asks for, up to a size
+// (store/archived.hpp). The log grows then. Checkpoints for callers free everything.
 #pragma once
 
 #include <cstdint>
@@ -96,8 +99,13 @@ class Checkpointer {
   Status run_once(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
   Status grow_or_run(bool hurry) MEMLITH_REQUIRES(mutex_);
   bool grow_log() MEMLITH_REQUIRES(mutex_);
-  Status run_unless_poisoned(Pacing& pacing) MEMLITH_REQUIRES(mutex_);
-  Status run(Pacing& pacing) MEMLITH_REQUIRES(mutex_);
+  // How far a checkpoint goes that makes room for commits: not beyond what is archived, if an archiver asks for that.
+  // Empty: the log has grown instead, and there is room.
+  std::optional<LogPosition> end_for_commits() MEMLITH_REQUIRES(mutex_);
+  bool grow_for_archive(std::uint64_t keep_bytes) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] LogPosition last_before(Lsn end) const MEMLITH_REQUIRES(mutex_);
+  Status run_unless_poisoned(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
+  Status run(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
   Status gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
   Status settle(LogPosition to) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t room_left(Lsn head) const;

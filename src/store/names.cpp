@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "store/archived.hpp"
 #include "store/stats.hpp"
 
 namespace memlith::core {
@@ -14,6 +15,7 @@ StoreNames::StoreNames(StoreKind kind, const std::string& file_name) {
   log = one_file ? file_log_name(file_name) : "log";
   blocks = one_file ? log + "-blocks" : "blocks";
   stats = LiveStats::name_beside(log);
+  archived = ArchivedNotice::name_beside(log);
 }
 
 std::string StoreNames::home(ObjectId id) const { return file.empty() ? fmt::format("objects/{}", id.value) : file; }

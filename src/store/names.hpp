@@ -16,6 +16,7 @@ struct StoreNames {
   std::string log;
   std::string blocks;
   std::string stats;
+  std::string archived;
 
   StoreNames(StoreKind kind, const std::string& file_name);
   [[nodiscard]] std::string fresh_log() const { return log + ".new"; }        // until it is complete

@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "base/mutant.hpp"
+#include "store/archived.hpp"
 #include "store/recovery.hpp"
 
 namespace memlith::core {
@@ -149,7 +150,9 @@ Status Store::finish() {
     MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
   }
   MEMLITH_TRY(cut_home_to_size());
-  MEMLITH_TRY(log.close(directory_->client_bytes(), tail));
+  const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
+  const bool awaited = wait.has_value() && wait->archived < tail.lsn;
+  MEMLITH_TRY(log.close(directory_->client_bytes(), tail, awaited ? Log::GrownSlots::left : Log::GrownSlots::removed));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   MEMLITH_TRY(dropped);

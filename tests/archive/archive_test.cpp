@@ -209,6 +209,106 @@ void sleep_through_a_gap(StoreKind kind, std::uint64_t seed, Faults& faults) {
   check_restores(world, archives, faults, 3);
 }
 
+// A power cut at any operation of the writer's disk leaves a state of the store, never an older one than an earlier
+// cut.
+void check_cuts(const World& world, Faults& faults) {
+  SimMedium medium(world.volume.trace());
+  std::int64_t newest = -1;
+  while (medium.position() < world.volume.operations()) {
+    medium.step();
+    if (medium.position() < world.volume.operations() && medium.position() % 13 != 0) continue;
+    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    if (!*kept.exists(StoreNames(world.options.kind, world.options.file_name).log)) continue;
+    const std::int64_t state = world.state_of(recovered(kept.image(), world.options));
+    if (state < newest || state < 0) faults.add("cut after operation " + std::to_string(medium.position()));
+    newest = state;
+  }
+  EXPECT_EQ(newest, static_cast<std::int64_t>(world.states.size()) - 1);
+}
+
+// What the notice says was archived is in the archive whenever the power of the archive's disk fails.
+void check_told(const Archives& archives, const std::vector<std::pair<std::size_t, Lsn>>& told, Faults& faults) {
+  SimMedium medium(archives.volume.trace());
+  for (const auto& [at, lsn] : told) {
+    while (medium.position() < at) medium.step();
+    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    const auto target = make_folder_target(kept);
+    const auto manifest = Manifest::get(*target);
+    const bool has_it = manifest.ok() && manifest->runs.back().end.lsn >= lsn;
+    if (lsn.value != 0 && !has_it) faults.add("the log may reuse what a power cut takes from the archive");
+  }
+}
+
+// The log waits for an archiver that sleeps, and grows, up to the size that the archiver asks for. Then the writer goes
+// on, and after that as without an archiver.
+void let_the_log_wait(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  constexpr std::uint64_t kKeep = 384 * kKiB;
+  StoreOptions given = options_of(kind);
+  given.log_max_bytes = 1 * kMiB;
+  World world(given, seed);
+  world.open();
+  world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+  const auto commit = [&world](std::uint64_t bytes) {
+    const Lsn begin = world.store->log().durable_lsn();
+    while (world.store->log().durable_lsn() < begin.advance(bytes) && !::testing::Test::HasFatalFailure()) {
+      world.commit();
+    }
+    world.show();
+  };
+  Archives archives(world);
+  archives.options.keep_log_bytes = kKeep;
+  const std::string name = StoreNames(kind, world.options.file_name).archived;
+  std::vector<std::pair<std::size_t, Lsn>> told;
+  archives.volume.before_transfer = [&] {
+    const auto wait = look_for_archiver(world.pages_volume, name, world.store->log().log_id());
+    if (wait.has_value()) told.emplace_back(archives.volume.operations(), wait->archived);
+  };
+  world.show();
+  archives.step(faults);
+  const std::uint64_t before = world.store->log().capacity_bytes();
+  for (int round = 0; round < 3; ++round) {
+    commit(kKeep * 3 / 4);
+    archives.step(faults);
+  }
+  ASSERT_NE(archives.archiver, nullptr);
+  const std::uint64_t grown = world.store->log().capacity_bytes();
+  if (!faults.planted) {
+    EXPECT_EQ(archives.archiver->progress().gaps, 0u);
+    EXPECT_GT(grown, before);
+    EXPECT_LE(grown, kKeep);
+    // The store goes on with the log as it is, and the archive with the store.
+    commit(kKeep / 2);
+    world.close();
+    world.open();
+    world.show();
+    archives.step(faults);
+    EXPECT_EQ(archives.archiver->progress().gaps, 0u);
+    EXPECT_FALSE(archives.archiver->progress().log_is_full);
+    // Just below the limit; the archiver has looked, and not archived yet. Then beyond.
+    archives.options.seal_ns = ~std::uint64_t{0};
+    ASSERT_TRUE(archives.open().ok()) << last_error_text();
+    commit(kKeep - 2 * given.slot_bytes);
+    archives.step(faults);
+    EXPECT_EQ(archives.archiver->progress().gaps, 0u);
+    EXPECT_TRUE(archives.archiver->progress().log_is_full);
+    commit(2 * kKeep);
+    archives.options.seal_ns = 0;
+    EXPECT_LE(world.store->log().capacity_bytes(), kKeep);
+    ASSERT_TRUE(archives.open().ok()) << last_error_text();
+    EXPECT_EQ(archives.archiver->manifest().runs.back().why, "gap");
+    // An archiver that was killed is not waited for.
+    const std::uint64_t size = world.store->log().capacity_bytes();
+    world.pages.pages.at(name)->held = false;
+    commit(2 * kKeep);
+    EXPECT_EQ(world.store->log().capacity_bytes(), size);
+  }
+  archives.volume.before_transfer = nullptr;
+  check_told(archives, told, faults);
+  if (faults.planted) return;
+  check_restores(world, archives, faults, 40);
+  check_cuts(world, faults);
+}
+
 // A writer is killed with commits that nothing has flushed, and the archiver comes then.
 void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
   World world(kind, seed);
@@ -433,6 +533,7 @@ INSTANTIATE_TEST_SUITE_P(Of, Archive, ::testing::Values(StoreKind::folder, Store
 TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_right(archive_at_every_operation, 2); }
 TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_right(write_at_every_read); }
 TEST_P(Archive, AGapIsNoticed) { expect_right(sleep_through_a_gap); }
+TEST_P(Archive, TheLogWaitsUpToASize) { expect_right(let_the_log_wait); }
 TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_right(archive_after_a_kill); }
 TEST_P(Archive, AStoreMayGoBack) { expect_right(go_back); }
 TEST_P(Archive, IsWholeAfterAPowerCut) { expect_right(cut_the_archive); }
@@ -444,6 +545,7 @@ TEST_P(Archive, PlantedFaultsAreNoticed) {
   expect_noticed(Mutant::archive_of_unflushed_log, archive_after_a_kill);
   expect_noticed(Mutant::archive_continues_other_history, go_back);
   expect_noticed(Mutant::archive_manifest_first, cut_the_archive);
+  expect_noticed(Mutant::archive_tells_too_early, let_the_log_wait);
   expect_noticed(Mutant::archive_named_unflushed, cut_the_archive);
   expect_noticed(Mutant::archive_name_unflushed, cut_the_archive);
   expect_noticed(Mutant::standby_counts_early, cut_the_standby);

@@ -1,7 +1,7 @@
 // docs/backup.md, "Archive" and "Restore": whichever of the writer, the archiver and the restorer is killed, and when,
 // the archive goes on, and what is restored from it is what some persists left, the newest that were archived.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -22,11 +22,12 @@ class ArchiveOf : public ::testing::TestWithParam<bool> {
     target_.folder = target_path_.c_str();
   }
 
-  [[noreturn]] void archive_for_ever() const {
+  [[noreturn]] void archive_for_ever(std::uint64_t keep_log_bytes) const {
     memlith_archive_options options{};
     options.struct_size = sizeof options;
     options.wait_ms = 1;
     options.full_every_s = options.keep_s = 1;
+    options.keep_log_bytes = keep_log_bytes;
     for (;;) {
       memlith_archive* archive = nullptr;
       std::int32_t code = memlith_archive_open(path_.c_str(), &target_, &options, &archive);
@@ -65,46 +66,39 @@ class ArchiveOf : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(A, ArchiveOf, ::testing::Values(false, true),
                          [](const auto& given) { return given.param ? "File" : "Folder"; });
 
-// MEMLITH_KILLS: how many processes are killed, in turn the archiver, a restorer, the archiver and the writer.
+// MEMLITH_KILLS: how many processes are killed, in turn the archiver, a restorer, the archiver and the writer. The log
+// waits for half of the archivers.
 TEST_P(ArchiveOf, AStoreInUseWhileWritersArchiversAndRestorersAreKilled) {
   const char* const told = std::getenv("MEMLITH_KILLS");
   const int kills = told != nullptr ? std::atoi(told) : 12;
   std::mt19937_64 random(std::random_device{}());
-  auto* const acknowledged = new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-      std::atomic<std::uint64_t>(0);
-  pid_t writer = 0;
-  pid_t archiver = 0;
+  PersistingProcess writer(path_, one_file_, 1000, 16 << 20);
+  KilledProcess archiver;
   std::uint64_t restored = 0;
   for (int round = 0; round < kills && !HasFailure(); ++round) {
-    if (writer == 0) {
-      const std::uint64_t before = acknowledged->load();
-      writer = ::fork();
-      if (writer == 0) write_for_ever(path_, one_file_, *acknowledged, 1000);
-      while (acknowledged->load() == before && ::waitpid(writer, nullptr, WNOHANG) == 0) ::usleep(100);
-    }
-    if (archiver == 0) {
-      archiver = ::fork();
-      if (archiver == 0) archive_for_ever();
-      while (archived() == 0 && ::waitpid(archiver, nullptr, WNOHANG) == 0) ::usleep(1000);
+    writer.start();
+    if (!archiver.started()) {
+      const std::uint64_t keep_log_bytes = round % 8 < 4 ? 0 : std::uint64_t{8} << 20;
+      archiver.start([&] { archive_for_ever(keep_log_bytes); }, [&] { return archived() != 0; });
     }
     const std::string dest = folder_ / "restored";
-    const pid_t restorer = round % 4 == 1 ? ::fork() : -1;
-    if (restorer == 0) ::_exit(restore(dest) == MEMLITH_OK ? 0 : 1);
+    KilledProcess restorer;
+    if (round % 4 == 1) restorer.start([&] { (void)restore(dest); });
     ::usleep(static_cast<useconds_t>(random() % 60000));
-    if (restorer > 0) {
-      kill_and_wait(restorer);
+    if (round % 4 == 1) {
+      restorer.kill();
       if (std::filesystem::exists(dest)) {
         check_copy(dest, one_file_);
         std::filesystem::remove_all(dest);
       }
+    } else if (round % 4 == 3) {
+      writer.kill();
     } else {
-      pid_t& killed = round % 4 == 3 ? writer : archiver;
-      kill_and_wait(killed);
-      killed = 0;
+      archiver.kill();
     }
     // The archiver may take away what was too old while it was read.
     std::int32_t code = restore(dest);
-    for (int tries = 0; code != MEMLITH_OK && archiver != 0 && tries < 20; ++tries) code = restore(dest);
+    for (int tries = 0; code != MEMLITH_OK && archiver.started() && tries < 20; ++tries) code = restore(dest);
     ASSERT_EQ(code, MEMLITH_OK) << last_error();
     if (!one_file_) {
       const auto data = check_data(dest);
@@ -114,15 +108,12 @@ TEST_P(ArchiveOf, AStoreInUseWhileWritersArchiversAndRestorersAreKilled) {
     }
     const std::uint64_t count = check_copy(dest, one_file_);
     EXPECT_GE(count, restored) << "the archive went back";
-    EXPECT_LE(count, acknowledged->load() + 1) << "the archive is ahead of the store";
+    EXPECT_LE(count, writer.acknowledged() + 1) << "the archive is ahead of the store";
     restored = count;
     std::filesystem::remove_all(dest);
     std::filesystem::remove_all(dest + ".memlith");
   }
   EXPECT_GT(restored, 0u);
-  if (writer != 0) kill_and_wait(writer);
-  if (archiver != 0) kill_and_wait(archiver);
-  ::munmap(acknowledged, 4096);
 }
 
 }  // namespace

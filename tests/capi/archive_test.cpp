@@ -1,38 +1,22 @@
-// memlith/archive.h: a store that holds a kv store, a heap and an application log is restored to moments of a mixed
-// run, and each is found as it was recorded then. memlith/copy.h: what memlith_check_region and memlith_check_data say.
-// docs/backup.md.
+// memlith/copy.h: what memlith_check_region and memlith_check_data say of bytes that are not as they were written; and
+// memlith/archive.h: a log that waits for an archiver. docs/backup.md.
 #include "memlith/archive.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "memlith/applog.hpp"
 #include "memlith/copy.hpp"
-#include "memlith/heap.hpp"
-#include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
+#include "support/mixed_store.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
 namespace {
-
-#define ASSERT_DONE(call)                                                \
-  do {                                                                   \
-    const auto done = (call);                                            \
-    ASSERT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message()); \
-  } while (false)
-
-std::uint64_t seed() {
-  const char* const given = std::getenv("MEMLITH_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
 
 std::string last_error() {
   char text[1024] = "";
@@ -40,199 +24,13 @@ std::string last_error() {
   return text;
 }
 
-using Numbers = memlith::map<std::uint64_t, std::uint64_t>;
-
-// What the three hold, in words.
-struct Content {
-  std::map<std::string, std::string> records;
-  std::map<std::uint64_t, std::uint64_t> numbers;
-  std::vector<std::string> entries;
-  bool operator==(const Content&) const = default;
-};
-
-// The three, open.
-struct Opened {
-  Store store;
-  Kv kv;
-  Heap heap;
-  AppLog log;
-  KvMap map;
-  Numbers* numbers;
-
-  static Result<Opened> open(const std::string& path) {
-    StoreOptions options;
-    options.create = true;
-    options.log_bytes = options.log_max_bytes = 1 << 20;  // it wraps
-    auto store = Store::open(path, options);
-    if (!store.ok()) return store.error();
-    KvOptions kv_options;
-    kv_options.create = true;
-    auto kv = Kv::open(*store, "kv", kv_options);
-    if (!kv.ok()) return kv.error();
-    RegionOptions heap_options;
-    heap_options.create = true;
-    auto heap = Heap::open(*store, "heap", heap_options);
-    if (!heap.ok()) return heap.error();
-    AppLogOptions log_options;
-    log_options.create = true;
-    log_options.size = 256 << 10;
-    auto log = AppLog::open(*store, "log", log_options);
-    if (!log.ok()) return log.error();
-    auto map = kv->map("map", true);
-    if (!map.ok()) return map.error();
-    auto numbers = heap->root<Numbers>();
-    if (!numbers.ok()) return numbers.error();
-    return Opened{std::move(*store), std::move(*kv), std::move(*heap), std::move(*log), *map, *numbers};
-  }
-  void close() {
-    ASSERT_DONE(log.close());
-    ASSERT_DONE(heap.close());
-    ASSERT_DONE(kv.close());
-    ASSERT_DONE(store.close());
-  }
-};
-
-void read_content(const std::string& path, Content& content) {
-  auto opened = Opened::open(path);
-  ASSERT_TRUE(opened.ok()) << opened.error().message();
-  {
-    auto transaction = opened->kv.begin(true);
-    ASSERT_TRUE(transaction.ok()) << transaction.error().message();
-    ASSERT_DONE(transaction->get_range(opened->map, "", "", [&](std::string_view key, std::string_view value) {
-      content.records.emplace(key, value);
-      return true;
-    }));
-  }
-  content.numbers = {opened->numbers->begin(), opened->numbers->end()};
-  for (;;) {
-    const auto entry = opened->log.read();
-    ASSERT_TRUE(entry.ok()) << entry.error().message();
-    if (!entry->has_value()) break;
-    content.entries.emplace_back((*entry)->content);
-  }
-  ASSERT_DONE(opened->heap.verify());
-  ASSERT_DONE(opened->kv.verify());
-  opened->close();
-}
-
-struct Recorded {
-  std::uint64_t lsn = 0;
-  Content content;
-};
-
-// One commit of one of the three, or of all of them together.
-void commit_something(Opened& opened, Content& now, std::mt19937_64& random) {
-  const std::uint64_t what = random() % 4;
-  const std::string key = "key" + std::to_string(random() % 60);
-  const std::string value(1 + random() % 300, static_cast<char>('a' + random() % 26));
-  const std::uint64_t number = random() % 80;
-  if (what == 0) {
-    const bool removes = now.records.contains(key) && random() % 3 == 0;
-    ASSERT_DONE(opened.kv.transact(
-        [&](KvTransaction& txn) { return removes ? txn.remove(opened.map, key) : txn.put(opened.map, key, value); },
-        Durability::sync));
-    if (removes) now.records.erase(key);
-    if (!removes) now.records[key] = value;
-    return;
-  }
-  if (what == 1) {
-    if (random() % 3 == 0) {
-      opened.numbers->erase(number);
-      now.numbers.erase(number);
-    } else {
-      now.numbers[number] = (*opened.numbers)[number] = random();
-    }
-    ASSERT_DONE(opened.heap.persist());
-    return;
-  }
-  if (what == 2) {
-    ASSERT_TRUE(opened.log.append(value).ok());
-    ASSERT_DONE(opened.log.write());
-    now.entries.push_back(value);
-    return;
-  }
-  auto all = opened.store.begin();
-  ASSERT_TRUE(all.ok()) << all.error().message();
-  auto txn = opened.kv.begin();
-  ASSERT_TRUE(txn.ok()) << txn.error().message();
-  ASSERT_DONE(txn->join(*all));
-  ASSERT_DONE(opened.heap.join(*all));
-  ASSERT_DONE(txn->put(opened.map, key, value));
-  ASSERT_DONE(opened.log.append_in(*all, value));
-  now.numbers[number] = (*opened.numbers)[number] = random();
-  ASSERT_DONE(all->commit());
-  now.records[key] = value;
-  now.entries.push_back(value);
-}
-
-TEST(ArchiveOfAMixedRun, RestoresFiftyRandomMoments) {
-  const std::uint64_t start = seed();
-  SCOPED_TRACE("MEMLITH_SEED=" + std::to_string(start));
-  std::mt19937_64 random(start);
-  const TempFolder folder;
-  const std::string path = folder / "store";
-  const std::string target_path = folder / "target";
-  memlith_archive_target target{};
-  target.struct_size = sizeof target;
-  target.folder = target_path.c_str();
-  std::vector<Recorded> recorded;
-  {
-    auto opened = Opened::open(path);
-    ASSERT_TRUE(opened.ok()) << opened.error().message();
-    memlith_archive_options options{};
-    options.struct_size = sizeof options;
-    options.wait_ms = 1;
-    memlith_archive* archive = nullptr;
-    ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &options, &archive), MEMLITH_OK) << last_error();
-    Content now;
-    for (int i = 0; i < 600; ++i) {
-      commit_something(*opened, now, random);
-      if (::testing::Test::HasFatalFailure()) return;
-      recorded.push_back({opened->store.durable(), now});
-      if (random() % 8 == 0) {
-        ASSERT_EQ(memlith_archive_step(archive, nullptr), MEMLITH_OK) << last_error();
-      }
-      if (random() % 50 == 0) ASSERT_DONE(opened->store.checkpoint());
-      if (random() % 150 == 0) {
-        ASSERT_EQ(memlith_archive_copy(archive), MEMLITH_OK) << last_error();
-      }
-    }
-    opened->close();  // what the writer has not shown as durable yet is archived after its end
-    ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
-  }
-  for (int i = 0; i < 50 && !::testing::Test::HasFatalFailure(); ++i) {
-    const Recorded& wanted = recorded[i == 0 ? recorded.size() - 1 : random() % recorded.size()];
-    SCOPED_TRACE("LSN " + std::to_string(wanted.lsn));
-    const std::string dest = folder / ("moment" + std::to_string(i));
-    memlith_restore_options options{};
-    options.struct_size = sizeof options;
-    options.at = MEMLITH_AT_LSN;
-    options.value = wanted.lsn;
-    ASSERT_EQ(memlith_restore(&target, dest.c_str(), &options, nullptr), MEMLITH_OK) << last_error();
-    const auto data = check_data(dest);
-    ASSERT_TRUE(data.ok()) << data.error().message();
-    EXPECT_EQ(data->blocks_damaged, 0u);
-    EXPECT_EQ(data->blocks_unknown, 0u);
-    Content found;
-    read_content(dest, found);
-    EXPECT_TRUE(found == wanted.content) << "moment " << i << ": " << found.records.size() << " records, "
-                                         << found.numbers.size() << " numbers, " << found.entries.size()
-                                         << " entries; recorded were " << wanted.content.records.size() << ", "
-                                         << wanted.content.numbers.size() << ", " << wanted.content.entries.size();
-    std::error_code ignored;
-    std::filesystem::remove_all(dest, ignored);
-  }
-}
-
-// ---- rot, through the interface ---------------------------------------------------------------------------------
-
 TEST(CheckedData, NamesTheRegionAndTheBytes) {
   const TempFolder folder;
   const std::string path = folder / "store";
-  Content now;
+  MixedContent now;
   std::mt19937_64 random(1);
   {
-    auto opened = Opened::open(path);
+    auto opened = MixedStore::open(path);
     ASSERT_TRUE(opened.ok()) << opened.error().message();
     for (int i = 0; i < 40; ++i) commit_something(*opened, now, random);
     opened->close();
@@ -290,6 +88,64 @@ TEST(CheckedData, OfAOneFileStoreIsRefused) {
   ASSERT_FALSE(looked.ok());
   EXPECT_EQ(memlith_category(looked.error().code()), MEMLITH_UNSUPPORTED);
   EXPECT_EQ(memlith_category(memlith_complete_checksums((folder / "file").c_str(), nullptr)), MEMLITH_UNSUPPORTED);
+}
+
+// The log of a program that has the store open waits for an archiver that archives nothing yet.
+TEST(ArchiveWithAKeptLog, HasNoGapUpToTheLimit) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  const std::string target_path = folder / "target";
+  memlith_archive_target target{};
+  target.struct_size = sizeof target;
+  target.folder = target_path.c_str();
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = 1 << 20;
+  options.log_max_bytes = 32 << 20;
+  auto store = Store::open(path, options);
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  RegionOptions region_options;
+  region_options.create = true;
+  region_options.size = 1 << 20;
+  region_options.tracker = Tracker::touched;
+  auto region = store->region("a", region_options);
+  ASSERT_TRUE(region.ok()) << region.error().message();
+  auto* const numbers = static_cast<std::uint64_t*>(region->address());
+  const auto write = [&](std::uint64_t mib) {
+    for (std::uint64_t i = 0; i < mib * 4; ++i) {
+      for (std::uint64_t at = 0; at < 32768; at += 512) ++numbers[at];
+      ASSERT_DONE(region->touch(numbers, 256 << 10));
+      ASSERT_DONE(region->persist());
+    }
+  };
+  memlith_archive_options archive_options{};
+  archive_options.struct_size = sizeof archive_options;
+  archive_options.wait_ms = 3'600'000;
+  archive_options.keep_log_bytes = 24 << 20;
+  memlith_archive* archive = nullptr;
+  ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &archive_options, &archive), MEMLITH_OK) << last_error();
+  write(12);
+  EXPECT_TRUE(std::filesystem::exists(path + "/archived"));
+  memlith_store_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_EQ(memlith_store_get_info(store->handle(), &info), MEMLITH_OK) << last_error();
+  EXPECT_GT(info.log_bytes, 12u << 20);
+  EXPECT_LE(info.log_bytes, 24u << 20);
+  const std::uint64_t wanted = numbers[512];
+  ASSERT_DONE(region->close());
+  ASSERT_DONE(store->close());
+  memlith_archive_progress progress{};
+  progress.struct_size = sizeof progress;
+  ASSERT_EQ(memlith_archive_step(archive, &progress), MEMLITH_OK) << last_error();
+  EXPECT_EQ(progress.gaps, 0u);
+  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
+  EXPECT_FALSE(std::filesystem::exists(path + "/archived"));
+  ASSERT_EQ(memlith_restore(&target, (folder / "restored").c_str(), nullptr, nullptr), MEMLITH_OK) << last_error();
+  auto restored = Store::open(folder / "restored", {});
+  ASSERT_TRUE(restored.ok()) << restored.error().message();
+  auto found = restored->region("a", {});
+  ASSERT_TRUE(found.ok()) << found.error().message();
+  EXPECT_EQ(static_cast<std::uint64_t*>(found->address())[512], wanted);
 }
 
 }  // namespace

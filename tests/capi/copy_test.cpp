@@ -2,13 +2,10 @@
 // refuses. docs/backup.md.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -65,32 +62,22 @@ TEST_P(CopyOf, AStoreInUseWhileCopiesAndWritersAreKilled) {
   const char* const told = std::getenv("MEMLITH_KILLS");
   const int kills = told != nullptr ? std::atoi(told) : 12;
   std::mt19937_64 random(std::random_device{}());
-  auto* const acknowledged = new (::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-      std::atomic<std::uint64_t>(0);
-  pid_t writer = 0;
+  PersistingProcess writer(path_, one_file_);
   std::uint64_t lsn = 0;
   std::uint64_t copied = 0;
   for (int round = 0; round < kills && !HasFailure(); ++round) {
-    if (writer == 0 || round % 4 == 3) {
-      if (writer != 0) kill_and_wait(writer);
-      const std::uint64_t before = acknowledged->load();
-      writer = ::fork();
-      if (writer == 0) write_for_ever(path_, one_file_, *acknowledged);
-      while (acknowledged->load() == before && ::waitpid(writer, nullptr, WNOHANG) == 0) ::usleep(100);
-    }
-    const pid_t copier = ::fork();
-    if (copier == 0) ::_exit(copy_store(path_, target_).ok() ? 0 : 1);
+    if (round % 4 == 3) writer.kill();
+    writer.start();
+    KilledProcess copier;
+    copier.start([this] { (void)copy_store(path_, target_); });
     ::usleep(static_cast<useconds_t>(random() % 60000));
-    kill_and_wait(copier);
+    copier.kill();
     if (std::filesystem::exists(target_)) {
       check_copy(target_, one_file_);
       remove_copy(target_);
     }
-    const std::uint64_t least = acknowledged->load();
-    if (round % 8 == 7) {  // the writer is gone while the store is copied
-      kill_and_wait(writer);
-      writer = 0;
-    }
+    const std::uint64_t least = writer.acknowledged();
+    if (round % 8 == 7) writer.kill();  // it is gone while the store is copied
     const auto made = copy_store(path_, target_);
     ASSERT_TRUE(made.ok()) << made.error().message();
     const std::uint64_t count = check_copy(target_, one_file_);
@@ -104,8 +91,6 @@ TEST_P(CopyOf, AStoreInUseWhileCopiesAndWritersAreKilled) {
       EXPECT_EQ(entry.path().filename().string().find("memlith-copy"), std::string::npos) << entry.path();
     }
   }
-  if (writer != 0) kill_and_wait(writer);
-  ::munmap(acknowledged, 4096);
 }
 
 TEST_P(CopyOf, AClosedStoreIsAStoreOfItsOwn) {

@@ -92,8 +92,9 @@ class Archive(unittest.TestCase):
 
     def test_beside_a_writer(self):
         self.put("first")
-        archiver = self.archiver(self.target, "--wait-ms", 1)
+        archiver = self.archiver(self.target, "--wait-ms", 1, "--keep", "32M")
         self.wait_for_more(0)
+        self.assertTrue((self.store / "archived").exists())
         records = "".join(f" key{number}\n value{number}\n" for number in range(30000))
         given = f"memlith-kv-dump 1\nmap load\n{records}end\nmaps 1\n"
         subprocess.run([MEMLITH, "kv", "load", self.store], input=given, text=True, stdout=subprocess.DEVNULL,
@@ -103,6 +104,8 @@ class Archive(unittest.TestCase):
         out, err = archiver.communicate(timeout=60)
         self.assertEqual(archiver.returncode, 0, err)
         self.assertIn("archived up to LSN", out)
+        self.assertIn("0 gaps", out)
+        self.assertFalse((self.store / "archived").exists())
         self.assertEqual(self.restore(self.target), self.dump())
 
     def test_commands(self):

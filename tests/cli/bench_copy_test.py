@@ -19,7 +19,8 @@ class BenchCopy(unittest.TestCase):
     def test_the_smallest(self):
         with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None) as folder:
             done = subprocess.run([sys.executable, "-B", BENCH / "run.py", "--bin", MEMLITH.parent, "copy", "--dir",
-                                   folder, "--region-mib", "1", "--seconds", "1", "--turns", "1", "--json"],
+                                   folder, "--region-mib", "1", "--seconds", "1", "--turns", "1",
+                                   "--restore-mib", "4", "--restore-log-mib", "1", "--json"],
                                   capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         line = json.loads(done.stdout)
@@ -28,6 +29,7 @@ class BenchCopy(unittest.TestCase):
         self.assertEqual(set(line), {name for row in rows for name in re.findall(r"`([^`]+)`", row)})
         self.assertGreater(line["copies"], 0)
         self.assertGreater(line["p99_us"], 0)
+        self.assertGreater(line["restore_segments"], 0)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,40 @@ inline std::string in_child(const std::function<std::string()>& body) {
     EXPECT_EQ(outcome_of_child, "");                                                        \
   } while (false)
 
+// A process that works until it is killed. One at a time.
+class KilledProcess {
+ public:
+  KilledProcess() = default;
+  ~KilledProcess() { kill(); }
+  KilledProcess(const KilledProcess&) = delete;
+  KilledProcess& operator=(const KilledProcess&) = delete;
+
+  // `work` may return, too. Returns when `ready` says so, or when the process has ended by itself.
+  void start(const std::function<void()>& work, const std::function<bool()>& ready = [] { return true; }) {
+    pid_ = ::fork();
+    ASSERT_GE(pid_, 0) << std::strerror(errno);
+    if (pid_ == 0) {
+      work();
+      ::_exit(0);
+    }
+    siginfo_t ended{};
+    while (!ready() && ended.si_pid == 0) {
+      ::usleep(200);
+      ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+  }
+  [[nodiscard]] bool started() const { return pid_ > 0; }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_ = 0;
+};
+
 // A process that takes steps in turn with the test: each side waits for the other's word.
 class SecondProcess {
  public:

@@ -3,15 +3,16 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "memlith/memlith.hpp"
+#include "support/child.hpp"
 
 namespace memlith::test {
 
@@ -45,10 +46,12 @@ inline std::uint64_t word_of(std::uint64_t page, std::uint64_t count) {
 
 // Persists for ever, the number of persists in the first word; says which one was acknowledged.
 [[noreturn]] inline void write_for_ever(const std::string& path, bool one_file,
-                                        std::atomic<std::uint64_t>& acknowledged, useconds_t pause_us = 0) {
+                                        std::atomic<std::uint64_t>& acknowledged, useconds_t pause_us,
+                                        std::uint64_t log_max_bytes) {
   StoreOptions options;
   options.create = true;
-  options.log_bytes = options.log_max_bytes = 2 << 20;  // wraps soon, and checkpoints are many
+  options.log_bytes = 2 << 20;  // wraps soon, and checkpoints are many
+  options.log_max_bytes = log_max_bytes;
   auto store = open_at(path, one_file, options);
   if (!store.ok()) ::_exit(3);
   auto region = region_of(*store, one_file ? "file" : "a", true);
@@ -87,9 +90,39 @@ inline std::uint64_t check_copy(const std::string& path, bool one_file) {
   return count;
 }
 
-inline void kill_and_wait(pid_t child) {
-  ::kill(child, SIGKILL);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-}
+// A process that does it, and can be started anew after it was killed.
+class PersistingProcess {
+ public:
+  PersistingProcess(std::string path, bool one_file, useconds_t pause_us = 0, std::uint64_t log_max_bytes = 2 << 20)
+      : path_(std::move(path)), one_file_(one_file), pause_us_(pause_us), log_max_bytes_(log_max_bytes) {
+    void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    acknowledged_ = new (memory) std::atomic<std::uint64_t>(0);
+  }
+  ~PersistingProcess() {
+    process_.kill();
+    ::munmap(acknowledged_, 4096);
+  }
+  PersistingProcess(const PersistingProcess&) = delete;
+  PersistingProcess& operator=(const PersistingProcess&) = delete;
+
+  // Returns when one more persist was acknowledged.
+  void start() {
+    if (process_.started()) return;
+    const std::uint64_t before = acknowledged();
+    process_.start([this] { write_for_ever(path_, one_file_, *acknowledged_, pause_us_, log_max_bytes_); },
+                   [this, before] { return acknowledged() != before; });
+  }
+  void kill() { process_.kill(); }
+  [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_->load(); }
+
+ private:
+  const std::string path_;
+  const bool one_file_;
+  const useconds_t pause_us_;
+  const std::uint64_t log_max_bytes_;
+  std::atomic<std::uint64_t>* acknowledged_ = nullptr;
+  KilledProcess process_;
+};
 
 }  // namespace memlith::test

@@ -92,6 +92,29 @@ class Complaints {
   std::string told_;
 };
 
+// Tells what has happened to an archive that goes on.
+class Events {
+ public:
+  void note(const memlith_archive_progress& now) {
+    if (now.gaps > before_.gaps) {
+      warn(
+          "the store's log was reused before it was archived; a new full copy was made, and the states in between "
+          "cannot be restored");
+    }
+    if (now.refused_copies > before_.refused_copies) warn(library_failure(MEMLITH_CORRUPT, {}).message);
+    if (now.log_is_full > before_.log_is_full) {
+      warn(fmt::
+               format("{} of the store's log are not archived yet, the limit of --keep; the program that writes goes "
+                      "on, and what it overwrites from now on is missing in the archive",
+                      human_bytes(now.durable_lsn - now.archived_lsn)));
+    }
+    before_ = now;
+  }
+
+ private:
+  memlith_archive_progress before_{};
+};
+
 void print_end(const ArchiveArguments& arguments, const memlith_archive_progress& progress) {
   if (arguments.format == Format::json) {
     write_json({{"archived_lsn", progress.archived_lsn},
@@ -113,6 +136,7 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   options.wait_ms = std::max<std::uint64_t>(1, arguments.wait_ms);
   options.full_every_s = arguments.full_every_s == 0 ? MEMLITH_ARCHIVE_NEVER : arguments.full_every_s;
   options.keep_s = arguments.keep_s == 0 ? MEMLITH_ARCHIVE_NEVER : arguments.keep_s;
+  options.keep_log_bytes = arguments.keep_log_bytes;
   memlith_archive* opened = nullptr;
   if (const auto code = memlith_archive_open(arguments.from.c_str(), &target, &options, &opened); code != MEMLITH_OK) {
     return library_failure(code, {});
@@ -121,20 +145,12 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   Complaints complaints;
   memlith_archive_progress progress{};
   progress.struct_size = sizeof progress;
-  std::uint64_t gaps = 0;
-  std::uint64_t refused = 0;
+  Events events;
   do {
     const std::int32_t code = memlith_archive_step(handle.get(), &progress);
     if (code != MEMLITH_OK && (!can_pass(code) || arguments.once)) return library_failure(code, {});
     complaints.note(code);
-    if (progress.gaps > gaps) {
-      warn(
-          "the store's log was reused before it was archived; a new full copy was made, and the states in between "
-          "cannot be restored");
-    }
-    gaps = progress.gaps;
-    if (progress.refused_copies > refused) warn(library_failure(MEMLITH_CORRUPT, {}).message);
-    refused = progress.refused_copies;
+    events.note(progress);
     if (arguments.once) break;
     wait(kLookEvery, code == MEMLITH_OK ? 1 : kLooksAfterFailure);
   } while (!interrupted());
@@ -359,6 +375,11 @@ void add_archive_commands(CLI::App& app, CommandLine& line) {
              "Seconds between full copies; 0: only where they are needed");
   add_number(archive, "--keep-for", arguments->keep_s, 0, 1ull << 32,
              "States of the last so many seconds stay restorable; 0: all");
+  archive
+      ->add_option("--keep", arguments->keep_log_bytes,
+                   "Let the store's log wait for the archive, and grow, up to this size: 512M, 2G. Default: the log "
+                   "does not wait")
+      ->transform(CLI::AsSizeValue(false));
   CLI::App* const list = archive->add_subcommand("list", "Show what an archive holds: copies, times, sizes, gaps");
   const auto list_arguments = std::make_shared<ArchiveArguments>();
   list->add_option("TARGET", list_arguments->from, "The folder of the archive");

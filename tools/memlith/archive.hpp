@@ -22,6 +22,7 @@ struct ArchiveArguments {
   std::uint64_t wait_ms = 500;
   std::uint64_t full_every_s = 86400;
   std::uint64_t keep_s = 7 * 86400;
+  std::uint64_t keep_log_bytes = 0;
   std::string at = "latest";
   bool dry_run = false;
   bool as_far_as_possible = false;

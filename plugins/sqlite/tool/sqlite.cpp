@@ -76,8 +76,8 @@ Result<Target> examine_target(const SqliteSource& source, const std::string& pat
   if (there && !S_ISREG(status.st_mode)) {
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is not a regular file", path), "Name a file for the copy.");
   }
-  for (const std::string_view suffix :
-       {".memlith", ".memlith.new", ".memlith-stats", ".memlith-journal", "-journal", "-wal", "-shm"}) {
+  for (const std::string_view suffix : {".memlith", ".memlith.new", ".memlith-stats", ".memlith-archived",
+                                        ".memlith-journal", "-journal", "-wal", "-shm"}) {
     if (std::filesystem::weakly_canonical(target.path, error) != source.path() + std::string(suffix)) continue;
     return tool_failure(MEMLITH_INVALID, fmt::format("{} is the name of a file that belongs to the source", path),
                         "Name a file for the copy.");

@@ -9,7 +9,7 @@
         memlith.Dict(store, "users")["ada"] = 1815             # durable when the line has run
 """
 
-from . import checkpoint
+from . import archive, checkpoint
 from ._cache import Cache, cached
 from ._core import version
 from ._deque import Deque
@@ -43,5 +43,5 @@ __all__ = [
     "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Exists", "Full", "IOFailure",
     "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted", "Permission", "Poisoned", "ReadOnly",
     "Store", "Ticket", "TooManyFiles", "Tracker", "Unsupported",
-    "cached", "checkpoint", "open", "version",
+    "archive", "cached", "checkpoint", "open", "version",
 ]
