@@ -93,6 +93,8 @@ class Killed:
         kinds = list(KINDS)
         for number in range(kills):
             self.session(kinds[number] if number < len(kinds) else self.chance.choices(kinds, list(KINDS.values()))[0])
+            if number % 20 == 19:
+                print(f"{number + 1} kills, {self.acknowledged} acknowledged transactions", flush=True)
         if self.server.sql("show full_page_writes") != "off":
             raise Wrong("full_page_writes is not off")
         self.server.stop()
