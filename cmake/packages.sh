@@ -33,7 +33,7 @@ packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its t
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 packages_docs=(python3-venv) # docs
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
-packages_postgres=(postgresql-15) # PostgreSQL on memlith: its tests, bench postgres, soak postgres
+packages_postgres=(postgresql-15 strace) # PostgreSQL on memlith: its tests, bench postgres, soak postgres
 packages_rocksdb_suite=(dpkg-dev libbz2-dev libgflags-dev liblz4-dev libsnappy-dev zlib1g-dev) # soak rocksdb-suite
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power, dax
 

@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-suite replica addresses run-suites copy archive)
+  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -25,6 +25,7 @@ need_for_soak() {
     replica) need_go_modules ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
+    postgres-17) need debootstrap ;;
     postgres-suite) need "${packages_postgres[@]}" dpkg-dev ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
@@ -114,14 +115,17 @@ soak_rocksdb_suite() {
     --work "$root/build/rocksdb-suite" "$@"
 }
 
-# Kills of everything, of the keeper and of backends, and power cuts on the disk of the power rigs.
+# Kills of everything, of the keeper and of backends, power cuts on the disk of the power rigs, replicas and recoveries
+# that are killed, and disks that are full or fail.
 soak_postgres() {
-  local tests=$root/plugins/postgres/tests
   build_preset release memlith_postgres memlith_cli power_disk || return
-  python3 -B "$tests/kill_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --memlith "$bin/memlith" \
-    --work "$root/build/postgres" --kills 500 "$@" &&
-    python3 -B "$tests/power_test.py" --plugin "$root/build/release/lib/memlith_postgres.so" --bin "$bin" \
-      --rig "$root/tests/power/rig" --work "$root/build/postgres" --cuts 300
+  bash "$root/plugins/postgres/tests/run_all.sh" "$root/build/release" "$root/build/postgres" 1000 300 20 60
+}
+
+# Kills of the PostgreSQL 17 of Debian 13, in a system of its own.
+soak_postgres_17() {
+  build_preset release memlith_postgres memlith_cli || return
+  bash "$root/plugins/postgres/tests/in_debian13.sh" "$root" "$root/build/postgres-17" --kills 200 "$@"
 }
 
 soak_postgres_suite() {
@@ -164,8 +168,8 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-suite | replica | tracking | python | \
-      addresses | run-suites | copy | archive)
+    dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
+      tracking | python | addresses | run-suites | copy | archive)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

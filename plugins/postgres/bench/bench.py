@@ -3,9 +3,10 @@
 
 pgbench's simple-update and tpcb-like, on clusters whose pages have been updated at random before (fresh rows of pgbench
 are mostly blanks, which compress unfairly well). The sides take turns, each with a cluster of its own, on an ext4 of
-their own on a loop device where that is possible. A turn is a number of transactions and a CHECKPOINT. The lines tell
-transactions a second, latencies, bytes of the write-ahead log, what the block layer sees for each transaction until
-everything is written, and the seconds of the checkpoint.
+their own on a loop device where that is possible. A turn begins right after a checkpoint, and is a number of
+transactions (or --seconds of them) and a CHECKPOINT. The lines tell transactions a second, latencies, bytes of the
+write-ahead log, what the block layer sees for each transaction until everything is written, and the seconds of the
+checkpoint; and then how memlith relates to each other side.
 
 Sides: on (full_page_writes=on), lz4 (on, wal_compression=lz4), memlith, off (full_page_writes=off: pages that a power
 cut tears are lost; the bound, not a choice). All but `off` are as durable as each other.
@@ -24,32 +25,19 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench/kit"), str(ROOT / "plugins/postgres/tests")]
+from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
 from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 from server import BIN, Server  # noqa: E402 pylint: disable=wrong-import-position
 
 SIDES = {"on": {"fpw": "on"}, "lz4": {"fpw": "on", "wal_compression": "lz4"}, "memlith": {}, "off": {"fpw": "off"}}
 MODES = {"simple-update": ["-N"], "tpcb-like": []}
-
-
-class Disk:
-    """Counts of the block layer, where the folder has a device of its own."""
-
-    def __init__(self, folder, is_own):
-        device = subprocess.run(["findmnt", "-no", "SOURCE", "--target", folder], capture_output=True, text=True,
-                                check=False).stdout.strip()
-        stat = pathlib.Path("/sys/block", pathlib.Path(device).name, "stat")
-        self.stat = stat if is_own and stat.exists() else None
-
-    def counts(self):
-        if not self.stat:
-            return {}
-        told = [int(each) for each in self.stat.read_text(encoding="ascii").split()]
-        return {"disk_writes": told[4], "disk_bytes": told[6] * 512, "disk_flushes": told[15]}
+LONGEST_S = 3600  # for one run of pgbench
+COUNTS = ("wal_bytes", "disk_bytes", "disk_writes", "disk_flushes")
 
 
 class Bench:
     def __init__(self, given, folder, is_own):
-        self.given, self.folder, self.disk = given, folder, Disk(folder, is_own)
+        self.given, self.folder, self.disk = given, folder, DiskCounts(folder, is_own)
 
     def server(self, side, name=None):
         settings = {"shared_buffers": self.given.shared_buffers, "checkpoint_timeout": self.given.checkpoint_timeout,
@@ -57,10 +45,11 @@ class Bench:
                     "wal_buffers": "16MB", "bgwriter_delay": "200ms"} | SIDES[side]
         fpw = settings.pop("fpw", "on")
         plugin = self.given.bin.parent / "lib/memlith_postgres.so" if side == "memlith" else None
-        return Server(self.folder / (name or side), plugin, fpw, **settings)
+        return Server(self.folder / (name or side), plugin, fpw, log_mib=64, **settings)  # the default
 
     def pgbench(self, server, *words):
-        done = server.call(BIN / "pgbench", "-h", server.socket, "-U", "postgres", "-n", "-M", "prepared", *words, "b")
+        done = server.call(BIN / "pgbench", "-h", server.socket, "-U", "postgres", "-n", "-M", "prepared", *words, "b",
+                           timeout=LONGEST_S)
         return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
 
     def make_clusters(self):
@@ -68,7 +57,8 @@ class Bench:
         aged = self.server("on", "aged")
         aged.make().start()
         aged.sql("create database b", "postgres")
-        aged.call(BIN / "pgbench", "-h", aged.socket, "-U", "postgres", "-i", "-s", self.given.scale, "-q", "b")
+        aged.call(BIN / "pgbench", "-h", aged.socket, "-U", "postgres", "-i", "-s", self.given.scale, "-q", "b",
+                  timeout=LONGEST_S)
         self.pgbench(aged, "-N", "-c", 8, "-j", 2, "-t", max(self.given.age // 8, 1))
         aged.stop()
         for side in self.given.sides:
@@ -90,14 +80,15 @@ class Bench:
             for log in server.scripts.glob("latencies*"):
                 log.unlink()
             position = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
-            wal, before = int(server.sql(position)), self.disk.counts()
-            tps = self.pgbench(server, *MODES[mode], "-c", clients, "-j", 2, "-t", self.given.transactions // clients,
-                               "-l", f"--log-prefix={server.scripts}/latencies")
+            wal, before = int(server.sql(position)), self.disk.now()
+            length = ["-T", self.given.seconds] if self.given.seconds else ["-t", self.given.transactions // clients]
+            tps = self.pgbench(server, *MODES[mode], "-c", clients, "-j", 2, *length, "-l",
+                               f"--log-prefix={server.scripts}/latencies")
             wal, began = int(server.sql(position)) - wal, time.monotonic()
             server.sql("checkpoint")
             checkpoint_s = time.monotonic() - began
             subprocess.run(["sync", "-f", self.folder], check=True)
-            after = self.disk.counts()
+            after = self.disk.now()
         finally:
             server.stop()
         latencies = sorted(int(line.split()[2]) for log in server.scripts.glob("latencies*")
@@ -111,6 +102,7 @@ class Bench:
         for _ in range(self.given.rounds):
             for side, told in turns.items():
                 told.append(self.turn(side, mode, clients))
+        lines = {}
         for side, told in turns.items():
             ops = sum(turn["ops"] for turn in told)
             line = {"suite": "postgres", "side": side, "workload": mode,
@@ -119,10 +111,20 @@ class Bench:
                     "checkpoint_s": round(statistics.median(turn["checkpoint_s"] for turn in told), 2)}
             for name in ("p50_us", "p99_us"):
                 line[name] = statistics.median(turn[name] for turn in told)
-            for name in ("wal_bytes", "disk_bytes", "disk_writes", "disk_flushes"):
+            for name in COUNTS:
                 if name in told[0]:
                     line[f"{name}_per_op"] = round(sum(turn[name] for turn in told) / ops, 2)
             self.say(line)
+            lines[side] = line
+        self.say_ratios(lines)
+
+    def say_ratios(self, lines):
+        own = lines.pop("memlith", None)
+        names = ("ops_per_s", "p99_us", "checkpoint_s", *(f"{name}_per_op" for name in COUNTS))
+        for side, line in lines.items() if own else ():
+            ratios = {name: round(own[name] / line[name], 3) for name in names if line.get(name)}
+            self.say({"suite": "postgres", "side": f"memlith / {side}", "workload": line["workload"],
+                      "threads": line["threads"], **ratios})
 
     def say(self, line):
         if self.given.json:
@@ -154,6 +156,7 @@ def main():
     options.add_argument("--scale", type=int, help="of pgbench: 100,000 rows, 15 MB, each")
     options.add_argument("--age", type=int, help="updates at random before")
     options.add_argument("--transactions", type=int, help="of a turn")
+    options.add_argument("--seconds", type=int, help="of a turn, instead of --transactions")
     options.add_argument("--warm-up", type=int, default=1000, help="transactions before each turn")
     options.add_argument("--rounds", type=int)
     options.add_argument("--disk-mib", type=int, help="of the loop device")

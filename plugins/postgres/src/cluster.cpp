@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace memlith_postgres {
 
 namespace {
 
-constexpr std::string_view kSupported = "15\n";
+constexpr std::array<std::string_view, 2> kSupported{"15\n", "17\n"};
 constexpr unsigned kLookAgainMs = 20;
 
 std::vector<std::string> lines_of(const std::string& content) {
@@ -70,8 +71,8 @@ Result<Cluster> Cluster::open(const std::string& data, const std::string& log) {
   if ((*content)->starts_with(kMarkWord)) {
     if (Result<void> right = cluster.check_mark(**content); !right) return right.error();
   }
-  if (cluster.plain_ != kSupported) {
-    return Error(MEMLITH_UNSUPPORTED, data + " is not of PostgreSQL 15, the version that memlith supports");
+  if (std::find(kSupported.begin(), kSupported.end(), cluster.plain_) == kSupported.end()) {
+    return Error(MEMLITH_UNSUPPORTED, data + " is not of PostgreSQL 15 or 17, the versions that memlith supports");
   }
   if (Result<void> made = cluster.make_log(); !made) return made.error();
   return cluster;

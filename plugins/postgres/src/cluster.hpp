@@ -21,8 +21,9 @@ static_assert(kMarkWord.size() < 64, "PostgreSQL shows 63 characters");
 
 class Cluster {
  public:
-  // `data` is a data directory of PostgreSQL 15; `log` the folder beside it if it is empty. Makes the folder of the
-  // log. Errors: NOT_FOUND, UNSUPPORTED - another version; CORRUPT - the mark names another log, or the log is missing.
+  // `data` is a data directory of PostgreSQL 15 or 17; `log` the folder beside it if it is empty. Makes the folder of
+  // the log. Errors: NOT_FOUND, UNSUPPORTED - another version; CORRUPT - the mark names another log, or the log is
+  // missing.
   static Result<Cluster> open(const std::string& data, const std::string& log);
   // Whether a PostgreSQL without memlith refuses the directory; also if it is no data directory at all: false.
   static bool is_marked(const std::string& data);
@@ -34,6 +35,8 @@ class Cluster {
   // Where the server reads its PG_VERSION while the directory is marked.
   [[nodiscard]] std::string version() const { return log_ + "/PG_VERSION"; }
   [[nodiscard]] bool marked() const { return marked_; }
+  // Of PostgreSQL, such as "15".
+  [[nodiscard]] std::string_view release() const { return std::string_view(plain_).substr(0, plain_.size() - 1); }
 
   // Durable on return.
   Result<void> mark();

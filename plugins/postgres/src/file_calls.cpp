@@ -59,28 +59,39 @@ int FileCalls::put(SharedFile& file, FileRef ref, FileAccess& access, std::uint3
   return 0;
 }
 
+// PostgreSQL makes unlogged relations anew after a crash, so it does not matter whether pages of them are whole.
+int FileCalls::write_home(FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page) {
+  const int error = access.write(block, page);
+  const Pages::Lock lock(pages_);
+  if (SharedFile* const file = pages_.file(ref)) file->asks = 1;  // after the write, which a flush meanwhile may miss
+  return error;
+}
+
 int FileCalls::write(FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page) {
   while (true) {
     std::uint64_t full = 0;
     std::uint64_t cut = 0;
+    bool goes_home = false;
     {
       const Pages::Lock lock(pages_);
       SharedFile* const file = pages_.file(ref);
       if (file == nullptr || file->state != FileState::live) return access.write(block, page);
       if (pages_.memory().failed.load() != 0) return EIO;
+      goes_home = file->unlogged != 0 && pages_.find_page(ref, block) == nullptr;
       // Another program may have lengthened the file, or this one by another call.
       if (block >= file->blocks) file->blocks = access.blocks();
       const bool extends = block >= file->blocks;
       // Until the log has the cut, a power cut may undo it, and mix what the page was then with what is written now.
       if (extends && file->cut_batch > pages_.memory().durable.load()) cut = file->cut_batch;
-      if (cut == 0 && pages_.has_room()) return put(*file, ref, access, block, page, extends);
-      if (cut == 0) {
+      if (cut == 0 && !goes_home && pages_.has_room()) return put(*file, ref, access, block, page, extends);
+      if (cut == 0 && !goes_home) {
         full = pages_.memory().filling.load();
         pages_.want(full);
         if (pages_.memory().home.load() + 1 == full) pages_.seal();
         if (pages_.memory().filling.load() != full) continue;
       }
     }
+    if (cut == 0 && goes_home) return write_home(ref, access, block, page);
     // The batch before has to be home before this one can be sealed.
     if (cut != 0 ? !waiting_.wait(Waiting::For::durable, cut) : !waiting_.wait(Waiting::For::home, full - 1))
       return EIO;
@@ -152,6 +163,34 @@ int FileCalls::cut(FileRef ref, FileAccess& access, std::uint32_t blocks) {
   file->asks = 1;
   ++file->dirtied;
   return 0;
+}
+
+int FileCalls::lengthen(FileRef ref, FileAccess& access, std::uint32_t blocks) {
+  while (true) {
+    std::uint64_t cut = 0;
+    {
+      const Pages::Lock lock(pages_);
+      SharedFile* const file = pages_.file(ref);
+      if (file == nullptr || file->state != FileState::live) return access.lengthen(blocks);
+      if (pages_.memory().failed.load() != 0) return EIO;
+      if (file->cut_batch > pages_.memory().durable.load()) cut = file->cut_batch;
+    }
+    if (cut == 0) break;
+    if (!waiting_.wait(Waiting::For::durable, cut)) return EIO;  // as in write()
+  }
+  const int error = access.lengthen(blocks);
+  const Pages::Lock lock(pages_);
+  if (SharedFile* const file = pages_.file(ref)) {
+    file->blocks = access.blocks();
+    file->asks = 1;
+    ++file->dirtied;
+  }
+  return error;
+}
+
+void FileCalls::make_unlogged(FileRef ref) {
+  const Pages::Lock lock(pages_);
+  if (SharedFile* const file = pages_.file(ref)) file->unlogged = 1;
 }
 
 int FileCalls::before_removal(FileRef ref) {

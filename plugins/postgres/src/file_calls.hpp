@@ -24,6 +24,8 @@ class FileAccess {
   virtual int write(std::uint32_t block, const std::byte* page) = 0;
   virtual int flush() = 0;
   virtual int cut(std::uint32_t blocks) = 0;
+  // Gives the file that length, with zeros behind what it has.
+  virtual int lengthen(std::uint32_t blocks) = 0;
 };
 
 // How a process waits for the keeper. False: nothing is acknowledged any more.
@@ -48,12 +50,17 @@ class FileCalls {
   int write(FileRef file, FileAccess& access, std::uint32_t block, const std::byte* page);
   int flush(FileRef file, FileAccess& access);
   int cut(FileRef file, FileAccess& access, std::uint32_t blocks);
+  int lengthen(FileRef file, FileAccess& access, std::uint32_t blocks);
+  // The file's relation is unlogged: from now on its pages go home at once. One that is on its way stays there until
+  // it is home.
+  void make_unlogged(FileRef file);
   // Before the file is removed.
   int before_removal(FileRef file);
 
   Planted planted = Planted::none;  // by tests
 
  private:
+  int write_home(FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page);
   int put(SharedFile& file, FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page, bool extends);
   int record_cut(FileRef ref, std::uint32_t blocks, std::uint64_t& wait_for);
 

@@ -27,6 +27,9 @@ RealCalls find_all() {
   find(calls.close, "close");
   find(calls.pread, "pread");
   find(calls.pwrite, "pwrite");
+  find(calls.preadv, "preadv");
+  find(calls.pwritev, "pwritev");
+  find(calls.posix_fallocate, "posix_fallocate");
   find(calls.fsync, "fsync");
   find(calls.fdatasync, "fdatasync");
   find(calls.ftruncate, "ftruncate");
@@ -87,6 +90,21 @@ MEMLITH_CALL ssize_t pread(int descriptor, void* target, size_t bytes, off_t off
 MEMLITH_CALL ssize_t pwrite(int descriptor, const void* source, size_t bytes, off_t offset) {
   if (auto* const server = ours(descriptor)) return server->write(descriptor, source, bytes, offset);
   return real().pwrite(descriptor, source, bytes, offset);
+}
+
+MEMLITH_CALL ssize_t preadv(int descriptor, const struct iovec* pieces, int count, off_t offset) {
+  if (auto* const server = ours(descriptor)) return server->read(descriptor, pieces, count, offset);
+  return real().preadv(descriptor, pieces, count, offset);
+}
+
+MEMLITH_CALL ssize_t pwritev(int descriptor, const struct iovec* pieces, int count, off_t offset) {
+  if (auto* const server = ours(descriptor)) return server->write(descriptor, pieces, count, offset);
+  return real().pwritev(descriptor, pieces, count, offset);
+}
+
+MEMLITH_CALL int posix_fallocate(int descriptor, off_t offset, off_t bytes) {
+  if (auto* const server = ours(descriptor)) return server->allocate(descriptor, offset, bytes);
+  return real().posix_fallocate(descriptor, offset, bytes);
 }
 
 MEMLITH_CALL int fsync(int descriptor) {

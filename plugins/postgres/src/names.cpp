@@ -39,6 +39,12 @@ bool is_relation(std::string_view path) {
   return name.empty() || (skip(name, ".") && skip_digits(name) && name.empty());
 }
 
+std::string init_of(std::string_view path) {
+  const std::size_t name = path.rfind('/') + 1;
+  if (path.find("_init", name) != std::string_view::npos) return {};
+  return std::string(path.substr(0, path.find_first_not_of("0123456789", name))) + "_init";
+}
+
 std::string_view within(std::string_view root, std::string_view path) {
   if (path.size() > root.size() && path.starts_with(root) && path[root.size()] == '/') {
     path.remove_prefix(root.size() + 1);

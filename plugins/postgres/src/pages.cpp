@@ -170,7 +170,8 @@ std::optional<std::uint32_t> Pages::take_entry() {
   return {};
 }
 
-FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks) {
+FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks,
+                        bool unlogged) {
   if (const FileRef found = find_file(device, inode)) {
     if (path == memory_->file[found.index].path.data()) return found;
     remove_file(found);  // by a program that this library is not in
@@ -180,7 +181,8 @@ FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_v
   SharedFile& file = memory_->file[*index];
   const std::uint32_t serial = file.serial + 1 == 0 ? 1 : file.serial + 1;
   // Nobody vouches for pages that were written before: until the file was flushed, each page is logged whole.
-  file = SharedFile{.device = device, .inode = inode, .serial = serial, .blocks = blocks, .asks = 1};
+  file = SharedFile{
+      .device = device, .inode = inode, .serial = serial, .blocks = blocks, .asks = 1, .unlogged = unlogged ? 1U : 0U};
   std::copy(path.begin(), path.end(), file.path.begin());
   memory_->files = std::max(memory_->files, *index + 1);
   file.state = FileState::live;

@@ -45,13 +45,14 @@ struct SharedFile {
   std::uint64_t page_batch = 0;
   std::uint64_t cut_batch = 0;
   FileState state = FileState::unused;
-  std::uint32_t serial = 0;   // of this use of the entry
-  std::uint32_t next = 0;     // in the chain of its bucket, plus one
-  std::uint32_t blocks = 0;   // the file's length in pages, as far as it is known
-  std::uint32_t vouched = 0;  // so many pages were flushed at home, and every change since then is in the log
-  std::uint32_t dirtied = 0;  // counts what was done to the file itself
-  std::uint32_t flushed = 0;  // `dirtied` as of the last flush
-  std::uint32_t asks = 0;     // the next fsync has to flush the file itself
+  std::uint32_t serial = 0;    // of this use of the entry
+  std::uint32_t next = 0;      // in the chain of its bucket, plus one
+  std::uint32_t blocks = 0;    // the file's length in pages, as far as it is known
+  std::uint32_t vouched = 0;   // so many pages were flushed at home, and every change since then is in the log
+  std::uint32_t dirtied = 0;   // counts what was done to the file itself
+  std::uint32_t flushed = 0;   // `dirtied` as of the last flush
+  std::uint32_t asks = 0;      // the next fsync has to flush the file itself
+  std::uint32_t unlogged = 0;  // a crash empties the relation, so its pages are written home at once
   std::array<char, kPathBytesMax + 1> path{};
 };
 
@@ -145,7 +146,8 @@ class Pages {
 
   // ---- with the lock held
   // The file's entry, which is new if the file has none. Nothing if all entries are in use.
-  FileRef add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks);
+  FileRef add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks,
+                   bool unlogged = false);
   FileRef find_file(std::uint64_t device, std::uint64_t inode);
   // Null if the entry belongs to another file by now.
   SharedFile* file(FileRef file);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@ namespace {
 
 constexpr std::string_view kVersionName = "PG_VERSION";
 constexpr std::string_view kLockFile = "postmaster.pid";
+constexpr std::string_view kInitSuffix = "_init";
 
 off_t place_of(std::uint32_t block) { return static_cast<off_t>(block) * static_cast<off_t>(kPageBytes); }
 
@@ -46,6 +46,10 @@ class OpenFile final : public FileAccess {
   }
   int flush() override { return sync_(descriptor_) == 0 ? 0 : errno; }
   int cut(std::uint32_t blocks) override { return real().ftruncate(descriptor_, place_of(blocks)) == 0 ? 0 : errno; }
+  int lengthen(std::uint32_t blocks) override {
+    const off_t end = place_of(this->blocks());
+    return end < place_of(blocks) ? real().posix_fallocate(descriptor_, end, place_of(blocks) - end) : 0;
+  }
 
  private:
   const int descriptor_;
@@ -56,6 +60,19 @@ int as_call(int error) {
   if (error == 0) return 0;
   errno = error;
   return -1;
+}
+
+// Calls with one piece after the other, until one is done in part.
+template <class Call>
+ssize_t for_each_piece(const iovec* pieces, int count, off_t offset, const Call& call) {
+  ssize_t done = 0;
+  for (int i = 0; i < count; ++i) {
+    const ssize_t bytes = call(pieces[i], offset + done);
+    if (bytes < 0) return done > 0 ? done : -1;
+    done += bytes;
+    if (static_cast<std::size_t>(bytes) < pieces[i].iov_len) break;
+  }
+  return done;
 }
 
 FileRef ref_of(Pages& pages, const struct stat& status) {
@@ -79,8 +96,10 @@ bool Process::track(int descriptor, std::string_view path) {
   struct stat status{};
   if (::fstat(descriptor, &status) != 0) return false;
   const auto blocks = static_cast<std::uint32_t>(static_cast<std::uint64_t>(status.st_size) / kPageBytes);
+  const std::string init = init_of(path);
+  const bool unlogged = !init.empty() && ::access((data_ + "/" + init).c_str(), F_OK) == 0;
   const Pages::Lock lock(pages_);
-  const FileRef file = pages_.add_file(status.st_dev, status.st_ino, path, blocks);
+  const FileRef file = pages_.add_file(status.st_dev, status.st_ino, path, blocks, unlogged);
   files_[static_cast<std::size_t>(descriptor)] = file;
   return bool(file);
 }
@@ -104,9 +123,18 @@ int Process::open(const char* path, int flags, mode_t mode) {
   }
   const int descriptor = real().open(path, flags, mode);
   if (descriptor < 0) return descriptor;
+  if ((flags & O_CREAT) != 0 && name.ends_with(kInitSuffix)) find_unlogged(name);
   if (descriptor < kDescriptorsMax && track(descriptor, name)) return descriptor;
   real().close(descriptor);
   return as_call(EMFILE);
+}
+
+// The files that an unlogged relation has when it becomes one, by this file; of later ones track() knows it.
+void Process::find_unlogged(std::string_view init) {
+  const std::string main = data_ + "/" + std::string(init.substr(0, init.size() - kInitSuffix.size()));
+  for (const char* const fork : {"", "_fsm", "_vm"}) {
+    if (const FileRef file = find((main + fork).c_str())) calls_.make_unlogged(file);
+  }
 }
 
 // The entry may have been given to another file meanwhile, if there are more files than entries.
@@ -141,13 +169,36 @@ ssize_t Process::read(int descriptor, void* target, std::size_t bytes, off_t off
   return static_cast<ssize_t>(done);
 }
 
+// PostgreSQL writes whole pages only.
 ssize_t Process::write(int descriptor, const void* source, std::size_t bytes, off_t offset) {
-  // PostgreSQL 15 writes pages only.
-  if (bytes != kPageBytes || offset % static_cast<off_t>(kPageBytes) != 0) return as_call(EINVAL);
+  if (bytes % kPageBytes != 0 || offset % place_of(1) != 0) return as_call(EINVAL);
+  const FileRef file = ref(descriptor);
   OpenFile access(descriptor);
-  const int error = calls_.write(ref(descriptor), access, static_cast<std::uint32_t>(offset / place_of(1)),
-                                 static_cast<const std::byte*>(source));
-  return error == 0 ? static_cast<ssize_t>(bytes) : as_call(error);
+  const auto* const begin = static_cast<const std::byte*>(source);
+  for (std::size_t done = 0; done < bytes; done += kPageBytes) {
+    const auto block = static_cast<std::uint32_t>((static_cast<std::size_t>(offset) + done) / kPageBytes);
+    const int error = calls_.write(file, access, block, begin + done);
+    if (error != 0) return done > 0 ? static_cast<ssize_t>(done) : as_call(error);
+  }
+  return static_cast<ssize_t>(bytes);
+}
+
+ssize_t Process::read(int descriptor, const iovec* pieces, int count, off_t offset) {
+  return for_each_piece(pieces, count, offset, [&](const iovec& piece, off_t at) {
+    return read(descriptor, piece.iov_base, piece.iov_len, at);
+  });
+}
+
+ssize_t Process::write(int descriptor, const iovec* pieces, int count, off_t offset) {
+  return for_each_piece(pieces, count, offset, [&](const iovec& piece, off_t at) {
+    return write(descriptor, piece.iov_base, piece.iov_len, at);
+  });
+}
+
+int Process::allocate(int descriptor, off_t offset, off_t bytes) {
+  if ((offset + bytes) % place_of(1) != 0) return EINVAL;
+  OpenFile access(descriptor);
+  return calls_.lengthen(ref(descriptor), access, static_cast<std::uint32_t>((offset + bytes) / place_of(1)));
 }
 
 int Process::flush(int descriptor, int (*sync)(int)) {

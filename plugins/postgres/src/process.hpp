@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <array>
 #include <cstdint>
@@ -28,6 +29,10 @@ class Process {
   }
   ssize_t read(int descriptor, void* target, std::size_t bytes, off_t offset);
   ssize_t write(int descriptor, const void* source, std::size_t bytes, off_t offset);
+  ssize_t read(int descriptor, const iovec* pieces, int count, off_t offset);
+  ssize_t write(int descriptor, const iovec* pieces, int count, off_t offset);
+  // As posix_fallocate: returns the number of the error.
+  int allocate(int descriptor, off_t offset, off_t bytes);
   int flush(int descriptor, int (*sync)(int));
   int cut(int descriptor, off_t bytes);
   [[nodiscard]] bool is_relation_path(const char* path) const { return is_relation(within(data_, path)); }
@@ -41,6 +46,7 @@ class Process {
   [[nodiscard]] FileRef& ref(int descriptor);
   [[nodiscard]] FileRef find(const char* path);
   bool track(int descriptor, std::string_view path);
+  void find_unlogged(std::string_view init);
 
   Pages pages_;
   KeeperWaiting waiting_;

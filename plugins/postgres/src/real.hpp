@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 namespace memlith_postgres {
 
@@ -13,6 +14,9 @@ struct RealCalls {
   int (*close)(int);
   ssize_t (*pread)(int, void*, size_t, off_t);
   ssize_t (*pwrite)(int, const void*, size_t, off_t);
+  ssize_t (*preadv)(int, const iovec*, int, off_t);
+  ssize_t (*pwritev)(int, const iovec*, int, off_t);
+  int (*posix_fallocate)(int, off_t, off_t);
   int (*fsync)(int);
   int (*fdatasync)(int);
   int (*ftruncate)(int, off_t);

@@ -7,9 +7,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,8 +28,8 @@ namespace memlith_postgres {
 
 namespace {
 
-constexpr unsigned kPatienceMs = 10'000;                   // with processes of a server that was killed
-constexpr std::string_view kWithValue = "BbcdfhkNprStvW";  // options of postgres that a word follows
+constexpr unsigned kPatienceMs = 10'000;                  // with processes of a server that was killed
+constexpr std::string_view kWithValue = "BcdfhkNprStvW";  // options of postgres that a word follows
 Process* the_process = nullptr;
 
 // Whether these words start a server, and with which data directory; empty if not.
@@ -51,6 +54,43 @@ std::string data_of_server(int count, char** words) {
 [[noreturn]] void refuse(const Error& error) {
   say(error.message());
   std::_Exit(1);
+}
+
+// The value that the server would start with, as `postgres -C` prints it; empty if this program does not know the
+// setting, or its settings are wrong, which the server says itself.
+std::string setting_of(std::string name, int count, char** words) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  const Descriptor heard(ends[0]);
+  Descriptor told(ends[1]);
+  std::string option = "-C";
+  std::vector<char*> all(words, words + count);
+  all.insert(all.end(), {option.data(), name.data(), nullptr});
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, told.number(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, all.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  told = Descriptor();
+  std::string value;
+  std::array<char, 256> part{};
+  for (ssize_t bytes = 0; error == 0 && (bytes = ::read(heard.number(), part.data(), part.size())) > 0;) {
+    value.append(part.data(), static_cast<std::size_t>(bytes));
+  }
+  while (error == 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return value.substr(0, value.find('\n'));
+}
+
+// The difference that is logged is taken against the page in the kernel's cache, which direct I/O goes around.
+void refuse_direct_pages(int count, char** words) {
+  const std::string direct = setting_of("debug_io_direct", count, words);
+  if (direct.find("data") == std::string::npos) return;
+  refuse(Error(MEMLITH_UNSUPPORTED, "the server's setting debug_io_direct is \"" + direct +
+                                        "\", and memlith needs the kernel's cache for pages: take \"data\" out of it, "
+                                        "or start the server without memlith"));
 }
 
 bool keep_across_exec(int descriptor, bool keep) { return ::fcntl(descriptor, F_SETFD, keep ? 0 : FD_CLOEXEC) == 0; }
@@ -78,6 +118,7 @@ void begin_server(const std::string& data, int count, char** words) {
   const char* const log = std::getenv(kLogVariable);
   const Result<Cluster> cluster = Cluster::open(data, log == nullptr ? "" : log);
   if (!cluster) refuse(cluster.error());
+  if (cluster->release() != "15") refuse_direct_pages(count, words);
   const Result<Descriptor> life = cluster->take_life(kPatienceMs);
   if (!life) refuse(life.error());
   const Result<Descriptor> memory = make_memory(cluster->data(), cluster->log());

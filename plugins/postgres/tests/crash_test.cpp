@@ -66,6 +66,8 @@ class Story {
         cut(path, static_cast<std::uint32_t>(random.below(files_.at(path).blocks + 1)));
       } else if (what == 15 && random.one_in(2)) {
         remove(path);
+      } else if (what == 15) {
+        lengthen(random, path);
       } else {
         keeper(random);
       }
@@ -155,6 +157,13 @@ class Story {
     for (std::uint32_t block = blocks; block < file.blocks; ++block) change(path, block, {});
     file.blocks = std::min(file.blocks, blocks);
     ASSERT_EQ(calls_->cut(file.ref, *file.access, blocks), 0);
+  }
+
+  void lengthen(Random& random, const std::string& path) {
+    File& file = files_.at(path);
+    const auto blocks = static_cast<std::uint32_t>(file.blocks + random.below(kBlocks - file.blocks + 1));
+    for (; file.blocks < blocks; ++file.blocks) change(path, file.blocks, page_of(0));
+    ASSERT_EQ(calls_->lengthen(file.ref, *file.access, blocks), 0);
   }
 
   void remove(const std::string& path) {

@@ -6,7 +6,7 @@ The power goes after a random number of the disk's operations while clients chan
 starts. Then the disk has what was flushed and a random part of the rest, torn at 512 bytes, and the server has to
 start, have what was acknowledged, and pass the checks of all checksums, indexes, heaps and sums. Stock PostgreSQL with
 full_page_writes=off is cut in the same way, and has to break, or the test would show nothing.
-Exit code 77: this machine lacks PostgreSQL 15, root, FUSE or loop devices.
+Exit code 77: this machine lacks PostgreSQL 15 or 17, root, FUSE or loop devices.
 """
 import argparse
 import os
@@ -82,7 +82,7 @@ class Cutter:
             self.server.check()
             if last:
                 self.server.stop()
-                self.server.call("/usr/lib/postgresql/15/bin/pg_checksums", "--check", "-D", self.server.data)
+                self.server.check_checksums()
                 return
             self.load = Load(self.server)
             end = time.monotonic() + self.chance.random() * 1.5

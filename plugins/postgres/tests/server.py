@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
+VERSION = 17 if pathlib.Path("/usr/lib/postgresql/17").exists() else 15
+BIN = pathlib.Path(f"/usr/lib/postgresql/{VERSION}/bin")
 CLIENTS = 4
 PATIENCE_S = 120
 SETTINGS = {
@@ -30,6 +31,7 @@ UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = 1;
 INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, 1, :aid, :delta, CURRENT_TIMESTAMP);
 INSERT INTO junk VALUES (:r, md5(:r::text));
 DELETE FROM junk WHERE k < :r - 900000;
+INSERT INTO unlogged VALUES (:r, md5(:r::text)) ON CONFLICT DO NOTHING;
 UPDATE ack SET n = n + 1 WHERE c = :client_id;
 END;
 """
@@ -38,16 +40,17 @@ create table ack(c int primary key, n int);
 insert into ack select i, 0 from generate_series(0, 7) i;
 create index on pgbench_accounts(abalance);
 create table junk(k int, v text);
-create index on junk(v);"""
+create index on junk(v);
+create unlogged table unlogged(k int primary key, v text);"""
 SUMS = """set enable_indexscan = off; set enable_bitmapscan = off; set enable_indexonlyscan = off;
 select (select sum(abalance) from pgbench_accounts) = (select sum(tbalance) from pgbench_tellers)
   and (select sum(bbalance) from pgbench_branches) = (select sum(tbalance) from pgbench_tellers)
   and (select coalesce(sum(delta), 0) from pgbench_history) = (select sum(tbalance) from pgbench_tellers)
   and (select count(*) from pgbench_accounts) = 100000"""
 INDEXES = """select count(bt_index_parent_check(c.oid, true)::text) from pg_class c join pg_am a on a.oid = c.relam
-where c.relkind = 'i' and a.amname = 'btree' and c.relpersistence = 'p'"""
+where c.relkind = 'i' and a.amname = 'btree' and c.relpersistence in ('p', 'u')"""
 HEAPS = """select c.relname, (verify_heapam(c.oid)).msg from pg_class c
-where relkind in ('r', 't', 'm') and c.relpersistence = 'p'"""
+where relkind in ('r', 't', 'm') and c.relpersistence in ('p', 'u')"""
 
 
 class Wrong(Exception):
@@ -77,21 +80,24 @@ def as_user():
 
 
 class Server:
-    """A cluster in `folder`/data. `plugin`: memlith_postgres.so, which overrules `fpw`, or None for stock."""
+    """A cluster in `folder`/data. `plugin`: memlith_postgres.so, which overrules `fpw`, or None for stock. `pages`: the
+    folder of memlith's log, if it is not the one beside the data; `log_mib`: its size."""
 
-    def __init__(self, folder, plugin=None, fpw="on", **settings):
+    def __init__(self, folder, plugin=None, fpw="on", pages=None, log_mib=16, **settings):
         self.folder, self.fpw = pathlib.Path(folder).resolve(), fpw
         self.plugin = pathlib.Path(plugin).resolve() if plugin else None
         self.data, self.log = self.folder / "data", self.folder / "log.txt"
+        self.log_mib = log_mib
+        self.pages = pages or self.folder / "data.memlith"
         self.scripts = self.folder.parent / f"{self.folder.name}.load"
         self.settings = SETTINGS | settings
         # A short path, as sockets need, which a killed server may leave behind.
         self.socket = pathlib.Path(f"/tmp/memlith-pg-{os.getpid()}-{self.folder.name}")
         self.user = as_user()
 
-    def call(self, *words, check=True, **more):
-        done = subprocess.run([*self.user, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE_S,
-                              cwd="/", check=False, **more)
+    def call(self, *words, check=True, timeout=PATIENCE_S):
+        done = subprocess.run([*self.user, *map(str, words)], capture_output=True, text=True, timeout=timeout, cwd="/",
+                              check=False)
         if check and done.returncode != 0:
             raise Wrong(f"{words[0]} failed: {(done.stdout + done.stderr)[-1500:]}{self.said()}")
         return done
@@ -111,13 +117,22 @@ class Server:
         return ""
 
     # ---- life
-    def make(self):
+    def prepare(self):
+        """The folders, for a data directory that is made in another way."""
         for folder in (self.folder, self.socket, self.scripts):
             self.own(folder)
         (self.scripts / "load.sql").write_text(LOAD)
-        self.call(BIN / "initdb", "-D", self.data, "-k", "-U", "postgres", "-A", "trust", "--no-sync",
+        return self
+
+    def make(self):
+        self.prepare().call(BIN / "initdb", "-D", self.data, "-k", "-U", "postgres", "-A", "trust", "--no-sync",
                   "--wal-segsize=4")
         return self
+
+    def configure(self, **settings):
+        """In the data directory, and so in every copy of it."""
+        with (self.data / "postgresql.auto.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def words(self):
         options = {**self.settings, "full_page_writes": self.fpw, "unix_socket_directories": str(self.socket)}
@@ -126,7 +141,8 @@ class Server:
     def environment(self):
         if self.plugin is None:
             return []
-        return ["env", f"LD_PRELOAD={self.plugin}", "MEMLITH_POSTGRES_LOG_MIB=16"]
+        return ["env", f"LD_PRELOAD={self.plugin}", f"MEMLITH_POSTGRES_LOG_MIB={self.log_mib}",
+                f"MEMLITH_POSTGRES_LOG={self.pages}"]
 
     def start_words(self):
         self.own(self.socket)
@@ -160,7 +176,7 @@ class Server:
             if entry.isdigit():
                 with contextlib.suppress(OSError):
                     folder = os.readlink(f"/proc/{entry}/cwd")
-                    if folder in (str(self.data), f"{self.data}.memlith"):
+                    if folder in (str(self.data), str(self.pages)):
                         words = pathlib.Path(f"/proc/{entry}/cmdline").read_text().replace("\0", " ").strip()
                         if words:
                             found[int(entry)] = words
@@ -212,8 +228,19 @@ class Server:
         self.call(BIN / "pgbench", "-h", self.socket, "-U", "postgres", "-i", "-s", "1", "-q", "b")
         self.sql(SCHEMA)
 
+    def wait(self, what, sentence):
+        end = time.monotonic() + PATIENCE_S / 2
+        while not what():
+            if time.monotonic() > end:
+                raise Wrong(f"{sentence}{self.said()}")
+            time.sleep(0.02)
+
     def counters(self):
         return dict(tuple(map(int, line.split("|"))) for line in self.sql("select c, n from ack").splitlines())
+
+    def check_checksums(self):
+        """Of a server that was stopped."""
+        self.call(BIN / "pg_checksums", "--check", "-D", self.data)
 
     def check(self):
         """That tables, indexes and sums agree."""

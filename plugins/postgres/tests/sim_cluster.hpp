@@ -148,6 +148,7 @@ class SimAccess final : public FileAccess {
   int cut(std::uint32_t blocks) override {
     return device_->truncate(std::uint64_t{blocks} * kPageBytes).ok() ? 0 : EIO;
   }
+  int lengthen(std::uint32_t blocks) override { return blocks > this->blocks() ? cut(blocks) : 0; }
 
  private:
   core::SimVolume& volume_;

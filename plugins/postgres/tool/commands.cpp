@@ -86,7 +86,7 @@ CLI::App* add_cluster_command(CLI::App* postgres, const char* name, const char* 
                               const std::shared_ptr<ClusterArguments>& arguments) {
   CLI::App* command = postgres->add_subcommand(name, what);
   command->add_option("--log", arguments->log, "The folder of the log; DATA.memlith if it is not given");
-  command->add_option("DATA", arguments->data, "The data directory of a cluster of PostgreSQL 15")->required();
+  command->add_option("DATA", arguments->data, "The data directory of a cluster of PostgreSQL 15 or 17")->required();
   return command;
 }
 

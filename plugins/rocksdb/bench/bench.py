@@ -19,6 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench/kit"))
+from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
 from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 FILL_SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late"]
@@ -26,25 +27,9 @@ MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
 PERCENTILES = ("p50_us", "p99_us", "p999_us")
 
 
-class Disk:
-    """Counts of the block layer, where the folder has a device of its own."""
-
-    def __init__(self, folder, is_own):
-        device = subprocess.run(["findmnt", "-no", "SOURCE", "--target", folder], capture_output=True, text=True,
-                                check=False).stdout.strip()
-        stat = pathlib.Path("/sys/block", pathlib.Path(device).name, "stat")
-        self.stat = stat if is_own and stat.exists() else None
-
-    def counts(self):
-        if not self.stat:
-            return {}
-        told = [int(each) for each in self.stat.read_text(encoding="ascii").split()]
-        return {"writes": told[4], "kib": told[6] / 2, "flushes": told[15]}
-
-
 class Bench:
     def __init__(self, given, folder, is_own):
-        self.given, self.folder, self.disk = given, folder, Disk(folder, is_own)
+        self.given, self.folder, self.disk = given, folder, DiskCounts(folder, is_own)
 
     def clear(self):
         for each in self.folder.iterdir():
@@ -61,9 +46,9 @@ class Bench:
 
     def counted(self, measure):
         """What measure() tells, with "ops" and "seconds", and the disk's counts meanwhile."""
-        before = self.disk.counts()
+        before = self.disk.now()
         told = measure()
-        after = self.disk.counts()
+        after = self.disk.now()
         return told | {name: after[name] - before[name] for name in before}
 
     def own_words(self, side, *words):
@@ -106,7 +91,7 @@ class Bench:
             for name in PERCENTILES:
                 if name in told[0]:
                     line[name] = round(statistics.median(run[name] for run in told), 1)
-            for name in self.disk.counts():
+            for name in self.disk.now():
                 line[f"{name}_per_op"] = round(sum(run[name] for run in told) / ops, 3)
             self.say(line)
 

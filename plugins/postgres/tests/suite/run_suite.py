@@ -16,10 +16,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parents[2] / "sqlite/tests/suite"))
 from beside_plain import get_debian_source  # noqa: E402
-from server import BIN, Server, skip_without_postgres  # noqa: E402
+from server import BIN, VERSION, Server, skip_without_postgres  # noqa: E402
 
-DEVELOPMENT = "postgresql-server-dev-15"
-HEADERS = "usr/include/postgresql/15/server"
+DEVELOPMENT = f"postgresql-server-dev-{VERSION}"
+HEADERS = f"usr/include/postgresql/{VERSION}/server"
 PROGRAMS = BIN.parent / "lib/pgxs/src/test"
 SUITES = {"regress": (PROGRAMS / "regress/pg_regress", "parallel_schedule"),
           "isolation": (PROGRAMS / "isolation/pg_isolation_regress", "isolation_schedule")}
@@ -28,9 +28,10 @@ SETTINGS = {"shared_buffers": "16MB", "max_connections": "60", "max_parallel_wor
 
 
 def source_in(work):
-    if not list(work.glob("postgresql-15-15.*/src")):
-        get_debian_source(work, "postgresql-15")
-    return next(work.glob("postgresql-15-15.*/src"))
+    source = f"postgresql-{VERSION}"
+    if not list(work.glob(f"{source}-{VERSION}.*/src")):
+        get_debian_source(work, source)
+    return next(work.glob(f"{source}-{VERSION}.*/src"))
 
 
 def headers_in(work):

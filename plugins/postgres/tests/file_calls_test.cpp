@@ -1,0 +1,121 @@
+// Files of unlogged relations go around the page log, and files get longer in one call: what a file, the shared pages
+// and the log have of both.
+#include <gtest/gtest.h>
+
+#include "sim_cluster.hpp"
+
+namespace memlith_postgres::test {
+namespace {
+
+using core::SimVolume;
+
+// A file whose flushes are counted.
+class CountedAccess final : public FileAccess {
+ public:
+  CountedAccess(SimVolume& volume, const std::string& path) : file_(volume, path) {}
+  std::uint32_t blocks() override { return file_.blocks(); }
+  bool read_cached(std::uint32_t block, std::byte* page) override { return file_.read_cached(block, page); }
+  int write(std::uint32_t block, const std::byte* page) override { return file_.write(block, page); }
+  int flush() override {
+    ++flushes;
+    return file_.flush();
+  }
+  int cut(std::uint32_t blocks) override { return file_.cut(blocks); }
+  int lengthen(std::uint32_t blocks) override { return file_.lengthen(blocks); }
+  int home(std::uint32_t block) {
+    PageBytes page(kPageBytes);
+    return file_.read_cached(block, page.data()) ? static_cast<int>(page[0]) : -1;
+  }
+  int flushes = 0;
+
+ private:
+  SimAccess file_;
+};
+
+struct CallsWorld {
+  SimVolume volume{{}, true};
+  std::unique_ptr<SimLog> log = SimLog::open(volume);
+  SimHomes homes{volume};
+  PageLog page_log{*log, homes, 24 << 10};
+  SharedWorld shared;
+  SteppingWaiting waiting{shared.pages(), page_log};
+  FileCalls calls{shared.pages(), waiting};
+  std::string path = "base/5/1";
+  std::unique_ptr<CountedAccess> access;
+  FileRef file;
+
+  CallsWorld() {
+    EXPECT_TRUE(volume.open(path, core::OpenMode::create, core::Caching::buffered).ok());
+    access = std::make_unique<CountedAccess>(volume, path);
+    file = shared.add(7, path);
+  }
+  void write(std::uint32_t block, int value) { EXPECT_EQ(calls.write(file, *access, block, page_of(value).data()), 0); }
+  std::uint32_t records() { return shared.memory().batch[shared.memory().filling.load() % 2].records; }
+};
+
+TEST(FileCallsTest, PagesOfAnUnloggedFileGoHomeAtOnceAndAreFlushedThere) {
+  CallsWorld world;
+  world.calls.make_unlogged(world.file);
+  world.write(0, 1);
+  world.write(1, 2);
+  world.write(0, 3);
+  EXPECT_EQ(world.records(), 0u);
+  EXPECT_EQ(world.access->home(0), 3);
+  EXPECT_EQ(world.access->home(1), 2);
+  EXPECT_EQ(world.calls.flush(world.file, *world.access), 0);
+  EXPECT_EQ(world.access->flushes, 1);
+  EXPECT_EQ(world.calls.flush(world.file, *world.access), 0);
+  EXPECT_EQ(world.access->flushes, 1) << "nothing was written since";
+  world.write(1, 4);
+  EXPECT_EQ(world.calls.flush(world.file, *world.access), 0);
+  EXPECT_EQ(world.access->flushes, 2);
+}
+
+TEST(FileCallsTest, APageOnItsWayStaysThereWhenItsFileBecomesUnlogged) {
+  CallsWorld world;
+  world.write(0, 1);
+  world.write(1, 1);
+  world.calls.make_unlogged(world.file);
+  world.write(0, 2);
+  EXPECT_EQ(world.shared.value(world.file, 0), 2) << "or the older page would be read, and written over it";
+  EXPECT_EQ(world.calls.bring_home(), 0);
+  EXPECT_EQ(world.access->home(0), 2);
+  world.write(0, 3);
+  EXPECT_EQ(world.shared.value(world.file, 0), -1);
+  EXPECT_EQ(world.access->home(0), 3);
+}
+
+TEST(FileCallsTest, AFileThatGetsLongerHasPagesOfZerosThatAreLoggedWholeWhenTheyChange) {
+  CallsWorld world;
+  ASSERT_EQ(world.calls.lengthen(world.file, *world.access, 4), 0);
+  EXPECT_EQ(world.access->blocks(), 4u);
+  EXPECT_EQ(world.access->home(3), 0);
+  EXPECT_EQ(world.records(), 0u);
+  EXPECT_EQ(world.calls.flush(world.file, *world.access), 0);
+  EXPECT_EQ(world.access->flushes, 1) << "the length is the file's own";
+  world.write(3, 5);
+  EXPECT_EQ(world.shared.value(world.file, 3), 5);
+  ASSERT_EQ(world.calls.lengthen(world.file, *world.access, 2), 0);
+  EXPECT_EQ(world.access->blocks(), 4u) << "it does not cut";
+}
+
+TEST(FileCallsTest, AFileThatWasCutGetsLongerWhenTheLogHasTheCut) {
+  CallsWorld world;
+  world.write(0, 1);
+  world.write(1, 1);
+  ASSERT_EQ(world.calls.cut(world.file, *world.access, 0), 0);
+  ASSERT_EQ(world.calls.lengthen(world.file, *world.access, 2), 0);
+  EXPECT_GE(world.shared.memory().durable.load(), world.shared.memory().file[world.file.index].cut_batch);
+  EXPECT_EQ(world.access->home(1), 0);
+}
+
+TEST(NamesTest, AnUnloggedRelationIsKnownByTheFileBesideIt) {
+  for (const char* const path : {"base/5/16384", "base/5/16384.2", "base/5/16384_fsm", "base/5/16384_vm.1"}) {
+    EXPECT_EQ(init_of(path), "base/5/16384_init") << path;
+  }
+  EXPECT_EQ(init_of("base/5/16384_init"), "");
+  EXPECT_EQ(init_of("pg_tblspc/16400/PG_15_202209061/5/16384_vm"), "pg_tblspc/16400/PG_15_202209061/5/16384_init");
+}
+
+}  // namespace
+}  // namespace memlith_postgres::test

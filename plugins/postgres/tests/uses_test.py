@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""PostgreSQL on memlith, used in other ways than by clients alone:
+
+- unlogged and temporary tables: not in the page log; kept over a clean stop, empty after a crash, as stock;
+- `pg_basebackup` from the server under load, and two streaming replicas made of it, a stock one and one with memlith,
+  which is killed while it streams; both have what the primary has, also when they are promoted;
+- `debug_io_direct=data`, which PostgreSQL 17 has: refused at the start, with a sentence;
+- archive recovery of the same backup with memlith, killed on its way: everything that was archived is there.
+
+All clusters have data checksums, which are verified at the end. --rounds: of the backups, replicas and recoveries; none
+in ctest.
+Exit code 77: this machine lacks PostgreSQL 15 or 17.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+from server import BIN, VERSION, Load, Server, Wrong, skip_without_postgres
+
+ROWS = 30_000  # of 200 bytes, more than shared_buffers holds
+FILL = f"insert into {{}} select i, repeat(md5(i::text), 6) from generate_series(1, {ROWS}) i"
+
+
+class Uses:
+    def __init__(self, given, chance):
+        self.given, self.chance, self.acknowledged, self.kills = given, chance, 0, 0
+        work = given.work
+        self.primary = Server(work / "primary", given.plugin)
+        self.archive = self.primary.own(work / "archive")
+        self.copies = []
+
+    def remove(self):
+        for server in (self.primary, *self.copies):
+            server.remove()
+        shutil.rmtree(self.archive, ignore_errors=True)
+
+    def make(self):
+        self.remove()
+        self.primary.own(self.archive)
+        self.primary.make()
+        self.primary.configure(archive_mode="on", archive_command=f"cp %p {self.archive}/%f",
+                               wal_keep_size="1GB")
+        self.primary.start().fill()
+
+    # ---- relations without a log
+    def logged_bytes(self, text):
+        """What the page log has taken when this is done and checkpointed."""
+        def now():
+            told = self.primary.call(self.given.memlith, "--json", "stat", f"{self.primary.data}.memlith/store")
+            return json.loads(told.stdout)["logged_bytes"]
+        before = now()
+        self.primary.sql(text)
+        self.primary.sql("checkpoint")
+        return now() - before
+
+    def without_log(self):
+        server = self.primary
+        for kind, table in (("", "plain"), ("unlogged", "quick")):
+            server.sql(f"create {kind} table {table}(i int primary key, v text)")
+        plain, quick = (self.logged_bytes(FILL.format(table)) for table in ("plain", "quick"))
+        brief = self.logged_bytes("set temp_buffers = '800kB'; create temp table brief(i int primary key, v text); "
+                                  + FILL.format("brief"))
+        if plain < ROWS * 200 or max(quick, brief) > plain / 10:
+            raise Wrong(f"logged bytes: {plain} of a table, {quick} of an unlogged one, {brief} of a temporary one")
+        for switch in ("logged", "unlogged"):
+            server.sql(f"alter table quick set {switch}; update quick set i = -i where i % 7 = 0")
+        self.expect_rows("quick", ROWS)
+        server.stop()
+        server.start()
+        self.expect_rows("quick", ROWS)
+        server.kill()
+        server.start()
+        self.expect_rows("quick", 0)
+        self.expect_rows("plain", ROWS)
+        server.sql(FILL.format("quick"))
+        server.sql("select bt_index_parent_check('quick_pkey', true)")
+        self.expect_rows("quick", ROWS)
+
+    def direct_pages(self):
+        if VERSION < 16:
+            return
+        self.primary.stop()
+        direct = Server(self.given.work / "primary", self.given.plugin, debug_io_direct="data")
+        if direct.try_start():
+            raise Wrong("a server with debug_io_direct=data has started")
+        if 'memlith: the server\'s setting debug_io_direct is "data"' not in direct.log.read_text(errors="replace"):
+            raise Wrong(f"the server does not say why it does not start{direct.said()}")
+        self.primary.start()
+
+    def expect_rows(self, table, rows):
+        found = self.primary.sql(f"set enable_indexonlyscan = off; select count(v) from {table}")
+        if int(found) != rows:
+            raise Wrong(f"{table} has {found} rows, not {rows}")
+
+    # ---- copies
+    def copy(self, name, plugin, source=None):
+        """A copy of the primary, or of a copy of it that was never started."""
+        server = Server(self.given.work / name, plugin)
+        server.remove()
+        server.prepare()
+        self.copies.append(server)
+        if source is None:
+            server.call(BIN / "pg_basebackup", "-h", self.primary.socket, "-U", "postgres", "-D", server.data, "-c",
+                        "fast", "-R")
+            server.call(BIN / "pg_verifybackup", server.data)
+            server.configure(archive_mode="off")
+        else:
+            subprocess.run(["cp", "-a", source.data, server.data], check=True)
+        return server
+
+    def follow(self, replica, counters):
+        wanted = self.primary.sql("select pg_current_wal_flush_lsn()")
+        replica.wait(lambda: replica.sql(f"select pg_last_wal_replay_lsn() >= '{wanted}'") == "t",
+                     "the replica does not follow")
+        if replica.counters() != counters:
+            raise Wrong("the replica has other rows than the primary")
+
+    def kill_on_its_way(self, server):
+        time.sleep(self.chance.random())
+        server.kill()
+        self.kills += 1
+        server.start()
+
+    def promote(self, server):
+        server.call(BIN / "pg_ctl", "-D", server.data, "-w", "promote")
+        server.check()
+        server.sql("update ack set n = n + 1; checkpoint")
+        server.stop()
+        server.check_checksums()
+
+    def replicas_and_recovery(self):
+        load = Load(self.primary)
+        try:
+            stock = self.copy("stock", None)
+            replica = self.copy("replica", self.given.plugin, stock)
+            restored = self.copy("restored", self.given.plugin, stock)
+            for server in (stock, replica):
+                server.start()
+            self.kill_on_its_way(replica)
+            if not load.runs():
+                raise Wrong(f"the load has ended by itself{self.primary.said()}")
+        finally:
+            counts = load.end()
+        self.acknowledged += sum(counts.values())
+        load.compare(counts)
+        counters = self.primary.counters()
+        for server in (stock, replica):
+            self.follow(server, counters)
+        segment = self.primary.sql("select pg_walfile_name(pg_switch_wal())")
+        self.primary.wait((self.archive / segment).exists, "the log is not archived")
+        for server in (stock, replica):
+            self.promote(server)
+
+        (restored.data / "standby.signal").rename(restored.data / "recovery.signal")
+        restored.configure(primary_conninfo="", restore_command=f"cp {self.archive}/%f %p")
+        starting = restored.begin_start()
+        time.sleep(self.chance.random())
+        restored.kill()
+        starting.wait()
+        self.kills += 1
+        restored.start()
+        restored.wait(lambda: restored.sql("select pg_is_in_recovery()") == "f", "the recovery does not end")
+        if restored.counters() != counters:
+            raise Wrong("the recovered server has other rows than the primary")
+        restored.check()
+        restored.stop()
+        restored.check_checksums()
+        for server in self.copies:
+            server.remove()
+        self.copies.clear()
+
+    def run(self):
+        self.make()
+        self.without_log()
+        self.direct_pages()
+        for number in range(self.given.rounds):
+            self.replicas_and_recovery()
+            if number % 10 == 9:
+                print(f"{number + 1} rounds, {self.kills} kills", flush=True)
+        self.primary.stop()
+        self.primary.check_checksums()
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--plugin", required=True, type=pathlib.Path)
+    options.add_argument("--memlith", required=True, type=pathlib.Path)
+    options.add_argument("--work", required=True, type=pathlib.Path)
+    options.add_argument("--rounds", type=int, default=0)
+    given = options.parse_args()
+    given.memlith, given.work = given.memlith.resolve(), given.work.resolve()
+    skip_without_postgres(given.plugin)
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays the times, not how processes run)", flush=True)
+    began, uses = time.monotonic(), Uses(given, random.Random(seed))
+    try:
+        uses.run()
+    except Wrong as wrong:
+        print(f"FAILED: {wrong}")
+        for server in (uses.primary, *uses.copies):
+            server.kill()
+        return 1
+    uses.remove()
+    print(f"{given.rounds} backups, each with two replicas and an archive recovery, {uses.kills} kills, "
+          f"{uses.acknowledged} acknowledged transactions, all there; {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
