@@ -40,6 +40,10 @@ Result<void> File::write_at(std::uint64_t offset, std::string_view bytes) const 
   return {};
 }
 
+void File::read_ahead(std::uint64_t bytes) const {
+  (void)::posix_fadvise(descriptor_, 0, static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
 Result<std::string_view> File::read_at(std::uint64_t offset, char* buffer, std::uint64_t bytes) const {
   while (true) {
     const ssize_t done = ::pread(descriptor_, buffer, bytes, static_cast<off_t>(offset));

@@ -30,6 +30,8 @@ class File {
 
   static Result<File> open(const std::string& path, int flags);
   Result<void> write_at(std::uint64_t offset, std::string_view bytes) const;
+  // The kernel begins to read the first `bytes` bytes into its cache.
+  void read_ahead(std::uint64_t bytes) const;
   // The bytes that there are, from `offset` on; empty at the end of the file.
   Result<std::string_view> read_at(std::uint64_t offset, char* buffer, std::uint64_t bytes) const;
   Result<std::uint64_t> size() const;
