@@ -292,7 +292,7 @@ TEST_P(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
 }
 
 INSTANTIATE_TEST_SUITE_P(On, RawVolumeTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "ANamespace" : "ABlockDevice"; });
+                         [](const auto& given) { return given.param ? "ANamespace" : "ABlockDevice"; });
 
 }  // namespace
 }  // namespace memlith::test
