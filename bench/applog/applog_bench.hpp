@@ -25,7 +25,7 @@ struct AppLogArguments {
   std::vector<std::uint64_t> threads{1, 2, 4, 8, 16};
   std::vector<std::uint64_t> log_mib{1, 4, 16, 64};
   std::vector<std::string> backends{"file"};
-  std::string device;        // for the backend raw
+  BackendDevices devices;
   std::uint64_t rounds = 5;  // phases of each side, where there are several threads
   double seconds = 3;        // of each side in a line
   Format format = Format::text;

@@ -25,7 +25,8 @@ int run(int count, char** words) {
   add_number(&app, "--threads", arguments->threads, 1, 64, "Threads, of writers")->delimiter(',');
   add_number(&app, "--log-mib", arguments->log_mib, 1, 4096, "Sizes of the log, of size")->delimiter(',');
   app.add_option("--backends", arguments->backends, kBackendsHelp)->delimiter(',')->capture_default_str();
-  app.add_option("--device", arguments->device, kDeviceHelp);
+  app.add_option("--device", arguments->devices.block, kDeviceHelp);
+  app.add_option("--namespace", arguments->devices.name_space, kNamespaceHelp);
   add_number(&app, "--rounds", arguments->rounds, 1, 1000, "Phases of each side, of writers");
   app.add_option("--seconds", arguments->seconds, "Of each side in a line")
       ->check(seconds_between(0.001, 86400.0))

@@ -185,7 +185,7 @@ class Suites {
 }  // namespace
 
 MaybeFailure run_applog(const AppLogArguments& arguments) {
-  Result<std::vector<Backend>> backends = backends_of(arguments.backends, arguments.device);
+  Result<std::vector<Backend>> backends = backends_of(arguments.backends, arguments.devices);
   if (!backends.ok()) return std::move(backends.failure());
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());

@@ -181,7 +181,7 @@ std::vector<Contender> contenders_of(const std::vector<Backend>& backends) {
 }  // namespace
 
 MaybeFailure run_dbbench(const DbBenchArguments& arguments) {
-  Result<std::vector<Backend>> backends = backends_of(arguments.backends, arguments.device);
+  Result<std::vector<Backend>> backends = backends_of(arguments.backends, arguments.devices);
   if (!backends.ok()) return std::move(backends.failure());
   const std::vector<Contender> all = contenders_of(*backends);
   for (const std::string& side : arguments.sides) {

@@ -18,7 +18,7 @@ struct DbBenchArguments {
   std::vector<std::string> sides;  // empty: all
   std::vector<std::string> workloads{"fillseq", "fillrandom", "readseq", "readrandom"};
   std::vector<std::string> backends{"file", "file-uring"};
-  std::string device;  // for the backend raw
+  BackendDevices devices;
   std::uint64_t records = 100'000;
   std::uint64_t value_bytes = 100;
   double seconds = 5;  // of each side in a workload

@@ -27,7 +27,8 @@ int run(int count, char** words) {
       ->check(CLI::IsMember({"fillseq", "fillrandom", "readseq", "readrandom"}))
       ->capture_default_str();
   app.add_option("--backends", arguments->backends, kBackendsHelp)->delimiter(',')->capture_default_str();
-  app.add_option("--device", arguments->device, kDeviceHelp);
+  app.add_option("--device", arguments->devices.block, kDeviceHelp);
+  app.add_option("--namespace", arguments->devices.name_space, kNamespaceHelp);
   add_number(&app, "--records", arguments->records, 10, 1'000'000'000, "Records that are there, or that are filled");
   add_number(&app, "--value-bytes", arguments->value_bytes, 1, 32 * 1024, "Bytes of a value");
   app.add_option("--seconds", arguments->seconds, "Of each side in a workload")

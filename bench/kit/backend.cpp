@@ -14,19 +14,22 @@ Result<std::string> Backend::make_place(const std::string& folder) const {
   return device;
 }
 
-Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names, const std::string& device) {
+Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names, const BackendDevices& devices) {
   std::vector<Backend> backends;
   for (const std::string& name : names) {
     if (name == "file") {
       backends.push_back({name, Io::posix, {}});
     } else if (name == "file-uring") {
       backends.push_back({name, Io::uring, {}});
-    } else if (name == "raw" && !device.empty()) {
-      backends.push_back({name, Io::automatic, device});
+    } else if (name == "raw" && !devices.block.empty()) {
+      backends.push_back({name, Io::automatic, devices.block});
+    } else if (name == "nvme" && !devices.name_space.empty()) {
+      backends.push_back({name, Io::automatic, devices.name_space});
     } else {
-      return tool_failure(MEMLITH_INVALID, fmt::format("the backend {} cannot be measured", name),
-                          name == "raw" ? "Name a block device with --device; everything on it is lost."
-                                        : "The backends are file, file-uring and raw.");
+      const char* advice = "The backends are file, file-uring, raw and nvme.";
+      if (name == "raw") advice = "Name a block device with --device; everything on it is lost.";
+      if (name == "nvme") advice = "Name an NVMe namespace with --namespace; everything on it is lost.";
+      return tool_failure(MEMLITH_INVALID, fmt::format("the backend {} cannot be measured", name), advice);
     }
   }
   return backends;

@@ -1,4 +1,5 @@
-// What a benchmark's store lies on: files with system calls, files with io_uring, or a raw block device. Floor: kit.
+// What a benchmark's store lies on: files with system calls, files with io_uring, a raw block device, or an NVMe
+// namespace by its own commands. Floor: kit.
 #pragma once
 
 #include <string>
@@ -18,14 +19,21 @@ struct Backend {
   [[nodiscard]] Result<std::string> make_place(const std::string& folder) const;
 };
 
-// `file`, `file-uring` and `raw`, or some of them; without a device, `raw` is INVALID.
-[[nodiscard]] Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names,
-                                                       const std::string& device);
+struct BackendDevices {
+  std::string block;
+  std::string name_space;
+};
 
-// The options --backends and --device of a benchmark.
+// `file`, `file-uring`, `raw` and `nvme`, or some of them; `raw` and `nvme` are INVALID without their device.
+[[nodiscard]] Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names,
+                                                       const BackendDevices& devices);
+
+// The options --backends, --device and --namespace of a benchmark.
 inline constexpr const char* kBackendsHelp =
-    "What stores lie on: file (system calls), file-uring, raw (needs --device)";
+    "What stores lie on: file (system calls), file-uring, raw (needs --device), nvme (needs --namespace)";
 inline constexpr const char* kDeviceHelp =
     "A block device for the backend raw. It is formatted for each store: everything on it is lost";
+inline constexpr const char* kNamespaceHelp =
+    "An NVMe namespace (/dev/ng0n1) for the backend nvme. It is formatted for each store: everything on it is lost";
 
 }  // namespace memlith::tool

@@ -157,8 +157,8 @@ typedef struct memlith_store_options {
   uint32_t reserved; /* 0 */
 } memlith_store_options;
 
-/* Opens the store in folder `path`, or on the block device at `path` (memlith_device_format). Recovers the store first
- * if the last program that used it did not close it.
+/* Opens the store in folder `path`, or on the device at `path` (memlith_device_format). Recovers the store first if the
+ * last program that used it did not close it.
  * On return, everything that was acknowledged before is in place. The store stays locked until memlith_store_close().
  * Only this call looks up the path. While the store is open, the program may change its working directory or give up
  * the rights to reach the store, and the store may be renamed or moved.
@@ -168,11 +168,12 @@ MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_opt
 
 enum { MEMLITH_FORMAT_FORCE = 1 }; /* format a device that holds something, which is lost */
 
-/* Prepares the block device at `path`, without a file system, for one store: memlith_store_open() creates the store
- * there, by the same path. While a store is open for writing, its process has claimed the device, which can then not be
- * mounted. An empty device is one whose first and last MiB are zeros. Needs the right to write the device; durable on
- * return. Only one thread or process may format a device at a time, and none may have it open.
- * Errors: INVALID (no block device, or too small for a store), EXISTS (the device holds something: a store, or any
+/* Prepares the block device or the NVMe namespace (/dev/ng0n1) at `path`, without a file system, for one store:
+ * memlith_store_open() creates the store there, by the same path. While a store is open for writing, its process has
+ * claimed the device, which can then not be mounted. An empty device is one whose first and last MiB are zeros. Needs
+ * the right to write the device; durable on return. Only one thread or process may format a device at a time, and none
+ * may have it open.
+ * Errors: INVALID (no such device, or too small for a store), EXISTS (the device holds something: a store, or any
  *         bytes; set MEMLITH_FORMAT_FORCE), BUSY (mounted, in use, or a store is open on it), NOT_FOUND, PERMISSION,
  *         IO: the device may be unusable until it is formatted again. */
 MEMLITH_API int32_t memlith_device_format(const char* path, uint32_t flags);
@@ -272,7 +273,7 @@ typedef struct memlith_store_info {
   uint64_t view_bytes;  /* with FOLLOW: sizes of the regions that are copied to this process's memory. Nothing of the
                            store is kept for a reader */
   uint64_t log_block_bytes;   /* what frames of the log are padded to: 512 or 4096, or 64 in a store for DAX */
-  uint64_t device_bytes;      /* size of the block device that the store lies on; 0: it lies in a file system */
+  uint64_t device_bytes;      /* size of the device that the store lies on; 0: it lies in a file system */
   uint64_t device_used_bytes; /* of these, what the store and its map take */
   uint32_t marks_sqlite; /* 1: the log of memlith's SQLite VFS, in use: as long as commits in it count, the file begins
                             with a mark (memlith/sqlite_file.h) */
@@ -288,7 +289,9 @@ enum {
   MEMLITH_DISK_KNOWN = 1,
   MEMLITH_DISK_VOLATILE_CACHE = 2, /* a write is durable only after a flush */
   MEMLITH_DISK_FORCED_UNIT_ACCESS =
-      4 /* a commit is one command where the log's I/O is direct, not a write and a flush */
+      4, /* a commit is one command, not a write and a flush, where the log's I/O is direct and goes to a file or, with
+            MEMLITH_DISK_PASSTHROUGH, to the device; the kernel flushes behind each such write to a block device */
+  MEMLITH_DISK_PASSTHROUGH = 8 /* an NVMe namespace, used by its own commands */
 };
 
 MEMLITH_API int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* info);

@@ -73,6 +73,10 @@
   X(durable_told_before_flush, log, "how far the log is durable is told between the write and the flush")          \
   X(pack_sealed_under_writers, log, "a packed frame is sealed while its payloads are still being copied")          \
   X(map_copies_at_once, device, "the copies of a raw device's map are written without a flush in between")         \
+  X(command_not_forced, device, "a command to an NVMe device lacks the bit that makes its write durable")         \
+  X(cache_not_flushed, device, "an NVMe device with a volatile cache gets no flush")                              \
+  X(rest_of_block_lost, device, "a write that fills a block in part loses its other bytes")                       \
+  X(mapped_pages_not_written, device, "a write to an NVMe device does not reach the pages that are mapped")       \
   X(packed_commits_dropped, store, "of the commits in one frame only the first is replayed")                       \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \

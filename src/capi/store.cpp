@@ -8,7 +8,7 @@
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "capi/image.hpp"
-#include "device/block_host.hpp"
+#include "device/raw_hosts.hpp"
 #include "memlith/files.h"
 
 using namespace memlith::core;
@@ -128,7 +128,8 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
 
 void tell_disk(const std::optional<DiskFacts>& disk, memlith_store_info& info) {
   if (!disk.has_value()) return;
-  info.disk = MEMLITH_DISK_KNOWN | (disk->volatile_cache ? MEMLITH_DISK_VOLATILE_CACHE : 0) |
+  info.disk = MEMLITH_DISK_KNOWN | (disk->passthrough ? MEMLITH_DISK_PASSTHROUGH : 0) |
+              (disk->volatile_cache ? MEMLITH_DISK_VOLATILE_CACHE : 0) |
               (disk->forced_unit_access ? MEMLITH_DISK_FORCED_UNIT_ACCESS : 0);
   info.disk_sector_bytes = disk->logical_sector_bytes;
   info.disk_physical_sector_bytes = disk->physical_sector_bytes;
@@ -155,7 +156,7 @@ int32_t memlith_device_format(const char* path, std::uint32_t flags) {
     if ((flags & ~static_cast<std::uint32_t>(MEMLITH_FORMAT_FORCE)) != 0) {
       return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", flags);
     }
-    return format_block_device(path, (flags & MEMLITH_FORMAT_FORCE) != 0);
+    return format_raw_device(path, (flags & MEMLITH_FORMAT_FORCE) != 0);
   });
 }
 

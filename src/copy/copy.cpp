@@ -18,8 +18,8 @@
 #include "base/descriptor.hpp"
 #include "copy/source.hpp"
 #include "copy/target.hpp"
-#include "device/block_host.hpp"
 #include "device/posix.hpp"
+#include "device/raw_hosts.hpp"
 #include "store/place.hpp"
 
 namespace memlith::core {
@@ -205,11 +205,11 @@ Result<CopyReport> copy_to_folder(CopySource& source, const CopyRequest& request
 
 Status check_place(const CopyRequest& request, StoreKind kind) {
   struct stat info{};
-  if (::lstat(request.to.c_str(), &info) == 0 && !is_block_device(request.to)) {
+  if (::lstat(request.to.c_str(), &info) == 0 && !is_raw_device(request.to)) {
     return fail(Errc::exists, Detail::open, "{}: exists already; a copy replaces nothing: choose another name",
                 request.to);
   }
-  if (kind == StoreKind::one_file || is_block_device(request.from)) return kOk;
+  if (kind == StoreKind::one_file || is_raw_device(request.from)) return kOk;
   std::error_code ignored;
   const fs::path store = fs::weakly_canonical(request.from, ignored);
   const fs::path place = fs::weakly_canonical(fs::absolute(request.to, ignored), ignored);
@@ -239,7 +239,7 @@ Result<CopyReport> copy_store(const CopyRequest& given) {
   options.file_name = from.file_name;
   options.follow_patience = kPatience;
   CopySource source(*from.volume, options);
-  if (kind == StoreKind::folder && !is_block_device(request.to)) return copy_to_folder(source, request);
+  if (kind == StoreKind::folder && !is_raw_device(request.to)) return copy_to_folder(source, request);
   MEMLITH_TRY_ASSIGN(const Place to,
                      kind == StoreKind::folder ? place_of_store(request.to, kind) : place_of_name(request.to));
   CopyTarget target(*to.volume, kind, to.file_name);

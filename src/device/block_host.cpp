@@ -1,18 +1,16 @@
-// Sections: locks, notices, BlockHost, format.
+// Sections: locks, notices, BlockHost.
 #include "device/block_host.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "base/buffer.hpp"
 #include "device/posix_device.hpp"
 #include "device/uring.hpp"
 
@@ -171,21 +169,6 @@ class BlockHost final : public RawHost {
   DeviceMaker devices_;
 };
 
-// ---- format ----------------------------------------------------------------------------------------------------
-
-// Signatures of file systems, partition tables and volume managers lie in the first or in the last MiB.
-Result<bool> seems_empty(Device& device) {
-  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, device.size());
-  MEMLITH_TRY_ASSIGN(const AlignedBuffer buffer, AlignedBuffer::allocate(1 * kMiB));
-  const std::uint64_t part = std::min<std::uint64_t>(bytes, buffer.size());
-  for (const std::uint64_t offset : {std::uint64_t{0}, bytes - part}) {
-    const std::span<std::byte> read = buffer.span().first(part);
-    MEMLITH_TRY(device.read(offset, read));
-    if (std::any_of(read.begin(), read.end(), [](std::byte b) { return b != std::byte{0}; })) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 bool is_block_device(const std::string& path) {
@@ -197,29 +180,6 @@ std::unique_ptr<RawHost> make_block_host(std::string path, IoBackend io) {
   std::error_code unknown;  // later changes of the working directory do not count
   const auto whole = std::filesystem::absolute(path, unknown);
   return std::make_unique<BlockHost>(unknown ? std::move(path) : whole.string(), io);
-}
-
-Status format_block_device(const std::string& path, bool overwrite) {
-  const std::unique_ptr<RawHost> host = make_block_host(path, IoBackend::posix);
-  MEMLITH_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, host->open(true));
-  MEMLITH_TRY_ASSIGN(const std::unique_ptr<VolumeLock> lock, file->lock(true));
-  MEMLITH_TRY_ASSIGN(const std::unique_ptr<Device> device, file->device("", Caching::buffered));
-  if (!overwrite) {
-    if (RawMapCopies::read_header(*device).ok()) {
-      return fail(Errc::exists, Detail::open,
-                  "{}: the device is prepared for a memlith store already. If what it holds is not needed any more, "
-                  "format it with --force (MEMLITH_FORMAT_FORCE)",
-                  path);
-    }
-    MEMLITH_TRY_ASSIGN(const bool empty, seems_empty(*device));
-    if (!empty) {
-      return fail(Errc::exists, Detail::open,
-                  "{}: the device holds something: its first or last MiB is not all zeros. If what it holds is not "
-                  "needed any more, format it with --force (MEMLITH_FORMAT_FORCE)",
-                  path);
-    }
-  }
-  return format_raw(*device, {});
 }
 
 }  // namespace memlith::core

@@ -17,8 +17,4 @@ bool is_block_device(const std::string& path);
 // device (O_EXCL), so it can neither be mounted nor formatted meanwhile.
 std::unique_ptr<RawHost> make_block_host(std::string path, IoBackend io);
 
-// Makes an empty raw volume of the block device. Errors: invalid (no block device, or too small), busy (mounted, or in
-// use), exists (the device holds something; only without `overwrite`), permission, io.
-Status format_block_device(const std::string& path, bool overwrite);
-
 }  // namespace memlith::core

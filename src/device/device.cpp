@@ -118,6 +118,18 @@ Status write_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> 
   return kOk;
 }
 
+Status write_pages_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes) {
+  for (std::uint64_t begin = 0; begin < bytes.size();) {
+    std::uint64_t end = begin;
+    while (end < bytes.size() && !all_zeros(bytes.subspan(end, std::min(kPageBytes, bytes.size() - end)))) {
+      end = std::min(end + kPageBytes, bytes.size());
+    }
+    if (end > begin) MEMLITH_TRY(write_to_memory(fd, offset + begin, bytes.subspan(begin, end - begin)));
+    begin = end + kPageBytes;
+  }
+  return kOk;
+}
+
 Result<Descriptor> Device::copy_to_memory(std::uint64_t bytes) {
   MEMLITH_ASSERT(!direct());
   Descriptor copy(above_standard(::memfd_create("memlith-copy", MFD_CLOEXEC)));
@@ -131,15 +143,7 @@ Result<Descriptor> Device::copy_to_memory(std::uint64_t bytes) {
     if (offset >= bytes) break;
     const std::span<std::byte> piece = buffer.span().first(std::min(buffer.size(), bytes - offset));
     MEMLITH_TRY(read(offset, piece));
-    // Runs of pages that are not all zeros.
-    for (std::uint64_t begin = 0; begin < piece.size();) {
-      std::uint64_t end = begin;
-      while (end < piece.size() && !all_zeros(piece.subspan(end, std::min(kPageBytes, piece.size() - end)))) {
-        end = std::min(end + kPageBytes, piece.size());
-      }
-      if (end > begin) MEMLITH_TRY(write_to_memory(copy.get(), offset + begin, piece.subspan(begin, end - begin)));
-      begin = end + kPageBytes;
-    }
+    MEMLITH_TRY(write_pages_to_memory(copy.get(), offset, piece));
     offset += piece.size();
   }
   return copy;

@@ -85,6 +85,8 @@ Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wa
 
 // Writes into a file in memory, where a full disk means a lack of memory.
 Status write_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes);
+// The same, but pages of zeros are left out: the file has zeros there already.
+Status write_pages_to_memory(int fd, std::uint64_t offset, std::span<const std::byte> bytes);
 
 class Device {
  public:
@@ -174,9 +176,10 @@ class Device {
     return latch(do_truncate(bytes));
   }
 
-  // Where the content from `offset` on, a multiple of the page, can be mapped with MAP_PRIVATE. Only on buffered
-  // devices, where the mapping and write() see the same page cache.
-  virtual Result<Mappable> mappable(std::uint64_t offset) = 0;
+  // Where the content of [offset, offset + bytes), or the beginning of it, can be mapped with MAP_PRIVATE; `offset` is
+  // a multiple of the page. Only on buffered devices, where the mapping and write() see the same pages. Does not
+  // allocate for content that was mapped before.
+  virtual Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) = 0;
 
   // For queues: called before and after a write that bypasses the page cache. Returns whether it may; if not, nothing
   // has begun.

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <utility>
 
@@ -25,6 +26,11 @@ bool make_direct(int fd, bool writable, DeviceCaps& caps) {
   return true;
 }
 
+bool is_block(int fd) {
+  struct stat info{};
+  return ::fstat(fd, &info) == 0 && S_ISBLK(info.st_mode);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Device>> DeviceMaker::make(std::shared_ptr<const Descriptor> descriptor, const std::string& path,
@@ -38,7 +44,8 @@ Result<std::unique_ptr<Device>> DeviceMaker::make(std::shared_ptr<const Descript
   caps.io = io_;
   if (io_ == IoBackend::dax && writable) return make_dax_device(std::move(descriptor), caps, path);
   const bool direct = caching == Caching::direct && !is_byte_addressable(fd) && make_direct(fd, writable, caps);
-  if (direct && writable) caps.through_bytes_max = through_bytes_max(disk_under(fd));
+  // To a file system, a write of O_DSYNC is one command; to a block device, the kernel flushes behind it all the same.
+  if (direct && writable && !is_block(fd)) caps.through_bytes_max = through_bytes_max(disk_under(fd));
   if (caps.block_bytes > caps.log_block_bytes) caps.log_block_bytes = 4096;  // some sectors have 1024 or 2048 bytes
   if (io_ != IoBackend::posix && io_ != IoBackend::dax && !has_uring()) {
     if (io_ == IoBackend::uring) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -48,6 +49,20 @@ std::optional<DiskFacts> disk_under(int fd) {
   if (::fstat(fd, &info) != 0) return std::nullopt;
   const dev_t device = S_ISBLK(info.st_mode) ? info.st_rdev : info.st_dev;
   return disk_facts_in(fmt::format("/sys/dev/block/{}:{}", major(device), minor(device)));
+}
+
+std::uint64_t command_bytes_max_in(const std::string& folder) {
+  const std::filesystem::path queue = std::filesystem::path(folder) / "queue";
+  const std::uint64_t bytes = number_of(queue / "max_hw_sectors_kb") * kKiB;
+  const std::uint64_t segments = number_of(queue / "max_segments");
+  // Memory that begins within a page has a segment more than it has pages.
+  return segments < 2 ? bytes : std::min(bytes, (segments - 1) * kPageBytes);
+}
+
+std::uint64_t command_bytes_max_of(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISBLK(info.st_mode)) return 0;
+  return command_bytes_max_in(fmt::format("/sys/dev/block/{}:{}", major(info.st_rdev), minor(info.st_rdev)));
 }
 
 std::uint64_t through_bytes_max(const std::optional<DiskFacts>& disk) {

@@ -1,4 +1,4 @@
-// What the kernel says of the disk under a file. Floor: device.
+// What the kernel, or the disk itself, says of the disk under a file. Floor: device.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 namespace memlith::core {
 
 struct DiskFacts {
-  std::string name;                        // sda, nvme0n1
+  std::string name;                        // sda, nvme0n1, ng0n1
+  bool passthrough = false;                // used by commands of its own, without the kernel's block layer
   bool volatile_cache = false;             // what was written is durable only after a flush
   bool forced_unit_access = false;         // a single write can be made durable by itself
   std::uint32_t logical_sector_bytes = 0;  // 0: not told, as below
@@ -23,6 +24,11 @@ std::optional<DiskFacts> disk_under(int fd);
 
 // The same of the device that /sys/dev/block has a folder for. For tests: any folder.
 std::optional<DiskFacts> disk_facts_in(const std::string& folder);
+
+// How much one command to the block device may transfer from or to memory whose pages lie anywhere; 0: not told.
+std::uint64_t command_bytes_max_of(const std::string& path);
+// The same of the device that /sys/dev/block has a folder for. For tests: any folder.
+std::uint64_t command_bytes_max_in(const std::string& folder);
 
 // How much of a file on this disk may be written with forced unit access by one command; 0 where that gains nothing.
 std::uint64_t through_bytes_max(const std::optional<DiskFacts>& disk);

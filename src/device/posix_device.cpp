@@ -69,7 +69,7 @@ class PosixDevice : public Device {
 
   Status match_permissions(Device& file) override { return core::match_permissions(file, fd(), path_); }
 
-  Result<Mappable> mappable(std::uint64_t offset) override {
+  Result<Mappable> mappable(std::uint64_t offset, std::uint64_t) override {
     MEMLITH_ASSERT(!direct());
     return Mappable{fd(), offset};
   }

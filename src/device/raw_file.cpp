@@ -37,9 +37,9 @@ Result<bool> RawVolume::FileDevice::removed() {
   return node_->gone;
 }
 
-Result<Mappable> RawVolume::FileDevice::mappable(std::uint64_t offset) {
+Result<Mappable> RawVolume::FileDevice::mappable(std::uint64_t offset, std::uint64_t bytes) {
   const Stretch stretch = stretch_at(offset);
-  MEMLITH_TRY_ASSIGN(Mappable found, host_.mappable(stretch.offset));
+  MEMLITH_TRY_ASSIGN(Mappable found, host_.mappable(stretch.offset, std::min(bytes, stretch.bytes)));
   found.bytes = std::min(found.bytes, stretch.bytes);
   return found;
 }

@@ -27,7 +27,7 @@ class RawVolume::FileDevice final : public Device {
   std::optional<DiskFacts> disk() override { return host_.disk(); }
   Result<bool> removed() override;
   Status match_permissions(Device&) override { return kOk; }
-  Result<Mappable> mappable(std::uint64_t offset) override;
+  Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override;
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override;
 
   // Empty behind the end of the file's room.

@@ -172,7 +172,7 @@ Status Region::map(const ObjectInfo& info) {
 
 Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
   while (begin < end) {
-    MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin));
+    MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin, end - begin));
     const std::uint64_t bytes = std::min(content.bytes, end - begin);
     void* const got = ::mmap(base_ + begin, bytes, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                              content.descriptor, static_cast<off_t>(content.offset));

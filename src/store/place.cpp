@@ -4,8 +4,8 @@
 #include <system_error>
 #include <utility>
 
-#include "device/block_host.hpp"
 #include "device/posix.hpp"
+#include "device/raw_hosts.hpp"
 
 namespace memlith::core {
 
@@ -21,12 +21,13 @@ Result<Place> place_of_name(const std::string& path, IoBackend io) {
 
 Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend io) {
   if (path.empty()) return fail(Errc::invalid, Detail::argument, "the path is empty");
-  if (is_block_device(path)) {
+  if (is_raw_device(path)) {
     if (kind == StoreKind::one_file) {
       return fail(Errc::invalid, Detail::argument,
-                  "{}: is a block device, which holds a whole store; open it as a store, not as a file", path);
+                  "{}: is a device, which holds a whole store; open it as a store, not as a file", path);
     }
-    return Place{std::make_unique<RawVolume>(make_block_host(path, io)), ""};
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<RawHost> host, make_raw_host(path, io));
+    return Place{std::make_unique<RawVolume>(std::move(host)), ""};
   }
   if (kind == StoreKind::folder) return Place{make_posix_volume(path, io), ""};
   std::error_code unresolved;
@@ -39,8 +40,7 @@ Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend 
 
 StoreKind kind_at(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) || is_block_device(path) ? StoreKind::folder
-                                                                               : StoreKind::one_file;
+  return std::filesystem::is_directory(path, ignored) || is_raw_device(path) ? StoreKind::folder : StoreKind::one_file;
 }
 
 }  // namespace memlith::core

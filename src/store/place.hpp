@@ -18,7 +18,7 @@ struct Place {
 // file.
 Result<Place> place_of_name(const std::string& path, IoBackend io = IoBackend::automatic);
 
-// Resolves the path of a store. The volume of a folder store is its folder, or the block device that it lies on. The
+// Resolves the path of a store. The volume of a folder store is its folder, or the device that it lies on. The
 // volume of a one-file store is the folder of the file itself, with symbolic links followed, because the log lies
 // beside the file. The store need not exist. Errors: invalid.
 Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend io = IoBackend::automatic);

@@ -219,7 +219,7 @@ Result<bool> Store::file_has_its_name() {
 
 Status Store::remove_log() { return files_.volume.remove_own(files_.names.log, *files_.log_device); }
 
-Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset) {
+Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset, std::uint64_t bytes) {
   if (files_.options.guards_file) {
     return fail(Errc::unsupported, Detail::argument,
                 "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
@@ -227,7 +227,7 @@ Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset) {
                 path());
   }
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
-  return device->mappable(offset);
+  return device->mappable(offset, bytes);
 }
 
 Result<std::vector<std::byte>> Store::read_home(ObjectId id) {

@@ -1,10 +1,11 @@
 // Workloads on other disks. On a byte-addressable medium writes are torn between words of 8 bytes and made durable by
 // fences, and the frames of the log are padded to lines. On a disk with forced unit access the write of a batch is
-// durable by itself, and makes nothing else durable.
+// durable by itself, and makes nothing else durable. So are commands to an NVMe namespace, of whole blocks.
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "sim/nvme_host.hpp"
 #include "steps.hpp"
 #include "workload.hpp"
 #include "workload_stores.hpp"
@@ -48,6 +49,7 @@ SimImage with_access(SimImage image) {
 SimImage empty_access() { return with_access({}); }
 SimImage file_access() { return with_access(stores::file_image()); }
 SimImage raw_access() { return with_access(stores::raw_device()); }
+SimImage nvme() { return as_sim_namespace(stores::raw_device()); }
 
 // The same as others of that name, on another disk.
 struct OnDisk {
@@ -80,6 +82,10 @@ constexpr OnDisk kOnDisks[] = {
     {"random", "random-fua", empty_access, false, true},
     {"raw-files", "raw-files-fua", raw_access, false, true},
     {"raw-random", "raw-random-fua", raw_access, false, true},
+    {"raw-files", "nvme-files", nvme, false, true},
+    {"raw-random", "nvme-random", nvme, false, true},
+    {"raw-regions", "nvme-regions", nvme, false, true},
+    {"raw-applog-kv", "nvme-applog-kv", nvme, false, true},
 };
 
 }  // namespace

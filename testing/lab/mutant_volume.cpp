@@ -44,7 +44,9 @@ class MutantDevice final : public Device {
   Result<FileIdentity> identity() override { return device_->identity(); }
   Result<bool> removed() override { return device_->removed(); }
   Status match_permissions(Device& file) override { return device_->match_permissions(file); }
-  Result<Mappable> mappable(std::uint64_t offset) override { return device_->mappable(offset); }
+  Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override {
+    return device_->mappable(offset, bytes);
+  }
   std::uint64_t skip_hole(std::uint64_t offset) override { return device_->skip_hole(offset); }
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override;
 

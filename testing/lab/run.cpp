@@ -55,9 +55,11 @@ void flip_no_homes(SimVolume& volume, const StoreOptions& options) {
   const std::string folder = volume.path_of("objects/");
   const std::string directory = options.physical_block_bytes > 512 ? std::string() : volume.path_of("objects/0");
   const std::string file = options.kind == StoreKind::one_file ? volume.path_of(options.file_name) : std::string();
-  const std::string device = volume.path_of(kSimDeviceName);  // which has homes, too
+  // These have homes, too.
+  const std::string device = volume.path_of(kSimDeviceName);
+  const std::string name_space = volume.path_of(kSimNamespaceName);
   volume.faults().flips_in = [=](std::string_view path) {
-    return path != file && path != device && (path == directory || !path.starts_with(folder));
+    return path != file && path != device && path != name_space && (path == directory || !path.starts_with(folder));
   };
 }
 

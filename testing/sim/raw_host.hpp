@@ -15,16 +15,17 @@ inline constexpr std::string_view kSimDeviceName = "device";
 // `volume` outlives the host. There are no notices.
 class SimRawHost final : public RawHost {
  public:
-  explicit SimRawHost(Volume& volume) : volume_(volume) {}
-  Result<std::unique_ptr<OpenFile>> open(bool writable) override { return volume_.open_file(kSimDeviceName, writable); }
+  explicit SimRawHost(Volume& volume, std::string_view name = kSimDeviceName) : volume_(volume), name_(name) {}
+  Result<std::unique_ptr<OpenFile>> open(bool writable) override { return volume_.open_file(name_, writable); }
   std::unique_ptr<Notice> make_notice(std::uint64_t, std::span<const std::byte>) override { return nullptr; }
   Result<SeenNotice> look_at_notice(std::uint64_t, std::uint64_t) override {
     return fail(Errc::not_found, Detail::open, "{}: there are no notices", path());
   }
-  [[nodiscard]] std::string path() const override { return volume_.path_of(kSimDeviceName); }
+  [[nodiscard]] std::string path() const override { return volume_.path_of(name_); }
 
  private:
   Volume& volume_;
+  const std::string name_;
 };
 
 // A disk with a device of zeros, and the device formatted.

@@ -175,7 +175,7 @@ class SimDevice final : public Device {
   }
   Status match_permissions(Device&) override { return kOk; }
 
-  Result<Mappable> mappable(std::uint64_t offset) override {
+  Result<Mappable> mappable(std::uint64_t offset, std::uint64_t) override {
     const std::lock_guard lock(volume_.mutex_);
     MEMLITH_ASSERT(!direct());
     if (file_->descriptor < 0) {

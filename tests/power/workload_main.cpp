@@ -1,4 +1,5 @@
-// power-workload: commits to a store with several regions and to a one-file store until it is killed, and says on a
+// power-workload: commits to a store with several regions and to a one-file store, or to a store on a device with
+// regions, a kv store and an application log, until it is killed, and says on a
 // descriptor, in one line each, what it does (tests/power/rig/oracle.py reads them):
 //   P s n   on opening, stream s was found to hold exactly the state after commit n
 //   S s n   commit n of s has begun: nothing of it was stored before
@@ -7,8 +8,9 @@
 //   X text  the state found is none that a crash may leave; the program ends
 //   E text  something failed that may fail; the program ends
 //   D       the program has done what it was asked to
-// Streams: a (two regions, grows), b (one region, always explicit), f (the file), and c, which creates and removes
-// regions. What stream c has done is told by which regions there are, so its numbers are modulo 4.
+// Streams: a (two regions, grows), b (one region, always explicit), f (the file) or, on a device, k (a kv store) and l
+// (an application log), and c, which creates and removes regions. What stream c has done is told by which regions there
+// are, so its numbers are modulo 4.
 // Commits are synchronous or asynchronous, of the process or of the thread; and there are stores that no commit may
 // bring to the disk: some that are rolled back, and some of a thread beside a persist of another's own.
 #include <signal.h>
@@ -18,27 +20,23 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/random.hpp"
 #include "memlith/memlith.hpp"
+#include "power/record_streams.hpp"
+#include "power/report.hpp"
 #include "power/stream.hpp"
 
 namespace memlith::power {
 namespace {
 
-constexpr std::uint64_t kCommitMax = 1'000'000;  // beyond it, a number found is no commit of ours
 constexpr std::uint64_t kTemporaryBytes = 64 * 1024;
 constexpr const char* kTemporary[] = {"t0", "t1"};
-constexpr int kExitViolation = 10, kExitError = 11, kExitReport = 12;
 
 struct Options {
   std::string folder;
@@ -50,63 +48,10 @@ struct Options {
   int report = 1;
   bool check_only = false;
   bool dax = false;
+  bool device = false;  // `folder` is that of a device, which holds the one store
+  bool format = false;
+  std::uint64_t puts = 0;
 };
-
-// ---- reports -------------------------------------------------------------------------------------------------------
-
-class Report {
- public:
-  explicit Report(int descriptor) : descriptor_(descriptor) {}
-
-  void line(char what, char stream, std::uint64_t number) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%c %c %llu\n", what, stream, static_cast<unsigned long long>(number));
-    put(text);
-  }
-  void frames(std::uint64_t count) { put("F " + std::to_string(count) + "\n"); }
-  void done() { put("D\n"); }
-  [[noreturn]] void violation(const std::string& text) { end("X " + text + "\n", kExitViolation); }
-  [[noreturn]] void error(const std::string& text) { end("E " + text + "\n", kExitError); }
-
- private:
-  // A line is whole on the other side, or at least out of this process, before anything that follows it is done.
-  void put(const std::string& text) {
-    const std::lock_guard guard(mutex_);
-    std::size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t wrote = ::write(descriptor_, text.data() + done, text.size() - done);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) std::_Exit(kExitReport);
-      done += static_cast<std::size_t>(wrote);
-    }
-  }
-  [[noreturn]] void end(const std::string& text, int status) {
-    put(text);
-    std::_Exit(status);
-  }
-
-  std::mutex mutex_;
-  int descriptor_;
-};
-
-// A refusal to open, or damage that is reported, is a loss as much as wrong bytes are. A disk that fails is not.
-[[noreturn]] void report_failure(Report& report, const std::string& what, const Error& error) {
-  const bool environment = error.category() == MEMLITH_IO || error.category() == MEMLITH_POISONED ||
-                           error.category() == MEMLITH_NO_SPACE || error.category() == MEMLITH_BUSY ||
-                           error.category() == MEMLITH_READ_ONLY;
-  const std::string text = what + ": " + error.message();
-  if (environment) report.error(text);
-  report.violation(text);
-}
-
-void must(Report& report, const std::string& what, const Result<void>& result) {
-  if (!result.ok()) report_failure(report, what, result.error());
-}
-template <class T>
-T must(Report& report, const std::string& what, Result<T> result) {
-  if (!result.ok()) report_failure(report, what, result.error());
-  return std::move(*result);
-}
 
 // ---- streams -------------------------------------------------------------------------------------------------------
 
@@ -343,7 +288,9 @@ class Life {
         random_(core::Random(options.seed).next() ^ core::Random(options.life + 1).next()),
         a_(plan_a(), options.seed, options.life),
         b_(plan_b(), options.seed, options.life),
-        f_(plan_f(), options.seed, options.life) {}
+        f_(plan_f(), options.seed, options.life),
+        k_(options.seed, options.life),
+        l_(options.seed, options.life) {}
 
   void run() {
     for (std::uint64_t round = 0; options_.rounds == 0 || round < options_.rounds; ++round) {
@@ -389,11 +336,17 @@ class Life {
   void open_all(bool first) {
     const auto known = [&](std::uint64_t commit) { return first ? std::nullopt : std::optional(commit); };
     store_.emplace(open_store("open the store", store_options(false), [this](const StoreOptions& options) {
-      return Store::open(options_.folder + "/store", options);
+      return Store::open(options_.device ? options_.folder : options_.folder + "/store", options);
     }));
     creations_.open(*store_, known(creations_.done()), report_);
     a_.open(*store_, tracker(), known(a_.commit()), report_);
     b_.open(*store_, Tracker::touched, known(b_.commit()), report_);
+    if (options_.device) {
+      k_.open(*store_, known(k_.commit()), report_);
+      l_.open(*store_, known(l_.commit()), report_);
+      if (first) report_.frames(store_->info().replayed_frames);
+      return;
+    }
     file_.emplace(open_store("open the file", store_options(true), [this](const StoreOptions& options) {
       return Store::open_file(options_.folder + "/file.bin", options);
     }));
@@ -403,20 +356,29 @@ class Life {
 
   void work() {
     const std::uint64_t commits = 1 + random_.below(options_.commits_max);
-    std::atomic<int> busy = 3;
-    const auto commit_many = [&](LiveStream& stream, const Store& store) {
+    std::atomic<int> busy = options_.device ? 4 : 3;
+    const auto commit_many = [&](auto& stream, const Store& store) {
       const std::uint64_t end = stream.commit() + commits;
       while (stream.commit() < end) stream.commit_some(store, report_);
       busy.fetch_sub(1);
     };
     std::vector<std::thread> threads;
-    for (LiveStream* stream : {&a_, &b_}) threads.emplace_back(commit_many, std::ref(*stream), std::cref(*store_));
-    threads.emplace_back(commit_many, std::ref(f_), std::cref(*file_));
+    const auto start = [&](auto& stream, const Store& store) {
+      threads.emplace_back([&] { commit_many(stream, store); });
+    };
+    start(a_, *store_);
+    start(b_, *store_);
+    if (options_.device) {
+      start(k_, *store_);
+      start(l_, *store_);
+    } else {
+      start(f_, *file_);
+    }
     while (busy.load() > 0) {
       const std::uint64_t what = random_.below(8);
       if (what < 2) creations_.step(*store_, report_);
       if (what == 2) must(report_, "checkpoint the store", store_->checkpoint());
-      if (what == 3) must(report_, "checkpoint the file", file_->checkpoint());
+      if (what == 3 && file_) must(report_, "checkpoint the file", file_->checkpoint());
       std::this_thread::sleep_for(std::chrono::milliseconds(random_.below(20)));
     }
     for (std::thread& thread : threads) thread.join();
@@ -424,8 +386,13 @@ class Life {
 
   void close_all() {
     for (LiveStream* stream : {&a_, &b_, &f_}) stream->close();
+    if (options_.device) {
+      k_.close(report_);
+      l_.close(report_);
+    }
     must(report_, "close the store", store_->close());
     for (LiveStream* stream : {&a_, &b_}) stream->closed(report_);
+    if (options_.device) return;
     must(report_, "close the file", file_->close());
     f_.closed(report_);
   }
@@ -438,8 +405,34 @@ class Life {
   Creations creations_;
   LiveStream a_;
   LiveStream b_;
-  LiveStream f_;
+  LiveStream f_;  // not on a device
+  KvStream k_;    // on a device only, as the next
+  LogStream l_;
 };
+
+// As many commits as were asked for, each alone, so that what the disk is given can be counted.
+void put_only(const Options& options, Report& report) {
+  StoreOptions wanted;
+  wanted.create = true;
+  wanted.log_bytes = 4 << 20;
+  wanted.manual_checkpoint = true;
+  const std::string path = options.device ? options.folder : options.folder + "/store";
+  Store store = must(report, "open the store", Store::open(path, wanted));
+  RegionOptions small;
+  small.create = true;
+  small.size = 4096;
+  small.tracker = Tracker::touched;
+  Region region = must(report, "region", store.region("r", small));
+  auto* const word = static_cast<std::uint64_t*>(region.address());
+  for (std::uint64_t i = 0; i < options.puts; ++i) {
+    ++*word;
+    must(report, "touch", region.touch(word, sizeof *word));
+    must(report, "persist", region.persist());
+  }
+  must(report, "close the region", region.close());
+  must(report, "close the store", store.close());
+  report.done();
+}
 
 }  // namespace
 }  // namespace memlith::power
@@ -447,7 +440,10 @@ class Life {
 int main(int count, char** arguments) {
   memlith::power::Options options;
   CLI::App app("Commits to memlith stores in FOLDER until it is killed, and says what it does");
-  app.add_option("folder", options.folder)->required()->check(CLI::ExistingDirectory);
+  app.add_option("folder", options.folder)->required()->check(CLI::ExistingPath);
+  app.add_flag("--device", options.device, "FOLDER is a device, on which the store is");
+  app.add_flag("--format", options.format, "format the device first");
+  app.add_option("--puts", options.puts, "only so many commits, one after the other, then end");
   app.add_option("--seed", options.seed, "of what is stored");
   app.add_option("--life", options.life, "of how it is stored");
   app.add_option("--rounds", options.rounds, "close and reopen so often, then end; 0 = for ever");
@@ -466,6 +462,14 @@ int main(int count, char** arguments) {
     }).detach();
   }
   memlith::power::Report report(options.report);
+  if (options.format) {
+    const std::int32_t code = memlith_device_format(options.folder.c_str(), MEMLITH_FORMAT_FORCE);
+    if (code != MEMLITH_OK) memlith::power::report_failure(report, "format the device", memlith::Error(code));
+  }
+  if (options.puts > 0) {
+    memlith::power::put_only(options, report);
+    return 0;
+  }
   memlith::power::Life life(options, report);
   life.run();
   return 0;

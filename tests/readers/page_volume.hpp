@@ -34,7 +34,9 @@ class ReadingDevice final : public core::Device {
   core::Result<core::FileIdentity> identity() override { return inner_->identity(); }
   core::Result<bool> removed() override { return inner_->removed(); }
   core::Status match_permissions(core::Device& file) override { return inner_->match_permissions(file); }
-  core::Result<core::Mappable> mappable(std::uint64_t offset) override { return inner_->mappable(offset); }
+  core::Result<core::Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override {
+    return inner_->mappable(offset, bytes);
+  }
 
  protected:
   core::Status do_read(std::uint64_t offset, std::span<std::byte> target) override {

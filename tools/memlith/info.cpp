@@ -74,6 +74,7 @@ void print_json(const StoreFacts& facts) {
   if ((facts.info.disk & MEMLITH_DISK_KNOWN) != 0) {
     disk = {{"name", facts.info.disk_name},
             {"volatile_cache", (facts.info.disk & MEMLITH_DISK_VOLATILE_CACHE) != 0},
+            {"passthrough", (facts.info.disk & MEMLITH_DISK_PASSTHROUGH) != 0},
             {"forced_unit_access", (facts.info.disk & MEMLITH_DISK_FORCED_UNIT_ACCESS) != 0},
             {"sector_bytes", facts.info.disk_sector_bytes},
             {"physical_sector_bytes", facts.info.disk_physical_sector_bytes},
@@ -100,13 +101,24 @@ void print_json(const StoreFacts& facts) {
               {"trackers", trackers}});
 }
 
-// What the kernel says of the disk, and what a commit therefore is.
+bool by_commands(const memlith_store_info& info) { return (info.disk & MEMLITH_DISK_PASSTHROUGH) != 0; }
+
+const char* place_of(const StoreFacts& facts) {
+  if (facts.info.device_bytes != 0)
+    return by_commands(facts.info) ? "an NVMe namespace, by its commands" : "a block device";
+  return facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it";
+}
+
+// What the kernel or the disk says of the disk, and what a commit therefore is.
 std::string disk_line(const memlith_store_info& info) {
   const bool is_volatile = (info.disk & MEMLITH_DISK_VOLATILE_CACHE) != 0;
   const bool forced = (info.disk & MEMLITH_DISK_FORCED_UNIT_ACCESS) != 0;
   const char* commit = "a commit is a write and a flush";
   if (!is_volatile) commit = "a commit is a write; its flush has nothing to do";
-  if (is_volatile && forced && info.direct_io != 0) commit = "a commit in one slot of the log is one command";
+  const bool on_block_device = info.device_bytes != 0 && !by_commands(info);
+  if (is_volatile && forced && info.direct_io != 0 && !on_block_device) {
+    commit = "a commit in one slot of the log is one command";
+  }
   std::string sectors = fmt::format("sectors of {} B", info.disk_sector_bytes);
   if (info.disk_physical_sector_bytes > info.disk_sector_bytes) {
     sectors += fmt::format(" in blocks of {} B", info.disk_physical_sector_bytes);
@@ -119,10 +131,7 @@ std::string disk_line(const memlith_store_info& info) {
 void print_text(const StoreFacts& facts) {
   const bool clean = facts.info.was_clean != 0;
   const bool has_device = facts.info.device_bytes != 0;
-  write_line(fmt::format("store     {} ({})", printable(facts.path.path),
-                         has_device                             ? "a block device"
-                         : facts.path.kind == StoreKind::folder ? "a folder"
-                                                                : "one file with its log beside it"));
+  write_line(fmt::format("store     {} ({})", printable(facts.path.path), place_of(facts)));
   if (has_device) {
     write_line(fmt::format("device    {} of {} in use", human_bytes(facts.info.device_used_bytes),
                            human_bytes(facts.info.device_bytes)));

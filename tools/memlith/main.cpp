@@ -102,9 +102,14 @@ void add_copy(CLI::App& app, CommandLine& line) {
 
 void add_format(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<FormatArguments>();
-  CLI::App* command = app.add_subcommand(
-      "format", "Prepare a block device, without a file system, for one store; every command then takes its path");
-  command->add_option("DEVICE", arguments->path, "A block device, such as /dev/vdb or /dev/loop0")->required();
+  CLI::App* command = app.add_subcommand("format",
+                                         "Prepare a block device or an NVMe namespace, without a file system, for one "
+                                         "store; every command then takes its "
+                                         "path");
+  command
+      ->add_option("DEVICE", arguments->path,
+                   "A block device, such as /dev/vdb or /dev/loop0, or an NVMe namespace, such as /dev/ng0n1")
+      ->required();
   command->add_flag("--force", arguments->force, "Also if the device holds something; everything on it is lost");
   add_command(command, line, arguments, run_format);
 }

@@ -20,6 +20,7 @@ const (
 	DetailVersion        = C.MEMLITH_DETAIL_VERSION
 	DiskForcedUnitAccess = C.MEMLITH_DISK_FORCED_UNIT_ACCESS
 	DiskKnown            = C.MEMLITH_DISK_KNOWN
+	DiskPassthrough      = C.MEMLITH_DISK_PASSTHROUGH
 	DiskVolatileCache    = C.MEMLITH_DISK_VOLATILE_CACHE
 	Exists               = C.MEMLITH_EXISTS
 	FormatForce          = C.MEMLITH_FORMAT_FORCE

@@ -342,7 +342,7 @@ Status Database::open_store() {
   }
   stored_ = store_->find("file")->size_bytes;
   last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
-  MEMLITH_TRY_ASSIGN(const core::Mappable content, store_->mappable_home(kFile, 0));
+  MEMLITH_TRY_ASSIGN(const core::Mappable content, store_->mappable_home(kFile, 0, stored_));
   image_ = std::make_unique<Image>(content.descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
   if (!read_only_) return kOk;
@@ -356,7 +356,7 @@ Status Database::open_store() {
 // Read-only, and the file is complete by itself: no log is looked at.
 Status Database::open_plain(const Head& head) {
   MEMLITH_TRY_ASSIGN(plain_, locks_.host()->file()->device(file_name_, Caching::buffered));
-  MEMLITH_TRY_ASSIGN(const core::Mappable content, plain_->mappable(0));
+  MEMLITH_TRY_ASSIGN(const core::Mappable content, plain_->mappable(0, head.size));
   image_ = std::make_unique<Image>(content.descriptor);
   MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));
   size_ = committed_ = stored_ = head.size;

@@ -56,7 +56,7 @@ class RealLock final : public HostLock {
   static Result<std::unique_ptr<RealLock>> open(core::Volume& volume, const std::string& name, bool writable) {
     MEMLITH_TRY_ASSIGN(std::shared_ptr<core::OpenFile> file, volume.open_file(name, writable));
     MEMLITH_TRY_ASSIGN(auto device, file->device(name, core::Caching::buffered));
-    MEMLITH_TRY_ASSIGN(const core::Mappable content, device->mappable(0));
+    MEMLITH_TRY_ASSIGN(const core::Mappable content, device->mappable(0, core::kPageBytes));
     return std::make_unique<RealLock>(std::move(file), std::move(device), content.descriptor);
   }
   RealLock(std::shared_ptr<core::OpenFile> file, std::unique_ptr<core::Device> device, int fd)

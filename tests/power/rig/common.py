@@ -28,8 +28,12 @@ WHOLE_BLOCKS: dict[str, list[tuple[int, int]]] = {
     "ext4": [(0, 4096)],
     "xfs": [],
     "btrfs": [(64 << 10, 68 << 10), (64 << 20, (64 << 20) + 4096)],
+    "raw": [],
+    "passthrough": [],
 }
 # Rig and file system: torn at 4096, but for memlith's log.
+# No file system: the block device, and an NVMe namespace by its own commands.
+RAW = ["raw", "passthrough"]
 FRAIL = {("loop", "xfs"), ("vm", "xfs"), ("vm", "ext4"), ("nvme", "xfs"), ("nvme", "ext4")}
 MEMLITH_PREFIXES = ["FRAM", "SLOT", "MEML"]  # frames, slots' heads, superblocks: docs/format.md
 MKFS = {
@@ -198,7 +202,7 @@ def make_image(fs: str, image: pathlib.Path) -> None:
     image.unlink(missing_ok=True)
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
-    if subprocess.run([*MKFS[fs], str(image)], capture_output=True, check=False).returncode != 0:
+    if fs in MKFS and subprocess.run([*MKFS[fs], str(image)], capture_output=True, check=False).returncode != 0:
         raise RigError(f"{MKFS[fs][0]} failed on {image}")
 
 

@@ -36,7 +36,7 @@ if [ "$(cat /sys/block/pmem0/queue/dax)" = 0 ]; then
 fi
 """
 GUEST = Guest(NAME, ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "ext4", "xfs", "nfit",
-                     "nd_pmem"], [], PREPARE, 'mount -t "$fs" -o dax=always /dev/pmem0 /mnt', "--dax",
+                     "nd_pmem"], [], PREPARE, "", 'mount -t "$fs" -o dax=always /dev/pmem0 /mnt', "--dax",
               "q35,accel=tcg,nvdimm=on", f"{MEMORY_MIB},slots=1,maxmem=1G")
 # Linux 6.1 has no DAX together with shared extents.
 MKFS_MORE = {"ext4": ["-b", "4096"], "xfs": ["-m", "reflink=0"]}

@@ -19,7 +19,8 @@ from typing import TextIO
 from common import PATIENCE_S, RigError, Settings, Unable, need_programs
 
 META_PACKAGE = "linux-image-amd64"
-MODULE_FOLDERS = re.compile(r"/kernel/(fs/(ext4|jbd2|mbcache|xfs|btrfs)|fs/mbcache|lib|crypto|arch/x86/crypto|"
+MODULE_FOLDERS = re.compile(r"/kernel/(fs/(ext4|jbd2|mbcache|xfs|btrfs|configfs)|fs/mbcache|block|lib|crypto|"
+                            r"arch/x86/crypto|"
                             r"drivers/(acpi|virtio|block|char|nvdimm|nvme|md|dax))\b")
 MEMORY_MIB = 256
 
@@ -31,7 +32,8 @@ class Guest:
     modules_early: list[str]
     modules_late: list[str]  # loaded when a session begins
     prepare: str  # what init does once the early modules are loaded
-    mount: str
+    attach: str  # and once the late ones are
+    mount: str  # of the file system $fs; the workload then works in $where
     workload: str  # options
     machine: str = "q35,accel=tcg"
     memory: str = str(MEMORY_MIB)
@@ -39,11 +41,60 @@ class Guest:
 
 # The memory of the booted machine must know nothing of any disk.
 DISK_GUEST = Guest("vm", ["virtio_pci", "virtio_console", "crc32c_generic", "crc32c_intel", "xxhash_generic",
-                          "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs"], ["virtio_blk"], "",
+                          "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs"], ["virtio_blk"], "", "",
                    'mount -t "$fs" /dev/vda /mnt', "")
 
-NVME_GUEST = dataclasses.replace(DISK_GUEST, name="nvme", modules_late=["nvme"],
-                                 mount='mount -t "$fs" /dev/nvme0n1 /mnt')
+# QEMU's own NVMe device (7.2) takes writes with forced unit access and leaves them in the cache. So the machine's
+# kernel makes a namespace of the virtio disk, and serves it to itself: such a write is followed by a flush of the disk.
+ATTACH_NVME = """
+mount -t configfs none /sys/kernel/config
+ifconfig lo 127.0.0.1 up
+cd /sys/kernel/config/nvmet
+mkdir subsystems/disk subsystems/disk/namespaces/1 ports/1
+echo 1 >subsystems/disk/attr_allow_any_host
+echo /dev/vda >subsystems/disk/namespaces/1/device_path
+echo 1 >subsystems/disk/namespaces/1/enable
+echo tcp >ports/1/addr_trtype
+echo ipv4 >ports/1/addr_adrfam
+echo 127.0.0.1 >ports/1/addr_traddr
+echo 4420 >ports/1/addr_trsvcid
+ln -s /sys/kernel/config/nvmet/subsystems/disk ports/1/subsystems/disk
+cd /
+echo transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=disk >/dev/nvme-fabrics
+while ! [ -b /dev/nvme0n1 ] || ! [ -c /dev/ng0n1 ]; do sleep 0.1; done
+"""
+MOUNT_NVME = """case $fs in
+raw) where='/dev/nvme0n1 --device' format=--format ;;
+passthrough) where='/dev/ng0n1 --device' format=--format ;;
+*) mount -t "$fs" /dev/nvme0n1 /mnt ;;
+esac"""
+NVME_GUEST = dataclasses.replace(DISK_GUEST, name="nvme", modules_late=["virtio_blk", "nvmet_tcp", "nvme_tcp"],
+                                 attach=ATTACH_NVME, mount=MOUNT_NVME)
+
+# Says how many commands to the namespace, and how many system calls, so many commits take, of which all are alike:
+# N commits writes forced-writes flushes others calls.
+COUNT = """
+  mount -t tracefs none /sys/kernel/tracing
+  cd /sys/kernel/tracing
+  echo 40000 >buffer_size_kb
+  echo 'comm == "power-workload"' >events/raw_syscalls/sys_enter/filter
+  echo 1 >events/raw_syscalls/sys_enter/enable
+  echo 1 >events/nvme/nvme_setup_cmd/enable
+  power-workload $where $format --puts 1 --report-fd 2 2>/tmp/message
+  for puts in $deaths; do
+    echo >trace
+    power-workload $where --puts $puts --report-fd 2 2>/tmp/message || echo "Q $(tr '\\n' ' ' </tmp/message)" >&3
+    cat trace >/tmp/trace
+    commands=$(grep -c nvme_setup_cmd: /tmp/trace)
+    writes=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_write ' /tmp/trace)
+    forced=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_write .*ctrl=0x4' /tmp/trace)
+    flushes=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_flush' /tmp/trace)
+    calls=$(grep -c sys_enter: /tmp/trace)
+    echo "N $puts $writes $forced $flushes $((commands - writes - flushes)) $calls" >&3
+  done
+  echo D >&3
+  sleep 100000
+"""
 
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /mnt /bin /tmp
@@ -59,18 +110,30 @@ echo R >&3
 read -r fs seed life deaths mode <&3
 [ "$deaths" = - ] && deaths=
 [ "$mode" = - ] && mode=
+deaths=$(echo "$deaths" | tr ',' ' ')
+mode=$(echo "$mode" | tr ',' ' ')
 for module in $(cat /modules.late); do insmod "/modules/$module.ko"; done
-if ! @mount@ 2>/tmp/message; then
+@attach@
+where=/mnt # and options of the workload
+format=
+mount_it() {
+  @mount@
+}
+if ! mount_it 2>/tmp/message; then
   echo "M $(tr '\\n' ' ' </tmp/message)" >&3
   sleep 100000
 fi
+if [ "$mode" = --count ]; then
+  @count@
+fi
 number=0
-for die in $(echo "$deaths" | tr ',' ' ') 0; do
+for die in $deaths 0; do
   echo "L" >&3
-  power-workload /mnt --seed "$seed" --life "$life$number" --die-ms "$die" --report-fd 3 @workload@ $mode
+  power-workload $where --seed "$seed" --life "$life$number" --die-ms "$die" --report-fd 3 @workload@ $mode
   status=$?
   if [ "$die" = 0 ] || [ "$status" != 137 ]; then echo "Q $status" >&3; fi
   number=$((number + 1))
+  mode=${mode%--format}
 done
 umount /mnt
 poweroff -f
@@ -157,7 +220,8 @@ def make_initramfs(settings: Settings, guest: Guest, kernel: pathlib.Path, targe
     busybox = shutil.which("busybox")
     if busybox is None or subprocess.run(["ldd", busybox], capture_output=True, check=False).returncode == 0:
         raise Unable("busybox-static is missing")  # the other busybox wants libraries
-    init = INIT.replace("@prepare@", guest.prepare).replace("@mount@", guest.mount)
+    init = INIT.replace("@prepare@", guest.prepare).replace("@attach@", guest.attach)
+    init = init.replace("@mount@", guest.mount).replace("@count@", COUNT)
     files: dict[str, tuple[int, bytes]] = {
         "init": (0o755, init.replace("@workload@", guest.workload).encode()),
         "bin/busybox": (0o755, pathlib.Path(busybox).read_bytes()),

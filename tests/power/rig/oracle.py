@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 STREAMS = "abcf"
+DEVICE_STREAMS = "abckl"  # of a store on a device
 CREATIONS = "c"  # reports its numbers modulo 4 after opening, and counts on from there
 
 
@@ -21,9 +22,10 @@ class WorkloadError(Exception):
 
 
 class Oracle:
-    def __init__(self) -> None:
-        self.acknowledged = dict.fromkeys(STREAMS, 0)
-        self.started = dict.fromkeys(STREAMS, 0)
+    def __init__(self, streams: str = STREAMS) -> None:
+        self.streams = streams
+        self.acknowledged = dict.fromkeys(streams, 0)
+        self.started = dict.fromkeys(streams, 0)
         self.shift = 0  # of the creations' numbers in this life
         self.found: set[str] = set()  # streams compared in this life
         self.lives = 0  # openings after which everything was compared
@@ -41,7 +43,7 @@ class Oracle:
     @property
     def recovered(self) -> bool:
         """Has everything been compared since begin_life()?"""
-        return len(self.found) == len(STREAMS)
+        return len(self.found) == len(self.streams)
 
     def feed(self, line: str) -> None:
         self.history.append(line)
@@ -61,7 +63,7 @@ class Oracle:
             raise WorkloadError(f"reported {line!r}, which says nothing")
 
     def bounds(self) -> str:
-        return ", ".join(f"{stream} {self.acknowledged[stream]}..{self.started[stream]}" for stream in STREAMS)
+        return ", ".join(f"{stream} {self.acknowledged[stream]}..{self.started[stream]}" for stream in self.streams)
 
     def _found(self, stream: str, number: int) -> None:
         low, high = self.acknowledged[stream], self.started[stream]

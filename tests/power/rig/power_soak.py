@@ -2,8 +2,8 @@
 """Cuts the power under memlith, on real kernels and file systems; compares what is found with what was acknowledged.
 
 `./dev soak power` runs it. Rigs: `loop` (quick), `vm` (another kernel, a whole machine), `nvme` (the same with an NVMe
-disk that has forced unit access), `kill` (kill -9 only), `dax` (emulated persistent memory in a whole machine; `./dev
-soak dax`). A chain is one file system that lives through many
+disk that has forced unit access, also without a file system: `--fs raw,passthrough`), `kill` (kill -9 only), `dax`
+(emulated persistent memory in a whole machine; `./dev soak dax`). A chain is one file system that lives through many
 cuts. See docs/testing.md.
 Exit code: 0 nothing lost; 1 a loss or an error; 77 with --or-skip, if this machine lacks what a rig needs. With
 --sabotage it is 0 if the loss was noticed.
@@ -21,22 +21,27 @@ import sys
 import time
 from collections.abc import Callable
 
-from common import Cut, Rig, RigError, Settings, Tally, Unable, Unmountable
+from common import RAW, Cut, Rig, RigError, Settings, Tally, Unable, Unmountable
 from dax_rig import DaxRig
 from kill_rig import KillRig
 from loop_rig import LoopRig
-from oracle import STREAMS, Oracle, Violation, WorkloadError
+from oracle import DEVICE_STREAMS, STREAMS, Oracle, Violation, WorkloadError
 from vm_rig import NvmeRig, VmRig
 
 RIGS: dict[str, Callable[[Settings, str], Rig]] = {"loop": LoopRig, "vm": VmRig, "nvme": NvmeRig, "kill": KillRig,
                                                   "dax": DaxRig}
 FILE_SYSTEMS = ["ext4", "xfs", "btrfs"]
-RIG_FILE_SYSTEMS = {"kill": [*FILE_SYSTEMS, "host"], "dax": ["ext4", "xfs"]}  # of the others: FILE_SYSTEMS
+RIG_FILE_SYSTEMS = {"kill": [*FILE_SYSTEMS, "host"], "dax": ["ext4", "xfs"],
+                    "nvme": [*FILE_SYSTEMS, *RAW]}  # of the others: FILE_SYSTEMS
 CHAIN_CUTS = 25
 FAILURES_MAX = 20  # of one rig and file system: each is kept, and more of them tell no more
 SKIPPED = 77
 RECORD = "results.jsonl"  # in the working folder
 SAY_EVERY_S = 20.0
+
+
+def oracle_of(fs: str) -> Oracle:
+    return Oracle(DEVICE_STREAMS if fs in RAW else STREAMS)
 
 
 class Soak:
@@ -90,7 +95,7 @@ class Soak:
         """Ends after CHAIN_CUTS cuts, with a look at what the last one left; or with the first failure."""
         rng = random.Random(f"{self.options.seed}/{tally.rig}/{tally.fs}/{chain}")
         content = rng.getrandbits(31)
-        oracle = Oracle()
+        oracle = oracle_of(tally.fs)
         rig.begin_chain()
         for number in range(CHAIN_CUTS + 1):
             last = number == CHAIN_CUTS or tally.cuts >= self.options.cuts or time.monotonic() > self.end
@@ -144,7 +149,7 @@ class Soak:
     def replay(self, folder: pathlib.Path) -> int:
         """Recovers a kept image once more, and compares."""
         story = json.loads((folder / "story.json").read_text(encoding="utf-8"))
-        oracle = Oracle()
+        oracle = oracle_of(story["fs"])
         oracle.acknowledged, oracle.started = story["acknowledged"], story["started"]
         rig = RIGS[story["rig"]](self.settings, story["fs"])
         rig.restore(folder)
@@ -156,7 +161,22 @@ class Soak:
             return 1
         finally:
             rig.close()
-        self.say("found:    " + ", ".join(f"{stream} {oracle.acknowledged[stream]}" for stream in STREAMS))
+        self.say("found:    " + ", ".join(f"{stream} {oracle.acknowledged[stream]}" for stream in oracle.streams))
+        return 0
+
+    def count(self) -> int:
+        """What a commit is on an NVMe disk: commands and system calls of 300 commits less those of 100."""
+        few, many = 100, 300
+        print("| a commit on an NVMe disk | writes | of these forced | flushes | other commands | system calls |\n"
+              "|---|" + "---:|" * 5)
+        for fs in self.options.file_systems or RIG_FILE_SYSTEMS["nvme"]:
+            rig = NvmeRig(self.settings, fs)
+            try:
+                first, last = rig.count([few, many])
+            finally:
+                rig.close()
+            each = [(b - a) / (many - few) for a, b in zip(first[1:], last[1:], strict=True)]
+            print(f"| {fs} | " + " | ".join(f"{number:.2f}" for number in each) + " |", flush=True)
         return 0
 
     # ---- the end -----------------------------------------------------------------------------------------------------
@@ -194,7 +214,7 @@ class Soak:
         print("| rig | file system | cuts | recovered | in recovery | not looked at | lost | unmountable | errors | "
               "kills between | "
               "sectors kept | dropped | commits | frames replayed |\n|---|---|" + "---:|" * len(columns))
-        order = [(rig, fs) for rig in RIGS for fs in [*FILE_SYSTEMS, "host"]]
+        order = [(rig, fs) for rig in RIGS for fs in [*FILE_SYSTEMS, "host", *RAW]]
         for rig, fs in sorted(sums, key=order.index):
             print(f"| {rig} | {fs} | " + " | ".join(f"{sums[rig, fs][name]:,}" for name in columns) + " |")
         for what in ("seed", "day", "kernel"):
@@ -229,13 +249,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cuts", type=int, default=20, help="for each rig and file system (20)")
     parser.add_argument("--minutes", type=float, default=0, help="stop after so long")
     parser.add_argument("--rig", default="loop,vm,nvme,kill", help="some of loop,vm,nvme,kill,dax (all but dax)")
-    parser.add_argument("--fs", default="", help="some of ext4,xfs,btrfs, and for the kill rig host (all)")
+    parser.add_argument("--fs", default="",
+                        help="some of ext4,xfs,btrfs, and for the kill rig host, for nvme raw,passthrough (all)")
     parser.add_argument("--seed", type=int, default=None, help="of everything (drawn, and printed)")
     parser.add_argument("--chain", type=int, default=0, help="begin with this chain of the seed")
     parser.add_argument("--sabotage", choices=["no-flush", "lying-disk"], default="",
                         help="a memlith that never flushes, or a disk that does not: succeeds if the loss is noticed")
     parser.add_argument("--replay", type=pathlib.Path, help="recover once more from the image kept in this folder")
     parser.add_argument("--table", action="store_true", help="print what all runs so far came to, and end")
+    parser.add_argument("--count", action="store_true",
+                        help="count the commands and system calls of a commit on the disk of the rig nvme, and end")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--or-skip", action="store_true", help=f"exit with {SKIPPED} if this machine cannot run it")
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="where the programs are")
@@ -247,7 +270,7 @@ def parse() -> argparse.Namespace:
         if name not in RIGS:
             parser.error(f"there is no rig {name}")
     for name in options.file_systems:
-        if name not in [*FILE_SYSTEMS, "host"]:
+        if name not in [*FILE_SYSTEMS, "host", *RAW]:
             parser.error(f"there is nothing prepared for the file system {name}")
     if options.seed is None:
         options.seed = random.SystemRandom().getrandbits(31)
@@ -264,6 +287,8 @@ def main() -> int:
             return soak.replay(options.replay)
         if options.table:
             return soak.table()
+        if options.count:
+            return soak.count()
         soak.say(f"seed {options.seed}")
         soak.run([(rig, fs) for rig in options.rigs
                   for fs in options.file_systems or RIG_FILE_SYSTEMS.get(rig, FILE_SYSTEMS)

@@ -1,5 +1,6 @@
 """The true rig: a virtual machine with Debian's kernel (software emulation) whose disk is the lossy one, over NBD; as a
-virtio disk, or as an NVMe disk with forced unit access, on which a commit is one command.
+virtio disk, or as an NVMe namespace with forced unit access, on which a commit is one command, under a file system, as
+a block device or by its own commands.
 
 The power goes: the disk stops answering, QEMU is killed with SIGKILL, the disk's process takes to the image what it
 keeps. The next session is another machine: one in ten boots from the kernel, the others go on from the memory of a
@@ -14,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 
-from common import IMAGE_BYTES, Cut, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs
+from common import IMAGE_BYTES, RAW, Cut, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs
 from disk_rig import DiskRig, cut_and_count, listen
 from machine import DISK_GUEST, NVME_GUEST, Machine
 from oracle import Lines, Oracle, WorkloadError
@@ -30,7 +31,8 @@ class VmRig(DiskRig):
     deaths_ms_max = 3000
 
     def __init__(self, settings: Settings, fs: str) -> None:
-        need_programs(f"mkfs.{fs}")
+        if fs not in RAW:
+            need_programs(f"mkfs.{fs}")
         super().__init__(self.name, settings, fs)
         self.sockets = pathlib.Path(tempfile.mkdtemp(prefix="power-"))  # a socket's name must be short
         self.nbd = self.sockets / "nbd"
@@ -53,8 +55,11 @@ class VmRig(DiskRig):
         life.arm_at = (len(cut.deaths_ms), cut.operations) if cut.late else None
         try:
             deaths = [] if check_only else cut.deaths_ms
+            modes = ["--check"] if check_only else []
+            if self.fs in RAW and not any(oracle.started.values()):
+                modes.append("--format")  # a cut may have struck in the formatting before
             life.order([self.fs, str(cut.content), str(cut.life), ",".join(map(str, deaths)) or "-",
-                        "--check" if check_only else "-"])
+                        ",".join(modes) or "-"])
             life.listen(check_only)
             life.end()
             if check_only:
@@ -74,7 +79,22 @@ class VmRig(DiskRig):
 class NvmeRig(VmRig):
     name = "nvme"
     guest = NVME_GUEST
-    device = "nvme,drive=disk,serial=lossy,logical_block_size=512,physical_block_size=4096"
+
+    def count(self, commits: list[int]) -> list[list[int]]:
+        """For so many commits each: [commits, writes, of these forced, flushes, other commands, system calls]."""
+        self.begin_chain()
+        disk = self.disk()
+        oracle = Oracle()
+        life = _Session(self.machine.boot(nbd_disk(self)), disk, oracle, Tally(self.name, self.fs))
+        try:
+            life.order([self.fs, "1", "1", ",".join(map(str, commits)), "--count"])
+            life.listen(True)
+            return life.counts
+        finally:
+            life.end()
+            life.close()
+            disk.discard()
+            disk.kill()
 
 
 def nbd_disk(rig: VmRig) -> list[str]:
@@ -103,7 +123,7 @@ def _machine(rig: VmRig) -> Machine:
 
 class _Session:
     """A machine from its start to its end. Init adds lines to those of the workload: R(eady), L(ife begins), M(ount
-    failed), Q(uit by itself)."""
+    failed), N(umber of commands), Q(uit by itself)."""
 
     def __init__(self, machine: subprocess.Popen[bytes], disk: Disk, oracle: Oracle, tally: Tally) -> None:
         assert machine.stdin is not None and machine.stdout is not None
@@ -115,6 +135,7 @@ class _Session:
         self.tally = tally
         self.lines = Lines()
         self.lives = 0
+        self.counts: list[list[int]] = []
         self.arm_at: tuple[int, int] | None = None  # in which life, and after how many operations, the power goes
 
     def order(self, words: list[str]) -> None:
@@ -148,6 +169,8 @@ class _Session:
             if self.arm_at is not None and self.arm_at[0] == self.lives:
                 self.disk.arm(self.arm_at[1])
             self.lives += 1
+        elif kind == "N":
+            self.counts.append([int(number) for number in rest.split(" ")])
         elif kind == "M":
             raise Unmountable(rest)
         elif kind == "Q":

@@ -219,8 +219,8 @@ TEST_P(PosixDeviceTest, TransfersNeedNoMemory) {
 TEST_P(PosixDeviceTest, TransfersMayWait) {
   const auto made = create("a");
   const auto again = reopen("a", OpenMode::read_only);
-  EXPECT_EQ(::fcntl(must(made->mappable(0)).descriptor, F_GETFL) & O_NONBLOCK, 0);
-  EXPECT_EQ(::fcntl(must(again->mappable(0)).descriptor, F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(::fcntl(must(made->mappable(0, kPageBytes)).descriptor, F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_EQ(::fcntl(must(again->mappable(0, kPageBytes)).descriptor, F_GETFL) & O_NONBLOCK, 0);
 }
 
 // A limit on the length of files makes the kernel write a part and then refuse.
@@ -415,7 +415,8 @@ TEST_F(PosixFiles, NoFileTakesAStandardDescriptor) {
     const auto buffered = volume_->open("a", OpenMode::create, Caching::buffered);
     const auto direct = volume_->open("b", OpenMode::create, Caching::direct);
     const auto notice = volume_->make_notice("c", std::as_bytes(std::span("0123456789abcdef")));
-    const bool fine = buffered.ok() && direct.ok() && notice != nullptr && (*buffered)->mappable(0)->descriptor > 2;
+    const bool fine =
+        buffered.ok() && direct.ok() && notice != nullptr && (*buffered)->mappable(0, kPageBytes)->descriptor > 2;
     (void)::write(1, "text", 4);
     (void)::write(2, "text", 4);
     ::_exit(fine ? 0 : 1);

@@ -12,7 +12,7 @@
 
 #include "base/buffer.hpp"
 #include "base/random.hpp"
-#include "sim/raw_host.hpp"
+#include "sim/nvme_host.hpp"
 #include "support/expect.hpp"
 
 namespace memlith::test {
@@ -31,12 +31,16 @@ std::vector<std::byte> bytes_of(Device& device) {
   EXPECT_OK(device.read(0, bytes));
   return bytes;
 }
-std::unique_ptr<RawVolume> volume_on(Volume& disk) {
-  return std::make_unique<RawVolume>(std::make_unique<SimRawHost>(disk));
-}
-
-class RawVolumeTest : public ::testing::Test {
+class RawVolumeTest : public ::testing::TestWithParam<bool> {
  protected:
+  static bool by_commands() { return GetParam(); }
+  static SimImage formatted(std::uint64_t bytes) {
+    SimImage image = formatted_sim_device(bytes, kSmall);
+    return by_commands() ? as_sim_namespace(std::move(image)) : image;
+  }
+  static std::unique_ptr<RawVolume> volume_on(SimVolume& disk) {
+    return std::make_unique<RawVolume>(by_commands() ? make_sim_nvme_host(disk) : std::make_unique<SimRawHost>(disk));
+  }
   std::unique_ptr<Device> create(std::string_view name, std::uint64_t bytes, int value) {
     auto device = must(volume_->open(name, OpenMode::create, Caching::buffered));
     EXPECT_OK(device->write(0, filled(bytes, value)));
@@ -44,11 +48,11 @@ class RawVolumeTest : public ::testing::Test {
     return device;
   }
 
-  SimVolume disk_{formatted_sim_device(kDeviceBytes, kSmall)};
+  SimVolume disk_{formatted(kDeviceBytes)};
   std::unique_ptr<RawVolume> volume_ = volume_on(disk_);
 };
 
-TEST_F(RawVolumeTest, FilesAreCreatedRenamedListedAndRemoved) {
+TEST_P(RawVolumeTest, FilesAreCreatedRenamedListedAndRemoved) {
   create("log.new", 10000, 1);
   create("objects/0", 5000, 2);
   create("objects/12", 1, 3);
@@ -67,7 +71,7 @@ TEST_F(RawVolumeTest, FilesAreCreatedRenamedListedAndRemoved) {
   EXPECT_ERROR(Errc::invalid, volume_->open(std::string(60, 'x'), OpenMode::create, Caching::buffered));
 }
 
-TEST_F(RawVolumeTest, NewBytesAreZerosWhateverWasThere) {
+TEST_P(RawVolumeTest, NewBytesAreZerosWhateverWasThere) {
   while (must(volume_->free_bytes()) > 0) {
     create("junk", std::min<std::uint64_t>(must(volume_->free_bytes()), 100000), 0xee);
     EXPECT_OK(volume_->rename("junk", "junk" + std::to_string(must(volume_->free_bytes()))));
@@ -85,7 +89,7 @@ TEST_F(RawVolumeTest, NewBytesAreZerosWhateverWasThere) {
   EXPECT_EQ(bytes_of(*device), wanted);
 }
 
-TEST_F(RawVolumeTest, TransfersCrossExtents) {
+TEST_P(RawVolumeTest, TransfersCrossExtents) {
   const auto a = create("a", 4096, 1);
   const auto b = create("b", 4096, 2);
   std::uint64_t size = 4096;
@@ -98,7 +102,7 @@ TEST_F(RawVolumeTest, TransfersCrossExtents) {
   for (int i = 0; i < 20; i += 2) EXPECT_OK(volume_->remove("wedge" + std::to_string(i)));
   size = 4096 + round_down(must(volume_->free_bytes()), kPageBytes);
   EXPECT_OK(a->reserve(size));
-  EXPECT_LT(must(a->mappable(0)).bytes, size) << "one extent only: this test shows nothing";
+  EXPECT_LT(must(a->mappable(0, size)).bytes, size) << "one extent only: this test shows nothing";
   std::vector<std::byte> bytes(size);
   Random random(3);
   for (std::byte& each : bytes) each = static_cast<std::byte>(random.next());
@@ -124,7 +128,7 @@ TEST_F(RawVolumeTest, TransfersCrossExtents) {
   EXPECT_EQ(bytes_of(*a), bytes);
 }
 
-TEST_F(RawVolumeTest, ARemovedFileKeepsItsBytesWhileItIsOpen) {
+TEST_P(RawVolumeTest, ARemovedFileKeepsItsBytesWhileItIsOpen) {
   auto held = create("a", 300000, 1);
   const auto lock = must(volume_->lock("a", true));
   EXPECT_OK(volume_->remove("a"));
@@ -138,14 +142,14 @@ TEST_F(RawVolumeTest, ARemovedFileKeepsItsBytesWhileItIsOpen) {
   EXPECT_EQ(must(volume_->free_bytes()), round_up(300000, 4096));
 }
 
-TEST_F(RawVolumeTest, NoSpaceDoesNotLatch) {
+TEST_P(RawVolumeTest, NoSpaceDoesNotLatch) {
   const auto device = create("a", 1000, 1);
   EXPECT_ERROR(Errc::no_space, device->reserve(2 * kMiB));
   EXPECT_OK(device->reserve(500000));
   EXPECT_OK(device->write(0, filled(1000, 2)));
 }
 
-TEST_F(RawVolumeTest, OneLockHoldsForTheDevice) {
+TEST_P(RawVolumeTest, OneLockHoldsForTheDevice) {
   create("log", 4096, 1);
   const auto other = volume_on(disk_);
   auto exclusive = must(volume_->lock("log", true));
@@ -160,7 +164,7 @@ TEST_F(RawVolumeTest, OneLockHoldsForTheDevice) {
   EXPECT_ERROR(Errc::not_found, volume_->lock("none", false));
 }
 
-TEST_F(RawVolumeTest, AReaderSeesWhatAnotherProcessChanges) {
+TEST_P(RawVolumeTest, AReaderSeesWhatAnotherProcessChanges) {
   const auto file = create("a", 4096, 1);
   const auto other = volume_on(disk_);
   const auto seen = must(other->open("a", OpenMode::read_only, Caching::buffered));
@@ -178,7 +182,7 @@ TEST_F(RawVolumeTest, AReaderSeesWhatAnotherProcessChanges) {
 }
 
 // What one flush loses may be another file's, written past the page cache or not.
-TEST_F(RawVolumeTest, AFailedFlushOfOneFileIsTheEndOfAll) {
+TEST_P(RawVolumeTest, AFailedFlushOfOneFileIsTheEndOfAll) {
   create("log", 4096, 1);
   create("home", 4096, 1);
   const auto lock = must(volume_->lock("log", true));
@@ -191,7 +195,7 @@ TEST_F(RawVolumeTest, AFailedFlushOfOneFileIsTheEndOfAll) {
   EXPECT_ERROR(Errc::poisoned, log->flush());
 }
 
-TEST_F(RawVolumeTest, AFailedFlushOfTheMapEndsChanges) {
+TEST_P(RawVolumeTest, AFailedFlushOfTheMapEndsChanges) {
   create("a", 10, 1);
   auto lock = must(volume_->lock("a", true));
   disk_.faults().plan(SimFaults::Kind::fail_flush, 0);
@@ -204,11 +208,11 @@ TEST_F(RawVolumeTest, AFailedFlushOfTheMapEndsChanges) {
 
 // Files are created, filled, grown, renamed over each other and removed; programs are killed, and the power is cut at
 // any operation: what was acknowledged is there with its bytes, and what was not is as before or as wanted.
-TEST_F(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
+TEST_P(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
   std::uint64_t states = 0;
   for (std::uint64_t seed = 1; seed <= 16; ++seed) {
     Random random(seed);
-    SimVolume disk(formatted_sim_device(256 * kKiB, kSmall), true);
+    SimVolume disk(formatted(256 * kKiB), true);
     using State = std::map<std::string, std::vector<std::byte>>;
     std::vector<std::pair<std::size_t, State>> history{{0, {}}};  // (operations by which it was acknowledged, state)
     {
@@ -286,6 +290,9 @@ TEST_F(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
   }
   EXPECT_GT(states, 5000u);
 }
+
+INSTANTIATE_TEST_SUITE_P(On, RawVolumeTest, ::testing::Bool(),
+                         [](const auto& given) { return given.param ? "ANamespace" : "ABlockDevice"; });
 
 }  // namespace
 }  // namespace memlith::test

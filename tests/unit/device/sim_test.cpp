@@ -460,7 +460,7 @@ TEST_F(Sim, FlippedBit) {
 // Writes show through a mapping of the file, as they do in the page cache, and its growth too.
 TEST_F(Sim, MappingsSeeWrites) {
   auto device = durable("a", 4096, 1);
-  const int descriptor = must(device->mappable(0)).descriptor;
+  const int descriptor = must(device->mappable(0, 4096)).descriptor;
   ASSERT_OK(device->write(100, filled(10, 5)));
   ASSERT_OK(device->reserve(8192));
   ASSERT_OK(device->write(8000, filled(10, 6)));

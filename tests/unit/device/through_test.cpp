@@ -145,6 +145,8 @@ class DiskFolder {
     put("queue/logical_block_size", "512");
     put("queue/physical_block_size", "4096");
     put("queue/max_sectors_kb", "128");
+    put("queue/max_hw_sectors_kb", "1024");
+    put("queue/max_segments", "33");
     put("queue/atomic_write_unit_max_bytes", "16384");
     put("nvme9n1p2/partition", "2");
   }
@@ -169,6 +171,14 @@ TEST(DiskFacts, AreThoseOfTheDiskAlsoForAPartition) {
     EXPECT_EQ(facts->atomic_write_bytes, 16 * kKiB);
     EXPECT_EQ(through_bytes_max(facts), 128 * kKiB);
   }
+}
+
+TEST(DiskFacts, ACommandTakesNoMoreThanItsSegments) {
+  const DiskFolder folder("write back", "1");
+  EXPECT_EQ(command_bytes_max_in(folder.disk()), 32 * kPageBytes);
+  folder.put("queue/max_hw_sectors_kb", "64");
+  EXPECT_EQ(command_bytes_max_in(folder.disk()), 64 * kKiB);
+  EXPECT_EQ(command_bytes_max_in("/nowhere"), 0u);
 }
 
 TEST(DiskFacts, ForcedUnitAccessIsUsedOnlyWhereThereIsSomethingToForce) {

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "device/block_host.hpp"
-#include "sim/raw_host.hpp"
+#include "device/raw_hosts.hpp"
+#include "sim/nvme_host.hpp"
 #include "store/place.hpp"
 #include "support/loop_device.hpp"
 #include "support/store_words.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using namespace core;
 
-enum class Place { simulated, folder, raw, loop };
+enum class Place { simulated, folder, raw, nvme, loop };
 enum class Leave { closed, dropped };  // dropped: as a kill -9 would
 
 class StoreTest : public ::testing::TestWithParam<Place> {
@@ -32,13 +32,17 @@ class StoreTest : public ::testing::TestWithParam<Place> {
     } else if (GetParam() == Place::raw) {
       disk_ = std::make_unique<SimVolume>(formatted_sim_device(8 * kMiB, {4 * kKiB, kRawMapBytesMin}));
       volume_ = std::make_unique<RawVolume>(std::make_unique<SimRawHost>(*disk_));
+    } else if (GetParam() == Place::nvme) {
+      disk_ =
+          std::make_unique<SimVolume>(as_sim_namespace(formatted_sim_device(8 * kMiB, {4 * kKiB, kRawMapBytesMin})));
+      volume_ = std::make_unique<RawVolume>(make_sim_nvme_host(*disk_));
     }
   }
   void SetUp() override {
     if (GetParam() == Place::loop) {
       device_ = std::make_unique<LoopDevice>(64 * kMiB);
       MEMLITH_SKIP_WITHOUT(*device_);
-      ASSERT_OK(format_block_device(device_->path(), false));
+      ASSERT_OK(format_raw_device(device_->path(), false));
       volume_ = std::move(must(place_of_store(device_->path(), StoreKind::folder)).volume);
     }
     open();
@@ -67,10 +71,11 @@ class StoreTest : public ::testing::TestWithParam<Place> {
   std::unique_ptr<Store> store_;
 };
 std::string name_of_place(const ::testing::TestParamInfo<Place>& given) {
-  constexpr const char* kNames[] = {"Simulated", "Folder", "RawSimulated", "RawLoop"};
+  constexpr const char* kNames[] = {"Simulated", "Folder", "RawSimulated", "NvmeSimulated", "RawLoop"};
   return kNames[static_cast<int>(given.param)];
 }
-INSTANTIATE_TEST_SUITE_P(On, StoreTest, ::testing::Values(Place::simulated, Place::folder, Place::raw, Place::loop),
+INSTANTIATE_TEST_SUITE_P(On, StoreTest,
+                         ::testing::Values(Place::simulated, Place::folder, Place::raw, Place::nvme, Place::loop),
                          name_of_place);
 
 // Objects keep name, size, address and reserve over reopening, clean or not.
