@@ -18,6 +18,7 @@
 #include "sim_world.hpp"
 #include "sqlite/src/disk_journal.hpp"
 #include "support/crash_world.hpp"
+#include "support/sanitizers.hpp"
 
 namespace memlith::test {
 namespace {
@@ -686,7 +687,9 @@ TEST(CrashSeveralParts, OneFails) {
   Story story({}, kTwoDatabases);
   tell_of_a_part_that_fails(story);
   ASSERT_FALSE(HasFatalFailure());
-  EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);
+  Story::Options options;
+  if (kSanitized) options.exhaustive_items_max = scaled(4);
+  EXPECT_EQ(story.explore(options, seed_for_this_run()), 0u);
 }
 
 class CrashSeveral : public Crash {};
@@ -696,7 +699,7 @@ TEST_P(CrashSeveral, EveryOperation) {
   tell_of_two(story, GetParam());
   ASSERT_FALSE(HasFatalFailure());
   Story::Options options;
-  if (GetParam() == "delete") {
+  if (GetParam() == "delete" && !kSanitized) {
     options.life_every = 12;  // a second life is one of commits over both
   } else {
     options.exhaustive_items_max = scaled(4);  // the others only end their journals in another way
@@ -750,6 +753,7 @@ TEST(CrashWal, OldSnapshotsStay) {
 
 // Each planted mistake is noticed; a test that notices none of them would prove nothing.
 TEST(CrashSabotage, IsNoticed) {
+  if (kSanitized) GTEST_SKIP() << "what is noticed without a sanitizer is noticed with one, in minutes";
   using sqlite::Sabotage;
   struct Case {
     const char* name;
