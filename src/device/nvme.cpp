@@ -88,9 +88,9 @@ Detail detail_of(NvmeOp op) {
 
 }  // namespace
 
-Result<NvmeFacts> read_nvme_identity(std::span<const std::byte> controller, std::span<const std::byte> name_space,
+Result<NvmeFacts> read_nvme_identity(std::span<const std::byte> of_controller, std::span<const std::byte> name_space,
                                      const std::string& path) {
-  MEMLITH_ASSERT(controller.size() >= kNvmeIdentifyBytes && name_space.size() >= kNvmeIdentifyBytes);
+  MEMLITH_ASSERT(of_controller.size() >= kNvmeIdentifyBytes && name_space.size() >= kNvmeIdentifyBytes);
   const auto chosen = at<std::uint8_t>(name_space, kFormat);
   const std::size_t format = (chosen & 0xfU) | (chosen >> 1 & 0x30U);
   const auto metadata_bytes = at<std::uint16_t>(name_space, kFormats + 4 * format);
@@ -105,7 +105,7 @@ Result<NvmeFacts> read_nvme_identity(std::span<const std::byte> controller, std:
   facts.block_bytes = 1U << shift;
   facts.bytes = at<std::uint64_t>(name_space, kBlocks) << shift;
   const auto features = at<std::uint8_t>(name_space, kFeatures);
-  std::uint64_t atomic_blocks = at<std::uint16_t>(controller, kAtomicUnit) + std::uint64_t{1};
+  std::uint64_t atomic_blocks = at<std::uint16_t>(of_controller, kAtomicUnit) + std::uint64_t{1};
   if ((features & kHasOwnAtomicUnit) != 0) {
     atomic_blocks = at<std::uint16_t>(name_space, kOwnAtomicUnit) + std::uint64_t{1};
     // A write that crosses such a boundary may be torn there, and ours do not keep to them.
@@ -116,12 +116,12 @@ Result<NvmeFacts> read_nvme_identity(std::span<const std::byte> controller, std:
   const std::uint64_t preferred_blocks =
       prefers ? at<std::uint16_t>(name_space, kPreferredWrite) + std::uint64_t{1} : 1;
   facts.physical_bytes = static_cast<std::uint32_t>(preferred_blocks << shift);
-  const auto pages_shift = at<std::uint8_t>(controller, kTransferMax);
+  const auto pages_shift = at<std::uint8_t>(of_controller, kTransferMax);
   const bool limited = pages_shift != 0 && pages_shift < 32;
   facts.transfer_bytes_max = limited ? std::min(kPageBytes << pages_shift, kTransferBytesMax) : kTransferBytesMax;
-  const bool writes_zeroes = (at<std::uint16_t>(controller, kOptionalCommands) & kHasWriteZeroes) != 0;
+  const bool writes_zeroes = (at<std::uint16_t>(of_controller, kOptionalCommands) & kHasWriteZeroes) != 0;
   facts.zeroes_bytes_max = writes_zeroes ? kZeroesBlocksMax << shift : 0;
-  facts.has_cache = (at<std::uint8_t>(controller, kVolatileCache) & 1U) != 0;
+  facts.has_cache = (at<std::uint8_t>(of_controller, kVolatileCache) & 1U) != 0;
   const auto deallocation = at<std::uint8_t>(name_space, kDeallocation);
   facts.deallocates = (deallocation & 7U) == 1 && (deallocation >> 3 & 1U) != 0;
   return facts;

@@ -309,11 +309,11 @@ bool cache_is_on(int fd) {
 }
 
 Result<NvmeFacts> facts_of(int fd, std::uint32_t number, const std::string& path, const std::string& block) {
-  std::array<std::byte, kNvmeIdentifyBytes> controller{};
+  std::array<std::byte, kNvmeIdentifyBytes> of_controller{};
   std::array<std::byte, kNvmeIdentifyBytes> name_space{};
-  MEMLITH_TRY(identify(fd, number, kOfController, controller, path));
+  MEMLITH_TRY(identify(fd, number, kOfController, of_controller, path));
   MEMLITH_TRY(identify(fd, number, kOfNamespace, name_space, path));
-  MEMLITH_TRY_ASSIGN(NvmeFacts facts, read_nvme_identity(controller, name_space, path));
+  MEMLITH_TRY_ASSIGN(NvmeFacts facts, read_nvme_identity(of_controller, name_space, path));
   facts.cache_is_on = facts.has_cache && cache_is_on(fd);
   if (const std::uint64_t most = command_bytes_max_of(block); most != 0) {
     facts.transfer_bytes_max = std::max(kPageBytes, round_down(std::min(facts.transfer_bytes_max, most), kPageBytes));
