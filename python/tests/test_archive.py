@@ -56,13 +56,17 @@ def test_a_thread_archives_and_times_are_found(tmp_path):
         number = store.full("number", 1, 1, "i8")
         store.persist()
         with archive.start(tmp_path / "store", target, wait=0.01) as archiving:
+            def wait_for_all():
+                _wait_until(lambda: archiving.progress.archived_lsn >= store.info()["durable_lsn"])
+
             number[0] = 2
             store.persist()
-            _wait_until(lambda: archiving.progress.archived_lsn >= store.info()["durable_lsn"])
+            wait_for_all()
             between = datetime.datetime.now(datetime.timezone.utc)
             time.sleep(2.5)
             number[0] = 3
             store.persist()
+            wait_for_all()
         del number
     assert archive.restore(target, None, between, dry_run=True).segments > 0
     archive.restore(target, tmp_path / "then", between)
