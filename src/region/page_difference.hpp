@@ -1,4 +1,4 @@
-// Finds the bytes in which a page differs from its older copy. Floor: region.
+// Finds the words in which a page differs from its older copy. Floor: region.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,14 @@
 
 namespace memlith::core {
 
-// Adds to `ranges` the bytes in which `page`, at `offset` of the region, differs from `before`, or the whole page if
-// that is cheaper to log. Both are aligned to words.
+// Adds to `ranges` the words of 8 bytes in which `page`, at `offset` of the region, differs from `before`, or the whole
+// page if that is cheaper to log. Whole words, because what is logged may be read from the page later: of a counter that
+// another thread counts on meanwhile, the low byte alone would make a value that the counter never had. Both are aligned
+// to words.
 void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, std::vector<Range>& ranges);
 
-// Other threads may be storing to the page: which of their stores count is the caller's business. (ThreadSanitizer's
-// suppressions name these.)
+// Other threads may be storing to the page: which of their stores count is the caller's business. Stores that came
+// before the call count always. (ThreadSanitizer's suppressions name these.)
 bool equals_twin(const std::byte* page, const std::byte* twin);
 void copy_twin(std::byte* target, const std::byte* page);
 
