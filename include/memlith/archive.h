@@ -81,7 +81,11 @@ MEMLITH_API int32_t memlith_archive_step(memlith_archive* archive, memlith_archi
 /* Makes a full copy now. */
 MEMLITH_API int32_t memlith_archive_copy(memlith_archive* archive);
 
-/* Archives what is left, and closes the handle, whatever the result. Null is ignored. */
+/* Archives what was durable when the call began. A program that writes shows up to 50 ms later what it has made
+ * durable: the call waits for it, for at most a second. `progress` may be null. Errors: as memlith_archive_step. */
+MEMLITH_API int32_t memlith_archive_flush(memlith_archive* archive, memlith_archive_progress* progress);
+
+/* As memlith_archive_flush, and closes the handle, whatever the result. Null is ignored. */
 MEMLITH_API int32_t memlith_archive_close(memlith_archive* archive);
 
 /* ---- what an archive holds -------------------------------------------------------------------------------------- */

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -119,9 +121,20 @@ Status Archiver::look_once() {
   return kOk;
 }
 
-Status Archiver::close() {
-  if (!broken_) MEMLITH_TRY(gather());
-  return seal();
+Status Archiver::flush(std::chrono::milliseconds patience) {
+  const Status caught_up = catch_up(patience);
+  const Status sealed = seal();
+  return sealed.ok() ? caught_up : sealed;
+}
+
+Status Archiver::catch_up(std::chrono::milliseconds patience) {
+  const SteadyClock::time_point until = SteadyClock::now() + patience;
+  MEMLITH_TRY_ASSIGN(const Lsn wanted, source_.readable_end(position_));
+  for (;;) {
+    MEMLITH_TRY(step());
+    if (position_.lsn >= wanted || SteadyClock::now() >= until) return kOk;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 Status Archiver::copy_now() {

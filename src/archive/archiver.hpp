@@ -4,6 +4,7 @@
 // reused meanwhile is a gap, after which a new run begins with a full copy. One thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,8 +54,10 @@ class Archiver {
   // Looks at the store once, and seals what is due. To be called several times a second. If a full copy that is due
   // was refused (progress), last_error_text() says why.
   Status step();
-  // Seals what is left.
-  Status close();
+  // Looks at the store until everything is gathered that can be read now, for at most so long, and seals it: what a
+  // commit has made durable, the program that writes shows up to 50 ms later. If the store cannot be read any more, what
+  // was gathered before is sealed.
+  Status flush(std::chrono::milliseconds patience);
   // A full copy now.
   Status copy_now();
 
@@ -67,6 +70,7 @@ class Archiver {
   Status copy_full(std::uint64_t run);
   Status is_damaged(const CopiedState& state) const;
   Status look_once();
+  Status catch_up(std::chrono::milliseconds patience);
   Status gather();
   Status take(const Frame& frame);
   Status seal();

@@ -149,6 +149,14 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
   }
 }
 
+Result<Lsn> ArchiveSource::readable_end(LogPosition at) {
+  LogReader reader = files_.log->follower(at);
+  for (;;) {
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    if (!frame.has_value()) return reader.position().lsn;
+  }
+}
+
 Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
   files_.options.log.followed_to = at.lsn;
   MEMLITH_TRY(look());

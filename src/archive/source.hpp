@@ -38,6 +38,8 @@ class ArchiveSource {
   // Hands out the durable frames from `at` on, and moves `at` behind each. A clean close may move the log on without a
   // frame: then the next frame does not start where the last one ended, but follows it in the chain.
   Result<Reach> read(LogPosition& at, const Visit& visit);
+  // Behind the last frame from `at` on that can be read. A writer that runs may not have shown yet that it is durable.
+  Result<Lsn> readable_end(LogPosition at);
   // Whether reading can go on at a position of an earlier time.
   Result<Reach> find(LogPosition at);
 

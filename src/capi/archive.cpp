@@ -2,6 +2,7 @@
 #include "memlith/archive.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -188,6 +189,28 @@ struct memlith_archive {
   std::unique_ptr<Archiver> archiver;
 };
 
+namespace memlith::core {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{1000};
+
+Status tell(const Archiver& archiver, memlith_archive_progress* progress) {
+  if (progress == nullptr) return kOk;
+  const ArchiveProgress found = archiver.progress();
+  memlith_archive_progress told{};
+  told.archived_lsn = found.archived.value;
+  told.durable_lsn = found.durable.value;
+  told.segments = found.segments;
+  told.full_copies = found.fulls;
+  told.gaps = found.gaps;
+  told.refused_copies = found.refused;
+  told.log_is_full = found.log_is_full ? 1 : 0;
+  return write_info(progress, told);
+}
+
+}  // namespace
+}  // namespace memlith::core
+
 struct memlith_standby {
   Target target;
   std::unique_ptr<Restorer> restorer;
@@ -229,17 +252,16 @@ int32_t memlith_archive_step(memlith_archive* archive, memlith_archive_progress*
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(archive, "archive"));
     const Status status = archive->archiver->step();
-    if (progress == nullptr) return status;
-    const ArchiveProgress found = archive->archiver->progress();
-    memlith_archive_progress told{};
-    told.archived_lsn = found.archived.value;
-    told.durable_lsn = found.durable.value;
-    told.segments = found.segments;
-    told.full_copies = found.fulls;
-    told.gaps = found.gaps;
-    told.refused_copies = found.refused;
-    told.log_is_full = found.log_is_full ? 1 : 0;
-    MEMLITH_TRY(write_info(progress, told));
+    MEMLITH_TRY(tell(*archive->archiver, progress));
+    return status;
+  });
+}
+
+int32_t memlith_archive_flush(memlith_archive* archive, memlith_archive_progress* progress) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(archive, "archive"));
+    const Status status = archive->archiver->flush(kPatience);
+    MEMLITH_TRY(tell(*archive->archiver, progress));
     return status;
   });
 }
@@ -254,7 +276,7 @@ int32_t memlith_archive_copy(memlith_archive* archive) {
 int32_t memlith_archive_close(memlith_archive* archive) {
   return guarded([&]() -> Status {
     const std::unique_ptr<memlith_archive> owned(archive);
-    return owned == nullptr ? kOk : owned->archiver->close();
+    return owned == nullptr ? kOk : owned->archiver->flush(kPatience);
   });
 }
 

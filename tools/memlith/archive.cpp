@@ -146,15 +146,16 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   memlith_archive_progress progress{};
   progress.struct_size = sizeof progress;
   Events events;
-  do {
+  while (!arguments.once && !interrupted()) {
     const std::int32_t code = memlith_archive_step(handle.get(), &progress);
-    if (code != MEMLITH_OK && (!can_pass(code) || arguments.once)) return library_failure(code, {});
+    if (code != MEMLITH_OK && !can_pass(code)) return library_failure(code, {});
     complaints.note(code);
     events.note(progress);
-    if (arguments.once) break;
     wait(kLookEvery, code == MEMLITH_OK ? 1 : kLooksAfterFailure);
-  } while (!interrupted());
-  if (const auto code = memlith_archive_close(handle.release()); code != MEMLITH_OK) return library_failure(code, {});
+  }
+  const std::int32_t code = memlith_archive_flush(handle.get(), &progress);
+  if (code != MEMLITH_OK) return library_failure(code, {});
+  events.note(progress);
   print_end(arguments, progress);
   return {};
 }
