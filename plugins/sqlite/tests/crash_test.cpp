@@ -730,7 +730,7 @@ INSTANTIATE_TEST_SUITE_P(All, Crash, ::testing::Values("delete", "truncate", "pe
                          [](const auto& each) { return each.param; });
 
 // WAL: readers of an older snapshot go on reading it from pages that a checkpoint of the store has written home since.
-void read_an_old_snapshot(Story& story, bool& right) {
+bool reads_an_old_snapshot(Story& story) {
   story.look(0, "pragma page_size = 512");
   story.commit(0, "create table t(id integer primary key, k int, v text)");
   story.commit(0, rows(1, 100, 100));
@@ -739,16 +739,14 @@ void read_an_old_snapshot(Story& story, bool& right) {
   story.look(1, "pragma cache_size = 2; begin; select count(*) from t where id = 1");
   const std::string before = story.content();
   for (int i = 0; i < 20; ++i) story.commit(0, fmt::format("update t set v = upper(v) || {}, k = {}", i, i));
-  right = dump(story.connection(1)) == before && integrity(story.connection(1)) == "ok";
+  const bool right = dump(story.connection(1)) == before && integrity(story.connection(1)) == "ok";
   story.look(1, "commit");
-  right = right && dump(story.connection(1)) == story.content();
+  return right && dump(story.connection(1)) == story.content();
 }
 
 TEST(CrashWal, OldSnapshotsStay) {
   Story story;
-  bool right = false;
-  read_an_old_snapshot(story, right);
-  EXPECT_TRUE(right);
+  EXPECT_TRUE(reads_an_old_snapshot(story));
 }
 
 // Each planted mistake is noticed; a test that notices none of them would prove nothing.
@@ -787,12 +785,10 @@ TEST(CrashSabotage, IsNoticed) {
     EXPECT_GT(story.explore(options, 1, true), 0u) << each.name;
   }
   sqlite::sabotage.share_pages = true;
-  bool right = true;
   {
     Story story;
-    read_an_old_snapshot(story, right);
+    EXPECT_FALSE(reads_an_old_snapshot(story)) << "share_pages";
   }
-  EXPECT_FALSE(right) << "share_pages";
   sqlite::sabotage = {};
   sqlite::sabotage.believe_cached_head = true;
   EXPECT_GT(explore_forgotten_flushes(true), 0u) << "believe_cached_head";
