@@ -1,47 +1,46 @@
 #include "region/page_difference.hpp"
 
-#include <array>
-#include <atomic>
 #include <cstring>
 
 namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kExtentCost =
-    16;  // what a further extent takes in the log; an unchanged gap up to that is logged too
+constexpr std::uint64_t kExtentCost = 16;  // of a further extent in the log; an unchanged gap up to that is logged, too
 constexpr std::uint64_t kWholeFrom = kPageBytes * 3 / 4;
 constexpr std::uint64_t kStepBytes = 64;
 
-constexpr std::uint64_t kStepWords = kStepBytes / sizeof(std::uint64_t);
+// Two words, which one instruction reads.
+typedef std::uint64_t Words __attribute__((vector_size(16), may_alias));
 
-using Step = std::array<std::uint64_t, kStepWords>;
+// The difference of a step of the page, as it is now, and the step before.
+struct Step {
+  // ORDER read-once: memcmp() reads a byte that differed again for its result, and says "equal" if another thread has
+  // changed the byte back meanwhile; all other stores to the page were then missed. So each word is read once, which
+  // volatile promises. [test PageDifference.SeesStoresBesideAThreadThatStores]
+  Step(const std::byte* page, const std::byte* before)
+      : Step(as<const volatile Words>(page), as<const Words>(before)) {}
+  Step(const volatile Words* now, const Words* before)
+      : words{now[0] ^ before[0], now[1] ^ before[1], now[2] ^ before[2], now[3] ^ before[3]} {}
+  [[nodiscard]] bool any() const {
+    const Words all = (words[0] | words[1]) | (words[2] | words[3]);
+    return (all[0] | all[1]) != 0;
+  }
+  [[nodiscard]] std::uint64_t word(std::uint64_t index) const { return words[index / 2][index % 2]; }
 
-// A step of the page as it is now, read once. ORDER read-once: memcmp() reads a byte that differed again for its result,
-// and says "equal" if another thread has changed the byte meanwhile; all other stores to the page were then missed.
-// [test PageDifference.SeesStoresBesideAThreadThatStores]
-Step read_once(const std::byte* page) {
-  Step step;
-  std::memcpy(step.data(), page, kStepBytes);
-  std::atomic_signal_fence(std::memory_order_acq_rel);  // so that the compiler reads nothing again
-  return step;
-}
+  template <class To>
+  static To* as(const std::byte* bytes) {
+    return reinterpret_cast<To*>(bytes);
+  }
 
-// Makes of each word its difference. Returns whether there is any.
-bool subtract(Step& step, const std::byte* before) {
-  std::uint64_t any = 0;
-  Step other;
-  std::memcpy(other.data(), before, kStepBytes);
-  for (std::uint64_t i = 0; i < kStepWords; ++i) any |= step[i] ^= other[i];
-  return any != 0;
-}
+  Words words[kStepBytes / sizeof(Words)];
+};
 
 }  // namespace
 
 [[gnu::noinline]] bool equals_twin(const std::byte* page, const std::byte* twin) {
   for (std::uint64_t at = 0; at < kPageBytes; at += kStepBytes) {
-    Step step = read_once(page + at);
-    if (subtract(step, twin + at)) return false;
+    if (Step(page + at, twin + at).any()) return false;
   }
   return true;
 }
@@ -54,10 +53,10 @@ bool subtract(Step& step, const std::byte* before) {
   const std::size_t first = ranges.size();
   std::uint64_t cost = 0;
   for (std::uint64_t step = 0; step < kPageBytes; step += kStepBytes) {
-    Step difference = read_once(page + step);
-    if (!subtract(difference, before + step)) continue;
-    for (std::uint64_t i = 0; i < kStepWords; ++i) {
-      if (difference[i] == 0) continue;
+    const Step difference(page + step, before + step);
+    if (!difference.any()) continue;
+    for (std::uint64_t i = 0; i < kStepBytes / sizeof(std::uint64_t); ++i) {
+      if (difference.word(i) == 0) continue;
       const std::uint64_t begin = offset + step + i * sizeof(std::uint64_t);
       const std::uint64_t end = begin + sizeof(std::uint64_t);
       if (ranges.size() > first && begin - (ranges.back().offset + ranges.back().bytes) <= kExtentCost) {

@@ -12,7 +12,7 @@ namespace memlith::core {
 // Adds to `ranges` the words of 8 bytes in which `page`, at `offset` of the region, differs from `before`, or the whole
 // page if that is cheaper to log. Whole words, because what is logged may be read from the page later: of a counter that
 // another thread counts on meanwhile, the low byte alone would make a value that the counter never had. Both are aligned
-// to words.
+// to 16 bytes, here and below.
 void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, std::vector<Range>& ranges);
 
 // Other threads may be storing to the page: which of their stores count is the caller's business. Stores that came
