@@ -55,8 +55,8 @@ class Archiver {
   // was refused (progress), last_error_text() says why.
   Status step();
   // Looks at the store until everything is gathered that can be read now, for at most so long, and seals it: what a
-  // commit has made durable, the program that writes shows up to 50 ms later. If the store cannot be read any more, what
-  // was gathered before is sealed.
+  // commit has made durable, the program that writes shows up to 50 ms later. If the store cannot be read any more,
+  // what was gathered before is sealed.
   Status flush(std::chrono::milliseconds patience);
   // A full copy now.
   Status copy_now();

@@ -52,7 +52,7 @@ void HotPages::add_pieces(HotPage& hot, std::vector<SourceExtent>& pieces) {
   copy_twin(now, base_ + offset);
   differences_.clear();
   if (hot.has_twin) {
-    add_difference(now, twin, offset, differences_);
+    add_difference(now, twin, offset, Exactness::bytes, differences_);
   } else {
     differences_.push_back({offset, kPageBytes});
   }

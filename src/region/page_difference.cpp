@@ -6,7 +6,7 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint64_t kExtentCost = 16;  // of a further extent in the log; an unchanged gap up to that is logged, too
+constexpr std::uint64_t kExtentCost = 16;  // of a further extent in the log; an unchanged gap up to that is logged
 constexpr std::uint64_t kWholeFrom = kPageBytes * 3 / 4;
 constexpr std::uint64_t kStepBytes = 64;
 
@@ -15,9 +15,9 @@ typedef std::uint64_t Words __attribute__((vector_size(16), may_alias));
 
 // The difference of a step of the page, as it is now, and the step before.
 struct Step {
-  // ORDER read-once: memcmp() reads a byte that differed again for its result, and says "equal" if another thread has
-  // changed the byte back meanwhile; all other stores to the page were then missed. So each word is read once, which
-  // volatile promises. [test PageDifference.SeesStoresBesideAThreadThatStores]
+  // ORDER read-once: memcmp() reads a byte that differed again for its result, and says "equal" if another thread
+  // has changed the byte back meanwhile; all other stores to the page were then missed. So each word is read once,
+  // which volatile promises. [test PageDifference.SeesStoresBesideAThreadThatStores]
   Step(const std::byte* page, const std::byte* before)
       : Step(as<const volatile Words>(page), as<const Words>(before)) {}
   Step(const volatile Words* now, const Words* before)
@@ -49,16 +49,21 @@ struct Step {
 
 // A separate function, so that ThreadSanitizer's suppressions can name it.
 [[gnu::noinline]] void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset,
-                                      std::vector<Range>& ranges) {
+                                      Exactness exactness, std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();
   std::uint64_t cost = 0;
   for (std::uint64_t step = 0; step < kPageBytes; step += kStepBytes) {
     const Step difference(page + step, before + step);
     if (!difference.any()) continue;
     for (std::uint64_t i = 0; i < kStepBytes / sizeof(std::uint64_t); ++i) {
-      if (difference.word(i) == 0) continue;
-      const std::uint64_t begin = offset + step + i * sizeof(std::uint64_t);
-      const std::uint64_t end = begin + sizeof(std::uint64_t);
+      const std::uint64_t change = difference.word(i);
+      if (change == 0) continue;
+      std::uint64_t begin = offset + step + i * sizeof change;
+      std::uint64_t end = begin + sizeof change;
+      if (exactness == Exactness::bytes) {
+        begin += static_cast<std::uint64_t>(__builtin_ctzll(change)) / 8;
+        end -= static_cast<std::uint64_t>(__builtin_clzll(change)) / 8;
+      }
       if (ranges.size() > first && begin - (ranges.back().offset + ranges.back().bytes) <= kExtentCost) {
         cost += end - (ranges.back().offset + ranges.back().bytes);
         ranges.back().bytes = end - ranges.back().offset;

@@ -1,4 +1,4 @@
-// Finds the words in which a page differs from its older copy. Floor: region.
+// Finds the bytes in which a page differs from its older copy. Floor: region.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,15 @@
 
 namespace memlith::core {
 
-// Adds to `ranges` the words of 8 bytes in which `page`, at `offset` of the region, differs from `before`, or the whole
-// page if that is cheaper to log. Whole words, because what is logged may be read from the page later: of a counter that
-// another thread counts on meanwhile, the low byte alone would make a value that the counter never had. Both are aligned
-// to 16 bytes, here and below.
-void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, std::vector<Range>& ranges);
+// Where differences begin and end. What is logged from a copy of the page needs the bytes only. From the page itself
+// whole words of 8 bytes are logged: of a counter that another thread counts on meanwhile, the low byte alone would
+// make a value that the counter never had.
+enum class Exactness : std::uint8_t { bytes, words };
+
+// Adds to `ranges` where `page`, at `offset` of the region, differs from `before`, or the whole page if that is
+// cheaper to log. Both are aligned to 16 bytes, here and below.
+void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, Exactness exactness,
+                    std::vector<Range>& ranges);
 
 // Other threads may be storing to the page: which of their stores count is the caller's business. Stores that came
 // before the call count always. (ThreadSanitizer's suppressions name these.)

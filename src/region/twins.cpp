@@ -72,7 +72,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<S
     return;
   }
   differences_.clear();
-  add_difference(copy(now), copy(place.copy), offset, differences_);
+  add_difference(copy(now), copy(place.copy), offset, Exactness::bytes, differences_);
   if (!differences_.empty() && differences_.front().bytes == kPageBytes) {
     pending_.pop_back();
     free_.push_back(now);

@@ -81,7 +81,10 @@ TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   const memlith_stats after = stats();
   constexpr std::uint64_t kChanged = kRounds * kPages * kChangeBytes;
   EXPECT_EQ(after.frames - before.frames, kRounds);
-  EXPECT_EQ(after.captured_bytes - before.captured_bytes, kChanged) << "not the bytes that were changed";
+  // Fault logs whole words.
+  const std::uint64_t slack = GetParam() == MEMLITH_TRACKER_FAULT ? kRounds * kPages * 14 : 0;
+  EXPECT_GE(after.captured_bytes - before.captured_bytes, kChanged) << "not the bytes that were changed";
+  EXPECT_LE(after.captured_bytes - before.captured_bytes, kChanged + slack) << "not the bytes that were changed";
   const std::uint64_t logged = after.logged_bytes - before.logged_bytes;
   EXPECT_EQ(logged % 512, 0u);
   EXPECT_GT(logged, kChanged);

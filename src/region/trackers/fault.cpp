@@ -76,7 +76,7 @@ class FaultTracker final : public Tracker {
       if (each.mark.twin == 0) {
         ranges.push_back({offset, kPageBytes});
       } else {
-        add_difference(pages_.base + offset, twin(each.mark), offset, ranges);
+        add_difference(pages_.base + offset, twin(each.mark), offset, Exactness::words, ranges);
       }
     }
     return kOk;

@@ -19,13 +19,13 @@ struct alignas(kPageBytes) Page {
   [[nodiscard]] const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(words.data()); }
 };
 
-std::vector<Range> difference(const Page& page, const Page& before) {
+std::vector<Range> difference(const Page& page, const Page& before, Exactness exactness = Exactness::words) {
   std::vector<Range> ranges;
-  add_difference(page.bytes(), before.bytes(), 0, ranges);
+  add_difference(page.bytes(), before.bytes(), 0, exactness, ranges);
   return ranges;
 }
 
-TEST(PageDifference, HasWholeWords) {
+TEST(PageDifference, HasBytesOrWholeWords) {
   Page page;
   const Page before;
   EXPECT_TRUE(equals_twin(page.bytes(), before.bytes()));
@@ -33,6 +33,7 @@ TEST(PageDifference, HasWholeWords) {
   page.words[9] = 0x100;
   EXPECT_FALSE(equals_twin(page.bytes(), before.bytes()));
   EXPECT_EQ(difference(page, before), (std::vector<Range>{{72, 8}}));
+  EXPECT_EQ(difference(page, before, Exactness::bytes), (std::vector<Range>{{73, 1}}));
   page.words[11] = 1;  // a gap of one word costs less than an extent
   page.words[kWords - 1] = 1;
   EXPECT_EQ(difference(page, before), (std::vector<Range>{{72, 24}, {kPageBytes - 8, 8}}));
