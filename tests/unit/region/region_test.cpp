@@ -59,7 +59,7 @@ TEST_P(RegionTest, CapturesEachStoreOnce) {
   Region& region = world_.open("a", kSize);
   ASSERT_OK(persist(region));
   const std::uint64_t frames = world_.frames();
-  // Words that were told of, or that changed; of scan's pages, when they are captured first, everything, and then bytes.
+  // Words that were told of, or changed; of scan's pages, when they are captured first, everything, and then bytes.
   // Without WP_ASYNC scan works by faults.
   const TrackerKind kind = region.tracker()->kind();
   std::uint64_t captured = world_.captured();
