@@ -185,8 +185,8 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     }
   }
   // What the killed program wrote and what the next one writes may be torn together.
-  if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && !medium.lines() && operations_.size() > 1 &&
-      !enough()) {
+  if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && !medium.lines() && !medium.whole_sectors() &&
+      operations_.size() > 1 && !enough()) {
     choices.assign(pending, {});
     for (const Operation& operation : operations_) {
       if (operation.op == SimOp::write) choices[operation.begin].fate = SimFate::garbage;
@@ -384,7 +384,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
       return true;
     }
     case Fault::garbage: {
-      if (medium.lines()) return false;  // a word is kept or lost
+      if (medium.lines() || medium.whole_sectors()) return false;  // a word, or a sector, is kept or lost
       const Operation* const write = pick([](const Operation& o) { return o.op == SimOp::write; });
       if (write == nullptr) return false;
       if (random_.one_in(2)) draw_operations(choices);

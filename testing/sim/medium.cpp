@@ -283,6 +283,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
   SimImage image;
   image.lines = lines();
   image.forced_unit_access = trace_.start.forced_unit_access;
+  image.whole_sectors = whole_sectors();
   for (const auto& [name, file] : names) {
     const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
     if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;

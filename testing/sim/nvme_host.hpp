@@ -138,6 +138,7 @@ inline SimImage as_sim_namespace(SimImage image) {
   file.key() = kSimNamespaceName;
   image.files.insert(std::move(file));
   image.forced_unit_access = true;
+  image.whole_sectors = true;  // NVM Express: the atomic write unit at a power failure is a block at least
   return image;
 }
 

@@ -394,7 +394,10 @@ class SimDevice final : public Device {
 };
 
 SimVolume::SimVolume(SimImage image, bool record)
-    : recording_(record), lines_(image.lines), forced_unit_access_(image.forced_unit_access) {
+    : recording_(record),
+      lines_(image.lines),
+      forced_unit_access_(image.forced_unit_access),
+      whole_sectors_(image.whole_sectors) {
   for (const auto& [name, bytes] : image.files) {
     auto file = std::make_shared<File>();
     file->number = next_file_++;
@@ -471,6 +474,7 @@ SimImage SimVolume::image() const {
   SimImage image;
   image.lines = lines_;
   image.forced_unit_access = forced_unit_access_;
+  image.whole_sectors = whole_sectors_;
   for (const auto& [name, file] : names_) image.files[name] = file->content;
   return image;
 }

@@ -44,6 +44,7 @@ struct SimImage {
   std::map<std::string, SimBytes, std::less<>> files;
   bool lines = false;  // the medium is written by lines, and torn between words
   bool forced_unit_access = false;
+  bool whole_sectors = false;  // a sector that is being written has the old bytes or the new ones
   [[nodiscard]] std::uint64_t hash() const;
 };
 
@@ -128,6 +129,7 @@ class SimMedium {
 
   // Whether writes are torn between words, not between sectors.
   [[nodiscard]] bool lines() const { return trace_.start.lines; }
+  [[nodiscard]] bool whole_sectors() const { return trace_.start.whole_sectors; }
   // How many items a power cut here may keep or lose.
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
   [[nodiscard]] const Item& pending(std::size_t index) const { return pending_[index]; }
@@ -266,6 +268,7 @@ class SimVolume final : public Volume {
   bool recording_;
   bool lines_;
   bool forced_unit_access_;
+  bool whole_sectors_;
   SimTrace trace_;
   SimFaults faults_;
 };

@@ -179,13 +179,35 @@ int FileCalls::lengthen(FileRef ref, FileAccess& access, std::uint32_t blocks) {
     if (!waiting_.wait(Waiting::For::durable, cut)) return EIO;  // as in write()
   }
   const int error = access.lengthen(blocks);
-  const Pages::Lock lock(pages_);
-  if (SharedFile* const file = pages_.file(ref)) {
+  {
+    const Pages::Lock lock(pages_);
+    SharedFile* const file = pages_.file(ref);
+    if (file == nullptr) return error;
     file->blocks = access.blocks();
     file->asks = 1;
     ++file->dirtied;
   }
-  return error;
+  return error != 0 ? error : record_longer(ref);
+}
+
+// Replaying a cut that the log still has would take the new pages away again. [test
+// FileCallsTest.AFileThatWasCutAndGotLongerIsLongAfterTheReplay]
+int FileCalls::record_longer(FileRef ref) {
+  while (true) {
+    std::uint64_t full = 0;
+    {
+      const Pages::Lock lock(pages_);
+      const SharedFile* const file = pages_.file(ref);
+      if (file == nullptr || file->state != FileState::live) return 0;
+      if (file->cut_batch <= pages_.memory().settled.load()) return 0;
+      if (pages_.has_room()) {
+        pages_.put_longer(ref, file->blocks);
+        return 0;
+      }
+      full = pages_.memory().filling.load();
+    }
+    if (!waiting_.wait(Waiting::For::home, full)) return EIO;
+  }
 }
 
 void FileCalls::make_unlogged(FileRef ref) {

@@ -63,6 +63,7 @@ class FileCalls {
   int write_home(FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page);
   int put(SharedFile& file, FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page, bool extends);
   int record_cut(FileRef ref, std::uint32_t blocks, std::uint64_t& wait_for);
+  int record_longer(FileRef file);
 
   Pages& pages_;
   Waiting& waiting_;

@@ -45,6 +45,9 @@ Result<void> PageLog::replay_record(const BatchReader::Record& record, Replayed&
   const std::uint32_t block = record.head.block;
   if (record.head.kind == RecordKind::length) return *blocks > block ? file.cut(block) : Result<void>();
   std::array<std::byte, kPageBytes> page{};
+  if (record.head.kind == RecordKind::longer) {
+    return *blocks < block ? file.write(block - 1, page.data()) : Result<void>();
+  }
   if (record.head.kind == RecordKind::change) {
     // PostgreSQL has cut the file later, which needed no record: the log had none of the file then.
     if (block >= *blocks) {

@@ -270,6 +270,10 @@ void Pages::put_length(FileRef file, std::uint32_t blocks) {
   stage_record({.file = file.index, .block = blocks, .kind = RecordKind::length}, PageLimits::kPages);
 }
 
+void Pages::put_longer(FileRef file, std::uint32_t blocks) {
+  stage_record({.file = file.index, .block = blocks, .kind = RecordKind::longer}, PageLimits::kPages);
+}
+
 // ---- the keeper -------------------------------------------------------------------------------------------------
 
 Batch* Pages::seal() {

@@ -40,7 +40,7 @@ enum class FileState : std::uint32_t { unused, live, gone };  // gone: was remov
 struct SharedFile {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
-  // The last batches that have a record of it, one of a page, and one of a length; 0: none.
+  // The last batches that have a record of it, one of a page or of more pages, and one of a cut; 0: none.
   std::uint64_t newest_batch = 0;
   std::uint64_t page_batch = 0;
   std::uint64_t cut_batch = 0;
@@ -163,8 +163,9 @@ class Pages {
   // Puts the page into the batch that is being filled, as it differs from `base`, which may be null: then the record
   // holds the whole page. There is room. With `keep`, the page is read from here until it is home.
   void put_page(FileRef file, std::uint32_t block, const std::byte* page, const std::byte* base, bool keep);
-  // The file is cut. There is room.
+  // The file is cut, or has become longer. There is room.
   void put_length(FileRef file, std::uint32_t blocks);
+  void put_longer(FileRef file, std::uint32_t blocks);
 
   // The newest batch that has records; the one before the one that is being filled, if that is empty.
   [[nodiscard]] std::uint64_t newest_number() const { return memory_->filling.load() - (fresh_is_empty() ? 1 : 0); }

@@ -26,6 +26,7 @@ enum class RecordKind : std::uint16_t {
   change = 1,  // ranges replace bytes of the page
   whole = 2,   // the page is zeros but for the ranges; a shorter file grows
   length = 3,  // the file has `block` pages and no more
+  longer = 4,  // the file has `block` pages at least; new ones are zeros
 };
 
 struct RecordHead {

@@ -109,6 +109,24 @@ TEST(FileCallsTest, AFileThatWasCutGetsLongerWhenTheLogHasTheCut) {
   EXPECT_EQ(world.access->home(1), 0);
 }
 
+// The replay cuts the file as it was cut, and makes it as long as a flush said that it is.
+TEST(FileCallsTest, AFileThatWasCutAndGotLongerIsLongAfterTheReplay) {
+  CallsWorld world;
+  world.write(0, 1);
+  world.write(1, 1);
+  ASSERT_EQ(world.calls.cut(world.file, *world.access, 1), 0);
+  ASSERT_EQ(world.calls.lengthen(world.file, *world.access, 4), 0);
+  ASSERT_EQ(world.calls.flush(world.file, *world.access), 0);
+  core::SimMedium medium(world.volume.trace());
+  while (medium.position() < world.volume.trace().records.size()) medium.step();
+  SimVolume after(medium.cut([](std::size_t) { return true; }), true);
+  const auto contents = recover(after, {world.path});
+  ASSERT_TRUE(contents);
+  ASSERT_EQ(contents->size(), 4u);
+  EXPECT_EQ(contents->at({world.path, 0}), page_of(1));
+  for (std::uint32_t block = 1; block < 4; ++block) EXPECT_EQ(contents->at({world.path, block}), page_of(0)) << block;
+}
+
 TEST(NamesTest, AnUnloggedRelationIsKnownByTheFileBesideIt) {
   for (const char* const path : {"base/5/16384", "base/5/16384.2", "base/5/16384_fsm", "base/5/16384_vm.1"}) {
     EXPECT_EQ(init_of(path), "base/5/16384_init") << path;
