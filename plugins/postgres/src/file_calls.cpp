@@ -9,15 +9,17 @@ namespace memlith_postgres {
 int FileCalls::before_creation(std::string_view path) {
   // A record tells a file by its name, so a name means one file as long as the log has records of it.
   while (true) {
-    std::uint64_t home = 0;
+    // A record may be in the batch that is being filled, which nobody else may ask for.
+    std::uint64_t newest = 0;
     {
       const Pages::Lock lock(pages_);
       if (!pages_.has_removed(path)) return 0;
-      home = pages_.memory().home.load();
-      pages_.memory().settle_wanted.store(1);
+      newest = pages_.newest_number();
     }
+    if (!waiting_.wait(Waiting::For::home, newest)) return EIO;
+    pages_.memory().settle_wanted.store(1);
     pages_.announce();
-    if (!waiting_.wait(Waiting::For::settled, home)) return EIO;
+    if (!waiting_.wait(Waiting::For::settled, newest)) return EIO;
   }
 }
 

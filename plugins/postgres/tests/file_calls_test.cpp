@@ -127,6 +127,20 @@ TEST(FileCallsTest, AFileThatWasCutAndGotLongerIsLongAfterTheReplay) {
   for (std::uint32_t block = 1; block < 4; ++block) EXPECT_EQ(contents->at({world.path, block}), page_of(0)) << block;
 }
 
+// The record of the cut is in a batch that is being filled, and no other process asks for that batch.
+TEST(FileCallsTest, AFileThatWasCutAndRemovedComesBack) {
+  CallsWorld world;
+  world.write(0, 1);
+  ASSERT_EQ(world.calls.bring_home(), 0);
+  ASSERT_TRUE(world.page_log.finish(world.shared.pages()));
+  ASSERT_EQ(world.calls.cut(world.file, *world.access, 0), 0);
+  ASSERT_EQ(world.calls.before_removal(world.file), 0);
+  ASSERT_TRUE(world.volume.remove(world.path).ok());
+  ASSERT_EQ(world.records(), 1u);
+  EXPECT_EQ(world.calls.before_creation(world.path), 0);
+  EXPECT_EQ(world.records(), 0u);
+}
+
 TEST(NamesTest, AnUnloggedRelationIsKnownByTheFileBesideIt) {
   for (const char* const path : {"base/5/16384", "base/5/16384.2", "base/5/16384_fsm", "base/5/16384_vm.1"}) {
     EXPECT_EQ(init_of(path), "base/5/16384_init") << path;
