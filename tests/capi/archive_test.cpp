@@ -148,5 +148,42 @@ TEST(ArchiveWithAKeptLog, HasNoGapUpToTheLimit) {
   EXPECT_EQ(static_cast<std::uint64_t*>(found->address())[512], wanted);
 }
 
+// The program that writes shows what is durable a little later; a flush of the archive waits for it.
+TEST(ArchiveFlush, HasWhatWasDurableBefore) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  auto opened = MixedStore::open(path);
+  ASSERT_TRUE(opened.ok()) << opened.error().message();
+  const std::string target_path = folder / "target";
+  memlith_archive_target target{};
+  target.struct_size = sizeof target;
+  target.folder = target_path.c_str();
+  memlith_archive_options options{};
+  options.struct_size = sizeof options;
+  options.wait_ms = 3'600'000;
+  memlith_archive* archive = nullptr;
+  ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &options, &archive), MEMLITH_OK) << last_error();
+  MixedContent now;
+  std::mt19937_64 random(2);
+  memlith_archive_progress progress{};
+  progress.struct_size = sizeof progress;
+  for (int i = 0; i < 20; ++i) {
+    commit_something(*opened, now, random);
+    const std::uint64_t durable = opened->store.durable();
+    ASSERT_EQ(memlith_archive_flush(archive, &progress), MEMLITH_OK) << last_error();
+    EXPECT_GE(progress.archived_lsn, durable) << i;
+  }
+  EXPECT_GE(progress.segments, 10u);
+  commit_something(*opened, now, random);
+  const std::uint64_t durable = opened->store.durable();
+  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
+  memlith_restore_options at{};
+  at.struct_size = sizeof at;
+  at.at = MEMLITH_AT_LSN;
+  at.value = durable;
+  EXPECT_EQ(memlith_restore(&target, (folder / "restored").c_str(), &at, nullptr), MEMLITH_OK) << last_error();
+  opened->close();
+}
+
 }  // namespace
 }  // namespace memlith::test
