@@ -313,7 +313,8 @@ func (tx *Tx) ForEach(call func(name []byte, b *Bucket) error) error {
 	return tx.root.ForEachBucket(func(name []byte) error { return call(name, tx.Bucket(name)) })
 }
 
-// Check looks for damage, whatever the options: the pages, and that each record belongs to one bucket that is in another.
+// Check looks for damage, whatever the options: in the pages, and of records that belong to no bucket, or buckets that
+// are in none or in two.
 func (tx *Tx) Check(...CheckOption) <-chan error {
 	found := make(chan error, 1)
 	if err := tx.check(); err != nil {
