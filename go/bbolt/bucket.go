@@ -162,12 +162,18 @@ func (b *Bucket) clear() error {
 
 // MoveBucket moves a bucket of this one into another one. Into a bucket that is in the moved one is not possible.
 func (b *Bucket) MoveBucket(name []byte, to *Bucket) error {
+	if err := b.tx.writing(); err != nil {
+		return err
+	}
+	if err := to.tx.writing(); err != nil {
+		return err
+	}
+	if to.tx != b.tx { // a database has one transaction that writes
+		return berrors.ErrDifferentDB
+	}
 	child, err := b.child(name)
 	if err != nil {
 		return err
-	}
-	if to.tx != b.tx {
-		return berrors.ErrDifferentDB
 	}
 	if to.number == b.number {
 		return berrors.ErrSameBuckets

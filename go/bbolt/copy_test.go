@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 func fill(t *testing.T, db *bbolt.DB, bucket string, count int) {
@@ -117,6 +118,29 @@ func expectCopy(t *testing.T, path string, count int) {
 	}
 }
 
+// The kind of an error of MoveBucket does not depend on the bucket's being there.
+func TestMovingToAnotherDatabase(t *testing.T) {
+	var buckets [2]*bbolt.Bucket
+	for i := range buckets {
+		db, err := bbolt.Open(filepath.Join(t.TempDir(), "db"), 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		tx, err := db.Begin(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if buckets[i], err = tx.CreateBucket([]byte("b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := buckets[0].MoveBucket([]byte("none"), buckets[1]); err != berrors.ErrDifferentDB {
+		t.Fatal(err)
+	}
+}
+
 // A transaction that writes copies the state before its changes.
 func TestCopyInAWritingTransaction(t *testing.T) {
 	folder := t.TempDir()
@@ -149,6 +173,13 @@ func TestCountersAndLogger(t *testing.T) {
 	defer db.Close()
 	if db.Logger() != bbolt.Logger(logger) || !bytes.Contains(lines.Bytes(), []byte("INFO: opened ")) {
 		t.Fatalf("log: %q", lines.String())
+	}
+	first, err := db.Begin(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.ID() != 2 || first.Rollback() != nil {
+		t.Fatalf("the first commit has the number %d", first.ID())
 	}
 	before := db.Stats()
 	fill(t, db, "b", 1)

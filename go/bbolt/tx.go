@@ -216,7 +216,8 @@ func (tx *Tx) Rollback() error {
 // DB is the transaction's database.
 func (tx *Tx) DB() *DB { return tx.db }
 
-// ID is the number of the newest commit that changed something, or of the commit that this transaction will be.
+// ID is the number of the newest commit that changed something, or of the commit that this transaction will be. A new
+// database has the number 1, as with bbolt.
 func (tx *Tx) ID() int {
 	number, err := tx.number(idKey)
 	if err != nil {
@@ -225,7 +226,7 @@ func (tx *Tx) ID() int {
 	if tx.writable {
 		number++
 	}
-	return int(number)
+	return int(number) + 1
 }
 
 // Size is that of the database's file at the first call; WriteTo fills its copy up to that size.
