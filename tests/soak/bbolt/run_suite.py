@@ -27,7 +27,7 @@ TEST_SECONDS = 600
 KINDS = ("plain", "memlith")
 # Random keys are no longer than ours may be, in both kinds; a key that is too long would end the test at once.
 QUICK = ("-quick.maxksize=1000",)
-ADAPTED = ("movebucket_test.go", "var min, max = 1, 1024", "var min, max = 1, 1000")
+ADAPTED = [(name, "min, max = 1, 1024", "min, max = 1, 1000") for name in ("movebucket_test.go", "simulation_test.go")]
 # Files of tests that use the inside of bbolt, and what of it.
 LEFT_OUT = {"allocate_test.go": "the freelist", "node_test.go": "nodes of the tree",
             "db_whitebox_test.go": "the freelist and pages", "tx_check_test.go": "pages, which the test overwrites"}
@@ -73,11 +73,11 @@ def make_memlith(source, folder):
 
 
 def adapt(folder):
-    name, from_text, to_text = ADAPTED
-    text = (folder / name).read_text(encoding="utf-8")
-    if from_text not in text:
-        sys.exit(f"{name} of bbolt {VERSION} has no {from_text!r}")
-    (folder / name).write_text(text.replace(from_text, to_text), encoding="utf-8")
+    for name, from_text, to_text in ADAPTED:
+        text = (folder / name).read_text(encoding="utf-8")
+        if from_text not in text:
+            sys.exit(f"{name} of bbolt {VERSION} has no {from_text!r}")
+        (folder / name).write_text(text.replace(from_text, to_text), encoding="utf-8")
 
 
 def build(work):
