@@ -4,9 +4,9 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `redis`, `rocksdb`,
-`postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless --dir
-names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `bbolt`, `redis`,
+`rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless
+--dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
@@ -312,6 +312,16 @@ def run_replica(programs, words):
     return run_in_folder([place / "clusterbench", "-node", place / "kvnode"], words[1:])
 
 
+def run_bbolt(programs, words):
+    """Go's bbolt and go/bbolt in turns: durable puts, and reads beside them (bboltbench)."""
+    place, library = folder_of(None) / "bbolt", programs.resolve().parent / "lib"
+    place.mkdir(exist_ok=True)
+    environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
+    built = subprocess.run(["go", "build", "-o", place / "bboltbench", "./cmd/bboltbench"],
+                           cwd=ROOT / "go/bboltconvert", env=environment, stdout=sys.stderr, check=False).returncode
+    return built or run_in_folder([place / "bboltbench"], words)
+
+
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
     return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
@@ -345,6 +355,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
             "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
+            "bbolt": ("memlith", run_bbolt),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

@@ -69,6 +69,8 @@ need() {
 # The modules of others that go/raftstore needs, in Go's own cache, which is outside of the tree.
 need_go_modules() {
   command -v go >/dev/null || return
+  quietly env GOTOOLCHAIN=local go -C "$root/go/bboltconvert" mod download ||
+    say "go/bboltconvert is not tested: its modules cannot be downloaded, or Go is older than 1.23"
   quietly env GOTOOLCHAIN=local go -C "$root/go/raftstore" mod download && return
   say "go/raftstore is not tested: its modules cannot be downloaded, or Go is older than 1.20"
   return 1

@@ -42,8 +42,11 @@ func (b *Bucket) kindOf(key []byte) (kind byte, child uint64, ok bool, err error
 	if errors.Is(err, memlith.ErrNotFound) {
 		return 0, 0, false, nil
 	}
-	if err != nil || len(head) == 0 {
-		return 0, 0, false, errors.Join(err, ErrInvalid)
+	if err == nil && len(head) == 0 {
+		err = ErrInvalid
+	}
+	if err != nil {
+		return 0, 0, false, err
 	}
 	if head[0] == bucketValue && len(head) == 9 {
 		child = binary.BigEndian.Uint64(head[1:])
@@ -159,18 +162,26 @@ func (b *Bucket) clear() error {
 
 // MoveBucket moves a bucket of this one into another one. Into a bucket that is in the moved one is not possible.
 func (b *Bucket) MoveBucket(name []byte, to *Bucket) error {
+	if err := b.tx.writing(); err != nil {
+		return err
+	}
+	if err := to.tx.writing(); err != nil {
+		return err
+	}
+	if to.tx != b.tx { // a database has one transaction that writes
+		return berrors.ErrDifferentDB
+	}
 	child, err := b.child(name)
 	if err != nil {
 		return err
 	}
-	if to.tx != b.tx {
-		return berrors.ErrDifferentDB
-	}
 	if to.number == b.number {
 		return berrors.ErrSameBuckets
 	}
-	if within, err := child.contains(to.number); err != nil || within {
-		return errors.Join(err, ErrIncompatibleValue)
+	if within, err := child.contains(to.number); err != nil {
+		return err
+	} else if within {
+		return ErrIncompatibleValue
 	}
 	kind, _, ok, err := to.kindOf(name)
 	switch {
@@ -225,8 +236,10 @@ func (b *Bucket) Put(key, value []byte) error {
 	case len(value) > MaxValueSize:
 		return ErrValueTooLarge
 	}
-	if kind, _, ok, err := b.kindOf(key); err != nil || (ok && kind == bucketValue) {
-		return errors.Join(err, incompatible(err))
+	if kind, _, ok, err := b.kindOf(key); err != nil {
+		return err
+	} else if ok && kind == bucketValue {
+		return ErrIncompatibleValue
 	}
 	return b.put(key, plainValue, value)
 }
@@ -299,46 +312,11 @@ func (b *Bucket) ForEachBucket(call func(name []byte) error) error {
 	})
 }
 
-// BucketStats counts what is in a bucket and the buckets in it.
-type BucketStats struct {
-	KeyN      int // records and buckets
-	BucketN   int // with the bucket itself
-	LeafInuse int // bytes of keys and values
-	Depth     int // of buckets
-}
-
-// Stats counts, which reads everything.
-func (b *Bucket) Stats() BucketStats {
-	stats := BucketStats{BucketN: 1, Depth: 1}
-	_ = b.ForEach(func(key, value []byte) error {
-		stats.KeyN++
-		stats.LeafInuse += len(key) + len(value)
-		if child := b.childOf(key, value); child != nil {
-			inner := child.Stats()
-			stats.KeyN += inner.KeyN
-			stats.BucketN += inner.BucketN
-			stats.LeafInuse += inner.LeafInuse
-			if inner.Depth+1 > stats.Depth {
-				stats.Depth = inner.Depth + 1
-			}
-		}
-		return nil
-	})
-	return stats
-}
-
 func (b *Bucket) childOf(key, value []byte) *Bucket {
 	if value != nil {
 		return nil
 	}
 	return b.Bucket(key)
-}
-
-func incompatible(err error) error {
-	if err != nil {
-		return nil
-	}
-	return ErrIncompatibleValue
 }
 
 // Cursor stands on a record, or between two. It never misses a record because others are removed or put.
@@ -354,7 +332,7 @@ type Cursor struct {
 
 // Cursor makes one, which is used by one goroutine.
 func (b *Bucket) Cursor() *Cursor {
-	b.tx.db.cursors.Add(1)
+	b.tx.counted.IncCursorCount(1)
 	return &Cursor{bucket: b}
 }
 

@@ -3,19 +3,21 @@ package bbolt
 // Compact copies all buckets, records and sequences of one state of src to dst, in commits of about so many bytes; 0:
 // in one commit. After an error dst has a part of them.
 func Compact(dst, src *DB, txMaxSize int64) error {
-	return src.View(func(from *Tx) error {
-		c := &compaction{dst: dst, most: txMaxSize}
-		tx, err := dst.Begin(true)
-		if err != nil {
-			return err
-		}
-		c.tx = tx
-		defer func() { c.tx.end() }()
-		if err := c.copy(from.root, nil); err != nil {
-			return err
-		}
-		return c.tx.Commit()
-	})
+	return src.View(func(from *Tx) error { return compact(dst, from, txMaxSize) })
+}
+
+func compact(dst *DB, from *Tx, most int64) error {
+	c := &compaction{dst: dst, most: most}
+	tx, err := dst.Begin(true)
+	if err != nil {
+		return err
+	}
+	c.tx = tx
+	defer func() { c.tx.end() }()
+	if err := c.copy(from.root, nil); err != nil {
+		return err
+	}
+	return c.tx.Commit()
 }
 
 type compaction struct {

@@ -34,6 +34,12 @@ var (
 	ErrKeyTooLarge        = berrors.ErrKeyTooLarge
 	ErrValueTooLarge      = berrors.ErrValueTooLarge
 	ErrIncompatibleValue  = berrors.ErrIncompatibleValue
+
+	// Never returned: there are no such pages, mappings or lists.
+	ErrInvalidMapping     = berrors.ErrInvalidMapping
+	ErrVersionMismatch    = berrors.ErrVersionMismatch
+	ErrChecksum           = berrors.ErrChecksum
+	ErrFreePagesNotLoaded = berrors.ErrFreePagesNotLoaded
 )
 
 // Limits and defaults.
@@ -42,6 +48,8 @@ const (
 	MaxValueSize         = kv.ValueBytesMax - 1
 	DefaultMaxBatchSize  = 1000
 	DefaultMaxBatchDelay = 10 * time.Millisecond
+	DefaultAllocSize     = 16 << 20
+	IgnoreNoSync         = false // as on Linux
 )
 
 // FreelistType is accepted and has no effect: there is no such list.
@@ -68,6 +76,18 @@ type Options struct {
 	NoSync   bool
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 	Mlock    bool
+	Logger   Logger // nil: DiscardLogger
+}
+
+// String shows the options; nil ones are {}.
+func (o *Options) String() string {
+	if o == nil {
+		return "{}"
+	}
+	return fmt.Sprintf("{Timeout: %s, NoGrowSync: %t, NoFreelistSync: %t, PreLoadFreelist: %t, FreelistType: %s, "+
+		"ReadOnly: %t, MmapFlags: %x, InitialMmapSize: %d, PageSize: %d, NoSync: %t, OpenFile: %p, Mlock: %t, Logger: %p}",
+		o.Timeout, o.NoGrowSync, o.NoFreelistSync, o.PreLoadFreelist, o.FreelistType, o.ReadOnly, o.MmapFlags,
+		o.InitialMmapSize, o.PageSize, o.NoSync, o.OpenFile, o.Mlock, o.Logger)
 }
 
 // DefaultOptions are those of Open without options.
@@ -80,6 +100,13 @@ type DB struct {
 	MaxBatchSize  int
 	MaxBatchDelay time.Duration
 
+	// Accepted, without effect.
+	NoFreelistSync, NoGrowSync, PreLoadFreelist, Mlock bool
+	FreelistType                                       FreelistType
+	MmapFlags, AllocSize                               int
+
+	logger   Logger
+	openFile func(string, int, os.FileMode) (*os.File, error)
 	path     string
 	readOnly bool
 	writer   sync.Mutex   // held by the writing transaction
@@ -89,7 +116,8 @@ type DB struct {
 	kv       *kv.KV
 	m        kv.Map
 
-	readers, reads, commits, writeTime, cursors atomic.Int64
+	readers, reads atomic.Int64
+	counted        TxStats
 
 	batchMutex sync.Mutex
 	batch      *batch
@@ -119,12 +147,18 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	}
 	err = inspect(file)
 	db := &DB{path: file.Name(), readOnly: options.ReadOnly, NoSync: options.NoSync, MaxBatchSize: DefaultMaxBatchSize,
-		MaxBatchDelay: DefaultMaxBatchDelay}
+		MaxBatchDelay: DefaultMaxBatchDelay, NoFreelistSync: options.NoFreelistSync, NoGrowSync: options.NoGrowSync,
+		PreLoadFreelist: options.PreLoadFreelist, Mlock: options.Mlock, FreelistType: options.FreelistType,
+		MmapFlags: options.MmapFlags, AllocSize: DefaultAllocSize, logger: options.Logger, openFile: openFile}
+	if db.logger == nil {
+		db.logger = discardLogger
+	}
 	if closing := file.Close(); err == nil {
 		err = closing
 	}
 	for began := time.Now(); err == nil; time.Sleep(lockPoll) {
 		if err = db.open(); err == nil {
+			db.logger.Infof("opened %s", db.path)
 			return db, nil
 		}
 		if errors.Is(err, memlith.ErrBusy) {
@@ -133,6 +167,7 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 			}
 		}
 	}
+	db.logger.Errorf("cannot open %s: %v", path, err)
 	return nil, err
 }
 
@@ -183,8 +218,12 @@ func (db *DB) Close() error {
 	if err != nil && memlith.IsStillOpen(err) {
 		return err
 	}
+	err = errors.Join(err, db.store.Close())
+	if err != nil {
+		db.logger.Errorf("closed %s: %v", db.path, err)
+	}
 	db.opened, db.path = false, ""
-	return errors.Join(err, db.store.Close())
+	return err
 }
 
 // Path is that of the open database.
@@ -199,11 +238,8 @@ func (db *DB) GoString() string { return fmt.Sprintf("bolt.DB{path:%q}", db.path
 // IsReadOnly says how the database was opened.
 func (db *DB) IsReadOnly() bool { return db.readOnly }
 
-// Info has the size of pages.
-type Info struct{ PageSize int }
-
-// Info returns it.
-func (db *DB) Info() *Info { return &Info{PageSize: 4096} }
+// Logger is that of the options.
+func (db *DB) Logger() Logger { return db.logger }
 
 // Sync makes every commit durable; those with NoSync need it.
 func (db *DB) Sync() error {
@@ -213,35 +249,6 @@ func (db *DB) Sync() error {
 		return ErrDatabaseNotOpen
 	}
 	return db.kv.Persist()
-}
-
-// TxStats counts what transactions did.
-type TxStats struct {
-	CursorCount int64
-	Write       int64         // commits
-	WriteTime   time.Duration // in commits
-}
-
-// Stats counts what was done since opening.
-type Stats struct {
-	TxStats   TxStats
-	FreePageN int
-	TxN       int // reading transactions that were begun
-	OpenTxN   int // of them, open now
-}
-
-// Stats returns the counters.
-func (db *DB) Stats() Stats {
-	stats := Stats{TxN: int(db.reads.Load()), OpenTxN: int(db.readers.Load()), TxStats: TxStats{
-		CursorCount: db.cursors.Load(), Write: db.commits.Load(), WriteTime: time.Duration(db.writeTime.Load())}}
-	db.using.RLock()
-	defer db.using.RUnlock()
-	if db.opened {
-		if info, err := db.kv.Info(); err == nil {
-			stats.FreePageN = int(info.FreePages)
-		}
-	}
-	return stats
 }
 
 // Begin begins a transaction. Any number read, each the state of its beginning, beside one that writes.

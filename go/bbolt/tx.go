@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"memlith.org/memlith"
@@ -50,6 +52,8 @@ type Tx struct {
 	failed   error  // of the store, in a call whose method may return no error
 	root     *Bucket
 	onCommit []func()
+	counted  TxStats
+	size     atomic.Int64 // what Size returned first
 }
 
 func newTx(db *DB, txn *kv.Txn, writable bool) *Tx {
@@ -72,6 +76,7 @@ func (tx *Tx) end() {
 	}
 	tx.txn.Abort()
 	tx.txn = nil
+	tx.db.counted.add(&tx.counted)
 	if tx.writable {
 		tx.db.writer.Unlock()
 	} else {
@@ -184,8 +189,9 @@ func (tx *Tx) Commit() error {
 		}
 		return txn.Commit()
 	})
-	tx.db.commits.Add(1)
-	tx.db.writeTime.Add(int64(time.Since(began)))
+	took := time.Since(began)
+	tx.counted.IncWrite(1)
+	tx.counted.IncWriteTime(took)
 	tx.end()
 	if err == nil {
 		for _, each := range tx.onCommit {
@@ -210,7 +216,8 @@ func (tx *Tx) Rollback() error {
 // DB is the transaction's database.
 func (tx *Tx) DB() *DB { return tx.db }
 
-// ID is the number of the newest commit that changed something, or of the commit that this transaction will be.
+// ID is the number of the newest commit that changed something, or of the commit that this transaction will be. A new
+// database has the number 1, as with bbolt.
 func (tx *Tx) ID() int {
 	number, err := tx.number(idKey)
 	if err != nil {
@@ -219,18 +226,53 @@ func (tx *Tx) ID() int {
 	if tx.writable {
 		number++
 	}
-	return int(number)
+	return int(number) + 1
 }
 
-// Size is that of the database's pages.
+// Size is that of the database's file at the first call; WriteTo fills its copy up to that size.
 func (tx *Tx) Size() int64 {
+	if size := tx.size.Load(); size != 0 {
+		return size
+	}
 	var size int64
 	_ = tx.with(func(*kv.Txn) error {
 		info, err := tx.db.kv.Info()
 		size = int64(info.Pages * info.PageBytes)
 		return err
 	})
+	if file, err := os.Stat(tx.db.path); err == nil && file.Size() > size {
+		size = file.Size()
+	}
+	if !tx.size.CompareAndSwap(0, size) {
+		return tx.size.Load()
+	}
 	return size
+}
+
+// Stats counts the cursors and the commit of this transaction.
+func (tx *Tx) Stats() TxStats { return tx.counted.load() }
+
+// Inspect lists all buckets, with the numbers of their keys; it reads everything.
+func (tx *Tx) Inspect() BucketStructure {
+	found := tx.root.Inspect()
+	found.Name = "root"
+	return found
+}
+
+// PageInfo describes a page of bbolt.
+type PageInfo struct {
+	ID            int
+	Type          string
+	Count         int
+	OverflowCount int
+}
+
+// Page returns an error: there are no pages of bbolt. `memlith inspect` shows those of the kv store.
+func (tx *Tx) Page(int) (*PageInfo, error) {
+	if tx.txn == nil {
+		return nil, ErrTxClosed
+	}
+	return nil, errors.New("bbolt on memlith: the database has no pages of bbolt")
 }
 
 // Writable tells whether the transaction may write.
@@ -272,8 +314,9 @@ func (tx *Tx) ForEach(call func(name []byte, b *Bucket) error) error {
 	return tx.root.ForEachBucket(func(name []byte) error { return call(name, tx.Bucket(name)) })
 }
 
-// Check looks for damage: the pages, and that each record belongs to one bucket that is in another.
-func (tx *Tx) Check() <-chan error {
+// Check looks for damage, whatever the options: in the pages, and of records that belong to no bucket, or buckets that
+// are in none or in two.
+func (tx *Tx) Check(...CheckOption) <-chan error {
 	found := make(chan error, 1)
 	if err := tx.check(); err != nil {
 		found <- err

@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive)
+  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -22,7 +22,7 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
-    replica) need_go_modules ;;
+    replica | bbolt-suite) need_go_modules ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     postgres-17) need debootstrap ;;
@@ -109,6 +109,14 @@ soak_replica() {
   "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -rounds 500 "$@"
 }
 
+# bbolt's own tests with bbolt, and with go/bbolt in its place.
+soak_bbolt_suite() {
+  local lib=$root/build/release/lib
+  build_preset release memlith || return
+  CGO_CFLAGS=-I$root/include CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" \
+    python3 -B "$root/tests/soak/bbolt/run_suite.py" --work "$root/build/bbolt-suite" "$@"
+}
+
 soak_rocksdb_suite() {
   build_preset release memlith_rocksdb || return
   python3 -B "$root/plugins/rocksdb/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_rocksdb.so" \
@@ -169,7 +177,7 @@ cmd_soak() {
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
-      tracking | python | addresses | run-suites | copy | archive)
+      tracking | python | addresses | run-suites | copy | archive | bbolt-suite)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -8,6 +8,9 @@ var (
 	ErrDatabaseNotOpen  = errors.New("database not open")
 	ErrInvalid          = errors.New("invalid database")
 	ErrTimeout          = errors.New("timeout")
+	ErrInvalidMapping   = errors.New("database isn't correctly mapped") // never returned, like the next two
+	ErrVersionMismatch  = errors.New("version mismatch")
+	ErrChecksum         = errors.New("checksum error")
 	ErrDatabaseReadOnly = errors.New("database is in read-only mode")
 )
 
@@ -15,6 +18,8 @@ var (
 var (
 	ErrTxNotWritable = errors.New("tx not writable")
 	ErrTxClosed      = errors.New("tx closed")
+
+	ErrFreePagesNotLoaded = errors.New("free pages are not pre-loaded") // never returned
 )
 
 // Of a bucket.
@@ -27,5 +32,5 @@ var (
 	ErrValueTooLarge      = errors.New("value too large")
 	ErrIncompatibleValue  = errors.New("incompatible value")
 	ErrSameBuckets        = errors.New("the source and target are the same bucket")
-	ErrDifferentDB        = errors.New("the source and target buckets are in different transactions")
+	ErrDifferentDB        = errors.New("the source and target buckets are in different database files")
 )
