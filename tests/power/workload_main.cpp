@@ -455,16 +455,17 @@ int main(int count, char** arguments) {
   app.add_flag("--check", options.check_only, "open, compare, say what was found, close");
   CLI11_PARSE(app, count, arguments);
   ::signal(SIGPIPE, SIG_IGN);
+  memlith::power::Report report(options.report);
+  if (options.format) {
+    const std::int32_t code = memlith_device_format(options.folder.c_str(), MEMLITH_FORMAT_FORCE);
+    if (code != MEMLITH_OK) memlith::power::report_failure(report, "format the device", memlith::Error(code));
+  }
+  // Behind the formatting, which this life alone does. The power may go in it.
   if (options.die_ms > 0) {
     std::thread([after = std::chrono::milliseconds(options.die_ms)] {
       std::this_thread::sleep_for(after);
       ::kill(::getpid(), SIGKILL);
     }).detach();
-  }
-  memlith::power::Report report(options.report);
-  if (options.format) {
-    const std::int32_t code = memlith_device_format(options.folder.c_str(), MEMLITH_FORMAT_FORCE);
-    if (code != MEMLITH_OK) memlith::power::report_failure(report, "format the device", memlith::Error(code));
   }
   if (options.puts > 0) {
     memlith::power::put_only(options, report);
