@@ -2,6 +2,7 @@
 #include "log/log.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/mutant.hpp"
 #include "log/zeros.hpp"
@@ -98,8 +99,9 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
     const bool known = slot < found_.headers.size() && found_.headers[slot].magic == kSlotMagic;
     return known ? found_.headers[slot].segment : 0;
   };
-  std::stable_sort(space_.free.begin(), space_.free.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return last_segment(a) > last_segment(b); });
+  std::sort(space_.free.begin(), space_.free.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(last_segment(a), a) > std::pair(last_segment(b), b);
+  });
   found_.headers = {};
   tail_ = tail;
   last_checksum_ = found_.end.previous;
