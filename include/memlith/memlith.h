@@ -367,11 +367,11 @@ enum {
   MEMLITH_TRACKER_SCAN = 1,
   /* Relies on memlith_touch(): a change that was not touched is not persisted. Finds bytes; distinguishes threads. */
   MEMLITH_TRACKER_EXPLICIT = 2,
-  /* Protects pages, catches SIGSEGV and SIGBUS, and keeps a copy of each page as it was. Finds the changed bytes, by
-   * comparing. Distinguishes threads by page: of two threads that store to one page, the first counts. A system call
-   * that writes into the region can fail with EFAULT: see memlith_prepare. A thread that stores to the region must not
-   * block SIGSEGV or SIGBUS, because the kernel would end the process at the store. A thread that reads signals from a
-   * signalfd may block all other signals. */
+  /* Protects pages, catches SIGSEGV and SIGBUS, and keeps a copy of each page as it was. Finds the changed words of 8
+   * bytes, by comparing. Distinguishes threads by page: of two threads that store to one page, the first counts. A
+   * system call that writes into the region can fail with EFAULT: see memlith_prepare. A thread that stores to the
+   * region must not block SIGSEGV or SIGBUS, because the kernel would end the process at the store. A thread that
+   * reads signals from a signalfd may block all other signals. */
   MEMLITH_TRACKER_FAULT = 3,
   /* Relies on the compiler: programs built with memlith-cc or memlith-c++ record each store (docs/compiler-pass.md says
    * which stores are not recorded). memlith_touch() records a store that the compiler did not see. Finds bytes;

@@ -192,8 +192,8 @@ int FileCalls::lengthen(FileRef ref, FileAccess& access, std::uint32_t blocks) {
   return error != 0 ? error : record_longer(ref);
 }
 
-// Replaying a cut that the log still has would take the new pages away again. [test
-// FileCallsTest.AFileThatWasCutAndGotLongerIsLongAfterTheReplay]
+// Replaying a cut that the log still has would take the new pages away again.
+// (FileCallsTest.AFileThatWasCutAndGotLongerIsLongAfterTheReplay)
 int FileCalls::record_longer(FileRef ref) {
   while (true) {
     std::uint64_t full = 0;

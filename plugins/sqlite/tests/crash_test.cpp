@@ -684,11 +684,10 @@ void tell_of_a_part_that_fails(Story& story) {
 }
 
 TEST(CrashSeveralParts, OneFails) {
-  if (kSanitized) GTEST_SKIP() << "the code is that of CrashSeveral, and this takes minutes";
   Story story({}, kTwoDatabases);
   tell_of_a_part_that_fails(story);
   ASSERT_FALSE(HasFatalFailure());
-  EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);
+  if (!kSanitized) EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);  // recoveries, which others have, for minutes
 }
 
 class CrashSeveral : public Crash {};

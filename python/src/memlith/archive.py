@@ -99,7 +99,10 @@ class Archive:
         self._core.copy()
 
     def close(self) -> None:
-        """Archives what is left. Closing twice has no effect."""
+        """Archives what was durable when the call began, for which it waits up to a second.
+
+        Closing twice has no effect.
+        """
         self._core.close()
 
     def __enter__(self) -> Archive:

@@ -1,6 +1,6 @@
 // The fault tracker: clean pages are read-only, the first store to one faults, and the handler keeps the page as it was
 // (its twin), notes the thread, and lets the store through. A capture compares each page with its twin, so that only
-// changed bytes are logged; a rollback copies the twin back. Works on every kernel, and faster where there is
+// changed words are logged; a rollback copies the twin back. Works on every kernel, and faster where there is
 // userfaultfd (Linux 5.11; how pages are protected is in fault_handler.hpp). Floor: region.
 //
 // Threads are known by page: of two threads that store to one page between captures, the first counts.
