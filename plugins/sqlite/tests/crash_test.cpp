@@ -687,7 +687,8 @@ TEST(CrashSeveralParts, OneFails) {
   Story story({}, kTwoDatabases);
   tell_of_a_part_that_fails(story);
   ASSERT_FALSE(HasFatalFailure());
-  if (!kSanitized) EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);  // recoveries, which others have, for minutes
+  if (kSanitized) return;  // the recoveries take minutes; release explores them
+  EXPECT_EQ(story.explore({}, seed_for_this_run()), 0u);
 }
 
 class CrashSeveral : public Crash {};
