@@ -92,10 +92,10 @@ Result<void> build_on(const OpenIndex& open, const Corpus& corpus, const BuildOp
   return {};
 }
 
-// `fault` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap.
+// `scan` logs the bytes that changed, also of pages that were not captured lately: postings are all over the heap.
 // Built with memlith-c++, the demo may do without page faults: -DMEMLITH_DEMO_TRACKER=instrumented.
 #ifndef MEMLITH_DEMO_TRACKER
-#define MEMLITH_DEMO_TRACKER fault
+#define MEMLITH_DEMO_TRACKER scan
 #endif
 constexpr memlith::Tracker kTracker = memlith::Tracker::MEMLITH_DEMO_TRACKER;
 

@@ -149,6 +149,7 @@
   X(discard_not_replayed, store, "replay leaves discards out")                                                       \
   X(discard_keeps_memory, region, "after a discard the memory is as it was")                                         \
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \
+  X(home_twin_too_old, region, "a page is compared with a home that lacks what was captured last")                  \
   X(changed_pages_released, region, "a release for the memory limit drops pages that differ from home")             \
   X(hot_pages_not_compared, region, "pages that nearly every persist finds stored to are left out")                 \
   X(hot_twin_not_renewed, region, "a hot page goes on being compared with what it was when it became hot")          \

@@ -114,6 +114,8 @@ class Device {
 
   // Fills the whole target, or fails: bytes past the end of the file are an error (corrupt).
   Status read(std::uint64_t offset, std::span<std::byte> target) { return do_read(offset, target); }
+  // The same if nothing has to be waited for, because all of it is in memory. False: the target holds anything.
+  virtual bool read_cached(std::uint64_t, std::span<std::byte>) { return false; }
 
   // Writes everything, or fails and latches; never a silent short write.
   Status write(std::uint64_t offset, std::span<const std::byte> source) {

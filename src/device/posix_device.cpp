@@ -112,6 +112,12 @@ class PosixDevice : public Device {
     return Device::make_queue(depth);
   }
 
+  bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
+    if (direct()) return false;
+    const iovec piece{target.data(), target.size()};
+    return ::preadv2(fd(), &piece, 1, static_cast<off_t>(offset), RWF_NOWAIT) == static_cast<ssize_t>(target.size());
+  }
+
  protected:
   [[nodiscard]] int fd() const { return descriptor_->get(); }
 

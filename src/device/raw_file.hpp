@@ -28,6 +28,7 @@ class RawVolume::FileDevice final : public Device {
   Result<bool> removed() override;
   Status match_permissions(Device&) override { return kOk; }
   Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override;
+  bool read_cached(std::uint64_t offset, std::span<std::byte> target) override;
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override;
 
   // Empty behind the end of the file's room.

@@ -375,7 +375,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   pieces_.clear();
   extents_.clear();
   sources_.clear();
-  twins_->reduce(base_, chosen_, pieces_);
+  twins_->reduce(base_, chosen_, nullptr, pieces_);
   add_zeros(cut_off_by_length(size_bytes));
   for (const SourceExtent& piece : pieces_) {
     std::uint64_t done = 0;

@@ -60,6 +60,7 @@ Status Region::discard_held(Range part) {
   }
   note_commit(*end);
   if (twins_ != nullptr) twins_->forget(part);
+  if (captured_ != nullptr) captured_->note(part, *end);
   Status status = store_.bring_home(*end);
   if (status.ok() && !MEMLITH_MUTANT(discard_keeps_memory)) {
     const auto read = [this](std::uint64_t offset, std::span<std::byte> target) {

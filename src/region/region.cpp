@@ -128,6 +128,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
                                                         }}));
     if (region->tracker_->kind() == TrackerKind::scan) {
       MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
+      MEMLITH_TRY_ASSIGN(region->captured_, CapturedPages::make(region->reserve_bytes_));
     }
     if (options.limited) MEMLITH_TRY(region->note_copies());
     region->process_scope_ = options.process_scope;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "region/captured_pages.hpp"
 #include "region/copied_pages.hpp"
 #include "region/equal_pages.hpp"
 #include "region/hot_pages.hpp"
@@ -274,7 +275,9 @@ class Region {
   bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
-  std::unique_ptr<Twins> twins_;   // only if the tracker finds pages and not bytes
+  // Only if the tracker finds pages and not bytes:
+  std::unique_ptr<Twins> twins_;
+  std::unique_ptr<CapturedPages> captured_;
   std::unique_ptr<HotPages> hot_;  // only if no tracker finds bytes and no persist has thread scope
 
   std::unique_ptr<CopiedPages> copied_;  // with equal_, only if the tracker cannot tell which pages are clean

@@ -39,7 +39,11 @@ Status Region::collect(ThreadNumber thread, Range part) {
 void Region::append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
   pieces_.clear();
   if (twins_ != nullptr) {
-    twins_->reduce(base_, stored_, pieces_);
+    const Lsn home = store_.home_lsn();
+    const auto read = [this, home](std::uint64_t page, std::span<std::byte> target) {
+      return captured_->is_home(page, home) && store_.read_cached_home(object_, page * kPageBytes, target);
+    };
+    twins_->reduce(base_, stored_, read, pieces_);
   } else {
     for (const Range& range : stored_) pieces_.push_back({range, base_ + range.offset});
   }
@@ -68,6 +72,9 @@ void Region::keep_taken(Range part, Lsn end) {
   if (end != Lsn{0}) {
     size_changed_ = false;
     note_commit(end);
+    for (const SourceExtent& piece : pieces_) {
+      if (captured_ != nullptr) captured_->note(piece.range, end);
+    }
   }
   accept(part);
   if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, size_bytes_, twins_.get());

@@ -75,7 +75,7 @@ std::string describe_tracker(TrackerKind kind) {
     case TrackerKind::scan: break;
   }
   if (probe_scan().ok())
-    return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; pages, and bytes of those captured before; all threads";
+    return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing; all threads";
   return "scan: by faults, because " + std::string(last_error_text());
 }
 

@@ -32,16 +32,17 @@ Twins::Twins(std::uint64_t places) : places_(places), copies_max_(places + kPend
 Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
   const std::uint64_t pages = std::max<std::uint64_t>(capacity_bytes / kPageBytes, 1);
   auto twins = std::unique_ptr<Twins>(new Twins(std::min(std::bit_ceil(pages), kPlacesMax)));
-  MEMLITH_TRY(map_array(twins->copies_, twins->copies_max_ * kPageBytes));
+  MEMLITH_TRY(map_array(twins->copies_, (twins->copies_max_ + 1) * kPageBytes));
   // Reserve first, so that no copy leaks when memory runs out.
   twins->pending_.reserve(kPendingMax);
   twins->free_.reserve(twins->copies_max_);
   return twins;
 }
 
-Twins::~Twins() { unmap_array(copies_, copies_max_ * kPageBytes); }
+Twins::~Twins() { unmap_array(copies_, (copies_max_ + 1) * kPageBytes); }
 
-void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::vector<SourceExtent>& pieces) {
+void Twins::reduce(const std::byte* base, std::span<const Range> stored, const ReadTwin& read,
+                   std::vector<SourceExtent>& pieces) {
   MEMLITH_ASSERT(pending_.empty());
   credit_ = std::min(credit_ + 1, kCreditMax);  // so that a page is tried from time to time
   for (const Range& range : stored) {
@@ -49,7 +50,7 @@ void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::ve
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
     const bool pages_only = (range.offset | range.bytes) % kPageBytes == 0;
     if (pages_only && end - first <= kRunMax && pending_.size() + (end - first) <= kPendingMax) {
-      for (std::uint64_t page = first; page < end; ++page) reduce_page(base, page, pieces);
+      for (std::uint64_t page = first; page < end; ++page) reduce_page(base, page, read, pieces);
       continue;
     }
     for (std::uint64_t page = first; page < end; ++page) forget(page);
@@ -57,7 +58,8 @@ void Twins::reduce(const std::byte* base, std::span<const Range> stored, std::ve
   }
 }
 
-void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<SourceExtent>& pieces) {
+void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwin& read,
+                        std::vector<SourceExtent>& pieces) {
   const std::uint64_t offset = page * kPageBytes;
   const std::byte* const memory = base + offset;
   Place& place = place_of(page);
@@ -66,14 +68,16 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, std::vector<S
   const std::uint32_t now = take_copy();
   pending_.push_back({page, now});  // within the reserved capacity; the code below may throw
   copy_twin(copy(now), memory);
-  if (!known) {
-    --credit_;
-    pieces.push_back({{offset, kPageBytes}, copy(now)});
-    return;
+  if (!known) --credit_;
+  const std::byte* before = known ? copy(place.copy) : nullptr;
+  if (std::byte* const target = copy(static_cast<std::uint32_t>(copies_max_));
+      !known && read && read(page, {target, kPageBytes})) {
+    before = target;
   }
   differences_.clear();
-  add_difference(copy(now), copy(place.copy), offset, Exactness::bytes, differences_);
-  if (!differences_.empty() && differences_.front().bytes == kPageBytes) {
+  if (before != nullptr) add_difference(copy(now), before, offset, Exactness::bytes, differences_);
+  if (before == nullptr) differences_.push_back({offset, kPageBytes});
+  if (known && !differences_.empty() && differences_.front().bytes == kPageBytes) {
     pending_.pop_back();
     free_.push_back(now);
     vacate(place);

@@ -5,11 +5,13 @@
 // always equals the result of replaying the log, whatever other threads store meanwhile; a page that is stored to after
 // the copy is dirty again. (Failure-atomic msync and MemSnap log whole pages.)
 //
-// The twins are a bounded cache: a page without a twin is logged completely. Copies cost time, so copying stops if it
-// does not pay: see `credit_`. All calls under the region's capture lock.
+// The twins are a bounded cache. A page without a twin is compared with its home if that is what was captured last and
+// is in memory; otherwise the page is logged completely. Copies cost time, so copying stops if it does not pay: see
+// `credit_`. All calls under the region's capture lock.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,6 +26,9 @@ struct SourceExtent {
   const std::byte* source = nullptr;
 };
 
+// Reads a page as it was captured last. False: that would take time, or is nowhere.
+using ReadTwin = std::function<bool(std::uint64_t page, std::span<std::byte> target)>;
+
 class Twins {
  public:
   // For a region that may grow to `capacity_bytes`. Reserves addresses only; memory is allocated with the copies.
@@ -35,7 +40,8 @@ class Twins {
   // Adds to `pieces` the parts of `stored` that have to be logged: everything except bytes that equal their twins. The
   // ranges are sorted and were stored to since their last capture. The sources stay valid until accept() or
   // give_back(), one of which follows.
-  void reduce(const std::byte* base, std::span<const Range> stored, std::vector<SourceExtent>& pieces);
+  void reduce(const std::byte* base, std::span<const Range> stored, const ReadTwin& read,
+              std::vector<SourceExtent>& pieces);
   // The pieces are in a frame.
   void accept();
   // The capture failed: the twins before it count again.
@@ -61,7 +67,7 @@ class Twins {
 
   explicit Twins(std::uint64_t places);
 
-  void reduce_page(const std::byte* base, std::uint64_t page, std::vector<SourceExtent>& pieces);
+  void reduce_page(const std::byte* base, std::uint64_t page, const ReadTwin& read, std::vector<SourceExtent>& pieces);
   static void add_whole(std::uint64_t offset, const std::byte* memory, std::vector<SourceExtent>& pieces);
   void forget(std::uint64_t page);
   void vacate(Place& place);
@@ -71,7 +77,7 @@ class Twins {
   std::uint32_t take_copy();
 
   std::vector<Place> places_;  // a power of two of them
-  std::byte* copies_ = nullptr;
+  std::byte* copies_ = nullptr;      // one more than copies_max_: a page that was read
   std::uint64_t copies_max_ = 0;
   std::uint32_t next_copy_ = 0;      // copies from here on were never used
   std::vector<std::uint32_t> free_;  // released copies, the last one most recently

@@ -248,6 +248,12 @@ Status Store::read_home_into(ObjectId id, std::uint64_t offset, std::span<std::b
   return kOk;
 }
 
+bool Store::read_cached_home(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
+  if (files_.guards && id == kFile && offset < kFileMarkBytes) return false;  // the file begins with bytes of its own
+  const auto device = files_.homes.get(id);
+  return device.ok() && (*device)->read_cached(offset, target);
+}
+
 // ---- checkpoint ------------------------------------------------------------------------------------------------
 
 Status Store::checkpoint() {

@@ -206,6 +206,8 @@ class Store {
   // The bytes of an object in its home file, for tests and verification.
   Result<std::vector<std::byte>> read_home(ObjectId id);
   Status read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target);
+  // The same if it is in memory. False: the target holds anything.
+  bool read_cached_home(ObjectId id, std::uint64_t offset, std::span<std::byte> target);
 
   // One-file stores: copies the permissions of the user's file, which may have changed, to another file or the log.
   Status match_permissions(Device& other) { return directory_->match_permissions(other); }

@@ -47,6 +47,9 @@ class MutantDevice final : public Device {
   Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override {
     return device_->mappable(offset, bytes);
   }
+  bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
+    return device_->read_cached(offset, target);
+  }
   std::uint64_t skip_hole(std::uint64_t offset) override { return device_->skip_hole(offset); }
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override;
 

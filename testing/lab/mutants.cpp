@@ -74,6 +74,7 @@ constexpr ShownBy kShownBy[] = {
     {"heap_captured_unlocked", "heap-page-threads"},
     {"heap_inside_of_blocks_not_reached", "heap-collect"},
     {"home_grown_unflushed", "file-reopened"},
+    {"home_twin_too_old", "page-homes"},
     {"hot_pages_not_compared", "hot-pages"},
     {"hot_twin_not_renewed", "hot-pages"},
     {"hot_twin_renewed_when_full", "hot-scanned-pages"},

@@ -36,6 +36,25 @@ std::vector<Step> hot_pages_of(Random& random, TrackerKind tracker) {
 std::vector<Step> hot_pages(Random& random) { return hot_pages_of(random, TrackerKind::fault); }
 std::vector<Step> hot_scanned_pages(Random& random) { return hot_pages_of(random, TrackerKind::scan); }
 
+// A page without a twin is compared with its home, if that has what was captured last; here it has not, and the page
+// becomes again as its home is.
+std::vector<Step> page_homes(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  std::vector<Step> steps{open(), map("a", 16384, TrackerKind::scan)};
+  const auto lose_twin = [&steps](std::uint64_t page) {  // of a page that changes as a whole
+    for (int i = 0; i < 3; ++i) add(steps, {store("a", page * 4096, 4096), persist({"a"})});
+  };
+  lose_twin(0);
+  add(steps, {clear("a", 100 + shift, 80), persist({"a"}), checkpoint(), store("a", 8192 + shift, 20), persist({"a"}),
+              store("a", 50 + shift, 30), persist({"a"})});
+  lose_twin(1);
+  add(steps, {checkpoint(), store("a", 4096 + shift, 9), persist({"a"}), clear("a", 4100 + shift, 60)});
+  lose_twin(2);
+  add(steps, {clear("a", 8192, 4096), persist({"a"}), abandon(), open(), map("a", 0, TrackerKind::scan),
+              store("a", 4000, 200 + shift), persist({"a"}), clear("a", 4000, 200 + shift), persist({"a"}), close()});
+  return steps;
+}
+
 // What was stored and not persisted stays in memory, whatever is released.
 std::vector<Step> releases(Random& random) {
   const std::uint64_t shift = random.below(500);
@@ -77,6 +96,11 @@ const Workload kPageWorkloads[] = {
      .sentence = "the same, tracked by scanning",
      .options = stores::full_log,
      .steps = hot_scanned_pages,
+     .with_call_faults = false},
+    {.name = "page-homes",
+     .sentence = "pages without copies that become again as their homes are, or lack only bytes of them",
+     .options = stores::wide_slots,
+     .steps = page_homes,
      .with_call_faults = false},
     {.name = "releases",
      .sentence = "memory of an explicit region that is released for a limit",

@@ -187,6 +187,14 @@ class SimDevice final : public Device {
     return Mappable{file_->descriptor, offset};
   }
 
+  bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
+    const std::lock_guard lock(volume_.mutex_);
+    const auto& content = file_->bytes();
+    if (direct() || offset > content.size() || target.size() > content.size() - offset) return false;
+    std::memcpy(target.data(), content.data() + offset, target.size());
+    return true;
+  }
+
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override { return std::make_unique<SimQueue>(*this, depth); }
 
  protected:

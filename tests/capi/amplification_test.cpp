@@ -38,6 +38,7 @@ class Amplification : public ::testing::TestWithParam<std::uint32_t> {
     EXPECT_EQ(memlith_store_get_stats(store_, &stats), MEMLITH_OK);
     return stats;
   }
+  void release() { ASSERT_EQ(memlith_region_release(region_), MEMLITH_OK); }
   void checkpoint() { ASSERT_EQ(memlith_store_checkpoint(store_), MEMLITH_OK); }
 
   // Every byte of the range gets another value than it had, whatever round it was changed in before.
@@ -62,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(By, Amplification,
                          });
 
 // 16 changes of 200 bytes, scattered over pages and places in them: at most 1.5 times their bytes go into the log,
-// counted in the whole sectors that a frame takes. Scan knows the bytes of pages that were captured before.
+// counted in the whole sectors that a frame takes.
 TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   constexpr std::uint64_t kChangeBytes = 200;
   constexpr std::uint64_t kRounds = 100;
@@ -89,6 +90,25 @@ TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   EXPECT_EQ(logged % 512, 0u);
   EXPECT_GT(logged, kChanged);
   EXPECT_LE(logged * 10, kChanged * 15);
+}
+
+// Pages that were never captured, and pages of which no copy is kept any more, make small frames, too: scan reads them
+// from home, where that is in memory.
+TEST_P(Amplification, FirstChangesMakeSmallFrames) {
+  constexpr std::uint64_t kChangeBytes = 200;
+  const auto change_all = [this] {
+    const memlith_stats before = stats();
+    for (std::uint64_t page = 0; page < kRegionPages; page += kRegionPages / kPages) {
+      change(page * kPageBytes + page, kChangeBytes);
+    }
+    persist();
+    const std::uint64_t captured = stats().captured_bytes - before.captured_bytes;
+    EXPECT_GE(captured, kPages * kChangeBytes);
+    EXPECT_LE(captured, kPages * (kChangeBytes + 14));
+  };
+  change_all();
+  release();
+  change_all();
 }
 
 // 1,000 persists of the same 16 pages write them home a few times, not a thousand times: with the usual log of 128 MiB

@@ -64,7 +64,7 @@ class HotPagesTest : public ::testing::TestWithParam<TrackerKind> {
     normalize(stored);
     std::vector<SourceExtent> pieces;
     if (twins_ != nullptr) {
-      twins_->reduce(memory_, stored, pieces);
+      twins_->reduce(memory_, stored, nullptr, pieces);
     } else {
       for (const Range& range : stored) pieces.push_back({range, memory_ + range.offset});
     }

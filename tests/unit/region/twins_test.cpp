@@ -47,7 +47,7 @@ class TwinsTest : public ::testing::Test {
   }
   std::vector<SourceExtent> reduce() {
     std::vector<SourceExtent> pieces;
-    twins_->reduce(memory_, stored(), pieces);
+    twins_->reduce(memory_, stored(), read_, pieces);
     return pieces;
   }
   static std::uint64_t bytes_of(const std::vector<SourceExtent>& pieces) {
@@ -78,6 +78,7 @@ class TwinsTest : public ::testing::Test {
     return static_cast<std::byte*>(got);
   }
 
+  ReadTwin read_;
   std::byte* memory_ = nullptr;
   std::byte* replayed_ = nullptr;
   std::unique_ptr<Twins> twins_;
@@ -95,6 +96,29 @@ TEST_F(TwinsTest, SecondCapturesHoldWhatChanged) {
   EXPECT_EQ(capture(), 8u);
   store(200, 8, 0);  // as it is
   EXPECT_EQ(capture(), 0u);
+  expect_replayed();
+}
+
+// A page without a twin is compared with what can be read of it, and has a twin then. What cannot be read is taken whole.
+TEST_F(TwinsTest, PagesThatCanBeReadAreCompared) {
+  std::uint64_t reads = 0;
+  read_ = [&](std::uint64_t page, std::span<std::byte> target) {
+    ++reads;
+    std::memcpy(target.data(), replayed_ + page * kPageBytes, kPageBytes);
+    return page != 1;
+  };
+  store(40, 10, 1);
+  store(kPageBytes, 3, 1);
+  EXPECT_EQ(capture(), 10 + kPageBytes);
+  EXPECT_EQ(reads, 2u);
+  store(50, 2, 1);
+  store(kPageBytes + 8, 1, 1);
+  EXPECT_EQ(capture(), 3u);
+  EXPECT_EQ(reads, 2u) << "their twins were not kept";
+  store(2 * kPageBytes, 1, 0);  // as it can be read
+  EXPECT_EQ(capture(), 0u);
+  store(2 * kPageBytes, kPageBytes, 4);
+  EXPECT_EQ(capture(), kPageBytes);
   expect_replayed();
 }
 
@@ -143,7 +167,7 @@ TEST_F(TwinsTest, StretchesAndPartsAreTakenWhole) {
 
   std::vector<SourceExtent> part;
   const Range last{0, 700};
-  twins_->reduce(memory_, {&last, 1}, part);
+  twins_->reduce(memory_, {&last, 1}, nullptr, part);
   ASSERT_EQ(part.size(), 1u);
   EXPECT_EQ(part[0].range, last);
   twins_->accept();
