@@ -99,9 +99,10 @@ class Bench:
 
     def measure(self, mode, clients):
         turns = {side: [] for side in self.given.sides}
-        for _ in range(self.given.rounds):
-            for side, told in turns.items():
-                told.append(self.turn(side, mode, clients))
+        sides = list(turns)
+        for turn in range(self.given.rounds):  # each side is first, and last, in its turn
+            for side in sides[turn % len(sides):] + sides[:turn % len(sides)]:
+                turns[side].append(self.turn(side, mode, clients))
         lines = {}
         for side, told in turns.items():
             ops = sum(turn["ops"] for turn in told)
