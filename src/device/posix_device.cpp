@@ -28,6 +28,10 @@ namespace {
 
 // ---- PosixDevice -----------------------------------------------------------------------------------------------
 
+// An NVMe command of this kind has at most 65,536 blocks, 32 MiB of the smallest. Linux 6.1 gives a longer one to a
+// controller that names no limit (NVMe over TCP), which then zeroes what is left of the length in 16 bits, and says ok.
+constexpr std::uint64_t kDiscardBytesMax = 16 * kMiB;
+
 class PosixDevice : public Device {
  public:
   PosixDevice(std::shared_ptr<const Descriptor> descriptor, DeviceCaps caps, std::string path, bool direct,
@@ -282,16 +286,23 @@ class PosixDevice : public Device {
   }
 
   Status do_discard(std::uint64_t offset, std::uint64_t bytes) override {
-    int result = 0;
-    do {
-      result = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                           static_cast<off_t>(bytes));
-    } while (result != 0 && errno == EINTR);
-    if (result == 0) return kOk;
-    // EBUSY: a block device that another descriptor has claimed.
-    const bool unable = errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM || errno == EBUSY;
-    if (unable) return Device::do_discard(offset, bytes);
-    return fail_errno(errno, Detail::resize, "{}: cannot give {} bytes of disk space back", path_, bytes);
+    while (bytes > 0) {
+      const std::uint64_t part = std::min(bytes, kDiscardBytesMax);
+      int result = 0;
+      do {
+        result = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                             static_cast<off_t>(part));
+      } while (result != 0 && errno == EINTR);
+      if (result != 0) {
+        // EBUSY: a block device that another descriptor has claimed.
+        const bool unable = errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM || errno == EBUSY;
+        if (unable) return Device::do_discard(offset, bytes);
+        return fail_errno(errno, Detail::resize, "{}: cannot give {} bytes of disk space back", path_, bytes);
+      }
+      offset += part;
+      bytes -= part;
+    }
+    return kOk;
   }
 
   Status do_undiscard(std::uint64_t offset, std::uint64_t bytes) override {
