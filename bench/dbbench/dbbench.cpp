@@ -110,7 +110,9 @@ class DbBench {
       };
     }
     const auto ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9);
-    if (auto failure = measure_in_phases(sides, {1, 1, ns})) return failure;
+    auto measured = arguments_.rounds > 0 ? measure_in_turns(sides, {arguments_.rounds, 0})
+                                          : measure_in_phases(sides, {1, 1, ns});
+    if (measured) return measured;
     if (fills) {
       if (auto failure = use.finish()) return failure;
     }

@@ -21,7 +21,8 @@ struct DbBenchArguments {
   BackendDevices devices;
   std::uint64_t records = 100'000;
   std::uint64_t value_bytes = 100;
-  double seconds = 5;  // of each side in a workload
+  double seconds = 5;        // of each side in a workload
+  std::uint64_t rounds = 0;  // instead of seconds, if not 0: puts, or reads
   Format format = Format::text;
 };
 

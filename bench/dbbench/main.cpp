@@ -34,6 +34,7 @@ int run(int count, char** words) {
   app.add_option("--seconds", arguments->seconds, "Of each side in a workload")
       ->check(seconds_between(0.001, 86400.0))
       ->capture_default_str();
+  add_number(&app, "--rounds", arguments->rounds, 1, 1'000'000'000, "So many of each side, instead of --seconds");
   add_command(&app, line, arguments, run_dbbench);
   return parse_and_run(app, count, words, line.run, line.format);
 }

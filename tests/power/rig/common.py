@@ -62,6 +62,11 @@ class Settings:
     sabotage: str = ""
 
     @property
+    def benchmark(self) -> pathlib.Path:
+        """Of small records; built by what builds benchmarks."""
+        return self.programs / "memlith-dbbench"
+
+    @property
     def workload(self) -> pathlib.Path:
         return self.programs / ("power-workload-no-flush" if self.sabotage == "no-flush" else "power-workload")
 

@@ -37,6 +37,7 @@ class Guest:
     workload: str  # options
     machine: str = "q35,accel=tcg"
     memory: str = str(MEMORY_MIB)
+    benchmark: bool = False  # is in it, too
 
 
 # The memory of the booted machine must know nothing of any disk.
@@ -70,27 +71,42 @@ passthrough) where='/dev/ng0n1 --device' format=--format ;;
 esac"""
 NVME_GUEST = dataclasses.replace(DISK_GUEST, name="nvme", modules_late=["virtio_blk", "nvmet_tcp", "nvme_tcp"],
                                  attach=ATTACH_NVME, mount=MOUNT_NVME)
+COUNTED_GUEST = dataclasses.replace(NVME_GUEST, name="nvme-count", memory="1536", benchmark=True)
 
-# Says how many commands to the namespace, and how many system calls, so many commits take, of which all are alike:
-# N commits writes forced-writes flushes others calls.
+# Says how many commands to the namespace, bytes written to it, and system calls so many commits of a program take, of
+# which all are alike: N commits writes forced-writes flushes others bytes calls. The program is what follows --count,
+# and ends with the option that takes the number. One commit beforehand makes what is made once.
 COUNT = """
   mount -t tracefs none /sys/kernel/tracing
+  mount -t tmpfs -o size=600m none /tmp
+  block=$(cat /sys/block/nvme0n1/queue/logical_block_size)
   cd /sys/kernel/tracing
-  echo 40000 >buffer_size_kb
-  echo 'comm == "power-workload"' >events/raw_syscalls/sys_enter/filter
+  echo 100000 >buffer_size_kb
+  echo 'comm ~ "power-workload*" || comm ~ "memlith*" || comm ~ "rocksdb*"' >events/raw_syscalls/sys_enter/filter
   echo 1 >events/raw_syscalls/sys_enter/enable
   echo 1 >events/nvme/nvme_setup_cmd/enable
-  power-workload $where $format --puts 1 --report-fd 2 2>/tmp/message
-  for puts in $deaths; do
+  set -- ${mode#--count}
+  [ "$1" = power-workload ] || format=
+  "$@" 1 $format >/tmp/message 2>&1
+  for commits in $deaths; do
     echo >trace
-    power-workload $where --puts $puts --report-fd 2 2>/tmp/message || echo "Q $(tr '\\n' ' ' </tmp/message)" >&3
+    "$@" $commits >/tmp/message 2>&1 || echo "Q $(tr '\\n' ' ' </tmp/message)" >&3
+    sync
     cat trace >/tmp/trace
-    commands=$(grep -c nvme_setup_cmd: /tmp/trace)
-    writes=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_write ' /tmp/trace)
-    forced=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_write .*ctrl=0x4' /tmp/trace)
-    flushes=$(grep -c 'nvme_setup_cmd:.*nvme_cmd_flush' /tmp/trace)
-    calls=$(grep -c sys_enter: /tmp/trace)
-    echo "N $puts $writes $forced $flushes $((commands - writes - flushes)) $calls" >&3
+    awk -v block=$block -v commits=$commits '
+      /sys_enter:/ { calls++ }
+      /nvme_setup_cmd:/ {
+        if (/nvme_cmd_write /) {
+          writes++
+          if (/ctrl=0x4/) forced++
+          match($0, /len=[0-9]+/)
+          bytes += (substr($0, RSTART + 4, RLENGTH - 4) + 1) * block
+        } else if (/nvme_cmd_flush/) flushes++
+        else others++
+      }
+      END { printf "N %d %d %d %d %d %d %d\\n", commits, writes, forced, flushes, others, bytes, calls }
+    ' /tmp/trace >&3
+    rm /tmp/trace
   done
   echo D >&3
   sleep 100000
@@ -123,9 +139,9 @@ if ! mount_it 2>/tmp/message; then
   echo "M $(tr '\\n' ' ' </tmp/message)" >&3
   sleep 100000
 fi
-if [ "$mode" = --count ]; then
-  @count@
-fi
+case $mode in
+--count*) @count@ ;;
+esac
 number=0
 for die in $deaths 0; do
   echo "L" >&3
@@ -230,13 +246,16 @@ def make_initramfs(settings: Settings, guest: Guest, kernel: pathlib.Path, targe
     }
     for module in (kernel / "modules").iterdir():
         files[f"modules/{module.name}"] = (0o644, module.read_bytes())
-    program = settings.workload
-    stripped = target.with_suffix(".program")
-    subprocess.run(["strip", "-o", str(stripped), str(program)], check=True)
-    files["bin/power-workload"] = (0o755, stripped.read_bytes())
-    stripped.unlink()
-    for library in libraries_of(program):
-        files[library.lstrip("/")] = (0o755, pathlib.Path(library).read_bytes())
+    programs = {"power-workload": settings.workload}
+    if guest.benchmark:
+        programs[settings.benchmark.name] = settings.benchmark
+    for name, program in programs.items():
+        stripped = target.with_suffix(".program")
+        subprocess.run(["strip", "-o", str(stripped), str(program)], check=True)
+        files[f"bin/{name}"] = (0o755, stripped.read_bytes())
+        stripped.unlink()
+        for library in libraries_of(program):
+            files[library.lstrip("/")] = (0o755, pathlib.Path(library).read_bytes())
     folders = sorted({str(parent) for name in files for parent in pathlib.PurePath(name).parents} - {"."})
     archive = b"".join(cpio_entry(name, 0o040755, b"", number) for number, name in enumerate(folders, 1))
     archive += b"".join(cpio_entry(name, 0o100000 | mode, content, number)

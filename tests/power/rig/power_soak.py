@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import counts
 from common import RAW, Cut, Rig, RigError, Settings, Tally, Unable, Unmountable
 from dax_rig import DaxRig
 from kill_rig import KillRig
@@ -164,21 +165,6 @@ class Soak:
         self.say("found:    " + ", ".join(f"{stream} {oracle.acknowledged[stream]}" for stream in oracle.streams))
         return 0
 
-    def count(self) -> int:
-        """What a commit is on an NVMe disk: commands and system calls of 300 commits less those of 100."""
-        few, many = 100, 300
-        print("| a commit on an NVMe disk | writes | of these forced | flushes | other commands | system calls |\n"
-              "|---|" + "---:|" * 5)
-        for fs in self.options.file_systems or RIG_FILE_SYSTEMS["nvme"]:
-            rig = NvmeRig(self.settings, fs)
-            try:
-                first, last = rig.count([few, many])
-            finally:
-                rig.close()
-            each = [(b - a) / (many - few) for a, b in zip(first[1:], last[1:], strict=True)]
-            print(f"| {fs} | " + " | ".join(f"{number:.2f}" for number in each) + " |", flush=True)
-        return 0
-
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def verdict(self) -> int:
@@ -259,6 +245,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--table", action="store_true", help="print what all runs so far came to, and end")
     parser.add_argument("--count", action="store_true",
                         help="count the commands and system calls of a commit on the disk of the rig nvme, and end")
+    parser.add_argument("--count-records", action="store_true",
+                        help="the same for a durable put of `bench dbbench`, beside other key-value stores, and end")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--or-skip", action="store_true", help=f"exit with {SKIPPED} if this machine cannot run it")
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="where the programs are")
@@ -288,7 +276,9 @@ def main() -> int:
         if options.table:
             return soak.table()
         if options.count:
-            return soak.count()
+            return counts.of_commits(soak.settings, options.file_systems or RIG_FILE_SYSTEMS["nvme"])
+        if options.count_records:
+            return counts.of_records(soak.settings)
         soak.say(f"seed {options.seed}")
         soak.run([(rig, fs) for rig in options.rigs
                   for fs in options.file_systems or RIG_FILE_SYSTEMS.get(rig, FILE_SYSTEMS)

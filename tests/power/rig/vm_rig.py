@@ -17,7 +17,7 @@ import tempfile
 
 from common import IMAGE_BYTES, RAW, Cut, Disk, RigError, Settings, Tally, Unmountable, feed_rest, need_programs
 from disk_rig import DiskRig, cut_and_count, listen
-from machine import DISK_GUEST, NVME_GUEST, Machine
+from machine import COUNTED_GUEST, DISK_GUEST, NVME_GUEST, Machine
 from oracle import Lines, Oracle, WorkloadError
 
 NAME = "vm"
@@ -80,14 +80,21 @@ class NvmeRig(VmRig):
     name = "nvme"
     guest = NVME_GUEST
 
-    def count(self, commits: list[int]) -> list[list[int]]:
-        """For so many commits each: [commits, writes, of these forced, flushes, other commands, system calls]."""
+
+class CountRig(VmRig):
+    """Counts what a program asks of an NVMe disk."""
+    name = "nvme-count"
+    guest = COUNTED_GUEST
+
+    def count(self, program: list[str], commits: list[int]) -> list[list[int]]:
+        """For so many commits each of the program, whose last word is the option that takes their number: [commits,
+        writes, of these forced, flushes, other commands, bytes written, system calls]."""
         self.begin_chain()
         disk = self.disk()
         oracle = Oracle()
         life = _Session(self.machine.boot(nbd_disk(self)), disk, oracle, Tally(self.name, self.fs))
         try:
-            life.order([self.fs, "1", "1", ",".join(map(str, commits)), "--count"])
+            life.order([self.fs, "1", "1", ",".join(map(str, commits)), ",".join(["--count", *program])])
             life.listen(True)
             return life.counts
         finally:
