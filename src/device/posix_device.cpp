@@ -286,21 +286,16 @@ class PosixDevice : public Device {
   }
 
   Status do_discard(std::uint64_t offset, std::uint64_t bytes) override {
-    while (bytes > 0) {
-      const std::uint64_t part = std::min(bytes, kDiscardBytesMax);
-      int result = 0;
-      do {
-        result = ::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                             static_cast<off_t>(part));
-      } while (result != 0 && errno == EINTR);
-      if (result != 0) {
+    for (std::uint64_t part = 0; bytes > 0; offset += part, bytes -= part) {
+      part = std::min(bytes, kDiscardBytesMax);
+      const auto begin = static_cast<off_t>(offset);
+      while (::fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, static_cast<off_t>(part)) != 0) {
+        if (errno == EINTR) continue;
         // EBUSY: a block device that another descriptor has claimed.
         const bool unable = errno == EOPNOTSUPP || errno == ENOSYS || errno == EPERM || errno == EBUSY;
         if (unable) return Device::do_discard(offset, bytes);
         return fail_errno(errno, Detail::resize, "{}: cannot give {} bytes of disk space back", path_, bytes);
       }
-      offset += part;
-      bytes -= part;
     }
     return kOk;
   }

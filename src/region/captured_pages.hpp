@@ -1,5 +1,5 @@
-// Up to where the log must be home for the home of a page to have what was captured of it last. For regions whose tracker
-// finds pages and not bytes (scan). Floor: region.
+// Up to where the log must be home for the home of a page to have what was captured of it last. For regions whose
+// tracker finds pages and not bytes (scan). Floor: region.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,7 @@ std::string describe_tracker(TrackerKind kind) {
                          kScanBytesMax / kMiB);
     case TrackerKind::scan: break;
   }
-  if (probe_scan().ok())
-    return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing; all threads";
+  if (probe_scan().ok()) return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing; all threads";
   return "scan: by faults, because " + std::string(last_error_text());
 }
 

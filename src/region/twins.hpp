@@ -76,8 +76,8 @@ class Twins {
   [[nodiscard]] std::byte* copy(std::uint32_t index) const { return copies_ + std::uint64_t{index} * kPageBytes; }
   std::uint32_t take_copy();
 
-  std::vector<Place> places_;  // a power of two of them
-  std::byte* copies_ = nullptr;      // one more than copies_max_: a page that was read
+  std::vector<Place> places_;    // a power of two of them
+  std::byte* copies_ = nullptr;  // one more than copies_max_: a page that was read
   std::uint64_t copies_max_ = 0;
   std::uint32_t next_copy_ = 0;      // copies from here on were never used
   std::vector<std::uint32_t> free_;  // released copies, the last one most recently

@@ -99,7 +99,8 @@ TEST_F(TwinsTest, SecondCapturesHoldWhatChanged) {
   expect_replayed();
 }
 
-// A page without a twin is compared with what can be read of it, and has a twin then. What cannot be read is taken whole.
+// A page without a twin is compared with what can be read of it, and has a twin then. What cannot be read is taken
+// whole.
 TEST_F(TwinsTest, PagesThatCanBeReadAreCompared) {
   std::uint64_t reads = 0;
   read_ = [&](std::uint64_t page, std::span<std::byte> target) {
