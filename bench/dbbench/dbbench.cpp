@@ -110,8 +110,8 @@ class DbBench {
       };
     }
     const auto ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9);
-    auto measured = arguments_.rounds > 0 ? measure_in_turns(sides, {arguments_.rounds, 0})
-                                          : measure_in_phases(sides, {1, 1, ns});
+    auto measured =
+        arguments_.rounds > 0 ? measure_in_turns(sides, {arguments_.rounds, 0}) : measure_in_phases(sides, {1, 1, ns});
     if (measured) return measured;
     if (fills) {
       if (auto failure = use.finish()) return failure;

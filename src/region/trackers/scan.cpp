@@ -127,8 +127,7 @@ class ScanTracker final : public Tracker {
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::scan; }
   [[nodiscard]] bool knows_threads() const override { return false; }
   [[nodiscard]] std::string describe() const override {
-    return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing" +
-           (reason_.empty() ? "" : " (" + reason_ + ")");
+    return "userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing" + (reason_.empty() ? "" : " (" + reason_ + ")");
   }
 
  private:
