@@ -36,9 +36,11 @@ MEMLITH_API void memlith_track_store(const void* address, size_t bytes);
 MEMLITH_API void memlith_track_begin(const void* address, size_t bytes);
 MEMLITH_API void memlith_track_end(const void* address, size_t bytes, int stored);
 
-/* All instrumented regions lie in [low, high); code has to make the calls above for these addresses only. `low` is the
- * largest number and `high` is 0 while there is none. Each end may change at any time; while there is a region, the
- * range only widens. */
+/* All instrumented regions lie in [low, high), and at least MEMLITH_TRACK_MARGIN from both ends; code has to make the
+ * calls above for these addresses only. For a field of an object it may compare the object's address instead, which
+ * lies within the range, too, if it is at most the margin away from the field. `low` is the largest number and `high`
+ * is 0 while there is no region. Each end may change at any time; while there is a region, the range only widens. */
+#define MEMLITH_TRACK_MARGIN 4096
 typedef struct memlith_track_range {
   uintptr_t low;
   uintptr_t high;

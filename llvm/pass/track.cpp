@@ -7,10 +7,12 @@
 // the block. Stores of a loop to consecutive bytes are recorded together where the loop is left, if nothing in the loop
 // tells of them. What cannot lie in a region (the stack, globals) is left out.
 #include <llvm/ADT/MapVector.h>
+#include <llvm/ADT/PostOrderIterator.h>
 #include <llvm/ADT/SmallPtrSet.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScalarEvolutionExpressions.h>
 #include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/CFG.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
@@ -30,6 +32,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "memlith/track.h"
 
 namespace {
 
@@ -189,8 +193,12 @@ class Tracking {
     for (BasicBlock& block : function) look_at(block);
     const bool changed = !groups_.empty() || !others_.empty();
     move_out_of_loops(function);
+    move_into_successors(function);
     for (Instruction* const each : others_) emit_other(*each);
-    for (const Group& group : groups_) emit(group);
+    for (std::size_t first = 0, end = 0; first < groups_.size(); first = end) {
+      while (end < groups_.size() && groups_[end].before == groups_[first].before) ++end;
+      emit(ArrayRef(groups_).slice(first, end - first));
+    }
     for (const Walked& each : walked_) emit(each);
     return changed;
   }
@@ -413,16 +421,72 @@ class Tracking {
     return true;
   }
 
+  // ---- what several blocks store -----------------------------------------------------------------------------------
+
+  // What is recorded at the end of a block may as well be recorded in each of the blocks that follow on it alone, with
+  // what these store to the same object: nobody learns of the stores in between.
+  void move_into_successors(Function& function) {
+    if (groups_.empty() || function.hasOptNone()) return;
+    MapVector<Instruction*, MapVector<Value*, Group>> places;
+    for (Group& group : groups_) places[group.before].insert({group.base, std::move(group)});
+    groups_.clear();
+    for (BasicBlock* const block : ReversePostOrderTraversal<Function*>(&function)) {
+      Instruction* const end = block->getTerminator();
+      const auto found = places.find(end);
+      if (found == places.end() || !(isa<BranchInst>(end) || isa<SwitchInst>(end))) continue;
+      const auto follows_alone = [block](const BasicBlock* next) {
+        return next != block && next->getUniquePredecessor() == block;
+      };
+      if (succ_empty(block) || !all_of(successors(block), follows_alone)) continue;
+      const MapVector<Value*, Group> moving = std::move(found->second);
+      found->second.clear();
+      SmallPtrSet<BasicBlock*, 4> seen;
+      for (BasicBlock* const next : successors(block)) {
+        if (!seen.insert(next).second) continue;
+        Instruction* const before = &*find_if(*next, [](const Instruction& each) { return tells_others(each); });
+        for (const auto& [base, group] : moving) add_to(places[before], group, *before);
+      }
+    }
+    for (auto& [before, groups] : places) {
+      for (auto& [base, group] : groups) groups_.push_back(std::move(group));
+    }
+  }
+
+  static void add_to(MapVector<Value*, Group>& groups, const Group& group, Instruction& before) {
+    const auto [found, is_new] = groups.insert({group.base, group});
+    found->second.before = &before;
+    if (is_new) return;
+    for (const Interval& each : group.intervals) join(found->second, each);
+  }
+
   // ---- what is put in ----------------------------------------------------------------------------------------------
 
-  void emit(const Group& group) {
-    IRBuilder<> builder(group.before);
-    set_location(builder, *group.before, group.where);
+  // Groups that are recorded in one place. Without any region, one comparison is enough for several of them.
+  void emit(ArrayRef<Group> groups) {
+    Instruction* before = groups.front().before;
+    if (groups.size() > 1) {
+      IRBuilder<> builder(before);
+      set_location(builder, *before, groups.front().where);
+      Value* const any = builder.CreateICmpNE(range_end(builder, 1), number(0));
+      before = SplitBlockAndInsertIfThen(any, before, false);
+      before->setDebugLoc(builder.getCurrentDebugLocation());
+    }
+    for (const Group& group : groups) emit(group, *before);
+  }
+
+  void emit(const Group& group, Instruction& before) {
+    IRBuilder<> builder(&before);
+    set_location(builder, before, group.where);
     std::int64_t least = group.intervals.front().begin;
     for (const Interval& each : group.intervals) least = std::min(least, each.begin);
-    // The bytes belong to one object, so that either all of them lie in a region or none.
-    Instruction* const then = when(builder, is_tracked(builder, at(builder, group.base, least)), *group.before);
-    builder.SetInsertPoint(then);
+    // The bytes belong to one object: all of them lie in a region or none. Within the margin its base, which is at hand,
+    // tells as well as its first byte.
+    if (std::abs(least) <= MEMLITH_TRACK_MARGIN) least = 0;
+    ++counts_.checks;
+    Value* const place = builder.CreatePtrToInt(at(builder, group.base, least), word_);
+    builder.SetInsertPoint(when(builder, builder.CreateICmpULT(place, range_end(builder, 1)), before));
+    Value* const above = builder.CreateICmpUGE(place, range_end(builder, 0));
+    builder.SetInsertPoint(when(builder, above, *builder.GetInsertPoint()));
     for (const Interval& each : group.intervals) {
       call(builder, "__memlith_store", {at(builder, group.base, each.begin), number(each.end - each.begin)});
     }

@@ -10,6 +10,7 @@ using namespace memlith::core;
 static_assert(sizeof(memlith_track_range) == sizeof(TrackedAddresses));
 static_assert(offsetof(memlith_track_range, low) == offsetof(TrackedAddresses, low));
 static_assert(offsetof(memlith_track_range, high) == offsetof(TrackedAddresses, high));
+static_assert(kTrackedMargin == MEMLITH_TRACK_MARGIN);
 
 extern "C" {
 

@@ -398,8 +398,8 @@ Status watch_stores(StoredRange memory) {
     g_has_key.store(true, std::memory_order_release);
   }
   if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0) g_owners_fence.store(true);
-  watched().addresses.low = std::min(watched().addresses.low, memory.begin);
-  watched().addresses.high = std::max(watched().addresses.high, memory.end);
+  watched().addresses.low = std::min(watched().addresses.low, memory.begin - kTrackedMargin);
+  watched().addresses.high = std::max(watched().addresses.high, memory.end + kTrackedMargin);
   for (TrackedAddresses* const cell : watched().cells) write_cell(cell);
   return kOk;
 }

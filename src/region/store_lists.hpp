@@ -47,7 +47,9 @@ Status take_stores(ThreadNumber thread, StoredRange memory, std::vector<StoredBy
 
 // The addresses that instrumented code compares with before it calls record_store(): a cell of each module of the
 // program. Both ends are compared by themselves, and while memory is watched the cells only widen, so that a thread
-// that sees one new end and one old one misses nothing.
+// that sees one new end and one old one misses nothing. They begin and end a margin outside of the watched memory: the
+// code may compare the address of an object instead of that of its field (MEMLITH_TRACK_MARGIN in memlith/track.h).
+inline constexpr std::uintptr_t kTrackedMargin = 4096;
 struct TrackedAddresses {
   std::uintptr_t low = ~std::uintptr_t{0};
   std::uintptr_t high = 0;
