@@ -479,8 +479,8 @@ class Tracking {
     set_location(builder, before, group.where);
     std::int64_t least = group.intervals.front().begin;
     for (const Interval& each : group.intervals) least = std::min(least, each.begin);
-    // The bytes belong to one object: all of them lie in a region or none. Within the margin its base, which is at hand,
-    // tells as well as its first byte.
+    // The bytes belong to one object: all of them lie in a region or none. Within the margin its base tells as well as
+    // its first byte, and is at hand.
     if (std::abs(least) <= MEMLITH_TRACK_MARGIN) least = 0;
     ++counts_.checks;
     Value* const place = builder.CreatePtrToInt(at(builder, group.base, least), word_);
