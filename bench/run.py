@@ -4,7 +4,7 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `bbolt`, `redis`,
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `bbolt`, `etcd`, `redis`,
 `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless
 --dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
 
@@ -322,6 +322,17 @@ def run_bbolt(programs, words):
     return built or run_in_folder([place / "bboltbench"], words)
 
 
+def run_etcd(programs, words):
+    """etcd with memlith below it, and with bbolt, in turns (go/etcd)."""
+    options, rest = Options("dir", "rounds").split(words)
+    if rest:
+        raise Misused("./dev bench etcd [--rounds N]")
+    library = programs.resolve().parent / "lib"
+    environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
+    return subprocess.run([ROOT / "go/etcd/bench.sh", folder_of(options.dir) / "etcd", options.rounds or "3"],
+                          env=environment, check=False).returncode
+
+
 def run_files(programs, words):
     """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
     return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
@@ -356,6 +367,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
                       "tycoon_example", run_files),
             "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
             "bbolt": ("memlith", run_bbolt),
+            "etcd": ("memlith", run_etcd),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

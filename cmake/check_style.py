@@ -17,7 +17,7 @@ FUNCTION_LINES_MAX = 70  # of the body of a function in src/
 COLUMNS_MAX = 120
 # Their lines cannot be wrapped: documents that a benchmark writes, notebooks, lists of regular expressions, checksums,
 # the interface of a version.
-WIDE = re.compile(r"docs/figures.*\.md|.*\.ipynb|.*/go\.sum|plugins/sqlite/tests/suite/known.*\.txt|"
+WIDE = re.compile(r"docs/figures.*\.md|.*\.ipynb|.*/(go|stock)\.sum|plugins/sqlite/tests/suite/known.*\.txt|"
                   r"tests/golden/.*/abi\.json")
 # Files in src/ that are still longer. The list only shrinks: an entry that is not needed any more is a violation too.
 STILL_LONG = set()

@@ -3,7 +3,7 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite)
+  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite etcd)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -23,6 +23,7 @@ need_for_soak() {
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
     replica | bbolt-suite) need_go_modules ;;
+    etcd) need_go_modules && quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     postgres-17) need debootstrap ;;
@@ -115,6 +116,17 @@ soak_bbolt_suite() {
   build_preset release memlith || return
   CGO_CFLAGS=-I$root/include CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" \
     python3 -B "$root/tests/soak/bbolt/run_suite.py" --work "$root/build/bbolt-suite" "$@"
+}
+
+# etcd with memlith below it: one member killed --kills times, and three.
+soak_etcd() {
+  local lib=$root/build/release/lib kills=100
+  if [[ ${1:-} == --kills ]]; then kills=$2; fi
+  build_preset release memlith || return
+  for members in 1 3; do
+    CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" MEMLITH_ETCD_MEMBERS=$members MEMLITH_ETCD_KILLS=$kills \
+      go test -C "$root/go/etcd" -count 1 -v -timeout 0 -run '^TestKills$' || return
+  done
 }
 
 soak_rocksdb_suite() {
