@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh FOLDER ROUNDS: etcd with memlith below it beside etcd with bbolt, in turns (./dev bench etcd). FOLDER is where
-# the programs and the databases go.
+# bench.sh FOLDER ROUNDS: etcd with memlith below it beside etcd with bbolt, in turns (./dev bench etcd). FOLDER is
+# where the programs and the databases go.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
