@@ -56,6 +56,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
+    inner.limited = true;
     inner.anywhere = true;  // no address is kept in a kv store
     inner.use_magic = kv::kMagic;
     MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
@@ -149,7 +150,10 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ti
       return fail(Errc::invalid, Detail::argument, "durability {} is unknown", durability);
     }
     MEMLITH_TRY(transaction_of(txn).check_alone());
-    return transaction_of(txn).commit(static_cast<kv::Durability>(durability), ticket).status();
+    Session& session = transaction_of(txn).kv().open_region()->session;
+    MEMLITH_TRY(transaction_of(txn).commit(static_cast<kv::Durability>(durability), ticket).status());
+    session.keep_to_memory();
+    return kOk;
   });
 }
 

@@ -10,6 +10,7 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr std::uint64_t kNameBytesMax = 255;
+constexpr PageNumber kReleasedAtOnce = 256;  // pages, while commits wait
 }  // namespace
 
 bool holds_kv(const Region& region) {
@@ -64,6 +65,7 @@ void Kv::end_transactions() {
 
 Status Kv::stop() {
   end_transactions();
+  const LockGuard alone(stop_mutex_);
   if (read_only() || stopped_) return kOk;
   if (!manual_) {
     const Status done = no_throw([this] { return persist(); });
@@ -71,6 +73,23 @@ Status Kv::stop() {
   }
   stopped_ = true;
   return weak_commits_.stop(!manual_);
+}
+
+// ORDER home-before-release: a page is dropped when its newest change is home. So no frame that is not home has bytes
+// of it, and it does not change while the writer's lock is held. Its bytes that no commit logged are no part of the
+// tree. [test KvMemory.ReleasesBesideReadersAndWriters]
+Status Kv::release_for_limit(Region& region) {
+  const LockGuard alone(stop_mutex_);
+  if (read_only() || is_volatile() || stopped_) return kOk;
+  const Stamp newest_home = pages_.newest();
+  MEMLITH_TRY(persist());
+  MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
+  const auto is_home = [&](PageNumber page) { return pages_.word(page) <= newest_home << 1; };
+  for (PageNumber first = 0; first < pages_.count(); first += kReleasedAtOnce) {
+    const LockGuard lock(pages_.writer());
+    MEMLITH_TRY(region.release_copies(first, std::min(first + kReleasedAtOnce, pages_.count()), is_home));
+  }
+  return kOk;
 }
 
 void Kv::rolled_back() {

@@ -204,6 +204,7 @@ class Kv final : public RegionClient {
   // Makes everything durable; nothing else is done with the store then but to destroy it. When the log has no room for
   // commits that wait, nothing has ended: the store goes on, and can be stopped later. Destroying it loses them.
   Status stop() override;
+  Status release_for_limit(Region& region) override;
   [[nodiscard]] bool stopped() const { return stopped_; }
 
   Result<KvReport> verify();
@@ -291,6 +292,7 @@ class Kv final : public RegionClient {
   WeakCommits weak_commits_;
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
+  Mutex stop_mutex_;            // not while memory is released
   bool stopped_ = true;         // also before it runs: then there is nothing to make durable
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;

@@ -61,6 +61,8 @@ struct RegionOptions {
   bool anywhere = false;
 };
 
+class Region;
+
 // What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback
 // must not see such a structure half changed.
 class RegionClient {
@@ -78,6 +80,8 @@ class RegionClient {
   virtual void rolled_back() = 0;
   // The session ends: makes durable what was acknowledged. The client is destroyed then, whatever the outcome.
   virtual Status stop() { return kOk; }
+  // Region::release_for_limit(), or what the client does instead.
+  virtual Status release_for_limit(Region& region);
   // In a store that is followed: whether the memory may become that of another commit now. `busy` if not.
   virtual Status check_idle() { return kOk; }
 };
@@ -179,6 +183,10 @@ class Region {
   // The same for a session's memory limit: at any time. Pages of a region whose tracker cannot tell which pages are
   // clean are compared with home; stores to them wait meanwhile.
   Status release_for_limit();
+  // Instead, for a client that knows which pages are home: gives the memory of the copied pages of [first, end) back of
+  // which `is_home` says so. Such a page changes neither meanwhile nor in a frame that is not home yet, and no other
+  // thread calls note_copied().
+  Status release_copies(std::uint64_t first, std::uint64_t end, const std::function<bool(std::uint64_t page)>& is_home);
   // How many pages a release could give back, as far as known; of a region that was opened with `limited`. Any thread.
   [[nodiscard]] std::uint64_t copied_pages() const;
 

@@ -1,4 +1,7 @@
 // The release of memory, which must not happen beside transactions. Floor: region.
+#include <cerrno>
+
+#include "region/drop_pages.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -49,6 +52,24 @@ Status Region::note_copies() {
 std::uint64_t Region::copied_pages() const {
   if (copied_ != nullptr) return copied_->count();
   return tracker_ != nullptr && tracker_->releases_any_time() ? tracker_->pages_taken() : 0;
+}
+
+Status RegionClient::release_for_limit(Region& region) { return region.release_for_limit(); }
+
+Status Region::release_copies(std::uint64_t first, std::uint64_t end,
+                              const std::function<bool(std::uint64_t page)>& is_home) {
+  if (copied_ == nullptr) return kOk;
+  for (std::uint64_t next = first; first < end; first = next + 1) {
+    for (next = first; next < end && copied_->has(next) && is_home(next); ++next) {
+    }
+    if (next == first) continue;
+    const std::uint64_t bytes = (next - first) * kPageBytes;
+    if (!drop_pages(base_ + first * kPageBytes, bytes)) {
+      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", bytes);
+    }
+    for (std::uint64_t page = first; page < next; ++page) copied_->forget(page);
+  }
+  return kOk;
 }
 
 Status Region::release_for_limit() {

@@ -214,7 +214,9 @@ Status Session::rollback(std::span<Region* const> regions, Scope scope) {
 Status Session::release_regions() {
   Status first = kOk;
   for (const auto& each : regions_) {
-    const Status status = each->region->release_for_limit();
+    Region& region = *each->region;
+    const Status status =
+        each->client != nullptr ? each->client->release_for_limit(region) : region.release_for_limit();
     if (first.ok()) first = status;
   }
   return first;

@@ -132,6 +132,8 @@ class Session {
   // Commits the buffers' bytes and copies them to their targets.
   Result<Lsn> commit_buffers(std::span<const BufferedWrite> writes, bool wait);
 
+  // Releases memory if the budget is used up. After each persist and commit, without locks.
+  void keep_to_memory();
   // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
   // captured, in any case.
   [[nodiscard]] Status memory_status() const { return memory_status_.load(std::memory_order_relaxed); }
@@ -149,7 +151,6 @@ class Session {
   Status finish(Lsn end, bool wait, const PersistTimer& timer);
   Status release_regions() MEMLITH_REQUIRES(regions_mutex_);
   [[nodiscard]] std::uint64_t copied_bytes() const MEMLITH_REQUIRES(regions_mutex_);
-  void keep_to_memory();
 
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;   // destroyed before the volume

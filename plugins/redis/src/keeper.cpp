@@ -17,6 +17,7 @@ namespace {
 
 // No write of a client may be larger than this; what is larger than the log makes the log grow.
 constexpr std::uint64_t kLargestWrite = std::uint64_t{16} << 30;
+constexpr std::uint64_t kChangedPagesBytes = 64ull << 20;  // of the kv store, in memory; Redis has the data as well
 constexpr std::uint64_t kWaitingBytesMax = 64 << 20;
 
 std::string_view bytes_of(const void* bytes, std::size_t count) { return {static_cast<const char*>(bytes), count}; }
@@ -139,7 +140,9 @@ keeper* keeper_open(const char* path, uint64_t log_bytes, char* why, size_t why_
     std::snprintf(why, why_bytes, "%s", message.c_str());
     return nullptr;
   };
-  auto store = memlith::Store::open(path, {.create = true, .log_max_bytes = 2 * kLargestWrite});
+  auto store = memlith::Store::open(path, {.create = true,
+                                           .log_max_bytes = 2 * kLargestWrite,
+                                           .memory_max_bytes = kChangedPagesBytes});
   if (!store) return failed(store.error().message());
   auto made = std::make_unique<keeper>(std::move(*store));
   if (const std::string wrong = made->open_parts(log_bytes); !wrong.empty()) return failed(wrong);
