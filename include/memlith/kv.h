@@ -167,6 +167,19 @@ MEMLITH_API int32_t memlith_kv_put(memlith_kv_txn* txn, memlith_kv_map map, cons
 /* Removes a record. Errors: NOT_FOUND; READ_ONLY; FULL, as memlith_kv_put. */
 MEMLITH_API int32_t memlith_kv_remove(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes);
 
+/* Compare and swap: if the record's value is `expected`, or, with a null `expected`, there is no such record, it gets
+ * `value`; with a null `value` it is removed. `done` tells whether. The record was read in any case, so the transaction
+ * conflicts with others as after memlith_kv_get. Errors: those of memlith_kv_put. */
+MEMLITH_API int32_t memlith_kv_put_if(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
+                                      const memlith_bytes* expected, const memlith_bytes* value, int32_t* done);
+
+/* Removes the records with from <= key < to. Null `from`: from the first on; null `to`: up to the last. `count`, which
+ * may be null, tells how many there were. No other transaction puts a record there before this one has ended. Takes
+ * memory and log for each record; a map as a whole is removed with memlith_kv_map_remove. Errors: READ_ONLY; FULL, as
+ * memlith_kv_put: the transaction has removed those before. */
+MEMLITH_API int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                                            const memlith_bytes* to, uint64_t* count);
+
 /* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
  * first on; null `to`: up to the last. The function may not use the transaction. Key
  * and value are valid only until it returns, so that a long range takes no memory. */

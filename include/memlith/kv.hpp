@@ -35,6 +35,10 @@ enum class Durability : std::uint32_t { weak = MEMLITH_KV_WEAK, sync = MEMLITH_K
 
 using KvMap = memlith_kv_map;
 
+namespace detail {
+inline memlith_bytes bytes_of(std::string_view text) { return {text.data(), text.size()}; }
+}  // namespace detail
+
 // A key whose order is that of the numbers.
 class IntegerKey {
  public:
@@ -143,6 +147,29 @@ class KvTransaction {
   // Category NOT_FOUND: there is none.
   Result<void> remove(KvMap map, std::string_view key) {
     return detail::result_of(memlith_kv_remove(handle_, map, key.data(), key.size()));
+  }
+  // If the value is `expected`, or without `expected` there is no record: puts `value`, or without it removes the
+  // record. False: the record is as it was, and was read.
+  Result<bool> put_if(KvMap map, std::string_view key, std::optional<std::string_view> expected,
+                      std::optional<std::string_view> value) {
+    const memlith_bytes before = detail::bytes_of(expected.value_or(""));
+    const memlith_bytes after = detail::bytes_of(value.value_or(""));
+    std::int32_t done = 0;
+    const std::int32_t code = memlith_kv_put_if(handle_, map, key.data(), key.size(), expected ? &before : nullptr,
+                                                value ? &after : nullptr, &done);
+    if (code != MEMLITH_OK) return Error(code);
+    return done != 0;
+  }
+  // Removes the records with from <= key < to, and returns their number. Empty `from`: from the first on; empty `to`:
+  // up to the last.
+  Result<std::uint64_t> remove_range(KvMap map, std::string_view from, std::string_view to) {
+    const memlith_bytes first = detail::bytes_of(from);
+    const memlith_bytes end = detail::bytes_of(to);
+    std::uint64_t count = 0;
+    const std::int32_t code =
+        memlith_kv_remove_range(handle_, map, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end, &count);
+    if (code != MEMLITH_OK) return Error(code);
+    return count;
   }
   // Calls `record(key, value)` for from <= key < to, in order, until it returns false. Empty `from`: from the first on;
   // empty `to`: up to the last. Key and value are valid until the function returns. The function does not

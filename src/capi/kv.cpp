@@ -259,6 +259,32 @@ int32_t memlith_kv_remove(memlith_kv_txn* txn, memlith_kv_map map, const void* k
   });
 }
 
+int32_t memlith_kv_put_if(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
+                          const memlith_bytes* expected, const memlith_bytes* value, int32_t* done) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(done, "done"));
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(key, key_bytes, "key"));
+    MEMLITH_TRY_ASSIGN(const auto before, optional_text_of(expected, "expected"));
+    MEMLITH_TRY_ASSIGN(const auto after, optional_text_of(value, "value"));
+    MEMLITH_TRY_ASSIGN(const bool was_done, transaction_of(txn).put_if(map, wanted, before, after));
+    *done = was_done ? 1 : 0;
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                                const memlith_bytes* to, uint64_t* count) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
+    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
+    MEMLITH_TRY_ASSIGN(const std::uint64_t removed, transaction_of(txn).remove_range(map, begin, end));
+    if (count != nullptr) *count = removed;
+    return kOk;
+  });
+}
+
 int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                              const memlith_bytes* to,
                              int (*record)(void* context, memlith_bytes key, memlith_bytes value), void* context) {

@@ -3,6 +3,7 @@
 // A memlith_kv is a kv::Kv, which its OpenRegion owns.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -49,6 +50,12 @@ inline Status need_ours(memlith_kv_cursor* cursor) {
 inline Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {
   if (bytes > 0) MEMLITH_TRY(need(data, what));
   return std::string_view(static_cast<const char*>(data), bytes);
+}
+// Null: none.
+inline Result<std::optional<std::string_view>> optional_text_of(const memlith_bytes* bytes, const char* what) {
+  if (bytes == nullptr) return std::optional<std::string_view>();
+  MEMLITH_TRY_ASSIGN(const std::string_view text, text_of(bytes->data, bytes->size, what));
+  return std::optional(text);
 }
 
 inline memlith_bytes plain(std::string_view text) { return {text.data(), text.size()}; }

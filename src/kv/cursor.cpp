@@ -200,6 +200,10 @@ Result<Cursor::Record> Cursor::peek() {
   if (fresh && index_ < header_of(leaf_.bytes).count) {
     const Cell cell = cell_of(leaf_.bytes, index_);
     if (cell.key == key_ && !cell.overflow) return Record{key_, cell.value};
+    if (cell.key == key_) {
+      MEMLITH_TRY_ASSIGN(const std::string_view whole, transaction_.read_overflow(reader_, map_, cell, value_));
+      return Record{key_, whole};
+    }
   }
   MEMLITH_TRY_ASSIGN(const auto value, transaction_.read_tree(map_, key_));
   if (!value.has_value()) return fail(Errc::not_found, Detail::kv, "the cursor stands on no record");

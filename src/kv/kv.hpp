@@ -54,6 +54,13 @@ class Transaction {
   Result<std::optional<std::string_view>> get(MapNumber number, std::string_view key);
   Status put(MapNumber number, std::string_view key, std::string_view value);
   Result<bool> remove(MapNumber number, std::string_view key);
+  // put(), or remove() without `value`, if the record's value is `expected`, or, without it, there is no record.
+  Result<bool> put_if(MapNumber number, std::string_view key, std::optional<std::string_view> expected,
+                      std::optional<std::string_view> value);
+  // Removes the records with from <= key < to, and says how many there were; without an end, from the first or to the
+  // last.
+  Result<std::uint64_t> remove_range(MapNumber number, std::optional<std::string_view> from,
+                                     std::optional<std::string_view> to);
   // The records with from <= key < to, in order, until `visit` says false; without `to`, up to the last. The bytes are
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
@@ -90,6 +97,7 @@ class Transaction {
   Status look_for_places();
   void change(const RecordKey& record, const Pending& before, const Pending& pending);
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
+  Result<std::string_view> read_overflow(TreeReader& reader, PageNumber map, const Cell& cell, std::string& room);
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);
   [[nodiscard]] bool writes() const;
@@ -133,6 +141,8 @@ class Cursor {
   Result<bool> remove();
   // Like current(), but the bytes are valid until the cursor moves. The cursor stands on a record.
   Result<Record> peek();
+  // The key of the record on which the cursor stands, valid until it moves.
+  [[nodiscard]] std::string_view key() const { return key_; }
 
  private:
   // before: of the first record; behind: the last; at: key_, a record or the place of one that was removed.
@@ -161,6 +171,7 @@ class Cursor {
   bool loaded_ = false;
   Position position_ = Position::fresh;
   std::string key_;     // where the cursor stands
+  std::string value_;   // a long one, of peek()
   bool found_ = false;  // in the tree, by the step under way
   std::string candidate_;
   std::uint32_t index_ = 0;  // of the candidate in leaf_

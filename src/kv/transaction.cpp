@@ -156,12 +156,29 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   return read_tree(map, key);
 }
 
+// Of a cell in a copy of a leaf, which may have changed since. Into `room`, unless it has.
+Result<std::string_view> Transaction::read_overflow(TreeReader& reader, PageNumber map, const Cell& cell,
+                                                    std::string& room) {
+  if (cell.value.size() == sizeof(OverflowReference)) {
+    const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+    if (reference.bytes <= kValueBytesMax) {
+      room.resize(reference.bytes);
+      const auto whole = reader.read_overflow(reference, room.data());
+      if (whole.ok() && *whole) return std::string_view(room);
+    }
+  }
+  MEMLITH_TRY_ASSIGN(const auto found, read_tree(map, cell.key));
+  if (!found.has_value()) return kv_.pages_.corrupt(map, "a record of it is not found");
+  return *found;
+}
+
 Status Transaction::for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to,
                              const Visit& visit) {
   MEMLITH_ASSERT(read_only_);
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
   TreeReader::Leaf leaf;
+  std::string whole;  // a long value
   for (std::string bound(from);;) {
     const std::string_view first = bound;
     MEMLITH_TRY(reader.load_leaf(&first, leaf));
@@ -171,9 +188,7 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
       if (to.has_value() && cell.key >= *to) return kOk;
       std::string_view value = cell.value;
       if (cell.overflow) {
-        MEMLITH_TRY_ASSIGN(const auto whole, read_tree(map, cell.key));
-        if (!whole.has_value()) return kv_.pages_.corrupt(leaf.page, "a record of it is not found");
-        value = *whole;
+        MEMLITH_TRY_ASSIGN(value, read_overflow(reader, map, cell, whole));
       }
       if (!visit(cell.key, value)) return kOk;
     }
@@ -265,6 +280,36 @@ Result<bool> Transaction::remove(MapNumber number, std::string_view key) {
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   MEMLITH_TRY(write(number, map, key, {Pending::Kind::remove, false, {}}));
   return true;
+}
+
+Result<bool> Transaction::put_if(MapNumber number, std::string_view key, std::optional<std::string_view> expected,
+                                 std::optional<std::string_view> value) {
+  if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
+  MEMLITH_TRY_ASSIGN(const auto found, get(number, key));
+  if (found != expected) return false;
+  if (value.has_value()) {
+    MEMLITH_TRY(put(number, key, *value));
+  } else if (found.has_value()) {
+    MEMLITH_TRY(remove(number, key).status());
+  }
+  return true;
+}
+
+Result<std::uint64_t> Transaction::remove_range(MapNumber number, std::optional<std::string_view> from,
+                                                std::optional<std::string_view> to) {
+  if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
+  std::uint64_t removed = 0;
+  const auto cursor = std::make_unique<Cursor>(*this, number);
+  MEMLITH_TRY(cursor->check());
+  for (bool started = false;; started = true) {
+    MEMLITH_TRY_ASSIGN(const bool found, started            ? cursor->next()
+                                         : from.has_value() ? cursor->seek(*from)
+                                                            : cursor->first());
+    if (!found || (to.has_value() && cursor->key() >= *to)) return removed;
+    MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, cursor->key()));
+    MEMLITH_TRY(write(number, map, cursor->key(), {Pending::Kind::remove, false, {}}));
+    ++removed;
+  }
 }
 
 Result<std::uint64_t> Transaction::savepoint() {

@@ -15,8 +15,8 @@ Status check_reserve(const Store& store, const ObjectInfo& info, const RegionOpt
   if (info.reserve_bytes == 0 || options.reserve_bytes <= info.reserve_bytes) return kOk;
   return fail(Errc::invalid, Detail::argument,
               "{}: region \"{}\" was made with a max_size of {} bytes, which it keeps, and max_size {} is asked for. "
-              "Leave max_size out to open the region as it is, or copy its content to a new region with a larger one. "
-              "Pointers in a copy lead to the old region: make a heap's objects anew, in a new heap",
+              "Leave max_size out to open the region as it is, or make a new region with a larger one and copy the "
+              "content. A heap is no content to copy: make a new heap, and its objects anew in it",
               store.path(), info.name, info.reserve_bytes, options.reserve_bytes);
 }
 

@@ -546,12 +546,12 @@ int capi_c_info(const char* folder) {
   EXPECT_OK(memlith_persist_all(store, MEMLITH_SCOPE_PROCESS));
   EXPECT_OK(memlith_store_get_info(store, &after));
   EXPECT(after.frames == before.frames + 1 && after.batches == before.batches + 1);
-  EXPECT(after.captured_bytes == before.captured_bytes + 4096);
-  EXPECT(after.logged_bytes >= before.logged_bytes + 4096 && after.logged_bytes <= before.logged_bytes + 8192);
+  EXPECT(after.captured_bytes > before.captured_bytes && after.captured_bytes <= before.captured_bytes + 8);
+  EXPECT(after.logged_bytes > before.logged_bytes && after.logged_bytes <= before.logged_bytes + 4096);
   EXPECT(after.durable_lsn > before.durable_lsn && after.log_used_bytes > before.log_used_bytes);
   EXPECT_OK(memlith_store_checkpoint(store));
   EXPECT_OK(memlith_store_get_info(store, &after));
-  EXPECT(after.log_used_bytes == 0 && after.checkpoints == before.checkpoints + 1 && after.home_bytes >= 4096);
+  EXPECT(after.log_used_bytes == 0 && after.checkpoints == before.checkpoints + 1 && after.home_bytes >= 1);
   EXPECT(before.incarnation >= 1 && after.incarnation == before.incarnation);
   EXPECT_OK(memlith_store_close(store));
 
@@ -689,7 +689,7 @@ int capi_c_progress(const char* folder) {
   memlith_store_info info;
   info.struct_size = sizeof info;
   EXPECT_OK(memlith_store_get_info(store, &info));
-  EXPECT(info.replayed_frames >= 10 && info.replayed_bytes >= 10 * 4096);
+  EXPECT(info.replayed_frames >= 10 && info.replayed_bytes >= 10 * 512);
   EXPECT_OK(memlith_store_close(store));
   return 0;
 }

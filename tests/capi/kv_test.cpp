@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/process_memory.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 extern "C" int kv_in_c(const char* path);
@@ -208,6 +210,92 @@ TEST_F(KvInCpp, CursorsSeeOwnWritesAndGoBothWays) {
   auto early = txn->get(map, IntegerKey(-500));
   for (int i = 1; i < 400; ++i) ASSERT_TRUE(txn->put(map, IntegerKey(i), std::string(900, 'n')));
   EXPECT_EQ(*early, "0");
+}
+
+TEST_F(KvInCpp, PutsIfAsExpected) {
+  auto txn = kv->begin();
+  ASSERT_TRUE(txn);
+  EXPECT_FALSE(*txn->put_if(map, "a", "1", "2")) << "there is no record";
+  EXPECT_TRUE(*txn->put_if(map, "a", std::nullopt, "1"));
+  EXPECT_FALSE(*txn->put_if(map, "a", std::nullopt, "2")) << "there is a record";
+  EXPECT_FALSE(*txn->put_if(map, "a", "", "2"));
+  EXPECT_TRUE(*txn->put_if(map, "a", "1", "2"));
+  EXPECT_TRUE(*txn->put_if(map, "b", std::nullopt, std::nullopt)) << "nothing is there, and nothing shall be";
+  EXPECT_TRUE(*txn->put_if(map, "empty", std::nullopt, ""));
+  ASSERT_TRUE(txn->commit(Durability::sync));
+  EXPECT_EQ(value_of("a"), "2");
+  EXPECT_EQ(value_of("b"), std::nullopt);
+  EXPECT_EQ(value_of("empty"), "");
+  ASSERT_TRUE(txn->renew());
+  EXPECT_FALSE(*txn->put_if(map, "a", "1", std::nullopt));
+  EXPECT_TRUE(*txn->put_if(map, "a", "2", std::nullopt));
+  ASSERT_TRUE(txn->commit());
+  EXPECT_EQ(value_of("a"), std::nullopt);
+  auto reader = kv->begin(true);
+  EXPECT_EQ(reader->put_if(map, "a", std::nullopt, "1").error().category(), MEMLITH_READ_ONLY);
+}
+
+// Two that both find a record absent: one of them puts it.
+TEST_F(KvInCpp, WhatWasFoundAbsentConflicts) {
+  auto one = kv->begin();
+  auto two = kv->begin();
+  ASSERT_TRUE(memlith_kv_txn_set_wait(two->handle(), 0) == MEMLITH_OK);
+  EXPECT_FALSE(*one->put_if(map, "a", "not there", "1"));
+  auto second = two->put_if(map, "a", std::nullopt, "2");
+  EXPECT_FALSE(second) << "the other transaction has read that there is none";
+  EXPECT_EQ(second.error().category(), MEMLITH_CONFLICT);
+  EXPECT_TRUE(*one->put_if(map, "a", std::nullopt, "1"));
+  ASSERT_TRUE(one->commit());
+  EXPECT_EQ(value_of("a"), "1");
+}
+
+TEST_F(KvInCpp, RemovesARange) {
+  for (int i = 0; i < 500; ++i) put(IntegerKey(i), std::string(i % 7 == 0 ? 9000 : 20, 'v'));
+  auto txn = kv->begin();
+  ASSERT_TRUE(txn->put(map, IntegerKey(1000), "new"));
+  EXPECT_EQ(*txn->remove_range(map, IntegerKey(100), IntegerKey(400)), 300u);
+  EXPECT_EQ(*txn->remove_range(map, IntegerKey(100), IntegerKey(400)), 0u);
+  EXPECT_EQ(*txn->remove_range(map, IntegerKey(490), {}), 11u);  // with the own record
+  auto other = kv->begin();
+  ASSERT_TRUE(memlith_kv_txn_set_wait(other->handle(), 0) == MEMLITH_OK);
+  EXPECT_EQ(other->put(map, IntegerKey(200), "late").error().category(), MEMLITH_CONFLICT)
+      << "a record in a range that another transaction has emptied";
+  ASSERT_TRUE(txn->commit(Durability::sync));
+  int left = 0;
+  auto reader = kv->begin(true);
+  ASSERT_TRUE(reader->get_range(map, {}, {}, [&](std::string_view key, std::string_view) {
+    const int number = integer_of_key<int>(key);
+    EXPECT_TRUE(number < 100 || (number >= 400 && number < 490)) << number;
+    ++left;
+    return true;
+  }));
+  EXPECT_EQ(left, 190);
+  EXPECT_EQ(reader->remove_range(map, {}, {}).error().category(), MEMLITH_READ_ONLY);
+  ASSERT_TRUE(txn->renew());
+  EXPECT_EQ(*txn->remove_range(map, {}, {}), 190u);
+  ASSERT_TRUE(txn->commit());
+  EXPECT_TRUE(kv->verify());
+}
+
+// A range of long values takes no memory, in a transaction that reads and in one that writes.
+TEST_F(KvInCpp, LongValuesOfARangeTakeNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer keeps freed memory";
+  constexpr int kValues = 60;
+  for (int i = 0; i < kValues; ++i) put(IntegerKey(i), std::string(1 << 20, static_cast<char>('a' + i % 26)));
+  ASSERT_TRUE(kv->persist());
+  for (const bool read_only : {true, false}) {
+    auto txn = kv->begin(read_only);
+    const std::uint64_t before = anonymous_bytes();
+    int seen = 0;
+    ASSERT_TRUE(txn->get_range(map, {}, {}, [&](std::string_view key, std::string_view value) {
+      const int number = integer_of_key<int>(key);
+      EXPECT_EQ(value, std::string(1 << 20, static_cast<char>('a' + number % 26)));
+      ++seen;
+      return true;
+    }));
+    EXPECT_EQ(seen, kValues);
+    EXPECT_LT(anonymous_bytes(), before + (10 << 20)) << (read_only ? "reading" : "writing");
+  }
 }
 
 TEST_F(KvInCpp, OpenedReadOnly) {

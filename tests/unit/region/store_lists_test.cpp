@@ -70,11 +70,11 @@ TEST_F(StoreLists, CutRangesToTheRegion) {
 }
 
 TEST_F(StoreLists, TellTheAddressesToEachModule) {
-  EXPECT_EQ(cell_.low, kBase);
-  EXPECT_EQ(cell_.high, kBase + kBytes);
+  EXPECT_EQ(cell_.low, kBase - kTrackedMargin);
+  EXPECT_EQ(cell_.high, kBase + kBytes + kTrackedMargin);
   const StoredRange other{kBase + 8 * kBytes, kBase + 9 * kBytes};
   ASSERT_OK(watch_stores(other));
-  EXPECT_EQ(cell_.high, other.end);
+  EXPECT_EQ(cell_.high, other.end + kTrackedMargin);
   unwatch_stores(other);
   EXPECT_GE(cell_.high, memory_.end);
   unwatch_stores(memory_);
