@@ -90,7 +90,7 @@ TEST_P(KvMemory, KeepsToItsLimit) {
   put_all(1, 0, 1);
   EXPECT_EQ(store_->info().memory_error, 0);
   // The commits that wait, the log's buffers and the words of the pages beside the pages themselves.
-  EXPECT_LT(anonymous_bytes() - std::min(opened, anonymous_bytes()), kLimit + 12 * kMiB);
+  EXPECT_LT(anonymous_bytes() - std::min(opened, anonymous_bytes()), kLimit + 20 * kMiB);
   expect_all(1);
   close();
   open(kLimit);
