@@ -61,7 +61,7 @@ void Collectors::remove(Collector& collector, bool acknowledged) {
   if (waited) waiting_.fetch_sub(1);
   allowed_.fetch_sub(collector.allowed_ + collector.allowed_aside_);
   lost_ = lost_ || (acknowledged && (was_aside || waited));
-  refused_.store(!aside_.empty());
+  note_refused();
 }
 
 void Collectors::durable_moved() {
@@ -97,6 +97,7 @@ Status Collectors::set_aside_all() {
       more = true;
     }
   }
+  if (!held_.empty()) aside_waits_.store(true);  // before waiting_ is less: any_waits() is true throughout
   for (Collector* const each : held_) {
     each->set_aside();
     each->waits_.store(false, std::memory_order_relaxed);
@@ -159,12 +160,18 @@ Status Collectors::send(bool will_sync) {
   return kOk;
 }
 
+void Collectors::note_refused() {
+  const bool any = !aside_.empty() && !MEMLITH_MUTANT(kv_refusal_not_counted);
+  refused_.store(any);
+  aside_waits_.store(any);
+}
+
 Result<Lsn> Collectors::close_held(bool will_sync) {
   // Whatever ends this call, also a lack of memory: what is set aside still was refused.
   struct NoteRefused {
     Collectors& owner;
     ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-      if (!MEMLITH_MUTANT(kv_refusal_not_counted)) owner.refused_.store(!owner.aside_.empty());
+      owner.note_refused();
     }
   } const note{*this};
   // What the log refused lies before what has come to wait since.

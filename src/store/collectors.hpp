@@ -126,9 +126,10 @@ class Collectors {
   // another collector may follow it.
   void remove(Collector& collector, bool acknowledged);
 
-  // Whether a closing has something to do.
+  // Whether a commit waits that is not in the log yet; also while another thread's closing takes it there. Whoever must
+  // not lie before such a commit closes then, which waits for that thread.
   [[nodiscard]] bool any_waits() const {
-    return waiting_.load(std::memory_order_acquire) > 0 || refused_.load(std::memory_order_acquire);
+    return waiting_.load(std::memory_order_acquire) > 0 || aside_waits_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool refused() const { return refused_.load(std::memory_order_acquire); }
   [[nodiscard]] Mutex& mutex() { return mutex_; }
@@ -151,6 +152,8 @@ class Collectors {
   Status send(bool will_sync) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> commit(std::span<const Collector::Piece> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
   Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
+  // No closing is under way: what is set aside still was refused.
+  void note_refused() MEMLITH_REQUIRES(mutex_);
   // What a mutant does (base/mutant.hpp); never called in the library.
   void drop_aside() MEMLITH_REQUIRES(mutex_) {
     for (Collector* const each : aside_) {
@@ -162,7 +165,8 @@ class Collectors {
 
   Store& store_;
   std::atomic<std::uint32_t> waiting_{0};  // collectors of which waits_ is set
-  std::atomic<bool> refused_{false};       // something was set aside that the log did not take
+  std::atomic<bool> aside_waits_{false};   // something was set aside that is not in the log
+  std::atomic<bool> refused_{false};       // the log did not take it
   std::atomic<std::uint64_t> allowed_{0};  // the sum of what collectors may have waiting
   Mutex mutex_;
   std::vector<Collector*> aside_ MEMLITH_GUARDED_BY(mutex_);  // those that have set something aside; there is room
