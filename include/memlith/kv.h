@@ -174,15 +174,16 @@ MEMLITH_API int32_t memlith_kv_put_if(memlith_kv_txn* txn, memlith_kv_map map, c
                                       const memlith_bytes* expected, const memlith_bytes* value, int32_t* done);
 
 /* Removes the records with from <= key < to. Null `from`: from the first on; null `to`: up to the last. `count`, which
- * may be null, tells how many there were. No other transaction puts a record there before this one has ended. Takes
- * memory and log for each record; a map as a whole is removed with memlith_kv_map_remove. Errors: READ_ONLY; FULL, as
- * memlith_kv_put: the transaction has removed those before. */
+ * may be null, tells how many were removed. No other transaction puts a record there before this one has ended. Takes
+ * memory and log for each record; a map as a whole is removed with memlith_kv_map_remove. Errors: those of
+ * memlith_kv_remove. After one, `count` records were removed, the first of the range; a savepoint undoes that. */
 MEMLITH_API int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                             const memlith_bytes* to, uint64_t* count);
 
 /* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
  * first on; null `to`: up to the last. The function may not use the transaction. Key
- * and value are valid only until it returns, so that a long range takes no memory. */
+ * and value are valid only until it returns, so that the records of a long range take no memory. A transaction that may
+ * write keeps the keys, which it has locked, until it ends. */
 MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                          const memlith_bytes* to,
                                          int (*record)(void* context, memlith_bytes key, memlith_bytes value),

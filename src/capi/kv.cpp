@@ -275,14 +275,15 @@ int32_t memlith_kv_put_if(memlith_kv_txn* txn, memlith_kv_map map, const void* k
 
 int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                 const memlith_bytes* to, uint64_t* count) {
-  return guarded([&]() -> Status {
+  std::uint64_t removed = 0;
+  const std::int32_t code = guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
     MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
     MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
-    MEMLITH_TRY_ASSIGN(const std::uint64_t removed, transaction_of(txn).remove_range(map, begin, end));
-    if (count != nullptr) *count = removed;
-    return kOk;
+    return transaction_of(txn).remove_range(map, begin, end, removed);
   });
+  if (count != nullptr) *count = removed;
+  return code;
 }
 
 int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,

@@ -57,10 +57,10 @@ class Transaction {
   // put(), or remove() without `value`, if the record's value is `expected`, or, without it, there is no record.
   Result<bool> put_if(MapNumber number, std::string_view key, std::optional<std::string_view> expected,
                       std::optional<std::string_view> value);
-  // Removes the records with from <= key < to, and says how many there were; without an end, from the first or to the
-  // last.
-  Result<std::uint64_t> remove_range(MapNumber number, std::optional<std::string_view> from,
-                                     std::optional<std::string_view> to);
+  // Removes the records with from <= key < to; without an end, from the first or to the last. `removed`: how many, also
+  // if an error ended the call.
+  Status remove_range(MapNumber number, std::optional<std::string_view> from, std::optional<std::string_view> to,
+                      std::uint64_t& removed);
   // The records with from <= key < to, in order, until `visit` says false; without `to`, up to the last. The bytes are
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;

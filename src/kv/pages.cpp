@@ -192,7 +192,7 @@ std::byte* Pages::change(PageNumber page) {
     word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
   }
   changing_.push_back(page);
-  region_->note_copied({page * kPageBytes, kPageBytes});
+  if (logs_) region_->note_copied({page * kPageBytes, kPageBytes});
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in confirmed()
   return at(page);
 }

@@ -295,17 +295,16 @@ Result<bool> Transaction::put_if(MapNumber number, std::string_view key, std::op
   return true;
 }
 
-Result<std::uint64_t> Transaction::remove_range(MapNumber number, std::optional<std::string_view> from,
-                                                std::optional<std::string_view> to) {
+Status Transaction::remove_range(MapNumber number, std::optional<std::string_view> from,
+                                 std::optional<std::string_view> to, std::uint64_t& removed) {
   if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-  std::uint64_t removed = 0;
   const auto cursor = std::make_unique<Cursor>(*this, number);
   MEMLITH_TRY(cursor->check());
   for (bool started = false;; started = true) {
     MEMLITH_TRY_ASSIGN(const bool found, started            ? cursor->next()
                                          : from.has_value() ? cursor->seek(*from)
                                                             : cursor->first());
-    if (!found || (to.has_value() && cursor->key() >= *to)) return removed;
+    if (!found || (to.has_value() && cursor->key() >= *to)) return kOk;
     MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, cursor->key()));
     MEMLITH_TRY(write(number, map, cursor->key(), {Pending::Kind::remove, false, {}}));
     ++removed;

@@ -51,6 +51,35 @@ static int ranges(memlith_kv_txn* txn, memlith_kv_map map) {
   return 0;
 }
 
+static int swaps(memlith_kv_txn* txn, memlith_kv_map map) {
+  const memlith_bytes one = {"1", 1};
+  const memlith_bytes two = {"2", 1};
+  const memlith_bytes from = {"e", 1};
+  const memlith_bytes to = {"g", 1};
+  memlith_bytes value;
+  int32_t done = -1;
+  uint64_t count = 77;
+  CHECK(memlith_kv_put_if(txn, map, "e", 1, &one, &two, &done) == MEMLITH_OK && done == 0);
+  CHECK(memlith_kv_put_if(txn, map, "e", 1, NULL, &one, &done) == MEMLITH_OK && done == 1);
+  CHECK(memlith_kv_put_if(txn, map, "e", 1, &one, &two, &done) == MEMLITH_OK && done == 1);
+  CHECK(get(txn, map, "e", &value) == MEMLITH_OK && is(value, "2"));
+  CHECK(memlith_kv_put_if(txn, map, "e", 1, &two, NULL, &done) == MEMLITH_OK && done == 1);
+  CHECK_CATEGORY(MEMLITH_NOT_FOUND, get(txn, map, "e", &value));
+  CHECK(memlith_kv_put_if(txn, map, "e", 1, NULL, NULL, &done) == MEMLITH_OK && done == 1);
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_put_if(txn, map, "e", 1, NULL, &one, NULL));
+
+  CHECK(put(txn, map, "e", "5") == MEMLITH_OK && put(txn, map, "f", "6") == MEMLITH_OK);
+  CHECK(memlith_kv_remove_range(txn, map, &from, &to, &count) == MEMLITH_OK && count == 2);
+  CHECK(memlith_kv_remove_range(txn, map, &to, &from, &count) == MEMLITH_OK && count == 0);
+  CHECK(put(txn, map, "e", "5") == MEMLITH_OK);
+  CHECK(memlith_kv_remove_range(txn, map, &from, NULL, NULL) == MEMLITH_OK);
+  CHECK_CATEGORY(MEMLITH_NOT_FOUND, get(txn, map, "e", &value));
+  count = 77;
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_remove_range(NULL, map, NULL, NULL, &count));
+  CHECK(count == 0);
+  return 0;
+}
+
 static int cursors(memlith_kv_txn* txn, memlith_kv_map map) {
   memlith_kv_cursor* cursor = NULL;
   memlith_kv_cursor* left_open = NULL;
@@ -111,7 +140,8 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
   CHECK(get(other, map, "a", &value) == MEMLITH_OK && is(value, "1"));
   CHECK(ranges(other, map) == 0);
   {
-    const int line = cursors(other, map);
+    int line = cursors(other, map);
+    if (line == 0) line = swaps(other, map);
     if (line != 0) return line;
   }
   CHECK(memlith_kv_abort(other) == MEMLITH_OK && memlith_kv_abort(other) == MEMLITH_OK);

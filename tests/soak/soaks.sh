@@ -9,7 +9,10 @@ soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqli
 need_for_soak() {
   local name=$1
   case $name in
-    power | dax) need "${packages_power[@]}" ;;
+    power | dax)
+      need "${packages_power[@]}" || return
+      if has --count-records "${@:2}"; then need "${packages_kv[@]}"; fi
+      ;;
     crash) if has --plot "${@:2}"; then need "${packages_plot[@]}"; fi ;;
     sqlite-suite) need "${packages_sqlite_suite[@]}" ;;
     sqlite-sqlalchemy | sqlite-django | sqlite-diskcache) need "${packages_pypi[@]}" ;;
@@ -129,6 +132,13 @@ soak_etcd() {
   done
 }
 
+soak_power() {
+  build_preset release || return
+  if has --count-records "$@"; then build_preset release bin/memlith-dbbench || return; fi
+  say
+  "$bin/power_soak" "$@"
+}
+
 soak_rocksdb_suite() {
   build_preset release memlith_rocksdb || return
   python3 -B "$root/plugins/rocksdb/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_rocksdb.so" \
@@ -188,8 +198,8 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
-      tracking | python | addresses | run-suites | copy | archive | bbolt-suite)
+    power | dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
+      tracking | python | addresses | run-suites | copy | archive | bbolt-suite | etcd)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

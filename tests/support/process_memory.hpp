@@ -21,6 +21,18 @@ inline std::uint64_t of_this_process(const std::string& name) {
 }
 inline std::uint64_t resident_bytes() { return of_this_process("VmRSS") * 1024; }
 inline std::uint64_t anonymous_bytes() { return of_this_process("RssAnon") * 1024; }
+// What mappings of the files below a folder hold of their own, beside the bytes of the files.
+inline std::uint64_t copied_bytes_below(const std::string& folder) {
+  std::ifstream maps("/proc/self/smaps");
+  std::uint64_t kib = 0;
+  bool wanted = false;
+  for (std::string line; std::getline(maps, line);) {
+    const std::string word = line.substr(0, line.find(' '));
+    if (!word.ends_with(':')) wanted = line.find(folder + "/") != line.npos;  // addresses and path of the next mapping
+    if (wanted && word == "Anonymous:") kib += std::stoull(line.substr(word.size()));
+  }
+  return kib * 1024;
+}
 inline std::uint64_t thread_count() { return of_this_process("Threads"); }
 // The same, when threads that were joined have left the kernel's count as well, which they do a moment later.
 inline std::uint64_t thread_count_down_to(std::uint64_t wanted) {

@@ -276,31 +276,12 @@ static inline mgo_range mgo_kv_range_back(uintptr_t txn, uint32_t map, const cha
 /* Removes the records of a range; the number of the result says how many. */
 static inline mgo_result mgo_kv_remove_range(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes,
                                              const char* to, uint64_t to_bytes, int has_to) {
+  const memlith_bytes begin = {from, from_bytes};
+  const memlith_bytes end = {to, to_bytes};
   mgo_result result = {0, NULL, 0, 0};
-  memlith_kv_cursor* cursor = NULL;
-  int32_t code = memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor);
-  if (code == 0) {
-    code = from_bytes > 0 ? memlith_kv_cursor_seek(cursor, from, from_bytes) : memlith_kv_cursor_first(cursor);
-  }
-  while (code == 0) {
-    memlith_bytes key;
-    code = memlith_kv_cursor_current(cursor, &key, NULL);
-    if (code != 0) break;
-    if (has_to) {
-      const uint64_t common = key.size < to_bytes ? key.size : to_bytes;
-      const int order = common == 0 ? 0 : memcmp(key.data, to, common);
-      if (order > 0 || (order == 0 && key.size >= to_bytes)) break;
-    }
-    code = memlith_kv_cursor_remove(cursor);
-    if (code == 0) {
-      ++result.number;
-      code = memlith_kv_cursor_next(cursor);
-    }
-  }
-  if (memlith_category(code) == MEMLITH_NOT_FOUND) code = 0; /* the last record was before */
-  result.code = code;
-  result.text = mgo_any_text(code);
-  memlith_kv_cursor_close(cursor);
+  result.code = memlith_kv_remove_range((memlith_kv_txn*)txn, map, from_bytes > 0 ? &begin : NULL,
+                                        has_to ? &end : NULL, &result.number);
+  result.text = mgo_any_text(result.code);
   return result;
 }
 

@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def benchmark(self) -> pathlib.Path:
-        """Of small records; built by what builds benchmarks."""
+        """Of small records; `./dev soak power --count-records` builds it."""
         return self.programs / "memlith-dbbench"
 
     @property

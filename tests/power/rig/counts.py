@@ -32,7 +32,7 @@ def of_commits(settings: Settings, file_systems: list[str]) -> int:
 
 def of_records(settings: Settings) -> int:
     if not settings.benchmark.exists():
-        raise Unable(f"{settings.benchmark.name} is not built: `./dev bench dbbench --help` builds it")
+        raise Unable(f"{settings.benchmark.name} is not built: `./dev soak power --count-records` builds it")
     print_head("a durable put, keys in random order")
     for side in ["memlith", "memlith-log", *PEERS]:
         for backend, (fs, device) in BACKENDS.items():
