@@ -52,6 +52,7 @@ type cluster struct {
 	t       *testing.T
 	folder  string
 	members []*exec.Cmd
+	program string // a test's program; without a name this one
 }
 
 func url(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
@@ -65,7 +66,11 @@ func (c *cluster) start() {
 	}
 	for i := range c.members {
 		client, peer := url(c.clientPort(i)), url(c.clientPort(i)+1)
-		command := exec.Command(os.Args[0], "--name", fmt.Sprintf("m%d", i), "--data-dir",
+		program := c.program
+		if program == "" {
+			program = os.Args[0]
+		}
+		command := exec.Command(program, "--name", fmt.Sprintf("m%d", i), "--data-dir",
 			filepath.Join(c.folder, fmt.Sprintf("m%d", i)), "--listen-client-urls", client, "--advertise-client-urls",
 			client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
 			strings.Join(peers, ","), "--log-level", "error", "--snapshot-count", "500")

@@ -26,7 +26,8 @@ need_for_soak() {
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
     replica | bbolt-suite) need_go_modules ;;
-    etcd) need_go_modules && quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download ;;
+    etcd) need_go_modules && quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download &&
+        quietly env GOTOOLCHAIN=local GOFLAGS=-modfile=stock.mod go -C "$root/go/etcd" mod download ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     postgres-17) need debootstrap ;;
@@ -123,13 +124,18 @@ soak_bbolt_suite() {
 
 # etcd with memlith below it: one member killed --kills times, and three.
 soak_etcd() {
-  local lib=$root/build/release/lib kills=100
+  local lib=$root/build/release/lib work=$root/build/etcd kills=100
   if [[ ${1:-} == --kills ]]; then kills=$2; fi
   build_preset release memlith || return
+  local -x GOTOOLCHAIN=local CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib"
   for members in 1 3; do
-    CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" MEMLITH_ETCD_MEMBERS=$members MEMLITH_ETCD_KILLS=$kills \
+    MEMLITH_ETCD_MEMBERS=$members MEMLITH_ETCD_KILLS=$kills \
       go test -C "$root/go/etcd" -count 1 -v -timeout 0 -run '^TestKills$' || return
   done
+  mkdir -p "$work" && go build -C "$root/go/bboltconvert" -o "$work/convert" . &&
+    go test -C "$root/go/etcd" -modfile=stock.mod -c -o "$work/stock" &&
+    MEMLITH_ETCD_STOCK=$work/stock MEMLITH_ETCD_CONVERT=$work/convert \
+      go test -C "$root/go/etcd" -count 1 -v -run '^TestConvertedDirectory$'
 }
 
 soak_power() {
