@@ -89,8 +89,9 @@ MEMLITH_API int32_t memlith_kv_close(memlith_kv* kv);
  * Errors: NOT_FOUND, EXISTS, INVALID (the name), READ_ONLY, and those of memlith_kv_commit. */
 MEMLITH_API int32_t memlith_kv_map_open(memlith_kv* kv, const char* name, uint32_t flags, memlith_kv_map* map);
 
-/* Removes a map with all its records, durably on return. Errors: NOT_FOUND; CONFLICT - a transaction uses the map, try
- * again later; and those of memlith_kv_commit. */
+/* Removes a map with all its records, durably on return. A large map's memory is freed in steps, beside which other
+ * threads commit. Errors: NOT_FOUND; CONFLICT - a transaction uses the map, try again later; CORRUPT - the map is
+ * removed if a page of it is damaged, but its memory is not free; and those of memlith_kv_commit. */
 MEMLITH_API int32_t memlith_kv_map_remove(memlith_kv* kv, const char* name);
 
 /* The name of map number `index` (0, 1, ...) in the order of the names, cut to `bytes` and terminated by a zero.

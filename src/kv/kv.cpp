@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "base/no_throw.hpp"
+#include "kv/change.hpp"
 #include "region/participant.hpp"
 #include "store/refusal.hpp"
 
 namespace memlith::core::kv {
 
 namespace {
-constexpr std::uint64_t kNameBytesMax = 255;
 constexpr PageNumber kReleasedAtOnce = 256;  // pages, while commits wait
 }  // namespace
 
@@ -49,6 +49,13 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     }
   }
   if (options.is_volatile) kv->pages_.log_nothing();
+  {
+    const LockGuard alone(kv->removal_mutex_);
+    const KeptSentence sentence;
+    (void)no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return kv->free_removed(); });
+  }
+  // What is damaged or finds no room stays for the next removal, which tells.
+  MEMLITH_TRY(region.store().failure());
   return kv;
 }
 
@@ -191,31 +198,6 @@ Status Kv::make_ready(const Estimate& estimate) {
   return kOk;
 }
 
-template <class Change>
-Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
-  const Stamp stamp = pages_.newest() + 1;
-  const std::uint64_t number = stamp - kCheckedStamp + base_commit_;
-  const Status done = no_throw([&]() -> Status {
-    pages_.begin(stamp, sure);
-    change();
-    pages_.reserve_batch(0, 0);
-    return kOk;
-  });
-  if (!done.ok()) pages_.undo();
-  pages_.end(number);
-  if (done.ok()) return number;
-  return fail(done.category, Detail::kv,
-              "region \"{}\": memory ran out in the middle of a commit, which was undone; the kv store goes on",
-              pages_.region().shown_name());
-}
-
-template <class Change>
-Result<std::uint64_t> Kv::change_map(Change&& change) {
-  auto number = change_pages(false, change);
-  weak_commits_.committed(false);  // also if it failed: its number was used up
-  return number;
-}
-
 // Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
 // it is enough that none of the leaves has changed since. False: there are too many writes, or some meet.
 bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
@@ -326,145 +308,9 @@ void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 
 void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }
 
-// ---- maps ------------------------------------------------------------------------------------------------------
-
-Status Kv::no_map(MapNumber number) const {
-  return fail(Errc::invalid, Detail::kv,
-              "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
-              pages_.region().shown_name(), number);
-}
-
-MapNumber Kv::number_of(PageNumber root) {
-  const auto known = number_of_root_.find(root);
-  if (known != number_of_root_.end()) return known->second;
-  const MapNumber number = numbers_.add(root);
-  number_of_root_.emplace(root, number);
-  return number;
-}
-
-Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusive) {
-  if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
-    return fail(Errc::invalid, Detail::argument, "a map's name has 1 to {} bytes, none of them zero", kNameBytesMax);
-  }
-  const LockGuard lock(maps_mutex_);
-  PageNumber map = 0;
-  MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages_, kCatalogue, kNewest).get(name, [&](const Cell& cell) {
-    map = child_in(cell);
-  }));
-  if (found && create && exclusive) {
-    return fail(Errc::exists, Detail::kv, "there is a map \"{}\" already", name);
-  }
-  if (found) {
-    MEMLITH_TRY(TreeReader(pages_, map, kNewest).check_map());
-    return number_of(map);
-  }
-  if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
-  if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
-  MEMLITH_TRY(weak_commits_.keep_up());
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
-  MEMLITH_TRY(weak_commits_.make_durable(number));
-  return number_of(map);
-}
-
-Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
-  const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(pages_.region().store().failure());
-  TreeWriter catalogue(pages_, kCatalogue);
-  Write write{name, bytes_of_number(map), false};
-  TreeWriter::Found found;
-  MEMLITH_TRY(catalogue.check(write, found));
-  MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
-  return change_map([&] {
-    map = pages_.allocate();
-    TreeWriter::make_empty(pages_, map);
-    catalogue.apply(write);
-    pages_.count_records(-1);  // maps are no records
-  });
-}
-
-Status Kv::remove_map(std::string_view name) {
-  MEMLITH_TRY_ASSIGN(const MapNumber number, open_map(name, false, false));
-  if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
-  const LockGuard lock(maps_mutex_);
-  MapEntry& map = *numbers_.find(number);
-  if (map.removed.load(std::memory_order_relaxed) != kNewest) {
-    return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; another thread removed it", name);
-  }
-  map.going.store(true);  // pairs with confirm_map()
-  const auto commit = drop_map(name, map);
-  map.going.store(false);
-  MEMLITH_TRY(commit.status());
-  number_of_root_.erase(map.root);
-  return weak_commits_.make_durable(*commit);
-}
-
-Result<std::uint64_t> Kv::drop_map(std::string_view name, MapEntry& entry) {
-  const PageNumber map = entry.root;
-  // What waits goes to the log before, so that the frame of the removal has it all to itself.
-  MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());
-  const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(pages_.region().store().failure());
-  if (locks_.in_use(map)) {
-    return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended", name);
-  }
-  TreeWriter catalogue(pages_, kCatalogue);
-  const Write write{name, {}, true};
-  TreeWriter::Found found;
-  MEMLITH_TRY(catalogue.check(write, found));
-  std::vector<PageNumber> all;
-  MEMLITH_TRY(TreeWriter(pages_, map).collect(all));
-  std::uint64_t records = 0;
-  for (const PageNumber page : all) {
-    const PageHeader header = header_of(pages_.bytes_of(page));
-    if (header.kind == PageKind::leaf) records += header.count;
-  }
-  MEMLITH_TRY(make_ready({4, 64 * all.size() + 8 * kPageBytes}));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, change_map([&] {
-                       for (const PageNumber page : all) pages_.free(page);
-                       pages_.count_records(1 - static_cast<std::int64_t>(records));
-                       catalogue.apply(write);
-                     }));
-  entry.removed.store(pages_.newest());  // before the writer's lock is free, and with it the page for another map
-  return number;
-}
-
 StoreHeader Kv::header() {
   const LockGuard lock(pages_.writer());
   return pages_.header();
-}
-
-Result<std::uint64_t> Kv::map_count() {
-  TreeReader reader(pages_, kCatalogue, kNewest);
-  auto leaf = std::make_unique<TreeReader::Leaf>();
-  const LockGuard lock(maps_mutex_);
-  std::uint64_t count = 0;
-  std::string from;
-  for (;;) {
-    const std::string_view key = from;
-    MEMLITH_TRY(reader.load_leaf(&key, *leaf));
-    count += header_of(leaf->bytes).count;
-    if (!leaf->has_upper) return count;
-    from = leaf->upper;
-  }
-}
-
-std::optional<std::string> Kv::map_at(std::uint64_t index, Status& status) {
-  TreeReader reader(pages_, kCatalogue, kNewest);
-  auto leaf = std::make_unique<TreeReader::Leaf>();
-  const LockGuard lock(maps_mutex_);
-  std::string from;
-  for (;;) {
-    const std::string_view key = from;
-    status = reader.load_leaf(&key, *leaf);
-    if (!status.ok()) return std::nullopt;
-    const std::uint64_t count = header_of(leaf->bytes).count;
-    if (index < count) return std::string(cell_of(leaf->bytes, static_cast<std::uint32_t>(index)).key);
-    index -= count;
-    if (!leaf->has_upper) break;
-    from = leaf->upper;
-  }
-  status = fail(Errc::not_found, Detail::kv, "there are not so many maps");
-  return std::nullopt;
 }
 
 }  // namespace memlith::core::kv

@@ -202,6 +202,11 @@ class Kv final : public RegionClient {
   Result<MapNumber> open_map(std::string_view name, bool create, bool exclusive);
   Status remove_map(std::string_view name);
   std::optional<std::string> map_at(std::uint64_t index, Status& status);
+  // For tests: of how many pages a step of a removal is, and what is called after each, without locks.
+  void watch_removals(std::uint64_t step, std::function<void()> after_step) {
+    removal_step_ = step;
+    after_removal_step_ = std::move(after_step);
+  }
 
   Result<Transaction*> begin(bool read_only);
   // Ends it, if need be, and frees it.
@@ -259,6 +264,7 @@ class Kv final : public RegionClient {
     bool sure = false;  // log_bytes is enough in every case, and at most Leaves::kMax pages change
   };
   [[nodiscard]] std::uint64_t log_bytes_max() const { return pages_.region().store().log_limit_bytes() / 2; }
+  static constexpr std::uint64_t kRemovalStep = 256;  // pages
   Status too_large(std::uint64_t log_bytes) const;
   // 0: the number was never given.
   [[nodiscard]] PageNumber root_of(MapNumber number) const {
@@ -289,7 +295,14 @@ class Kv final : public RegionClient {
   bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(pages_.writer());
   void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
-  Result<std::uint64_t> drop_map(std::string_view name, MapEntry& map);
+  // What one removal of a map takes out of the catalogue.
+  struct Removal {
+    MapEntry* map = nullptr;
+    Write write;
+  };
+  Status free_some_of(PageNumber root, const Removal* removal);
+  // Frees what removed maps have left, in steps.
+  Status free_removed() MEMLITH_REQUIRES(removal_mutex_);
   // One commit: `change` changes pages, for which there is room. Errors: no_memory - nothing has changed, but a number
   // of a commit was used up.
   template <class Change>
@@ -308,7 +321,10 @@ class Kv final : public RegionClient {
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;
   WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
-  Mutex maps_mutex_;  // held while a map is created or removed
+  Mutex removal_mutex_;  // held while a map is removed and its pages are freed
+  std::uint64_t removal_step_ = kRemovalStep;
+  std::function<void()> after_removal_step_;
+  Mutex maps_mutex_;  // held while the catalogue changes
   MapNumbers numbers_;
   std::unordered_map<PageNumber, MapNumber> number_of_root_ MEMLITH_GUARDED_BY(maps_mutex_);  // of maps that are there
   Mutex transactions_mutex_;

@@ -45,7 +45,7 @@ struct StoreHeader {
   std::uint32_t pages;      // in use and free, page 0 included; the region may be longer
   std::uint32_t free_head;  // the first free page; 0: none
   std::uint32_t free_pages;
-  std::uint32_t reserved;
+  std::uint32_t removing;  // the root of a map that was removed, and has pages left; 0: none
   std::uint64_t commits;  // the number of the newest commit that this state holds
   std::uint64_t records;  // of all maps
 };

@@ -58,7 +58,7 @@ Status Pages::check_header() const {
                 name, found.version, found.page_bytes, kVersion, kPageBytes);
   }
   if (found.pages <= kCatalogue || found.pages > region_->size() / kPageBytes || found.free_head >= found.pages ||
-      found.free_pages >= found.pages) {
+      found.free_pages >= found.pages || found.removing >= found.pages) {
     return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes", name,
                 region_->size());
   }
@@ -226,6 +226,8 @@ void Pages::free(PageNumber page) {
   header.free_head = page;
   ++header.free_pages;
 }
+
+void Pages::note_removing(PageNumber root) { own_header().removing = root; }
 
 void Pages::count_records(std::int64_t more) { own_header().records += static_cast<std::uint64_t>(more); }
 

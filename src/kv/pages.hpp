@@ -102,6 +102,8 @@ class Pages {
   PageNumber allocate();  // to be changed and formatted by the caller; there is room
   void free(PageNumber page);
   void count_records(std::int64_t more);
+  // The map with this root was removed, and has pages left; 0: there is none.
+  void note_removing(PageNumber root);
   // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not
   // there any more; the cells are others.
   void tag_inserted(PageNumber page, std::uint32_t index, std::string_view key);

@@ -60,8 +60,11 @@ class TreeWriter {
   void apply_at(const LeafPlace& place, const Write& write);
   // There is room (pages_needed()), and check() was ok.
   void apply(const Write& write);
-  // The pages of the tree, its overflow pages included.
-  Status collect(std::vector<PageNumber>& all);
+  // Frees the last pages of a tree that nobody uses: `pages` at most, but for some levels. `done`: there is none left.
+  // After an error, those that could be freed were.
+  Status prune(std::uint64_t pages, bool& done);
+  // So many pages prune() has to be allowed, so that it frees any.
+  Result<std::uint64_t> prune_needs();
   static void make_empty(Pages& pages, PageNumber root);
 
   // At most so many new pages for so many splits of leaves, by writes that bring so many bytes.
@@ -71,7 +74,8 @@ class TreeWriter {
   static std::uint64_t cell_bytes_of(const Write& write);
 
  private:
-  Status descend(std::string_view key, Path& path);
+  enum class To : std::uint8_t { key, end };
+  Status descend(std::string_view key, Path& path, To to = To::key);
   Status check_chain(const Cell& cell);
   void put(Path& path, const Write& write);
   void remove(Path& path);
@@ -83,6 +87,7 @@ class TreeWriter {
   void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell);
   void lower_root();
   void take_out(PageNumber page, std::uint32_t index);
+  void cut(PageNumber page, std::uint32_t kept);
   void note_page(PageNumber page);
   void note_slots(PageNumber page, std::uint32_t from);
   PageNumber write_overflow(std::string_view value);

@@ -31,6 +31,12 @@ Cell cell_of_write(const Write& write, const OverflowReference& reference, bool 
   return {write.key, {reinterpret_cast<const char*>(&reference), sizeof reference}, true};
 }
 
+std::uint64_t overflow_pages_in(const Cell& cell) {
+  if (!cell.overflow) return 0;
+  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  return (reference.bytes + kChainBytes - 1) / kChainBytes;
+}
+
 bool overflows(const Write& write) {
   return !write.removes && sizeof(CellHeader) + write.key.size() + write.value.size() > kCellBytesMax;
 }
@@ -85,7 +91,7 @@ std::uint64_t SplitCount::most() {
   return std::min(puts_, splits_ + 14 * removals_);
 }
 
-Status TreeWriter::descend(std::string_view key, Path& path) {
+Status TreeWriter::descend(std::string_view key, Path& path, To to) {
   PageNumber page = map_;
   path.depth = 0;
   for (std::uint32_t level_above = kLevelsMax;;) {
@@ -97,7 +103,7 @@ Status TreeWriter::descend(std::string_view key, Path& path) {
       return pages_.corrupt(page, "it is not the page that its parent names");
     }
     level_above = header.level;
-    const Place place = find_place(bytes, key);
+    const Place place = to == To::end ? Place{header.count, false, false} : find_place(bytes, key);
     path.found = place.found;
     if (header.level == 0) {
       path.steps[path.depth++] = {page, place.index};
@@ -138,8 +144,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
     found.in_place = !write.removes && !overflows(write) && cell.value.size() == write.value.size();
     return kOk;
   }
-  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-  found.overflow_pages = (reference.bytes + kChainBytes - 1) / kChainBytes;
+  found.overflow_pages = overflow_pages_in(cell);
   return check_chain(cell);
 }
 
@@ -353,12 +358,8 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   pages_.tag_all(right);
   const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
-  std::byte* const shortened = pages_.change(left);
-  if (kept < header.count) {
-    cut_cells(shortened, kept);
-    note_slots(left, kept);
-    pages_.tag_all(left);
-  }
+  (void)pages_.change(left);
+  if (kept < header.count) cut(left, kept);
   if (index < at) place(left, index, cell);
   // In the parent, behind the page that was split.
   ++path.steps[level_index - 1].index;
@@ -440,33 +441,57 @@ void TreeWriter::lower_root() {
 
 // ---- removing a map
 
-Status TreeWriter::collect(std::vector<PageNumber>& all) {
-  std::vector<std::pair<PageNumber, std::uint32_t>> open{{map_, kLevelsMax}};
-  while (!open.empty()) {
-    const auto [page, level_above] = open.back();
-    open.pop_back();
-    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
-    const PageHeader header = header_of(bytes);
-    if (header.map != map_ || header.level >= level_above || all.size() > pages_.count()) {
-      return pages_.corrupt(page, "it is not the page that its parent names");
+Result<std::uint64_t> TreeWriter::prune_needs() {
+  Path path;
+  MEMLITH_TRY(descend({}, path, To::end));
+  const auto [leaf, count] = path.leaf();
+  return count == 0 ? 0 : overflow_pages_in(cell_of(pages_.bytes_of(leaf), count - 1));
+}
+
+Status TreeWriter::prune(std::uint64_t pages, bool& done) {
+  done = false;
+  for (std::uint64_t freed = 0; freed < pages;) {
+    Path path;
+    MEMLITH_TRY(descend({}, path, To::end));
+    const auto [leaf, count] = path.leaf();
+    Status status = kOk;
+    std::uint32_t kept = count;
+    for (; kept > 0; --kept) {
+      const Cell cell = cell_of(pages_.bytes_of(leaf), kept - 1);
+      const std::uint64_t own = overflow_pages_in(cell);
+      if (own > pages - freed) break;
+      status = check_chain(cell);
+      if (!status.ok()) break;
+      free_overflow(cell);
+      freed += own;
     }
-    all.push_back(page);
-    for (std::uint32_t i = 0; i < header.count; ++i) {
-      const Cell cell = cell_of(bytes, i);
-      if (header.level > 0) open.emplace_back(child_in(cell), header.level);
-      if (!cell.overflow) continue;
-      MEMLITH_TRY(check_chain(cell));
-      const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-      PageNumber next = reference.first;
-      for (std::uint64_t done = 0; done < reference.bytes;) {
-        all.push_back(next);
-        const ChainHeader chain = chain_of(pages_.bytes_of(next));
-        done += chain.bytes;
-        next = chain.next;
+    pages_.count_records(std::int64_t{kept} - count);
+    if (kept > 0) {
+      if (kept < count) cut(leaf, kept);
+      return status;
+    }
+    for (std::uint32_t level = path.depth; level-- > 0;) {
+      pages_.free(path.steps[level].page);
+      ++freed;
+      if (level == 0) {
+        done = true;
+        return kOk;
+      }
+      const Path::Step parent = path.steps[level - 1];
+      if (parent.index > 0) {
+        cut(parent.page, parent.index);
+        break;
       }
     }
   }
   return kOk;
+}
+
+// Drops the cells from `kept` on.
+void TreeWriter::cut(PageNumber page, std::uint32_t kept) {
+  cut_cells(pages_.change(page), kept);
+  note_slots(page, kept);
+  pages_.tag_all(page);
 }
 
 }  // namespace memlith::core::kv

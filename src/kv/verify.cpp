@@ -19,6 +19,7 @@ class Verifier {
     report.records = 0;
     for (const auto& [name, map] : maps) MEMLITH_TRY(tree(map));
     report.maps = maps.size();
+    if (const PageNumber rest = pages_.header().removing; rest != 0) MEMLITH_TRY(tree(rest));
     MEMLITH_TRY(free_list());
     for (PageNumber page = 0; page < seen_.size(); ++page) {
       if (!seen_[page]) return pages_.corrupt(page, "it belongs to no map and is not free");

@@ -65,6 +65,30 @@ class KvMemory {
   void remove_map(const std::string& name) {
     change(true, [&] { ASSERT_TRUE(kv_->remove_map(name).ok()) << last_error_text(); });
   }
+  // In so many pages a step. Each step is a commit, whose state has to be sound. Returns how many there were.
+  int remove_map_in_steps(const std::string& name, std::uint64_t pages) {
+    int steps = 0;
+    const auto left_by_step = std::make_shared<std::shared_ptr<std::vector<std::byte>>>();
+    const auto next = [this, left_by_step] {
+      const auto bytes = *left_by_step = std::make_shared<std::vector<std::byte>>();
+      newest_ = world_.started([bytes](Content& content) { content.objects["kv"] = *bytes; });
+    };
+    const auto ended = [this, left_by_step] {
+      (*left_by_step)->assign(region_->address(), region_->address() + region_->size());
+    };
+    next();
+    kv_->watch_removals(pages, [&] {
+      ++steps;
+      EXPECT_TRUE(kv_->verify().ok()) << last_error_text();
+      ended();
+      next();
+    });
+    EXPECT_TRUE(kv_->remove_map(name).ok()) << last_error_text();
+    ended();
+    world_.acknowledged(newest_);
+    kv_->watch_removals(pages, nullptr);
+    return steps;
+  }
   void persist() {
     ASSERT_TRUE(kv_->persist().ok()) << last_error_text();
     world_.acknowledged(newest_);
@@ -155,6 +179,36 @@ TEST(KvCrash, LeavesAPrefixOfTheCommits) {
   }
   const ExploreResult result = world.explore(sampled(), seed);
   EXPECT_GT(result.distinct, 1000u);
+}
+
+// A map that is removed in steps, among weak commits and a checkpoint.
+TEST(KvCrash, OfAMapThatIsRemovedInSteps) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  {
+    KvMemory memory(world);
+    memory.open();
+    const PageNumber kept = memory.map("kept");
+    for (int round = 0; round < 2 && !::testing::Test::HasFatalFailure(); ++round) {
+      const PageNumber map = memory.map("removed");
+      for (int i = 0; i < 20; i += 4) {
+        KvMemory::Writes writes;
+        for (int j = i; j < i + 4; ++j) {
+          writes.emplace_back(std::to_string(j * 7 % 20), std::string(j % 13 == 5 ? 5000 : 900, 'v'));
+        }
+        memory.commit({{map, writes}}, Durability::sync);
+      }
+      memory.commit({{kept, {{std::to_string(round), "before"}}}}, Durability::sync);
+      if (round == 1) memory.checkpoint();
+      EXPECT_GT(memory.remove_map_in_steps("removed", 1 + static_cast<std::uint64_t>(round)), 3);
+      memory.commit({{kept, {{std::to_string(round), "after"}}}}, Durability::weak);
+    }
+    memory.persist();
+  }
+  ExploreOptions options = sampled();
+  options.samples = scaled(6);
+  const ExploreResult result = world.explore(options, seed);
+  EXPECT_GT(result.distinct, 500u);
 }
 
 // A store of few pages: short records of two maps change together and are written home every few commits, so that each

@@ -1,0 +1,192 @@
+// The maps of a kv store: their names, how one is made, and how one is removed in steps. Floor: kv.
+#include <algorithm>
+#include <thread>
+
+#include "base/no_throw.hpp"
+#include "kv/change.hpp"
+#include "kv/kv.hpp"
+#include "store/refusal.hpp"
+
+namespace memlith::core::kv {
+
+namespace {
+constexpr std::uint64_t kNameBytesMax = 255;
+constexpr std::uint64_t kFreedPageLogBytes = 64;    // at most
+constexpr std::uint64_t kPrunedPageLogBytes = 128;  // likewise, with what changes in its parent
+constexpr std::uint64_t kCatalogueLogBytes = 8 * kPageBytes;
+constexpr std::chrono::milliseconds kRestMax{2};  // between the steps of a removal
+}  // namespace
+
+Status Kv::no_map(MapNumber number) const {
+  return fail(Errc::invalid, Detail::kv,
+              "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
+              pages_.region().shown_name(), number);
+}
+
+MapNumber Kv::number_of(PageNumber root) {
+  const auto known = number_of_root_.find(root);
+  if (known != number_of_root_.end()) return known->second;
+  const MapNumber number = numbers_.add(root);
+  number_of_root_.emplace(root, number);
+  return number;
+}
+
+Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusive) {
+  if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
+    return fail(Errc::invalid, Detail::argument, "a map's name has 1 to {} bytes, none of them zero", kNameBytesMax);
+  }
+  const LockGuard lock(maps_mutex_);
+  PageNumber map = 0;
+  MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages_, kCatalogue, kNewest).get(name, [&](const Cell& cell) {
+    map = child_in(cell);
+  }));
+  if (found && create && exclusive) {
+    return fail(Errc::exists, Detail::kv, "there is a map \"{}\" already", name);
+  }
+  if (found) {
+    MEMLITH_TRY(TreeReader(pages_, map, kNewest).check_map());
+    return number_of(map);
+  }
+  if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
+  if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
+  MEMLITH_TRY(weak_commits_.keep_up());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
+  MEMLITH_TRY(weak_commits_.make_durable(number));
+  return number_of(map);
+}
+
+Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
+  const LockGuard lock(pages_.writer());
+  MEMLITH_TRY(pages_.region().store().failure());
+  TreeWriter catalogue(pages_, kCatalogue);
+  Write write{name, bytes_of_number(map), false};
+  TreeWriter::Found found;
+  MEMLITH_TRY(catalogue.check(write, found));
+  MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
+  return change_map([&] {
+    map = pages_.allocate();
+    TreeWriter::make_empty(pages_, map);
+    catalogue.apply(write);
+    pages_.count_records(-1);  // maps are no records
+  });
+}
+
+// The commit that takes the name out of the catalogue is the removal. The pages, which nobody reaches any more, are freed
+// by it and by further commits, so that the commits of others wait for a few pages only. The header names the root
+// meanwhile: whoever opens the store after a crash goes on.
+Status Kv::remove_map(std::string_view name) {
+  const LockGuard alone(removal_mutex_);
+  if (!read_only()) MEMLITH_TRY(free_removed());
+  MEMLITH_TRY_ASSIGN(const MapNumber number, open_map(name, false, false));
+  if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
+  {
+    const LockGuard lock(maps_mutex_);
+    MapEntry& map = *numbers_.find(number);
+    if (map.removed.load(std::memory_order_relaxed) != kNewest) {
+      return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; another thread removed it", name);
+    }
+    map.going.store(true);  // pairs with confirm_map()
+    const Removal removal{&map, {name, {}, true}};
+    const Status removed = free_some_of(map.root, &removal);
+    map.going.store(false);
+    MEMLITH_TRY(removed);
+    number_of_root_.erase(map.root);
+  }
+  const Status freed = free_removed();
+  MEMLITH_TRY(weak_commits_.make_durable(newest()));
+  return freed;
+}
+
+Status Kv::free_removed() {
+  for (;;) {
+    if (after_removal_step_) after_removal_step_();
+    const auto begin = SteadyClock::now();
+    const PageNumber root = header().removing;
+    if (root == 0) return kOk;
+    MEMLITH_TRY(weak_commits_.keep_up());
+    MEMLITH_TRY(free_some_of(root, nullptr));
+    // As long as others had to wait, so that they come first.
+    std::this_thread::sleep_for(std::min<SteadyClock::duration>(SteadyClock::now() - begin, kRestMax));
+  }
+}
+
+// One step. With `removal`, the map goes.
+Status Kv::free_some_of(PageNumber root, const Removal* removal) {
+  TreeWriter catalogue(pages_, kCatalogue);
+  TreeWriter tree(pages_, root);
+  for (;;) {
+    {
+      const LockGuard lock(pages_.writer());
+      MEMLITH_TRY(pages_.region().store().failure());
+      if (removal != nullptr) {
+        if (locks_.in_use(root)) {
+          return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended",
+                      removal->write.key);
+        }
+        TreeWriter::Found found;
+        MEMLITH_TRY(catalogue.check(removal->write, found));
+      }
+      MEMLITH_TRY_ASSIGN(const std::uint64_t least, tree.prune_needs());
+      // A small log takes smaller steps.
+      const std::uint64_t step = std::clamp(log_bytes_max() / 4 / kPrunedPageLogBytes, std::uint64_t{1}, removal_step_);
+      const std::uint64_t pages = std::max(least, step);
+      const Estimate estimate{0, step * kPrunedPageLogBytes + least * kFreedPageLogBytes + kCatalogueLogBytes};
+      if (weak_commits_.has_room_for(estimate.log_bytes)) {
+        const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return make_ready(estimate); });
+        if (!ready.ok()) weak_commits_.commit_failed();
+        MEMLITH_TRY(ready);
+        Status pruned = kOk;
+        const auto number = change_map([&] {
+          if (removal != nullptr) {
+            catalogue.apply(removal->write);
+            pages_.count_records(1);  // maps are no records
+          }
+          bool done = false;
+          pruned = tree.prune(pages, done);
+          pages_.note_removing(done ? 0 : root);
+        });
+        MEMLITH_TRY(number.status());
+        if (removal == nullptr) return pruned;
+        removal->map->removed.store(pages_.newest());  // before another map may get the page
+        return kOk;
+      }
+    }
+    MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());
+  }
+}
+
+Result<std::uint64_t> Kv::map_count() {
+  TreeReader reader(pages_, kCatalogue, kNewest);
+  auto leaf = std::make_unique<TreeReader::Leaf>();
+  const LockGuard lock(maps_mutex_);
+  std::uint64_t count = 0;
+  std::string from;
+  for (;;) {
+    const std::string_view key = from;
+    MEMLITH_TRY(reader.load_leaf(&key, *leaf));
+    count += header_of(leaf->bytes).count;
+    if (!leaf->has_upper) return count;
+    from = leaf->upper;
+  }
+}
+
+std::optional<std::string> Kv::map_at(std::uint64_t index, Status& status) {
+  TreeReader reader(pages_, kCatalogue, kNewest);
+  auto leaf = std::make_unique<TreeReader::Leaf>();
+  const LockGuard lock(maps_mutex_);
+  std::string from;
+  for (;;) {
+    const std::string_view key = from;
+    status = reader.load_leaf(&key, *leaf);
+    if (!status.ok()) return std::nullopt;
+    const std::uint64_t count = header_of(leaf->bytes).count;
+    if (index < count) return std::string(cell_of(leaf->bytes, static_cast<std::uint32_t>(index)).key);
+    index -= count;
+    if (!leaf->has_upper) break;
+    from = leaf->upper;
+  }
+  status = fail(Errc::not_found, Detail::kv, "there are not so many maps");
+  return std::nullopt;
+}
+
+}  // namespace memlith::core::kv
