@@ -94,6 +94,15 @@ MEMLITH_API int32_t memlith_kv_map_open(memlith_kv* kv, const char* name, uint32
  * removed if a page of it is damaged, but its memory is not free; and those of memlith_kv_commit. */
 MEMLITH_API int32_t memlith_kv_map_remove(memlith_kv* kv, const char* name);
 
+/* Fills a map quickly: puts records behind all that it has, in the order of their keys, in commits of some 100 KiB each,
+ * durable on return. `next` sets key and value and returns 0, or returns other than 0 when there are no more; it may not
+ * use the kv store, and its bytes are read before it is called again. `count`, which may be null, tells how many records
+ * were put, also after an error: a crash or an error leaves the first of them. Errors: INVALID - a key is not above the
+ * one before; CONFLICT - a transaction uses the map; and those of memlith_kv_put and memlith_kv_commit. */
+MEMLITH_API int32_t memlith_kv_map_append(memlith_kv* kv, memlith_kv_map map,
+                                          int (*next)(void* context, memlith_bytes* key, memlith_bytes* value),
+                                          void* context, uint64_t* count);
+
 /* The name of map number `index` (0, 1, ...) in the order of the names, cut to `bytes` and terminated by a zero.
  * Errors: NOT_FOUND - there are not so many. */
 MEMLITH_API int32_t memlith_kv_map_at(memlith_kv* kv, uint64_t index, char* name, size_t bytes);
@@ -190,6 +199,13 @@ MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map
                                          int (*record)(void* context, memlith_bytes key, memlith_bytes value),
                                          void* context);
 
+/* About how many records with from <= key < to there are, and how many bytes their keys and values have: exact if they
+ * lie in one page of 4 KiB, otherwise reckoned from the pages at both ends. Looks at a few pages, however long the range
+ * is. Takes no lock, and does not see what the transaction has written. Null ends as in memlith_kv_get_range; `records`
+ * and `bytes` may be null. */
+MEMLITH_API int32_t memlith_kv_estimate(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                                        const memlith_bytes* to, uint64_t* records, uint64_t* bytes);
+
 /* ---- cursors --------------------------------------------------------------------------------------------------- */
 
 /* A cursor stands on a record or on none. It sees the transaction's own writes. It is freed with its transaction, or by
@@ -206,6 +222,13 @@ MEMLITH_API int32_t memlith_kv_cursor_next(memlith_kv_cursor* cursor);
 MEMLITH_API int32_t memlith_kv_cursor_prev(memlith_kv_cursor* cursor);
 /* The first record whose key is not less than the given one. */
 MEMLITH_API int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint64_t key_bytes);
+
+/* From now on there are only the records with from <= key < to for the cursor; a null end is none. The cursor stands on
+ * none, as a new one. A transaction that writes locks no more than these records, the room between them, and `to`. */
+MEMLITH_API int32_t memlith_kv_cursor_set_bounds(memlith_kv_cursor* cursor, const memlith_bytes* from,
+                                                 const memlith_bytes* to);
+/* The same for the records whose keys begin with these bytes. */
+MEMLITH_API int32_t memlith_kv_cursor_set_prefix(memlith_kv_cursor* cursor, const void* prefix, uint64_t prefix_bytes);
 
 /* The record on which the cursor stands. `key` and `value` may be null. Errors: NOT_FOUND - on none, or the transaction
  * removed the record. */

@@ -94,6 +94,17 @@ class Cursor {
   Result<bool> prev() { return found(memlith_kv_cursor_prev(handle_)); }
   // The first record whose key is not less.
   Result<bool> seek(std::string_view key) { return found(memlith_kv_cursor_seek(handle_, key.data(), key.size())); }
+  // From now on there are only the records with from <= key < to, or those whose keys begin so, and the cursor stands
+  // on none, as a new one. Empty `from`: from the first on; empty `to`: up to the last.
+  Result<void> set_bounds(std::string_view from, std::string_view to) {
+    const memlith_bytes first = detail::bytes_of(from);
+    const memlith_bytes end = detail::bytes_of(to);
+    return detail::result_of(
+        memlith_kv_cursor_set_bounds(handle_, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end));
+  }
+  Result<void> set_prefix(std::string_view prefix) {
+    return detail::result_of(memlith_kv_cursor_set_prefix(handle_, prefix.data(), prefix.size()));
+  }
   // Both stay valid until the transaction ends.
   Result<KvRecord> current() {
     memlith_bytes key{};
@@ -170,6 +181,20 @@ class KvTransaction {
         memlith_kv_remove_range(handle_, map, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end, &count);
     if (code != MEMLITH_OK) return Error(code);
     return count;
+  }
+  // About how many records with from <= key < to there are, and how many bytes they have (memlith_kv_estimate).
+  struct Estimate {
+    std::uint64_t records = 0;
+    std::uint64_t bytes = 0;
+  };
+  Result<Estimate> estimate(KvMap map, std::string_view from, std::string_view to) {
+    const memlith_bytes first = detail::bytes_of(from);
+    const memlith_bytes end = detail::bytes_of(to);
+    Estimate found;
+    const std::int32_t code = memlith_kv_estimate(handle_, map, from.empty() ? nullptr : &first,
+                                                  to.empty() ? nullptr : &end, &found.records, &found.bytes);
+    if (code != MEMLITH_OK) return Error(code);
+    return found;
   }
   // Calls `record(key, value)` for from <= key < to, in order, until it returns false. Empty `from`: from the first on;
   // empty `to`: up to the last. Key and value are valid until the function returns. The function does not
@@ -272,6 +297,25 @@ class Kv {
   }
   Result<void> remove_map(const std::string& name) const {
     return detail::result_of(memlith_kv_map_remove(handle_, name.c_str()));
+  }
+  // Puts records behind all that the map has, in the order of their keys (memlith_kv_map_append). `next` returns a
+  // std::optional<KvRecord>, whose bytes are valid until it is called again; it does not throw. Returns how many there
+  // were. After an error the first of them are there; `count`, if given, tells how many.
+  template <class Next>
+  Result<std::uint64_t> append(KvMap map, Next&& next, std::uint64_t* count = nullptr) const {
+    const auto call = [](void* context, memlith_bytes* key, memlith_bytes* value) {
+      const std::optional<KvRecord> record = (*static_cast<std::remove_reference_t<Next>*>(context))();
+      if (!record.has_value()) return 1;
+      *key = detail::bytes_of(record->key);
+      *value = detail::bytes_of(record->value);
+      return 0;
+    };
+    std::uint64_t done = 0;
+    const std::int32_t code = memlith_kv_map_append(
+        handle_, map, call, const_cast<void*>(static_cast<const void*>(std::addressof(next))), &done);
+    if (count != nullptr) *count = done;
+    if (code != MEMLITH_OK) return Error(code);
+    return done;
   }
 
   // `wait_ms`: so long a call waits for the end of a transaction that is in its way, before that is a conflict; see

@@ -105,6 +105,27 @@ int32_t memlith_kv_map_remove(memlith_kv* handle, const char* name) {
   });
 }
 
+int32_t memlith_kv_map_append(memlith_kv* handle, memlith_kv_map map,
+                              int (*next)(void* context, memlith_bytes* key, memlith_bytes* value), void* context,
+                              uint64_t* count) {
+  std::uint64_t appended = 0;
+  const std::int32_t code = guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(next), "next"));
+    const auto take = [&](std::string_view& key, std::string_view& value) {
+      memlith_bytes given_key{};
+      memlith_bytes given_value{};
+      if (next(context, &given_key, &given_value) != 0) return false;
+      key = {static_cast<const char*>(given_key.data), given_key.data != nullptr ? given_key.size : 0};
+      value = {static_cast<const char*>(given_value.data), given_value.data != nullptr ? given_value.size : 0};
+      return true;
+    };
+    return kv_of(handle).append(map, take, appended);
+  });
+  if (count != nullptr) *count = appended;
+  return code;
+}
+
 int32_t memlith_kv_map_at(memlith_kv* handle, uint64_t index, char* name, size_t bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
@@ -292,34 +313,36 @@ int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const meml
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
     MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
-    std::string_view end;
-    if (to != nullptr) {
-      MEMLITH_TRY_ASSIGN(end, text_of(to->data, to->size, "to"));
-    }
-    std::string_view begin;
-    if (from != nullptr) {
-      MEMLITH_TRY_ASSIGN(begin, text_of(from->data, from->size, "from"));
-    }
-    if (begin.size() > kv::kKeyBytesMax) {
-      return fail(Errc::invalid, Detail::argument, "a key has up to {} bytes; this one has {}", kv::kKeyBytesMax,
-                  begin.size());
-    }
+    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
+    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
     if (transaction_of(txn).read_only()) {
-      return transaction_of(txn).for_each(map, begin, to != nullptr ? std::optional(end) : std::nullopt,
+      return transaction_of(txn).for_each(map, begin.value_or(""), end,
                                           [&](std::string_view key, std::string_view value) {
                                             return record(context, plain(key), plain(value)) == 0;
                                           });
     }
     const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
-    for (bool started = false;; started = true) {
-      MEMLITH_TRY_ASSIGN(const bool found, started           ? cursor->next()
-                                           : from == nullptr ? cursor->first()
-                                                             : cursor->seek(begin));
+    MEMLITH_TRY(cursor->set_bounds(begin, end));
+    for (;;) {
+      MEMLITH_TRY_ASSIGN(const bool found, cursor->next());
       if (!found) return kOk;
       MEMLITH_TRY_ASSIGN(const kv::Cursor::Record at, cursor->peek());
-      if (to != nullptr && at.key >= end) return kOk;
       if (record(context, plain(at.key), plain(at.value)) != 0) return kOk;
     }
+  });
+}
+
+int32_t memlith_kv_estimate(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from, const memlith_bytes* to,
+                            uint64_t* records, uint64_t* bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
+    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
+    kv::Transaction::RangeEstimate estimate;
+    MEMLITH_TRY(transaction_of(txn).estimate(map, begin, end, estimate));
+    if (records != nullptr) *records = estimate.records;
+    if (bytes != nullptr) *bytes = estimate.bytes;
+    return kOk;
   });
 }
 

@@ -63,6 +63,22 @@ int32_t memlith_kv_cursor_seek(memlith_kv_cursor* cursor, const void* key, uint6
   });
 }
 
+int32_t memlith_kv_cursor_set_bounds(memlith_kv_cursor* cursor, const memlith_bytes* from, const memlith_bytes* to) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
+    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
+    return cursor_of(cursor).set_bounds(begin, end);
+  });
+}
+int32_t memlith_kv_cursor_set_prefix(memlith_kv_cursor* cursor, const void* prefix, uint64_t prefix_bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(cursor));
+    MEMLITH_TRY_ASSIGN(const std::string_view wanted, text_of(prefix, prefix_bytes, "prefix"));
+    return cursor_of(cursor).set_prefix(wanted);
+  });
+}
+
 int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(cursor));

@@ -1,4 +1,6 @@
 // Cursors: steps through a copy of a leaf, merged with what the transaction has written. Floor: kv.
+#include <algorithm>
+
 #include "kv/kv.hpp"
 
 namespace memlith::core::kv {
@@ -59,6 +61,8 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
       return kOk;
     }
     if (forward ? !leaf_.has_upper : !leaf_.has_lower) return kOk;
+    // What follows lies beyond the bounds.
+    if (forward ? has_upper_ && leaf_.upper >= upper_ : leaf_.lower <= lower_) return kOk;
     const std::string bound = forward ? leaf_.upper : leaf_.lower;
     const std::string_view key = bound;
     loaded_ = false;
@@ -74,9 +78,11 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
 Result<bool> Cursor::lock_to_candidate(bool forward, const Start& start) {
   LockSet& locks = transaction_.locks_;
   KeyRange wanted = range_;
+  const bool has_end = found_ || (forward ? has_upper_ : !lower_.empty());
+  const std::string& last = found_ ? candidate_ : forward ? upper_ : lower_;
   if (has_range_) {
-    const bool reaches = forward ? !wanted.has_high || (found_ && candidate_ <= wanted.high)
-                                 : wanted.low.empty() || (found_ && wanted.low <= candidate_);
+    const bool reaches = forward ? !wanted.has_high || (has_end && last <= wanted.high)
+                                 : wanted.low.empty() || (has_end && wanted.low <= last);
     if (reaches) return true;
   } else {
     wanted = {map_, false, {}, {}};
@@ -85,9 +91,9 @@ Result<bool> Cursor::lock_to_candidate(bool forward, const Start& start) {
       wanted.low = wanted.high = transaction_.keep(start.key);
     }
   }
-  const std::string_view end = found_ ? transaction_.keep(candidate_) : std::string_view();
+  const std::string_view end = has_end ? transaction_.keep(last) : std::string_view();
   if (forward) {
-    wanted.has_high = found_;
+    wanted.has_high = has_end;
     wanted.high = end;
   } else {
     wanted.low = end;
@@ -111,7 +117,7 @@ bool Cursor::take_own_write(bool forward, const Start& start) {
   for (;;) {
     if (forward ? each == writes.end() : each == writes.begin()) return false;
     if (!forward) --each;
-    if (each->first.map != map_ || !better(each->first.key)) return false;
+    if (each->first.map != map_ || !better(each->first.key) || !inside(each->first.key)) return false;
     if (each->second.kind == Pending::Kind::put) break;
     if (forward) ++each;
   }
@@ -130,6 +136,7 @@ Result<bool> Cursor::go(bool forward, Start start) {
 Result<bool> Cursor::move(bool forward, Start start) {
   for (;;) {
     MEMLITH_TRY(find_in_tree(forward, start));
+    found_ = found_ && inside(candidate_);
     if (!transaction_.read_only_) {
       // A record may have come into the range before it was locked: what was found counts if the lock was there before.
       MEMLITH_TRY_ASSIGN(const bool locked, lock_to_candidate(forward, start));
@@ -153,14 +160,40 @@ Result<bool> Cursor::move(bool forward, Start start) {
   }
 }
 
+Status Cursor::set_bounds(std::optional<std::string_view> from, std::optional<std::string_view> to) {
+  MEMLITH_TRY(check());
+  lower_.assign(from.value_or(""));
+  upper_.assign(to.value_or(""));
+  has_upper_ = to.has_value();
+  has_range_ = false;
+  position_ = Position::fresh;
+  return kOk;
+}
+
+Status Cursor::set_prefix(std::string_view prefix) {
+  // The first key behind all that begin so: the last byte that can rise rises.
+  std::string end(prefix);
+  while (!end.empty() && end.back() == static_cast<char>(0xff)) end.pop_back();
+  if (!end.empty()) ++end.back();
+  return set_bounds(prefix, end.empty() ? std::nullopt : std::optional<std::string_view>(end));
+}
+
+Result<bool> Cursor::none(Position position) {
+  MEMLITH_TRY(check());
+  position_ = position;
+  return false;
+}
+
 Result<bool> Cursor::first() {
   has_range_ = false;
-  return go(true, {});
+  if (no_room()) return none(Position::behind);
+  return go(true, {lower_, !lower_.empty(), true});
 }
 
 Result<bool> Cursor::last() {
   has_range_ = false;
-  return go(false, {});
+  if (no_room()) return none(Position::before);
+  return go(false, {upper_, has_upper_, false});
 }
 
 Result<bool> Cursor::seek(std::string_view key) {
@@ -168,7 +201,8 @@ Result<bool> Cursor::seek(std::string_view key) {
   if (key.size() > kKeyBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a key has up to {} bytes; this one has {}", kKeyBytesMax, key.size());
   }
-  return go(true, {std::string(key), true, true});
+  if (no_room() || (has_upper_ && key >= upper_)) return none(Position::behind);
+  return go(true, {std::max(std::string(key), lower_), true, true});
 }
 
 Result<bool> Cursor::next() {

@@ -308,6 +308,17 @@ void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 
 void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }
 
+Status Kv::check_key(std::string_view key) {
+  if (!key.empty() && key.size() <= kKeyBytesMax) return kOk;
+  return fail(Errc::invalid, Detail::argument, "a key has 1 to {} bytes; this one has {}", kKeyBytesMax, key.size());
+}
+
+Status Kv::check_value(std::string_view value) {
+  if (value.size() <= kValueBytesMax) return kOk;
+  return fail(Errc::invalid, Detail::argument, "a value has up to {} bytes; this one has {}", kValueBytesMax,
+              value.size());
+}
+
 StoreHeader Kv::header() {
   const LockGuard lock(pages_.writer());
   return pages_.header();

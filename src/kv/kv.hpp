@@ -65,6 +65,14 @@ class Transaction {
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   Status for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
+  // About how many records with from <= key < to there are, and how many bytes their keys and values have. Reads two
+  // leaves; takes no lock, and does not see the transaction's own writes.
+  struct RangeEstimate {
+    std::uint64_t records = 0;
+    std::uint64_t bytes = 0;
+  };
+  Status estimate(MapNumber number, std::optional<std::string_view> from, std::optional<std::string_view> to,
+                  RangeEstimate& estimate);
   Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
@@ -133,6 +141,11 @@ class Cursor {
   Result<bool> next();
   Result<bool> prev();
   Result<bool> seek(std::string_view key);
+  // From now on there are only the records with from <= key < to, without an end as far as the map goes; and no more is
+  // locked than these, and `to` itself. The cursor stands on none.
+  Status set_bounds(std::optional<std::string_view> from, std::optional<std::string_view> to);
+  // The same for keys that begin so.
+  Status set_prefix(std::string_view prefix);
   struct Record {
     std::string_view key;
     std::string_view value;
@@ -161,6 +174,9 @@ class Cursor {
   bool take_own_write(bool forward, const Start& start);
   Result<bool> go(bool forward, Start start);
   [[nodiscard]] bool usable(const Start& start, bool forward) const;
+  [[nodiscard]] bool inside(std::string_view key) const { return key >= lower_ && (!has_upper_ || key < upper_); }
+  [[nodiscard]] bool no_room() const { return has_upper_ && lower_ >= upper_; }
+  Result<bool> none(Position position);
 
   Transaction& transaction_;
   MapNumber number_;
@@ -175,7 +191,10 @@ class Cursor {
   bool found_ = false;  // in the tree, by the step under way
   std::string candidate_;
   std::uint32_t index_ = 0;  // of the candidate in leaf_
-  KeyRange range_;           // what it has locked since it was put somewhere
+  std::string lower_;  // the bounds
+  std::string upper_;
+  bool has_upper_ = false;
+  KeyRange range_;  // what it has locked since it was put somewhere
   bool has_range_ = false;
 };
 
@@ -201,6 +220,11 @@ class Kv final : public RegionClient {
 
   Result<MapNumber> open_map(std::string_view name, bool create, bool exclusive);
   Status remove_map(std::string_view name);
+  // Puts records, in the order of their keys, behind all that the map has, in commits of some 100 KiB; durable on
+  // return. `next` says false when there are no more; its bytes are read before it is called again. `appended`: how many
+  // are there, also after an error.
+  using NextRecord = std::function<bool(std::string_view& key, std::string_view& value)>;
+  Status append(MapNumber number, const NextRecord& next, std::uint64_t& appended);
   std::optional<std::string> map_at(std::uint64_t index, Status& status);
   // For tests: of how many pages a step of a removal is, and what is called after each, without locks.
   void watch_removals(std::uint64_t step, std::function<void()> after_step) {
@@ -272,6 +296,9 @@ class Kv final : public RegionClient {
     return entry != nullptr ? entry->root : 0;
   }
   Status no_map(MapNumber number) const;
+  static Status check_key(std::string_view key);
+  static Status check_value(std::string_view value);
+  Status append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes);
   MapNumber number_of(PageNumber root) MEMLITH_REQUIRES(maps_mutex_);
   // What a commit left for the log.
   struct Left {

@@ -77,9 +77,7 @@ Status Transaction::took(Taken taken) {
 
 Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
-  if (key.empty() || key.size() > kKeyBytesMax) {
-    return fail(Errc::invalid, Detail::argument, "a key has 1 to {} bytes; this one has {}", kKeyBytesMax, key.size());
-  }
+  MEMLITH_TRY(Kv::check_key(key));
   if (known_root_ != 0 && number == known_map_) return known_root_;
   const MapEntry* const entry = kv_.numbers_.find(number);
   if (entry == nullptr) return kv_.no_map(number);
@@ -266,10 +264,7 @@ Status Transaction::write(MapNumber number, PageNumber map, std::string_view key
 Status Transaction::put(MapNumber number, std::string_view key, std::string_view value) {
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-  if (value.size() > kValueBytesMax) {
-    return fail(Errc::invalid, Detail::argument, "a value has up to {} bytes; this one has {}", kValueBytesMax,
-                value.size());
-  }
+  MEMLITH_TRY(Kv::check_value(value));
   return write(number, map, key, {Pending::Kind::put, false, keep(value)});
 }
 
@@ -299,12 +294,10 @@ Status Transaction::remove_range(MapNumber number, std::optional<std::string_vie
                                  std::optional<std::string_view> to, std::uint64_t& removed) {
   if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
   const auto cursor = std::make_unique<Cursor>(*this, number);
-  MEMLITH_TRY(cursor->check());
-  for (bool started = false;; started = true) {
-    MEMLITH_TRY_ASSIGN(const bool found, started            ? cursor->next()
-                                         : from.has_value() ? cursor->seek(*from)
-                                                            : cursor->first());
-    if (!found || (to.has_value() && cursor->key() >= *to)) return kOk;
+  MEMLITH_TRY(cursor->set_bounds(from, to));
+  for (;;) {
+    MEMLITH_TRY_ASSIGN(const bool found, cursor->next());
+    if (!found) return kOk;
     MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, cursor->key()));
     MEMLITH_TRY(write(number, map, cursor->key(), {Pending::Kind::remove, false, {}}));
     ++removed;

@@ -3,6 +3,7 @@
 // The root of a tree keeps its page for ever: when it is full, its content moves to two new pages.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,16 @@ class TreeWriter {
   void apply_at(const LeafPlace& place, const Write& write);
   // There is room (pages_needed()), and check() was ok.
   void apply(const Write& write);
+  // Puts records behind all that are there, in the order of their keys. There is room (append_needs()), and check_end()
+  // was ok.
+  void append(std::span<const Write> writes);
+  // Like check(). `last`: the last key of the map, empty if there is none; valid until a page changes.
+  Status check_end(std::string_view& last);
+  struct Needs {
+    std::uint64_t pages = 0;
+    std::uint64_t log_bytes = 0;
+  };
+  [[nodiscard]] Needs append_needs(std::span<const Write> writes) const;  // after check_end()
   // Frees the last pages of a tree that nobody uses: `pages` at most, but for some levels. `done`: there is none left.
   // After an error, those that could be freed were.
   Status prune(std::uint64_t pages, bool& done);
@@ -131,6 +142,20 @@ class TreeReader {
   // Where the key is, or belongs.
   Status find(std::string_view key, LeafPlace& place);
 
+  // The way to a key, or without a key to the end of the map: of each page the index of the child, in the leaf that of
+  // the key, and how many there are.
+  struct Way {
+    struct Step {
+      std::uint32_t index = 0;
+      std::uint32_t count = 0;
+    };
+    Step steps[kLevelsMax];
+    std::uint32_t depth = 0;
+    PageNumber leaf = 0;
+    std::uint64_t leaf_bytes = 0;  // of the keys and values of the leaf
+  };
+  Status find_way(const std::string_view* key, Way& way);
+
   // A copy of the leaf that holds `key`, or would; of the last leaf if `key` is null; and the keys between which it
   // lies.
   struct Leaf {
@@ -153,7 +178,8 @@ class TreeReader {
 
  private:
   // Descends to the leaf; `leaf` is not confirmed yet. False: begin again.
-  Result<bool> descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before = false);
+  Result<bool> descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before = false,
+                       Way* way = nullptr);
 
   Pages& pages_;
   PageNumber map_;

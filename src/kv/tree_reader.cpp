@@ -22,7 +22,7 @@ Status TreeReader::check_map() {
   }
 }
 
-Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before) {
+Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before, Way* way) {
   MEMLITH_TRY_ASSIGN(PageView at, pages_.look(map_, view_));
   if (fences != nullptr) fences->has_lower = fences->has_upper = false;
   for (std::uint32_t level_above = kLevelsMax;;) {
@@ -48,6 +48,7 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Le
         !place.broken && count > 0 && (place.found || place.index > 0) && read_cell(at.bytes, child_index(place), cell);
     const std::uint32_t index = sound ? child_index(place) : 0;
     const PageNumber child = sound ? child_in(cell) : 0;
+    if (sound && way != nullptr) way->steps[way->depth++] = {index, count};
     if (sound && fences != nullptr) {
       if (index > 0) {
         fences->lower.assign(cell.key);
@@ -80,6 +81,33 @@ Status TreeReader::find(std::string_view key, LeafPlace& place) {
     if (!pages_.confirmed(leaf)) continue;
     if (found.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
     place = {leaf.page, found.index, leaf.word, found.found};
+    return kOk;
+  }
+}
+
+Status TreeReader::find_way(const std::string_view* key, Way& way) {
+  const Pages::Reading reading(pages_);
+  for (;;) {
+    way = {};
+    PageView leaf;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(key, leaf, nullptr, false, &way));
+    if (!reached) continue;
+    const std::uint32_t count = count_of(leaf.bytes);
+    bool sound = true;
+    for (std::uint32_t i = 0; sound && i < count; ++i) {
+      Cell cell;
+      sound = read_cell(leaf.bytes, i, cell);
+      if (!sound) break;
+      const bool long_value = cell.overflow && cell.value.size() == sizeof(OverflowReference);
+      const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
+      way.leaf_bytes +=
+          cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
+    }
+    const Place place = key == nullptr ? Place{count, false, false} : pages_.find_in(leaf, *key);
+    if (!pages_.confirmed(leaf)) continue;
+    if (!sound || place.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
+    way.steps[way.depth++] = {place.index, count};
+    way.leaf = leaf.page;
     return kOk;
   }
 }

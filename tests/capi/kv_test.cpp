@@ -277,6 +277,138 @@ TEST_F(KvInCpp, RemovesARange) {
   EXPECT_TRUE(kv->verify());
 }
 
+TEST_F(KvInCpp, CursorsKeepToTheirBounds) {
+  for (const char* key : {"a", "b/1", "b/2", "b/3", "b0", "c\xff", "c\xff\xff/1", "d"}) put(key, "v");
+  const auto keys = [](memlith::Cursor& cursor, bool forward) {
+    std::string all;
+    for (auto found = forward ? cursor.next() : cursor.prev(); *found; found = forward ? cursor.next() : cursor.prev()) {
+      all.append(cursor.current()->key).append(" ");
+    }
+    return all;
+  };
+  for (const bool read_only : {true, false}) {
+    auto txn = kv->begin(read_only);
+    auto cursor = txn->cursor(map);
+    ASSERT_TRUE(cursor->set_prefix("b/"));
+    EXPECT_EQ(keys(*cursor, true), "b/1 b/2 b/3 ");
+    EXPECT_TRUE(*cursor->prev());
+    EXPECT_EQ(cursor->current()->key, "b/3");
+    ASSERT_TRUE(cursor->set_prefix("b/"));
+    EXPECT_EQ(keys(*cursor, false), "b/3 b/2 b/1 ");
+    EXPECT_TRUE(*cursor->next());
+    EXPECT_EQ(cursor->current()->key, "b/1");
+    EXPECT_TRUE(*cursor->seek("a"));
+    EXPECT_EQ(cursor->current()->key, "b/1");
+    EXPECT_FALSE(*cursor->seek("b0"));
+    EXPECT_TRUE(*cursor->prev());
+    EXPECT_EQ(cursor->current()->key, "b/3");
+    ASSERT_TRUE(cursor->set_prefix("c\xff\xff"));
+    EXPECT_EQ(keys(*cursor, true), "c\xff\xff/1 ");
+    ASSERT_TRUE(cursor->set_bounds("b/2", "c"));
+    EXPECT_EQ(keys(*cursor, true), "b/2 b/3 b0 ");
+    ASSERT_TRUE(cursor->set_bounds("b/2", "b/2"));
+    EXPECT_EQ(keys(*cursor, true), "");
+    EXPECT_EQ(keys(*cursor, false), "");
+    ASSERT_TRUE(cursor->set_bounds("", "b/2"));
+    EXPECT_EQ(keys(*cursor, false), "b/1 a ");
+    ASSERT_TRUE(cursor->set_bounds("c", ""));
+    EXPECT_EQ(keys(*cursor, false), "d c\xff\xff/1 c\xff ");
+    ASSERT_TRUE(cursor->set_prefix(""));
+    EXPECT_EQ(keys(*cursor, true), "a b/1 b/2 b/3 b0 c\xff c\xff\xff/1 d ");
+  }
+}
+
+// Own writes count, and nothing outside of the bounds is locked.
+TEST_F(KvInCpp, BoundsOfATransactionThatWrites) {
+  for (const char* key : {"a", "b/1", "b/3", "c"}) put(key, "v");
+  auto txn = kv->begin();
+  auto cursor = txn->cursor(map);
+  ASSERT_TRUE(txn->put(map, "b/2", "own"));
+  ASSERT_TRUE(txn->put(map, "bb", "own, outside"));
+  ASSERT_TRUE(txn->remove(map, "b/1"));
+  ASSERT_TRUE(cursor->set_prefix("b/"));
+  std::string all;
+  while (*cursor->next()) all.append(cursor->current()->key).append(" ");
+  EXPECT_EQ(all, "b/2 b/3 ");
+  auto other = kv->begin();
+  ASSERT_TRUE(memlith_kv_txn_set_wait(other->handle(), 0) == MEMLITH_OK);
+  EXPECT_TRUE(other->put(map, "a/1", "free"));
+  EXPECT_TRUE(other->put(map, "b0x", "free"));
+  EXPECT_TRUE(other->put(map, "c", "free"));
+  EXPECT_EQ(other->put(map, "b/4", "late").error().category(), MEMLITH_CONFLICT);
+}
+
+// Exact in one page, and near in a tree of several levels.
+TEST_F(KvInCpp, EstimatesARange) {
+  for (int i = 0; i < 20; ++i) put(IntegerKey(i), "four");
+  {
+    auto txn = kv->begin(true);
+    EXPECT_EQ(txn->estimate(map, {}, {})->records, 20u);
+    EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->records, 7u);
+    EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->bytes, 7u * 12);
+    EXPECT_EQ(txn->estimate(map, IntegerKey(12), IntegerKey(5))->records, 0u);
+    EXPECT_EQ(txn->estimate(map, IntegerKey(12), IntegerKey(12))->records, 0u);
+  }
+  constexpr int kMany = 40'000;
+  for (int i = 0; i < kMany; i += 500) {
+    ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> Result<void> {
+      for (int j = i; j < i + 500; ++j) {
+        if (auto done = txn.put(map, IntegerKey(j * 7 % kMany), std::string(100, 'v')); !done) return done;
+      }
+      return {};
+    }));
+  }
+  auto txn = kv->begin(true);
+  for (const auto& [from, to] : {std::pair(0, kMany), {100, 39'000}, {15'000, 25'000}, {777, 2'777}}) {
+    const double wanted = to - from;
+    const auto found = *txn->estimate(map, IntegerKey(from), IntegerKey(to));
+    EXPECT_NEAR(static_cast<double>(found.records), wanted, wanted / 3) << from << " to " << to;
+    EXPECT_NEAR(static_cast<double>(found.bytes), wanted * 108, wanted * 36) << from << " to " << to;
+  }
+  EXPECT_NEAR(static_cast<double>(txn->estimate(map, {}, {})->records), kMany, kMany / 3.0);
+}
+
+TEST_F(KvInCpp, AppendsInOrder) {
+  constexpr int kMany = 30'000;
+  const auto value_of_number = [](int i) { return std::string(i % 1000 == 999 ? 9'000 : i % 200, 'v'); };
+  put(IntegerKey(-5), "before");
+  int next = 0;
+  std::string key;
+  std::string value;
+  const auto records = [&](int end) {
+    return [&, end]() -> std::optional<KvRecord> {
+      if (next == end) return std::nullopt;
+      key = std::string(IntegerKey(next));
+      value = value_of_number(next++);
+      return KvRecord{key, value};
+    };
+  };
+  EXPECT_EQ(*kv->append(map, records(kMany / 2)), std::uint64_t{kMany} / 2);
+  EXPECT_EQ(*kv->append(map, records(kMany)), std::uint64_t{kMany} / 2);
+  EXPECT_EQ(*kv->append(map, records(kMany)), 0u);
+  EXPECT_EQ(kv->durable(), kv->info()->commits);
+  ASSERT_TRUE(kv->verify());
+  const auto info = *kv->info();
+  EXPECT_EQ(info.records, std::uint64_t{kMany} + 1);
+  auto txn = kv->begin(true);
+  for (int i = 0; i < kMany; ++i) ASSERT_EQ(std::string(*txn->get(map, IntegerKey(i))), value_of_number(i)) << i;
+  // Pages are filled: the records have 112 bytes with what lies around them, and the long values three pages each.
+  EXPECT_LT(info.pages - info.free_pages, kMany * 112 / 4096 * 11 / 10 + 3 * kMany / 1000 + 20);
+
+  std::uint64_t count = 77;
+  next = 5;
+  auto refused = kv->append(map, records(7), &count);
+  EXPECT_EQ(refused.error().category(), MEMLITH_INVALID);
+  EXPECT_EQ(count, 0u);
+  auto writer = kv->begin();
+  ASSERT_TRUE(writer->put(map, IntegerKey(3), "x"));
+  next = kMany;
+  EXPECT_EQ(kv->append(map, records(kMany + 1)).error().category(), MEMLITH_CONFLICT);
+  ASSERT_TRUE(writer->abort());
+  next = kMany;
+  EXPECT_EQ(*kv->append(map, records(kMany + 1)), 1u);
+}
+
 // A range of long values takes no memory, in a transaction that reads and in one that writes.
 TEST_F(KvInCpp, LongValuesOfARangeTakeNoMemory) {
   constexpr int kValues = 60;

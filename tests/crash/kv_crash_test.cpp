@@ -65,6 +65,24 @@ class KvMemory {
   void remove_map(const std::string& name) {
     change(true, [&] { ASSERT_TRUE(kv_->remove_map(name).ok()) << last_error_text(); });
   }
+  // Records with these keys, in one commit.
+  void append(PageNumber map, int first, int count, const std::string& value) {
+    change(true, [&] {
+      int next = 0;
+      std::string key;
+      std::uint64_t appended = 0;
+      const auto give = [&](std::string_view& its_key, std::string_view& its_value) {
+        if (next == count) return false;
+        key = std::to_string(1'000'000 + first + next++);
+        its_key = key;
+        its_value = value;
+        return true;
+      };
+      ASSERT_TRUE(kv_->append(map, give, appended).ok()) << last_error_text();
+      ASSERT_EQ(appended, static_cast<std::uint64_t>(count));
+    });
+    ASSERT_TRUE(kv_->verify().ok()) << last_error_text();
+  }
   // In so many pages a step. Each step is a commit, whose state has to be sound. Returns how many there were.
   int remove_map_in_steps(const std::string& name, std::uint64_t pages) {
     int steps = 0;
@@ -209,6 +227,32 @@ TEST(KvCrash, OfAMapThatIsRemovedInSteps) {
   options.samples = scaled(6);
   const ExploreResult result = world.explore(options, seed);
   EXPECT_GT(result.distinct, 500u);
+}
+
+// Records that are appended, until the tree has two levels, with long values among them and weak commits between.
+TEST(KvCrash, OfAppendedRecords) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  {
+    KvMemory memory(world);
+    memory.open();
+    const PageNumber appended = memory.map("appended");
+    const PageNumber other = memory.map("other");
+    int records = 0;
+    for (int step = 0; step < 12 && !::testing::Test::HasFatalFailure(); ++step) {
+      const bool long_value = step == 5;
+      const int count = long_value ? 1 : 9;
+      memory.append(appended, records, count, std::string(long_value ? 6000 : 300, static_cast<char>('a' + step)));
+      records += count;
+      memory.commit({{other, {{std::to_string(step % 3), std::string(step, 'o')}}}}, Durability::weak);
+      if (step == 7) memory.checkpoint();
+    }
+    memory.persist();
+  }
+  ExploreOptions options = sampled();
+  options.samples = scaled(6);
+  const ExploreResult result = world.explore(options, seed);
+  EXPECT_GT(result.distinct, 200u);
 }
 
 // A store of few pages: short records of two maps change together and are written home every few commits, so that each
