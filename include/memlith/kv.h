@@ -123,6 +123,11 @@ MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_
  * call that would close a circle returns CONFLICT at once. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms);
 
+/* A transaction that was not used for `timeout_ms` milliseconds loses its locks to the first one that needs any of them,
+ * and its next call returns CONFLICT; so an abandoned transaction keeps nobody waiting for ever. For all transactions of
+ * the kv store, until it is closed; 0, as it begins: never. Errors: INVALID (more than a day). */
+MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_ms);
+
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
  * whatever the result; its handle stays until memlith_kv_txn_free. `ticket`, which may be null, receives the number of
  * the commit; of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing

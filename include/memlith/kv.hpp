@@ -331,6 +331,11 @@ class Kv {
     return transaction;
   }
 
+  // A transaction that was not used for so long loses its locks to another that needs them (memlith_kv_set_txn_timeout).
+  Result<void> set_txn_timeout(std::uint64_t timeout_ms) const {
+    return detail::result_of(memlith_kv_set_txn_timeout(handle_, timeout_ms));
+  }
+
   // Runs `act(transaction)`, which returns a Result, and commits. An error of `act` aborts and is returned. A conflict,
   // in `act` or in the commit, begins again: `act` may run several times. `wait_ms`: see begin(). Returns the ticket.
   template <class Act>

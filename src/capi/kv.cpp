@@ -164,6 +164,17 @@ int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms) {
   });
 }
 
+int32_t memlith_kv_set_txn_timeout(memlith_kv* handle, uint64_t timeout_ms) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    if (timeout_ms > kIntervalMsMax) {
+      return fail(Errc::invalid, Detail::argument, "a timeout of {} ms is longer than a day", timeout_ms);
+    }
+    kv_of(handle).set_txn_timeout(std::chrono::milliseconds(timeout_ms));
+    return kOk;
+  });
+}
+
 int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));

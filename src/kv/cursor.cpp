@@ -130,7 +130,9 @@ bool Cursor::take_own_write(bool forward, const Start& start) {
 
 Result<bool> Cursor::go(bool forward, Start start) {
   MEMLITH_TRY(check());
-  return move(forward, std::move(start));
+  auto found = move(forward, std::move(start));
+  if (found.ok()) MEMLITH_TRY(transaction_.had_locks());
+  return found;
 }
 
 Result<bool> Cursor::move(bool forward, Start start) {
@@ -224,6 +226,12 @@ Result<bool> Cursor::prev() {
 // ---- the record ------------------------------------------------------------------------------------------------
 
 Result<Cursor::Record> Cursor::peek() {
+  auto found = read();
+  if (found.ok()) MEMLITH_TRY(transaction_.had_locks());
+  return found;
+}
+
+Result<Cursor::Record> Cursor::read() {
   if (!transaction_.read_only_) {
     const auto own = transaction_.locks_.writes.find({map_, key_});
     if (own != transaction_.locks_.writes.end() && own->second.kind == Pending::Kind::put) {

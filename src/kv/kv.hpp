@@ -99,6 +99,8 @@ class Transaction {
   Result<PageNumber> check(MapNumber number, std::string_view key);
   Status need_active() const;
   Status took(Taken taken);  // unless it is yes, the transaction ends
+  Status keep_locks();       // until it ends
+  Status had_locks();        // up to here
   Status confirm_map(MapNumber number);
   Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
   Status reckon(const RecordKey& record, const Pending* before, Pending& pending);
@@ -177,6 +179,7 @@ class Cursor {
   [[nodiscard]] bool inside(std::string_view key) const { return key >= lower_ && (!has_upper_ || key < upper_); }
   [[nodiscard]] bool no_room() const { return has_upper_ && lower_ >= upper_; }
   Result<bool> none(Position position);
+  Result<Record> read();
 
   Transaction& transaction_;
   MapNumber number_;
@@ -254,6 +257,8 @@ class Kv final : public RegionClient {
   [[nodiscard]] bool is_volatile() const { return !pages_.logs(); }
   [[nodiscard]] Pages& pages() { return pages_; }
   [[nodiscard]] Locks& locks() { return locks_; }
+  // 0: none (Locks).
+  void set_txn_timeout(std::chrono::milliseconds timeout) { locks_.set_timeout(timeout); }
   [[nodiscard]] std::uint64_t conflicts() const { return conflicts_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::size_t transactions();  // active ones
   [[nodiscard]] std::size_t handles();       // not freed yet

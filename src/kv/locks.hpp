@@ -9,9 +9,14 @@
 // No transactions wait for each other in a circle: each waits for one other at a time, and the one that would close a
 // circle is refused. A transaction that several others are in the way of looks for the next of them when the first has
 // ended; a circle through that one is found then.
+//
+// With a timeout, a transaction that was not used for so long loses its locks to the first one that needs any of them.
+// It learns so from its next call. What it has read up to there, it has read under its locks: a call looks after reading
+// whether it still had them. A transaction that commits keeps them (keep()).
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory_resource>
@@ -43,14 +48,20 @@ struct LockSet {
   bool entered = false;                   // others look at it; from its first lock on
   std::chrono::milliseconds wait_max{0};  // for the holder of a lock
   const LockSet* waits_for = nullptr;     // of Locks: whose end it waits for
+  bool kept = false;                      // of Locks: it commits
+  std::atomic<bool> lost{false};          // to others, because it was not used
+  std::atomic<SteadyClock::duration> used{SteadyClock::duration{0}};  // when; 0: there was no timeout
   void clear() {
     writes.clear();
     reads.clear();
     ranges.clear();
+    kept = false;
+    lost.store(false, std::memory_order_relaxed);
+    used.store(SteadyClock::duration{0}, std::memory_order_relaxed);
   }
 };
 
-enum class Taken : std::uint8_t { yes, conflict, circle };
+enum class Taken : std::uint8_t { yes, conflict, circle, lost };
 
 // Threads: any. Unless the answer is yes, nothing was locked.
 class Locks {
@@ -58,13 +69,22 @@ class Locks {
   void leave(LockSet& own) {
     if (!own.entered) return;
     const LockGuard lock(mutex_);
-    std::erase(active_, &own);
+    if (!own.lost.load(std::memory_order_relaxed)) take_out(own);
     own.entered = false;
-    for (Waiter* const each : waiters_) {
-      if (each->own->waits_for != &own) continue;
-      each->own->waits_for = nullptr;
-      each->ended.notify_one();
-    }
+  }
+  // 0: there is none.
+  void set_timeout(SteadyClock::duration timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
+  // The transaction is used.
+  void note_use(LockSet& own) {
+    if (timeout_.load(std::memory_order_relaxed).count() == 0) return;
+    own.used.store(SteadyClock::now().time_since_epoch(), std::memory_order_relaxed);
+  }
+  // From now on it loses no locks. False: it has lost them.
+  bool keep(LockSet& own) {
+    if (own.used.load(std::memory_order_relaxed).count() == 0) return true;
+    const LockGuard lock(mutex_);
+    own.kept = true;
+    return !own.lost.load(std::memory_order_relaxed);
   }
   // The bytes of the key belong to the transaction already.
   Taken read(LockSet& own, const RecordKey& record) {
@@ -148,14 +168,39 @@ class Locks {
   template <class InTheWay>
   Taken free_of(LockSet& own, const InTheWay& in_the_way) MEMLITH_REQUIRES(mutex_) {
     SteadyClock::time_point until{};
-    for (bool waited = false;; waited = true) {
+    for (bool waited = false;;) {
+      if (own.lost.load(std::memory_order_relaxed)) return Taken::lost;
       const auto holder = std::find_if(active_.begin(), active_.end(),
                                        [&](const LockSet* other) { return other != &own && in_the_way(*other); });
       if (holder == active_.end()) return Taken::yes;
+      const SteadyClock::time_point idle_until = may_keep_until(**holder);
+      if (idle_until != SteadyClock::time_point::max() && SteadyClock::now() >= idle_until) {
+        (*holder)->lost.store(true, std::memory_order_release);
+        take_out(**holder);
+        continue;
+      }
       if (own.wait_max.count() == 0) return Taken::conflict;
-      if (!waited) until = SteadyClock::now() + own.wait_max;
+      if (!std::exchange(waited, true)) until = SteadyClock::now() + own.wait_max;
       if (closes_circle(own, *holder)) return Taken::circle;
-      if (!wait_for_end(own, *holder, until)) return Taken::conflict;
+      if (wait_for_end(own, *holder, std::min(until, idle_until))) continue;
+      if (SteadyClock::now() >= until) return Taken::conflict;
+    }
+  }
+  // For ever, if there is no timeout, and while it waits itself or commits.
+  [[nodiscard]] SteadyClock::time_point may_keep_until(const LockSet& holder) const MEMLITH_REQUIRES(mutex_) {
+    const auto timeout = timeout_.load(std::memory_order_relaxed);
+    const auto used = holder.used.load(std::memory_order_relaxed);
+    if (timeout.count() == 0 || used.count() == 0 || holder.kept || holder.waits_for != nullptr) {
+      return SteadyClock::time_point::max();
+    }
+    return SteadyClock::time_point(used) + timeout;
+  }
+  void take_out(LockSet& own) MEMLITH_REQUIRES(mutex_) {
+    std::erase(active_, &own);
+    for (Waiter* const each : waiters_) {
+      if (each->own->waits_for != &own) continue;
+      each->own->waits_for = nullptr;
+      each->ended.notify_one();
     }
   }
   static bool closes_circle(const LockSet& own, const LockSet* holder) {
@@ -173,6 +218,7 @@ class Locks {
     std::erase(waiters_, &waiter);
     return ended;
   }
+  std::atomic<SteadyClock::duration> timeout_{SteadyClock::duration{0}};
   Mutex mutex_;
   std::vector<LockSet*> active_ MEMLITH_GUARDED_BY(mutex_);
   std::vector<Waiter*> waiters_ MEMLITH_GUARDED_BY(mutex_);

@@ -22,6 +22,7 @@ Result<FrameNeed> KvPart::prepare() {
   writes_ = transaction_->writes();
   FrameNeed need;
   if (!writes_) return need;
+  MEMLITH_TRY(transaction_->keep_locks());
   MEMLITH_TRY_ASSIGN(need.bytes, transaction_->kv().prepare_joint(transaction_->locks()));
   return need;
 }

@@ -68,16 +68,23 @@ Status Transaction::took(Taken taken) {
   if (taken == Taken::yes) return kOk;
   end();
   kv_.conflicts_.fetch_add(1, std::memory_order_relaxed);
+  const std::string_view why = taken == Taken::circle ? "this transaction and another wait for each other"
+                               : taken == Taken::lost ? "this transaction was not used for as long as the timeout, and "
+                                                        "another one needed what it had locked"
+                                                      : "another transaction has locked what this one needs";
   return quick_failure(Errc::conflict, Detail::kv,
-                       taken == Taken::circle
-                           ? "this transaction and another wait for each other; this one was aborted: begin it again"
-                           : "another transaction has locked what this one needs; this one was aborted: begin it "
-                             "again");
+                       std::string(why) + "; this one was aborted: begin it again");
 }
+
+Status Transaction::keep_locks() { return took(kv_.locks_.keep(locks_) ? Taken::yes : Taken::lost); }
+
+// Acquire: whoever took the locks stores to them behind this.
+Status Transaction::had_locks() { return took(locks_.lost.load(std::memory_order_acquire) ? Taken::lost : Taken::yes); }
 
 Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
   MEMLITH_TRY(Kv::check_key(key));
+  if (!read_only_) kv_.locks_.note_use(locks_);
   if (known_root_ != 0 && number == known_map_) return known_root_;
   const MapEntry* const entry = kv_.numbers_.find(number);
   if (entry == nullptr) return kv_.no_map(number);
@@ -151,7 +158,9 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   }
 #endif
   MEMLITH_TRY(confirm_map(number));
-  return read_tree(map, key);
+  auto found = read_tree(map, key);
+  MEMLITH_TRY(had_locks());
+  return found;
 }
 
 // Of a cell in a copy of a leaf, which may have changed since. Into `room`, unless it has.
@@ -339,6 +348,7 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
   const bool changes = writes();
   std::uint64_t number = 0;
   Kv::Left left;
+  if (!read_only_) MEMLITH_TRY(keep_locks());
   if (changes) {
     struct EndOnError {
       Transaction* transaction;

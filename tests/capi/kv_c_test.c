@@ -171,6 +171,8 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
   /* A conflict ends the transaction that meets it, and a renewed one goes on. */
   CHECK(memlith_kv_begin(kv, 0, &other) == MEMLITH_OK);
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_txn_set_wait(other, UINT64_MAX));
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_set_txn_timeout(kv, UINT64_MAX));
+  CHECK(memlith_kv_set_txn_timeout(kv, 60000) == MEMLITH_OK);
   CHECK(memlith_kv_txn_set_wait(other, 1) == MEMLITH_OK);
   CHECK_CATEGORY(MEMLITH_CONFLICT, get(other, map, "a", &value));
   CHECK(memlith_kv_txn_active(other) == 0);

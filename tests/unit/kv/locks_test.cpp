@@ -189,5 +189,77 @@ TEST_F(KvLocks, WaitersCountTogether) {
   EXPECT_EQ(sum, done);
 }
 
+// With a timeout, an abandoned transaction is in nobody's way, and learns of it whatever it does next.
+TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  const auto begin = [&](Transaction& transaction, std::chrono::milliseconds wait) {
+    transaction.set_wait(wait);
+    EXPECT_OK(transaction.begin());
+  };
+  for (int next = 0; next < 5; ++next) {
+    Transaction idle(world.kv(), false);
+    Transaction other(world.kv(), false);
+    world.kv().set_txn_timeout(std::chrono::milliseconds(0));
+    begin(idle, {});
+    EXPECT_OK(idle.put(map, "key", "idle"));
+    kv::Cursor cursor(idle, map);
+    EXPECT_TRUE(must(cursor.first()));
+    world.kv().set_txn_timeout(std::chrono::milliseconds(1));
+    begin(other, {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(other.put(map, "key", "other").category, Errc::conflict) << "it was not used since there is a timeout";
+    EXPECT_OK(idle.put(map, "key2", "idle"));
+    begin(other, next % 2 == 0 ? std::chrono::milliseconds(0) : kLong);
+    if (next % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_OK(other.put(map, "key", "other"));
+    switch (next) {
+      case 0: EXPECT_EQ(idle.put(map, "key3", "late").category, Errc::conflict); break;
+      case 1: EXPECT_EQ(idle.get(map, "key3").error().category, Errc::conflict); break;
+      case 2: EXPECT_EQ(cursor.next().error().category, Errc::conflict); break;
+      case 3: EXPECT_EQ(cursor.peek().error().category, Errc::conflict); break;
+      default: EXPECT_EQ(idle.commit(Durability::weak, nullptr).error().category, Errc::conflict); break;
+    }
+    EXPECT_FALSE(idle.active());
+    EXPECT_OK(other.commit(Durability::weak, nullptr).status());
+    // It begins again as if nothing had been.
+    begin(idle, {});
+    EXPECT_EQ(must(idle.get(map, "key")), "other");
+    EXPECT_OK(idle.commit(Durability::weak, nullptr).status());
+  }
+}
+
+// The others are: one that is used again and again, one that waits, and one that commits.
+TEST(KvTimeout, WhoIsNotIdleKeepsItsLocks) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  world.kv().set_txn_timeout(std::chrono::milliseconds(60'000));
+  Transaction busy(world.kv(), false);
+  EXPECT_OK(busy.begin());
+  EXPECT_OK(busy.put(map, "key", "busy"));
+  Transaction other(world.kv(), false);
+  EXPECT_OK(other.begin());
+  EXPECT_EQ(other.put(map, "key", "other").category, Errc::conflict);
+  EXPECT_OK(busy.put(map, "key2", "busy"));
+  // Waits for `busy`, for longer than the timeout, with a lock that a third one wants.
+  Transaction waits(world.kv(), false);
+  waits.set_wait(kLong);
+  EXPECT_OK(waits.begin());
+  EXPECT_OK(waits.put(map, "mine", "waits"));
+  std::thread waiter([&] { EXPECT_OK(waits.put(map, "key", "waits")); });
+  while (world.kv().locks().waiting() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  world.kv().set_txn_timeout(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_OK(other.begin());
+  EXPECT_EQ(other.put(map, "mine", "other").category, Errc::conflict);
+  EXPECT_OK(busy.commit(Durability::weak, nullptr).status());
+  waiter.join();
+  EXPECT_OK(waits.commit(Durability::weak, nullptr).status());
+  Transaction reader(world.kv(), true);
+  EXPECT_OK(reader.begin());
+  EXPECT_EQ(must(reader.get(map, "key")), "waits");
+  EXPECT_EQ(must(reader.get(map, "mine")), "waits");
+}
+
 }  // namespace
 }  // namespace memlith::test
