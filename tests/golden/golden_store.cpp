@@ -287,6 +287,7 @@ struct Kind {
 const Kind kKinds[] = {
     {"folder", [](const std::string& path) { make_regions(path, 0); }, check_regions},
     {"blocks", [](const std::string& path) { make_regions(path, 4096); }, check_regions},
+    {"raw", [](const std::string& path) { make_regions(path, 0); }, check_regions},
     {"file", make_file, check_file},
     {"heap", make_heap, check_heap},
     {"kv", make_kv, check_kv},

@@ -11,10 +11,12 @@ import tarfile
 import tempfile
 import unittest
 
+from loop_device import NoLoopDevice, loop_device
+
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN_STORE, MEMLITH = sys.argv[1:3]
 PLUGIN = sys.argv[3] if len(sys.argv) > 3 else None
-CHECKED_IN_PYTHON = {"python"}
+CHECKED_ELSEWHERE = {"python", "redis"}  # test_golden.py, golden_redis.py
 SQL_CHECK = """
 pragma integrity_check;
 select count(*), sum(id), sum(length(text)) from notes;
@@ -38,12 +40,12 @@ class Golden(unittest.TestCase):
 
     def test_there_is_each_kind(self):
         found = {(kind, crashed) for _, kind, crashed in golden()}
-        kinds = {"folder", "blocks", "file", "heap", "kv", "applog", "sqlite", "python"}
+        kinds = {"folder", "blocks", "file", "heap", "kv", "applog", "raw", "sqlite", "python", "redis"}
         self.assertLessEqual({(kind, crashed) for kind in kinds for crashed in (False, True)}, found)
 
     def test_each_opens_and_holds_what_was_stored(self):
         for path, kind, crashed in golden():
-            if kind in CHECKED_IN_PYTHON or (kind == "sqlite" and PLUGIN is None):
+            if kind in CHECKED_ELSEWHERE or (kind == "sqlite" and PLUGIN is None):
                 continue
             with self.subTest(path.relative_to(HERE)), \
                     tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None) as name:
@@ -57,6 +59,16 @@ class Golden(unittest.TestCase):
         self.assertIn("not closed" if crashed else "closed cleanly", said)
         self.run_ok(GOLDEN_STORE, "check", kind, folder / "store")
         self.run_ok(MEMLITH, "verify", folder / "store")
+
+    def check_raw(self, folder, kind, crashed):
+        try:
+            with loop_device(folder / "image") as device:
+                said = self.run_ok(MEMLITH, "verify", device)
+                self.assertIn("not closed" if crashed else "closed cleanly", said)
+                self.run_ok(GOLDEN_STORE, "check", kind, device)
+                self.run_ok(MEMLITH, "verify", device)
+        except NoLoopDevice as why:
+            self.skipTest(f"skip: no loop device (losetup needs root): {why}")
 
     def check_archive(self, folder, *_):
         self.run_ok(MEMLITH, "restore", folder / "archive", folder / "store")

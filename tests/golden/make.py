@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the golden stores of a version with the programs of a build, VERSION/KIND.tar.xz, and VERSION/abi.json.
-See README.md.
+What is there already stays as it is. See README.md.
 
 Usage: make.py BUILD VERSION
 
-The build needs its tests, and the environment of the Python tests (ctest -R python.wheel).
+The build needs its tests, the environment of the Python tests and Redis (ctest -R 'python.wheel|redis.build').
 """
 import os
 import pathlib
@@ -14,8 +14,11 @@ import sys
 import tarfile
 import tempfile
 
+from loop_device import loop_device
+
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = "folder", "blocks", "file", "heap", "kv", "applog"
+RAW_BYTES = 32 << 20
 SQL_BEGIN = """
 create table notes(id integer primary key, text text not null);
 create index by_text on notes(text);
@@ -64,34 +67,56 @@ def sqlite_shell(build, folder, sql, killed=False):
     run("sqlite3", folder / "app.db", input=sql, text=True, env=environment, killed=killed)
 
 
+def raw(build, folder, crashed):
+    image = folder / "image"
+    with open(image, "wb") as file:
+        file.truncate(RAW_BYTES)
+    with loop_device(image) as device:
+        run(build / "bin" / "memlith", "format", device)
+        run(build / "bin" / "golden_store", "make", "raw", device, *(["--crash"] if crashed else []), killed=crashed)
+
+
+def archive(build, folder):
+    # Of a store that was not closed, so that a part of it is in segments of the log.
+    run(build / "bin" / "golden_store", "make", "kv", folder / "store", "--crash", killed=True)
+    (folder / "kept").mkdir()
+    run(build / "bin" / "memlith", "archive", folder / "store", folder / "kept" / "archive", "--once")
+
+
+def make(build, folder, kind, crashed):
+    """Returns what is to be packed."""
+    crash = ["--crash"] if crashed else []
+    if kind == "sqlite":
+        sqlite(build, folder, crashed)
+    elif kind == "python":
+        run(build / "python" / "venv" / "bin" / "python3", HERE / "golden_python.py", "make", folder, *crash,
+            killed=crashed)
+    elif kind == "redis":
+        run(sys.executable, "-B", HERE / "golden_redis.py", "make", build / "redis" / "bin" / "redis-server", folder,
+            *crash)
+    elif kind == "raw":
+        raw(build, folder, crashed)
+    elif kind == "archive":
+        archive(build, folder)
+        return folder / "kept"
+    else:
+        run(build / "bin" / "golden_store", "make", kind, folder / "store", *crash, killed=crashed)
+    return folder
+
+
 def main():
     build, version = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    if (HERE / version / "abi.json").exists():
-        sys.exit(f"{HERE / version} is there; golden stores are never replaced")
     (HERE / version).mkdir(exist_ok=True)
-    run(sys.executable, "-B", HERE / "abi.py", "make", HERE.parents[1] / "include", build / "lib" / "libmemlith.so",
-        "cc", HERE / version / "abi.json")
-    for crashed in False, True:
-        ending = "-crashed" if crashed else ""
-        for kind in (*KINDS, "sqlite", "python"):
-            with tempfile.TemporaryDirectory() as name:
-                folder = pathlib.Path(name)
-                if kind == "sqlite":
-                    sqlite(build, folder, crashed)
-                elif kind == "python":
-                    run(build / "python" / "venv" / "bin" / "python3", HERE / "golden_python.py", "make", folder,
-                        *(["--crash"] if crashed else []), killed=crashed)
-                else:
-                    run(build / "bin" / "golden_store", "make", kind, folder / "store",
-                        *(["--crash"] if crashed else []), killed=crashed)
-                packed(folder, version, kind + ending)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        # Of a store that was not closed, so that a part of it is in segments of the log.
-        run(build / "bin" / "golden_store", "make", "kv", folder / "store", "--crash", killed=True)
-        (folder / "kept").mkdir()
-        run(build / "bin" / "memlith", "archive", folder / "store", folder / "kept" / "archive", "--once")
-        packed(folder / "kept", version, "archive")
+    if not (HERE / version / "abi.json").exists():
+        run(sys.executable, "-B", HERE / "abi.py", "make", HERE.parents[1] / "include", build / "lib" / "libmemlith.so",
+            "cc", HERE / version / "abi.json")
+    kinds = [(kind, crashed) for kind in (*KINDS, "raw", "sqlite", "python", "redis") for crashed in (False, True)]
+    for kind, crashed in (*kinds, ("archive", False)):
+        name = kind + ("-crashed" if crashed else "")
+        if (HERE / version / f"{name}.tar.xz").exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            packed(make(build, pathlib.Path(folder), kind, crashed), version, name)
 
 
 if __name__ == "__main__":
