@@ -119,6 +119,7 @@ class Transaction {
   KvPart* part_ = nullptr;
   bool active_ = false;
   Stamp view_ = kNewest;
+  Snapshots::Place snapshot_;
   MapNumber known_map_ = 0;       // was found to exist; while it is used no other transaction can remove it
   PageNumber known_root_ = 0;     // its root
   LogNeed need_;                  // of the writes

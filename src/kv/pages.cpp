@@ -91,12 +91,8 @@ void Pages::begin(Stamp stamp, bool sure) {
   begun_ = batch_.mark();
   header_before_ = header();
   beginning_.store(stamp, std::memory_order_seq_cst);  // pairs with take_snapshot()
-  keeping_ = snapshot_count_.load(std::memory_order_seq_cst) > 0;
-  if (keeping_) {
-    const LockGuard lock(snapshots_mutex_);
-    keeping_ = !snapshots_.empty();
-    if (keeping_) newest_snapshot_ = snapshots_.back();
-  }
+  newest_snapshot_ = snapshots_.newest();
+  keeping_ = newest_snapshot_ != 0;
   make_room_in(changing_);
   undoable_ = keeping_ || !sure;
 }
@@ -170,7 +166,7 @@ void Pages::keep(PageNumber page, Stamp stamp) {
   const std::shared_ptr<std::byte[]> copy(new std::byte[kPageBytes]);
   std::memcpy(copy.get(), at(page), kPageBytes);
   {
-    const LockGuard lock(snapshots_mutex_);
+    const LockGuard lock(kept_mutex_);
     kept_[page].push_back({stamp, copy});
     kept_copies_.fetch_add(1, std::memory_order_relaxed);
     if (!MEMLITH_MUTANT(kv_copy_apart_from_word)) word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
@@ -341,7 +337,7 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
     if (view == kNewest || word >> 1 <= view || MEMLITH_MUTANT(kv_snapshot_moves)) {
       if ((word & 1) == 0) return PageView{bytes_of(page), page, word, nullptr};
     } else {
-      const LockGuard lock(snapshots_mutex_);
+      const LockGuard lock(kept_mutex_);
       const auto found = kept_.find(page);
       if (found != kept_.end()) {
         for (auto each = found->second.rbegin(); each != found->second.rend(); ++each) {
@@ -355,32 +351,32 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
 }
 
 // The analysis cannot follow a lock that is taken at need.
-Stamp Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Snapshots::Place Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   for (int tries = 0;; ++tries) {
     // Commits that follow closely on each other must not keep a snapshot waiting for ever.
     const bool hold = tries > 50;
     if (hold) writer_.lock();
-    const Stamp stamp = newest_.load(std::memory_order_seq_cst);
-    {
-      const LockGuard lock(snapshots_mutex_);
-      snapshots_.insert(std::upper_bound(snapshots_.begin(), snapshots_.end(), stamp), stamp);
-      snapshot_count_.fetch_add(1, std::memory_order_seq_cst);
-    }
-    const bool taken = beginning_.load(std::memory_order_seq_cst) == stamp;
-    if (hold) writer_.unlock();
-    if (taken) return stamp;
-    drop_snapshot(stamp);
+    struct Unlock {
+      Mutex* held;
+      ~Unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+        if (held != nullptr) held->unlock();
+      }
+    } const unlock{hold ? &writer_ : nullptr};
+    const Snapshots::Place place = snapshots_.add(newest_.load(std::memory_order_seq_cst));
+    if (beginning_.load(std::memory_order_seq_cst) == place.stamp) return place;
+    drop_snapshot(place);
     yield_thread();
   }
 }
 
-void Pages::drop_snapshot(Stamp stamp) {
+void Pages::drop_snapshot(const Snapshots::Place& place) {
+  snapshots_.remove(place);
+  if (kept_copies_.load(std::memory_order_acquire) == 0) return;
   KeptPages all;  // freed without the lock, for which commits wait
   {
-    const LockGuard lock(snapshots_mutex_);
-    snapshots_.erase(std::lower_bound(snapshots_.begin(), snapshots_.end(), stamp));
-    snapshot_count_.fetch_sub(1, std::memory_order_seq_cst);
-    if (snapshots_.empty()) {
+    const LockGuard lock(kept_mutex_);
+    // What a snapshot needs that is added from here on is kept by a commit that waits for the lock.
+    if (snapshots_.newest() == 0) {
       all.swap(kept_);
       kept_copies_.store(0, std::memory_order_relaxed);
       forget_at_ = forget_from_;
@@ -397,7 +393,7 @@ void Pages::drop_snapshot(Stamp stamp) {
 void Pages::forget_unneeded() {
   for (std::size_t bucket = 0, more = 1; more > 0;) {
     Forgotten forgotten;
-    const LockGuard lock(snapshots_mutex_);
+    const LockGuard lock(kept_mutex_);
     const std::size_t end = std::min(bucket + kForgetBuckets, kept_.bucket_count());
     while (bucket < end && forget_in(bucket, forgotten)) ++bucket;
     kept_copies_.fetch_sub(forgotten.count, std::memory_order_relaxed);
@@ -416,8 +412,8 @@ bool Pages::forget_in(std::size_t bucket, Forgotten& forgotten) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : word_of(entry->first).load() >> 1;
-      const auto user = std::lower_bound(snapshots_.begin(), snapshots_.end(), all[i].stamp);
-      const bool needed = user != snapshots_.end() && *user < next;
+      bool needed = false;
+      snapshots_.for_each([&](Stamp user) { needed = needed || (all[i].stamp <= user && user < next); });
       if (!needed && forgotten.count < kForgetCopies) {
         forgotten.copies[forgotten.count++] = std::move(all[i].bytes);
       } else if (const std::size_t to = kept++; to != i) {

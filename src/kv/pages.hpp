@@ -26,11 +26,11 @@
 #include "base/sync.hpp"
 #include "kv/batch.hpp"
 #include "kv/page.hpp"
+#include "kv/snapshots.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core::kv {
 
-using Stamp = std::uint64_t;
 inline constexpr Stamp kCheckedStamp = 1;
 inline constexpr Stamp kNewest = ~Stamp{0};  // as a view: what is there now
 
@@ -162,11 +162,11 @@ class Pages {
   [[nodiscard]] std::uint64_t word(PageNumber page) const { return word_of(page).load(std::memory_order_acquire); }
 
   // A snapshot is active until it is dropped.
-  Stamp take_snapshot();
-  void drop_snapshot(Stamp stamp);
+  Snapshots::Place take_snapshot();
+  void drop_snapshot(const Snapshots::Place& place);
   // Copies that no snapshot needs are looked for from so many copies on, and whenever the last snapshot is dropped.
   void forget_from(std::uint64_t copies) {
-    const LockGuard lock(snapshots_mutex_);
+    const LockGuard lock(kept_mutex_);
     forget_at_ = forget_from_ = copies;
   }
   [[nodiscard]] std::uint64_t kept_bytes() const { return kept_copies_.load(std::memory_order_relaxed) * kPageBytes; }
@@ -188,8 +188,8 @@ class Pages {
   [[nodiscard]] std::atomic<std::uint64_t>& word_of(PageNumber page) const { return states_[page].word; }
   void keep(PageNumber page, Stamp stamp);
   void save_image(PageNumber page);
-  void forget_unneeded() MEMLITH_EXCLUDES(snapshots_mutex_);
-  bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(snapshots_mutex_);
+  void forget_unneeded() MEMLITH_EXCLUDES(kept_mutex_);
+  bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(kept_mutex_);
   std::byte* at(PageNumber page) { return base_ + page * kPageBytes; }
   StoreHeader& own_header() { return *reinterpret_cast<StoreHeader*>(base_ + kHeaderOffset); }
 
@@ -216,18 +216,15 @@ class Pages {
   bool keeping_ = false;  // snapshots are active
   Stamp newest_snapshot_ = 0;
 
-  // Dekker: a snapshot is registered first and reads beginning_ then; a commit stores beginning_ first and looks for
-  // snapshots then. One of them sees the other.
   std::atomic<Stamp> beginning_{kCheckedStamp};
   std::atomic<Stamp> newest_{kCheckedStamp};
-  std::atomic<std::uint64_t> snapshot_count_{0};
-  Mutex snapshots_mutex_;
-  std::vector<Stamp> snapshots_ MEMLITH_GUARDED_BY(snapshots_mutex_);  // in order
-  KeptPages kept_ MEMLITH_GUARDED_BY(snapshots_mutex_);
+  Snapshots snapshots_;
+  Mutex kept_mutex_;
+  KeptPages kept_ MEMLITH_GUARDED_BY(kept_mutex_);
   std::atomic<std::uint64_t> kept_copies_{0};
-  std::uint64_t forget_from_ MEMLITH_GUARDED_BY(snapshots_mutex_) = 256;  // copies
-  std::uint64_t forget_at_ MEMLITH_GUARDED_BY(snapshots_mutex_) = forget_from_;
-  bool forgetting_ MEMLITH_GUARDED_BY(snapshots_mutex_) = false;  // a thread looks for copies to drop
+  std::uint64_t forget_from_ MEMLITH_GUARDED_BY(kept_mutex_) = 256;  // copies
+  std::uint64_t forget_at_ MEMLITH_GUARDED_BY(kept_mutex_) = forget_from_;
+  bool forgetting_ MEMLITH_GUARDED_BY(kept_mutex_) = false;  // a thread looks for copies to drop
 };
 
 }  // namespace memlith::core::kv

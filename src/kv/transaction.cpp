@@ -35,7 +35,10 @@ Status Transaction::begin() {
   }
   ++generation_;
   known_map_ = known_root_ = 0;
-  if (read_only_) view_ = kv_.pages_.take_snapshot();
+  if (read_only_) {
+    snapshot_ = kv_.pages_.take_snapshot();
+    view_ = snapshot_.stamp;
+  }
   active_ = true;
   return kOk;
 }
@@ -43,7 +46,7 @@ Status Transaction::begin() {
 void Transaction::end() {
   active_ = false;
   if (read_only_) {
-    kv_.pages_.drop_snapshot(view_);
+    kv_.pages_.drop_snapshot(snapshot_);
   } else {
     kv_.locks_.leave(locks_);
   }
