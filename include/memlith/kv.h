@@ -94,11 +94,12 @@ MEMLITH_API int32_t memlith_kv_map_open(memlith_kv* kv, const char* name, uint32
  * removed if a page of it is damaged, but its memory is not free; and those of memlith_kv_commit. */
 MEMLITH_API int32_t memlith_kv_map_remove(memlith_kv* kv, const char* name);
 
-/* Fills a map quickly: puts records behind all that it has, in the order of their keys, in commits of some 100 KiB each,
- * durable on return. `next` sets key and value and returns 0, or returns other than 0 when there are no more; it may not
- * use the kv store, and its bytes are read before it is called again. `count`, which may be null, tells how many records
- * were put, also after an error: a crash or an error leaves the first of them. Errors: INVALID - a key is not above the
- * one before; CONFLICT - a transaction uses the map; and those of memlith_kv_put and memlith_kv_commit. */
+/* Fills a map quickly: puts records behind all that it has, in the order of their keys, in commits of some 100 KiB
+ * each, durable on return. `next` sets key and value and returns 0, or returns other than 0 when there are no more; it
+ * may not use the kv store, and its bytes are read before it is called again. `count`, which may be null, tells how
+ * many records were put, also after an error: a crash or an error leaves the first of them. Errors: INVALID - a key is
+ * not above the one before; CONFLICT - a transaction uses the map; and those of memlith_kv_put and memlith_kv_commit.
+ */
 MEMLITH_API int32_t memlith_kv_map_append(memlith_kv* kv, memlith_kv_map map,
                                           int (*next)(void* context, memlith_bytes* key, memlith_bytes* value),
                                           void* context, uint64_t* count);
@@ -123,9 +124,9 @@ MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_
  * call that would close a circle returns CONFLICT at once. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms);
 
-/* A transaction that was not used for `timeout_ms` milliseconds loses its locks to the first one that needs any of them,
- * and its next call returns CONFLICT; so an abandoned transaction keeps nobody waiting for ever. For all transactions of
- * the kv store, until it is closed; 0, as it begins: never. Errors: INVALID (more than a day). */
+/* A transaction that was not used for `timeout_ms` milliseconds loses its locks to the first one that needs any of
+ * them, and its next call returns CONFLICT; so an abandoned transaction keeps nobody waiting for ever. For all
+ * transactions of the kv store, until it is closed; 0, as it begins: never. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_ms);
 
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
@@ -205,9 +206,9 @@ MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map
                                          void* context);
 
 /* About how many records with from <= key < to there are, and how many bytes their keys and values have: exact if they
- * lie in one page of 4 KiB, otherwise reckoned from the pages at both ends. Looks at a few pages, however long the range
- * is. Takes no lock, and does not see what the transaction has written. Null ends as in memlith_kv_get_range; `records`
- * and `bytes` may be null. */
+ * lie in one page of 4 KiB, otherwise reckoned from the pages at both ends. Looks at a few pages, however long the
+ * range is. Takes no lock, and does not see what the transaction has written. Null ends as in memlith_kv_get_range;
+ * `records` and `bytes` may be null. */
 MEMLITH_API int32_t memlith_kv_estimate(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                         const memlith_bytes* to, uint64_t* records, uint64_t* bytes);
 
@@ -235,8 +236,8 @@ MEMLITH_API int32_t memlith_kv_cursor_set_bounds(memlith_kv_cursor* cursor, cons
 /* The same for the records whose keys begin with these bytes. */
 MEMLITH_API int32_t memlith_kv_cursor_set_prefix(memlith_kv_cursor* cursor, const void* prefix, uint64_t prefix_bytes);
 
-/* The record on which the cursor stands. `key` and `value` may be null. Errors: NOT_FOUND - on none, or the transaction
- * removed the record. */
+/* The record on which the cursor stands. `key` and `value` may be null; without `value`, it is not read. Errors:
+ * NOT_FOUND - on none, or the transaction removed the record. */
 MEMLITH_API int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value);
 /* Removes that record; next and prev go on from its place. */
 MEMLITH_API int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor);

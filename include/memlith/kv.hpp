@@ -99,8 +99,8 @@ class Cursor {
   Result<void> set_bounds(std::string_view from, std::string_view to) {
     const memlith_bytes first = detail::bytes_of(from);
     const memlith_bytes end = detail::bytes_of(to);
-    return detail::result_of(
-        memlith_kv_cursor_set_bounds(handle_, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end));
+    return detail::result_of(memlith_kv_cursor_set_bounds(handle_, from.empty() ? nullptr : &first,
+                                                          to.empty() ? nullptr : &end));
   }
   Result<void> set_prefix(std::string_view prefix) {
     return detail::result_of(memlith_kv_cursor_set_prefix(handle_, prefix.data(), prefix.size()));
@@ -311,8 +311,9 @@ class Kv {
       return 0;
     };
     std::uint64_t done = 0;
-    const std::int32_t code = memlith_kv_map_append(
-        handle_, map, call, const_cast<void*>(static_cast<const void*>(std::addressof(next))), &done);
+    const std::int32_t code =
+        memlith_kv_map_append(handle_, map, call, const_cast<void*>(static_cast<const void*>(std::addressof(next))),
+                              &done);
     if (count != nullptr) *count = done;
     if (code != MEMLITH_OK) return Error(code);
     return done;
@@ -331,7 +332,8 @@ class Kv {
     return transaction;
   }
 
-  // A transaction that was not used for so long loses its locks to another that needs them (memlith_kv_set_txn_timeout).
+  // A transaction that was not used for so long loses its locks to another that needs them
+  // (memlith_kv_set_txn_timeout).
   Result<void> set_txn_timeout(std::uint64_t timeout_ms) const {
     return detail::result_of(memlith_kv_set_txn_timeout(handle_, timeout_ms));
   }

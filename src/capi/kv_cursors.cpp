@@ -82,10 +82,16 @@ int32_t memlith_kv_cursor_set_prefix(memlith_kv_cursor* cursor, const void* pref
 int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key, memlith_bytes* value) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(cursor));
+    if (value == nullptr) {
+      MEMLITH_TRY_ASSIGN(const auto own, cursor_of(cursor).current_key());
+      if (!own.has_value()) return not_found("the cursor stands on no record");
+      if (key != nullptr) *key = plain(*own);
+      return kOk;
+    }
     MEMLITH_TRY_ASSIGN(const auto record, cursor_of(cursor).current());
     if (!record.has_value()) return not_found("the cursor stands on no record");
     if (key != nullptr) *key = plain(record->key);
-    if (value != nullptr) *value = plain(record->value);
+    *value = plain(record->value);
     return kOk;
   });
 }

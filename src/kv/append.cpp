@@ -51,8 +51,8 @@ Status TreeWriter::check_end(std::string_view& last) {
 }
 
 // A leaf is left when a cell does not fit, so all but the first are filled but for a cell of the longest kind. An inner
-// page is left when it has three children at least. Each new leaf changes its parent, which may be laid out anew; a root
-// that is full moves to another page.
+// page is left when it has three children at least. Each new leaf changes its parent, which may be laid out anew; a
+// root that is full moves to another page.
 TreeWriter::Needs TreeWriter::append_needs(std::span<const Write> writes) const {
   std::uint64_t bytes = 0;
   std::uint64_t overflow_pages = 0;

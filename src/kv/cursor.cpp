@@ -252,15 +252,23 @@ Result<Cursor::Record> Cursor::read() {
   return Record{key_, *value};
 }
 
-Result<std::optional<Cursor::Record>> Cursor::current() {
+Result<bool> Cursor::on_a_record() {
   MEMLITH_TRY(check());
-  if (position_ != Position::at) return std::optional<Record>();
-  if (!transaction_.read_only_) {
-    const auto own = transaction_.locks_.writes.find({map_, key_});
-    if (own != transaction_.locks_.writes.end() && own->second.kind == Pending::Kind::remove) {
-      return std::optional<Record>();
-    }
-  }
+  if (position_ != Position::at) return false;
+  if (transaction_.read_only_) return true;
+  const auto own = transaction_.locks_.writes.find({map_, key_});
+  return own == transaction_.locks_.writes.end() || own->second.kind != Pending::Kind::remove;
+}
+
+Result<std::optional<std::string_view>> Cursor::current_key() {
+  MEMLITH_TRY_ASSIGN(const bool there, on_a_record());
+  if (!there) return std::optional<std::string_view>();
+  return std::optional(transaction_.keep(key_));
+}
+
+Result<std::optional<Cursor::Record>> Cursor::current() {
+  MEMLITH_TRY_ASSIGN(const bool there, on_a_record());
+  if (!there) return std::optional<Record>();
   MEMLITH_TRY_ASSIGN(const Record found, peek());
   return std::optional(Record{transaction_.keep(found.key), transaction_.keep(found.value)});
 }

@@ -31,8 +31,8 @@ double records_between(const TreeReader::Way& begin, const TreeReader::Way& end)
 
 }  // namespace
 
-Status Transaction::estimate(MapNumber number, std::optional<std::string_view> from,
-                             std::optional<std::string_view> to, RangeEstimate& estimate) {
+Status Transaction::estimate(MapNumber number, std::optional<std::string_view> from, std::optional<std::string_view> to,
+                             RangeEstimate& estimate) {
   estimate = {};
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   if (from.has_value() && to.has_value() && *from >= *to) return kOk;

@@ -154,6 +154,7 @@ class Cursor {
     std::string_view value;
   };
   Result<std::optional<Record>> current();
+  Result<std::optional<std::string_view>> current_key();  // without reading the value
   Result<bool> remove();
   // Like current(), but the bytes are valid until the cursor moves. The cursor stands on a record.
   Result<Record> peek();
@@ -181,6 +182,7 @@ class Cursor {
   [[nodiscard]] bool no_room() const { return has_upper_ && lower_ >= upper_; }
   Result<bool> none(Position position);
   Result<Record> read();
+  Result<bool> on_a_record();
 
   Transaction& transaction_;
   MapNumber number_;
@@ -195,7 +197,7 @@ class Cursor {
   bool found_ = false;  // in the tree, by the step under way
   std::string candidate_;
   std::uint32_t index_ = 0;  // of the candidate in leaf_
-  std::string lower_;  // the bounds
+  std::string lower_;        // the bounds
   std::string upper_;
   bool has_upper_ = false;
   KeyRange range_;  // what it has locked since it was put somewhere
@@ -225,8 +227,8 @@ class Kv final : public RegionClient {
   Result<MapNumber> open_map(std::string_view name, bool create, bool exclusive);
   Status remove_map(std::string_view name);
   // Puts records, in the order of their keys, behind all that the map has, in commits of some 100 KiB; durable on
-  // return. `next` says false when there are no more; its bytes are read before it is called again. `appended`: how many
-  // are there, also after an error.
+  // return. `next` says false when there are no more; its bytes are read before it is called again. `appended`: how
+  // many are there, also after an error.
   using NextRecord = std::function<bool(std::string_view& key, std::string_view& value)>;
   Status append(MapNumber number, const NextRecord& next, std::uint64_t& appended);
   std::optional<std::string> map_at(std::uint64_t index, Status& status);

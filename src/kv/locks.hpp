@@ -11,8 +11,8 @@
 // ended; a circle through that one is found then.
 //
 // With a timeout, a transaction that was not used for so long loses its locks to the first one that needs any of them.
-// It learns so from its next call. What it has read up to there, it has read under its locks: a call looks after reading
-// whether it still had them. A transaction that commits keeps them (keep()).
+// It learns so from its next call. What it has read up to there, it has read under its locks: a call looks after
+// reading whether it still had them. A transaction that commits keeps them (keep()).
 #pragma once
 
 #include <algorithm>
@@ -45,11 +45,11 @@ struct LockSet {
   std::pmr::map<RecordKey, Pending> writes;
   std::pmr::set<RecordKey> reads;
   RangeSet ranges;
-  bool entered = false;                   // others look at it; from its first lock on
-  std::chrono::milliseconds wait_max{0};  // for the holder of a lock
-  const LockSet* waits_for = nullptr;     // of Locks: whose end it waits for
-  bool kept = false;                      // of Locks: it commits
-  std::atomic<bool> lost{false};          // to others, because it was not used
+  bool entered = false;                                               // others look at it; from its first lock on
+  std::chrono::milliseconds wait_max{0};                              // for the holder of a lock
+  const LockSet* waits_for = nullptr;                                 // of Locks: whose end it waits for
+  bool kept = false;                                                  // of Locks: it commits
+  std::atomic<bool> lost{false};                                      // to others, because it was not used
   std::atomic<SteadyClock::duration> used{SteadyClock::duration{0}};  // when; 0: there was no timeout
   void clear() {
     writes.clear();

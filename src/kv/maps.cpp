@@ -71,9 +71,9 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   });
 }
 
-// The commit that takes the name out of the catalogue is the removal. The pages, which nobody reaches any more, are freed
-// by it and by further commits, so that the commits of others wait for a few pages only. The header names the root
-// meanwhile: whoever opens the store after a crash goes on.
+// The commit that takes the name out of the catalogue is the removal. The pages, which nobody reaches any more, are
+// freed by it and by further commits, so that the commits of others wait for a few pages only. The header names the
+// root meanwhile: whoever opens the store after a crash goes on.
 Status Kv::remove_map(std::string_view name) {
   const LockGuard alone(removal_mutex_);
   if (!read_only()) MEMLITH_TRY(free_removed());

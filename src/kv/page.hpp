@@ -46,8 +46,8 @@ struct StoreHeader {
   std::uint32_t free_head;  // the first free page; 0: none
   std::uint32_t free_pages;
   std::uint32_t removing;  // the root of a map that was removed, and has pages left; 0: none
-  std::uint64_t commits;  // the number of the newest commit that this state holds
-  std::uint64_t records;  // of all maps
+  std::uint64_t commits;   // the number of the newest commit that this state holds
+  std::uint64_t records;   // of all maps
 };
 static_assert(sizeof(StoreHeader) == 48);
 

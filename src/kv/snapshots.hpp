@@ -3,8 +3,8 @@
 // Readers come and go without waiting for each other: each takes a slot of its own, near the one that its thread had
 // before. When all slots are taken, further ones stand in a list under a mutex.
 //
-// Dekker: a reader adds its stamp first and looks then whether a commit has begun; a commit says first that it begins and
-// looks for readers then. One of them sees the other. So all that follows is sequentially consistent.
+// Dekker: a reader adds its stamp first and looks then whether a commit has begun; a commit says first that it begins
+// and looks for readers then. One of them sees the other. So all that follows is sequentially consistent.
 #pragma once
 
 #include <algorithm>

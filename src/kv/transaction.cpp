@@ -75,8 +75,7 @@ Status Transaction::took(Taken taken) {
                                : taken == Taken::lost ? "this transaction was not used for as long as the timeout, and "
                                                         "another one needed what it had locked"
                                                       : "another transaction has locked what this one needs";
-  return quick_failure(Errc::conflict, Detail::kv,
-                       std::string(why) + "; this one was aborted: begin it again");
+  return quick_failure(Errc::conflict, Detail::kv, std::string(why) + "; this one was aborted: begin it again");
 }
 
 Status Transaction::keep_locks() { return took(kv_.locks_.keep(locks_) ? Taken::yes : Taken::lost); }
@@ -187,24 +186,20 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
   MEMLITH_ASSERT(read_only_);
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
-  TreeReader::Leaf leaf;
   std::string whole;  // a long value
-  for (std::string bound(from);;) {
-    const std::string_view first = bound;
-    MEMLITH_TRY(reader.load_leaf(&first, leaf));
-    const std::uint32_t count = header_of(leaf.bytes).count;
-    for (std::uint32_t i = find_place(leaf.bytes, first).index; i < count; ++i) {
-      const Cell cell = cell_of(leaf.bytes, i);
-      if (to.has_value() && cell.key >= *to) return kOk;
+  return reader.for_each_leaf(from, [&](const std::byte* leaf) -> Result<bool> {
+    const std::uint32_t count = header_of(leaf).count;
+    for (std::uint32_t i = find_place(leaf, from).index; i < count; ++i) {
+      const Cell cell = cell_of(leaf, i);
+      if (to.has_value() && cell.key >= *to) return false;
       std::string_view value = cell.value;
       if (cell.overflow) {
         MEMLITH_TRY_ASSIGN(value, read_overflow(reader, map, cell, whole));
       }
-      if (!visit(cell.key, value)) return kOk;
+      if (!visit(cell.key, value)) return false;
     }
-    if (!leaf.has_upper) return kOk;
-    bound = leaf.upper;
-  }
+    return true;
+  });
 }
 
 // ---- writes ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 // The root of a tree keeps its page for ever: when it is full, its content moves to two new pages.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -170,6 +171,10 @@ class TreeReader {
   };
   // `before`: the leaf of the keys below `key`, which is the lower bound of a leaf.
   Status load_leaf(const std::string_view* key, Leaf& leaf, bool before = false);
+  // Calls visit(a copy of the leaf) for the leaf that holds `from`, or would, and for those behind it, in their order,
+  // until it says false or fails. Of a snapshot only: its pages lead to each other, whatever commits change.
+  using VisitLeaf = std::function<Result<bool>(const std::byte* leaf)>;
+  Status for_each_leaf(std::string_view from, const VisitLeaf& visit);
   // The leaf is still what was copied.
   [[nodiscard]] bool unchanged(const Leaf& leaf) const { return leaf.from_copy || pages_.word(leaf.page) == leaf.word; }
   // Copies the value of an overflow cell to `target`, which has reference.bytes bytes. False: the pages changed
@@ -178,8 +183,11 @@ class TreeReader {
 
  private:
   // Descends to the leaf; `leaf` is not confirmed yet. False: begin again.
-  Result<bool> descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before = false,
-                       Way* way = nullptr);
+  // `lowest`: the level of the page that is wanted; a lower one is the root.
+  Result<bool> descend(const std::string_view* key, PageView& page, Leaf* fences, bool before = false,
+                       Way* way = nullptr, std::uint32_t lowest = 0);
+  Status load_parent(std::string_view key, Leaf& parent);
+  Status load_child(PageNumber page, Leaf& leaf);
 
   Pages& pages_;
   PageNumber map_;

@@ -22,7 +22,8 @@ Status TreeReader::check_map() {
   }
 }
 
-Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Leaf* fences, bool before, Way* way) {
+Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Leaf* fences, bool before, Way* way,
+                                 std::uint32_t lowest) {
   MEMLITH_TRY_ASSIGN(PageView at, pages_.look(map_, view_));
   if (fences != nullptr) fences->has_lower = fences->has_upper = false;
   for (std::uint32_t level_above = kLevelsMax;;) {
@@ -34,8 +35,8 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& leaf, Le
       if (!pages_.confirmed(at)) return false;
       return pages_.corrupt(at.page, "it is not the page that its parent names");
     }
-    if (header.level == 0) {
-      leaf = std::move(at);
+    if (header.level <= lowest) {
+      page = std::move(at);
       return true;
     }
     level_above = header.level;
@@ -100,8 +101,7 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
       if (!sound) break;
       const bool long_value = cell.overflow && cell.value.size() == sizeof(OverflowReference);
       const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
-      way.leaf_bytes +=
-          cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
+      way.leaf_bytes += cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
     }
     const Place place = key == nullptr ? Place{count, false, false} : pages_.find_in(leaf, *key);
     if (!pages_.confirmed(leaf)) continue;
@@ -124,6 +124,54 @@ Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool befor
     leaf.word = view.word;
     leaf.from_copy = view.copy != nullptr;
     return kOk;
+  }
+}
+
+Status TreeReader::load_parent(std::string_view key, Leaf& parent) {
+  for (;;) {
+    PageView view;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, view, &parent, false, nullptr, 1));
+    if (!reached) continue;
+    std::memcpy(parent.bytes, view.bytes, kPageBytes);
+    if (pages_.confirmed(view)) return kOk;
+  }
+}
+
+Status TreeReader::load_child(PageNumber page, Leaf& leaf) {
+  for (;;) {
+    MEMLITH_TRY_ASSIGN(const PageView view, pages_.look(page, view_));
+    std::memcpy(leaf.bytes, view.bytes, kPageBytes);
+    if (!pages_.confirmed(view)) continue;
+    const PageHeader header = header_of(leaf.bytes);
+    if (header.map == map_ && header.kind == PageKind::leaf && header.level == 0) return kOk;
+    return pages_.corrupt(page, "it is not the page that its parent names");
+  }
+}
+
+// A parent leads to all its leaves, so that not each of them is looked for from the root.
+Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit) {
+  MEMLITH_ASSERT(view_ != kNewest);
+  Leaf parent;
+  Leaf leaf;
+  for (std::string bound(from);;) {
+    {
+      const Pages::Reading reading(pages_);
+      MEMLITH_TRY(load_parent(bound, parent));
+    }
+    if (header_of(parent.bytes).level == 0) return visit(parent.bytes).status();
+    const std::uint32_t count = count_of(parent.bytes);
+    const Place place = find_place(parent.bytes, bound);
+    for (std::uint32_t i = child_index(place); i < count; ++i) {
+      if (i + 1 < count) pages_.fetch_early(child_in(cell_of(parent.bytes, i + 1)));
+      {
+        const Pages::Reading reading(pages_);
+        MEMLITH_TRY(load_child(child_in(cell_of(parent.bytes, i)), leaf));
+      }
+      MEMLITH_TRY_ASSIGN(const bool more, visit(leaf.bytes));
+      if (!more) return kOk;
+    }
+    if (!parent.has_upper) return kOk;
+    bound = parent.upper;
   }
 }
 

@@ -170,9 +170,7 @@ Result<Lsn> Collectors::close_held(bool will_sync) {
   // Whatever ends this call, also a lack of memory: what is set aside still was refused.
   struct NoteRefused {
     Collectors& owner;
-    ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-      owner.note_refused();
-    }
+    ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { owner.note_refused(); }
   } const note{*this};
   // What the log refused lies before what has come to wait since.
   Status sent = send(will_sync);

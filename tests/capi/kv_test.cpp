@@ -281,7 +281,8 @@ TEST_F(KvInCpp, CursorsKeepToTheirBounds) {
   for (const char* key : {"a", "b/1", "b/2", "b/3", "b0", "c\xff", "c\xff\xff/1", "d"}) put(key, "v");
   const auto keys = [](memlith::Cursor& cursor, bool forward) {
     std::string all;
-    for (auto found = forward ? cursor.next() : cursor.prev(); *found; found = forward ? cursor.next() : cursor.prev()) {
+    for (auto found = forward ? cursor.next() : cursor.prev(); *found;
+         found = forward ? cursor.next() : cursor.prev()) {
       all.append(cursor.current()->key).append(" ");
     }
     return all;

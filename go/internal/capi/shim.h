@@ -279,8 +279,8 @@ static inline mgo_result mgo_kv_remove_range(uintptr_t txn, uint32_t map, const 
   const memlith_bytes begin = {from, from_bytes};
   const memlith_bytes end = {to, to_bytes};
   mgo_result result = {0, NULL, 0, 0};
-  result.code = memlith_kv_remove_range((memlith_kv_txn*)txn, map, from_bytes > 0 ? &begin : NULL,
-                                        has_to ? &end : NULL, &result.number);
+  result.code = memlith_kv_remove_range((memlith_kv_txn*)txn, map, from_bytes > 0 ? &begin : NULL, has_to ? &end : NULL,
+                                        &result.number);
   result.text = mgo_any_text(result.code);
   return result;
 }
