@@ -21,6 +21,7 @@ struct StoreArguments {
 };
 
 [[nodiscard]] MaybeFailure run_info(const StoreArguments& arguments);
+[[nodiscard]] MaybeFailure run_browse(const StoreArguments& arguments);
 
 struct RecoverArguments {
   std::string path;

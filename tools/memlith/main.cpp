@@ -198,6 +198,9 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_json(&app, line);
   if (run_only) return add_run(app, line);
   add_store_command(app, line, "info", "Show the content of a store; changes nothing", run_info);
+#ifdef MEMLITH_BROWSE
+  add_store_command(app, line, "browse", "Look around in a store, on a terminal; changes nothing", run_browse);
+#endif
   add_verify(app, line);
   add_recover(app, line);
   add_copy(app, line);
