@@ -139,11 +139,11 @@ typedef struct memlith_store_options {
   /* Approximate limit of the memory for changed pages of regions; 0 = no limit. When persists and transactions have
    * captured half of the limit, the call that finds this runs a checkpoint and releases the memory of clean pages; of
    * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
-   * of a region is released while a transaction is open in it. Applies to key-value stores as well: other commits wait
-   * while a mebibyte at a time is released. Does not apply to application logs. memlith_store_info.memory_error holds
-   * the result. With this option, threads that store to regions of any tracker must not block SIGSEGV, and system calls
-   * that write into a SCAN, EXPLICIT or INSTRUMENTED region can fail with EFAULT during a release; see
-   * memlith_region_release. */
+   * of a region is released while a transaction is open in it. Applies to key-value stores and application logs as
+   * well: commits of a key-value store wait while a mebibyte at a time is released, and a log's writers and readers
+   * while all of it is. memlith_store_info.memory_error holds the result. With this option, threads that store to regions of any
+   * tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED region can fail
+   * with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
   /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
    * where a power loss erases it (tmpfs). May be null. */

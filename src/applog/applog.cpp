@@ -205,13 +205,19 @@ Status AppLog::check_entries(std::span<const Content> given, Entries& entries) c
   return entries.bytes + kPageBytes > frame_bytes_max() ? too_large(entries.bytes) : kOk;
 }
 
+void AppLog::put(std::uint64_t position, const void* bytes, std::uint64_t count) {
+  ring_.put(position, bytes, count);
+  ring_.for_each_run(position, count,
+                     [this](std::uint64_t offset, std::uint64_t run) { region_.note_copied({offset, run}); });
+}
+
 void AppLog::place(const Entries& entries) {
   for (std::size_t i = 0; i < entries.all.size(); ++i) {
     const Content content = entries.all[i];
     EntryHeader header{number_ + 1, EntryKind::entry, static_cast<std::uint32_t>(content.size()), 0};
     header.checksum = entry_sum(header, entries.sums[i], seed_);
-    ring_.put(appended_, &header, sizeof header);
-    ring_.put(appended_ + sizeof header, content.data(), content.size());
+    put(appended_, &header, sizeof header);
+    put(appended_ + sizeof header, content.data(), content.size());
     appended_ += stored_bytes(content.size());
     ++number_;
   }
@@ -354,7 +360,7 @@ std::string AppLog::what_waits() const {
 
 void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
   mark = end_mark(number_ + 1, seed_);
-  ring_.put(appended_, &mark, sizeof mark);
+  put(appended_, &mark, sizeof mark);
   add_ring(changes, handed_, appended_);
   add_end_mark(changes, appended_, mark);
 }

@@ -94,6 +94,7 @@ class AppLog final : public RegionClient, private Collector {
   // Makes durable what was appended. Nothing else is done with the log then but to destroy it. When the redo log has no
   // room for it, nothing has ended: the log goes on, and can be stopped later. Destroying it loses those entries.
   Status stop() override;
+  Status release_for_limit(Region& region) override;
   [[nodiscard]] bool stopped() const { return stopped_; }
   AppLogReport report();
   [[nodiscard]] Region& region() const { return region_; }
@@ -154,6 +155,8 @@ class AppLog final : public RegionClient, private Collector {
   Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(mutex_);
   // Brings entries to the redo log, up to that one at least. Returns what has to be durable for that one to be durable.
   Result<Lsn> hand_over(std::uint64_t number, bool will_sync);
+  // Into the ring, in memory.
+  void put(std::uint64_t position, const void* bytes, std::uint64_t count) MEMLITH_REQUIRES(mutex_);
   // What was appended and is not in the redo log yet, and the mark behind it, which is also put into the ring.
   void add_waiting(Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(mutex_);
   // It is in the redo log, in a frame that ends there.
@@ -212,7 +215,9 @@ class AppLog final : public RegionClient, private Collector {
   std::uint64_t appended_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the position behind the newest entry
   std::uint64_t number_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of the newest entry
   std::uint64_t handed_ MEMLITH_GUARDED_BY(mutex_) = 0;    // the position behind what is in the redo log
-  LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);       // of entries
+  // The lowest position that was the end of what is in the redo log since a release began.
+  std::uint64_t lowest_handed_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);  // of entries
   bool reader_waits_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::uint32_t writers_wait_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it

@@ -51,9 +51,10 @@ Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALY
       MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
     }
     handed_ = at;
+    lowest_handed_ = std::min(lowest_handed_, at);
     numbers_.cut(last, end);
   }
-  ring_.put(at, &mark, sizeof mark);
+  put(at, &mark, sizeof mark);
   appended_ = at;
   number_ = last;
   if (read_.number > last + 1) read_ = {at, last + 1, 0};
@@ -115,7 +116,7 @@ Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   }
   add_end_mark(changes, handed_, mark);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
-  ring_.put(handed_, &mark, sizeof mark);
+  put(handed_, &mark, sizeof mark);
   std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
   consumed_ = read_ = position;
   appended_ = handed_;

@@ -89,6 +89,7 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY(read_options(options, given));
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
+    inner.limited = true;
     inner.anywhere = true;  // no address is kept in a log
     inner.use_magic = applog::kMagic;
     const applog::AppLogOptions wanted{.create = inner.create,
@@ -130,15 +131,20 @@ int32_t memlith_applog_append(memlith_applog* handle, const memlith_bytes* entri
 int32_t memlith_applog_write(memlith_applog* handle) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    return log_of(handle).write();
+    AppLog& log = log_of(handle);
+    MEMLITH_TRY(log.write());
+    log.open_region()->session.keep_to_memory();
+    return kOk;
   });
 }
 
 int32_t memlith_applog_write_async(memlith_applog* handle, uint64_t* number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    MEMLITH_TRY_ASSIGN(const std::uint64_t newest, log_of(handle).write_async());
+    AppLog& log = log_of(handle);
+    MEMLITH_TRY_ASSIGN(const std::uint64_t newest, log.write_async());
     if (number != nullptr) *number = newest;
+    log.open_region()->session.keep_to_memory();
     return kOk;
   });
 }

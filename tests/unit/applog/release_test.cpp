@@ -1,0 +1,116 @@
+// docs/applog.md: what a log gives back for a limit of memory. Entries that are not home, and what is appended or cut off
+// meanwhile, keep their bytes.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "applog/applog.hpp"
+#include "base/random.hpp"
+#include "sim/sim.hpp"
+#include "support/region_words.hpp"
+
+namespace memlith::test {
+namespace {
+
+using namespace core;
+using applog::AppLog;
+
+constexpr std::uint64_t kRingBytes = 256 * kKiB;
+
+class AppLogRelease : public ::testing::Test {
+ protected:
+  AppLogRelease() {
+    StoreOptions options;
+    options.create = true;
+    options.manual_checkpoint = true;
+    options.manual_flush = true;
+    store_ = must(Store::open(volume_, options));
+    RegionOptions limited;
+    limited.create = true;
+    limited.tracker = TrackerKind::touched;
+    limited.size_bytes = kRingBytes + kPageBytes;
+    limited.reserve_bytes = kRingBytes + kPageBytes;
+    limited.limited = true;
+    region_ = must(Region::open(*store_, "log", limited));
+    log_ = must(AppLog::open(*region_, {.create = true, .manual = true}));
+  }
+  ~AppLogRelease() override {
+    volume_.before_transfer = nullptr;
+    log_ = nullptr;
+  }
+  static std::string text_of(std::uint64_t number, int round) {
+    return std::to_string(number) + "/" + std::to_string(round) + std::string(number * 37 % 1500, 'e');
+  }
+  void append(int round) {
+    const std::string text = text_of(first_ + entries_.size(), round);
+    const AppLog::Content content{reinterpret_cast<const std::byte*>(text.data()), text.size()};
+    EXPECT_OK(log_->append(std::span(&content, 1)).status());
+    entries_.push_back(text);
+  }
+  void consume(std::size_t count) {
+    EXPECT_OK(log_->truncate_before(first_ + count));
+    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(count));
+    first_ += count;
+  }
+  void cut(std::size_t count) {
+    entries_.resize(entries_.size() - count);
+    EXPECT_OK(log_->truncate_after(first_ + entries_.size() - 1));
+  }
+  void expect_all() {
+    EXPECT_OK(log_->write());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      std::vector<std::byte> content;
+      ASSERT_TRUE(must(log_->read_at(first_ + i, content))) << i;
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(content.data()), content.size()), entries_[i]) << i;
+    }
+  }
+
+  SimVolume volume_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Region> region_;
+  std::unique_ptr<AppLog> log_;
+  std::deque<std::string> entries_;
+  std::uint64_t first_ = 1;
+};
+
+TEST_F(AppLogRelease, GivesBackWhatIsHome) {
+  for (int i = 0; i < 150; ++i) append(0);
+  EXPECT_OK(log_->write());
+  ASSERT_GT(region_->copied_pages(), 20u);
+  EXPECT_OK(log_->release_for_limit(*region_));
+  EXPECT_LE(region_->copied_pages(), 2u);
+  expect_all();
+  for (int i = 0; i < 20; ++i) append(1);  // the last of them are not in the redo log
+  EXPECT_OK(log_->release_for_limit(*region_));
+  EXPECT_GT(region_->copied_pages(), 3u);
+  expect_all();
+}
+
+// Many times around the ring: each time entries are appended, consumed and cut off beside the release's transfers.
+TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
+  Random random(5);
+  for (int round = 0; round < 200; ++round) {
+    for (std::uint64_t i = random.below(60); i > 0; --i) append(round);
+    if (random.one_in(2)) {
+      EXPECT_OK(log_->write());
+    }
+    if (entries_.size() > 100) consume(entries_.size() - random.below(50));
+    int transfers = 0;
+    volume_.before_transfer = [&] {
+      if (++transfers > 3) return;
+      std::thread([&] {
+        if (random.one_in(2) && entries_.size() > 40) cut(1 + random.below(30));
+        for (std::uint64_t i = random.below(8); i > 0; --i) append(round + 1000);
+      }).join();
+    };
+    EXPECT_OK(log_->release_for_limit(*region_));
+    volume_.before_transfer = nullptr;
+    if (random.one_in(3) && entries_.size() > 20) cut(random.below(15));
+    if (round % 7 == 0) expect_all();
+  }
+  expect_all();
+}
+
+}  // namespace
+}  // namespace memlith::test
