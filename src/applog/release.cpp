@@ -23,7 +23,7 @@ struct Pages {
 // appended from there on, and the end mark, stay in memory; so does what takes the place of entries that were cut off
 // meanwhile. Bytes that were consumed are of no account. [test AppLogRelease.KeepsWhatIsChangedMeanwhile]
 Status AppLog::release_for_limit(Region& region) {
-  if (read_only() || stopped_) return kOk;
+  if (read_only()) return kOk;
   Shape before{};
   {
     const LockGuard lock(mutex_);

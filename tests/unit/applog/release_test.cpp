@@ -90,6 +90,8 @@ TEST_F(AppLogRelease, GivesBackWhatIsHome) {
 // Many times around the ring: each time entries are appended, consumed and cut off beside the release's transfers.
 TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
   Random random(5);
+  std::uint64_t given_back = 0;
+  int kept = 0;
   for (int round = 0; round < 200; ++round) {
     for (std::uint64_t i = random.below(60); i > 0; --i) append(round);
     if (random.one_in(2)) {
@@ -104,12 +106,18 @@ TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
         for (std::uint64_t i = random.below(8); i > 0; --i) append(round + 1000);
       }).join();
     };
+    const std::uint64_t before = region_->copied_pages();
     EXPECT_OK(log_->release_for_limit(*region_));
     volume_.before_transfer = nullptr;
+    const std::uint64_t after = region_->copied_pages();
+    given_back += before > after ? before - after : 0;
+    kept += after > 1 ? 1 : 0;
     if (random.one_in(3) && entries_.size() > 20) cut(random.below(15));
     if (round % 7 == 0) expect_all();
   }
   expect_all();
+  EXPECT_GT(given_back, 500u);
+  EXPECT_GT(kept, 20);
 }
 
 }  // namespace
