@@ -141,9 +141,9 @@ typedef struct memlith_store_options {
    * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
    * of a region is released while a transaction is open in it. Applies to key-value stores and application logs as
    * well: commits of a key-value store wait while a mebibyte at a time is released, and a log's writers and readers
-   * while all of it is. memlith_store_info.memory_error holds the result. With this option, threads that store to regions of any
-   * tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED region can fail
-   * with EFAULT during a release; see memlith_region_release. */
+   * while all of it is. memlith_store_info.memory_error holds the result. With this option, threads that store to
+   * regions of any tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED
+   * region can fail with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
   /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
    * where a power loss erases it (tmpfs). May be null. */

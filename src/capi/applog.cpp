@@ -95,9 +95,8 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     const applog::AppLogOptions wanted{.create = inner.create,
                                        .when_full = static_cast<applog::WhenFull>(given.when_full),
                                        .exclusive = inner.exclusive};
-    MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, [&wanted](Region& region) {
-                         return AppLog::open(region, wanted);
-                       }));
+    const auto make = [&wanted](Region& region) { return AppLog::open(region, wanted); };
+    MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, make));
     *result = reinterpret_cast<memlith_applog*>(log);
     return kOk;
   });

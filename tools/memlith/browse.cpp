@@ -1,5 +1,5 @@
-// memlith browse: looks around in a store, on a terminal. Views lie on each other: the store's regions, the maps of a kv
-// store, the records of a map, the entries of an application log, bytes. Nothing is changed.
+// memlith browse: looks around in a store, on a terminal. Views lie on each other: the store's regions, the maps of a
+// kv store, the records of a map, the entries of an application log, bytes. Nothing is changed.
 #ifdef MEMLITH_BROWSE
 #include <fmt/format.h>
 #include <ncurses.h>

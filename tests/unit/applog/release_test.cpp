@@ -1,5 +1,5 @@
-// docs/applog.md: what a log gives back for a limit of memory. Entries that are not home, and what is appended or cut off
-// meanwhile, keep their bytes.
+// docs/applog.md: what a log gives back for a limit of memory. Entries that are not home, and what is appended or cut
+// off meanwhile, keep their bytes.
 #include <gtest/gtest.h>
 
 #include <deque>
