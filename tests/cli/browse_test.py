@@ -50,8 +50,8 @@ class Terminal:
     def until(self, wanted, without=None):
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            if wanted in self.text() and (without is None or without not in self.text()):
-                return self.screen.display
+            if wanted in self.text() and (without is None or without not in self.text()) and not self.read(0.1):
+                return self.screen.display  # nothing more comes
             self.read(0.1)
         raise AssertionError(f"{wanted} is not on the screen:\n{self.text()}")
 

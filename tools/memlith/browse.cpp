@@ -447,7 +447,9 @@ class Screen {
   [[nodiscard]] static std::size_t height() { return static_cast<std::size_t>(std::max(LINES - 2, 1)); }
   static void show(const std::string& title, const View::Lines& lines, const std::string& below) {
     ::erase();
-    put(0, title, A_REVERSE);
+    // The end of a long one says where we are.
+    const auto columns = static_cast<std::size_t>(std::max(COLS, 8));
+    put(0, title.size() > columns ? "..." + title.substr(title.size() - columns + 3) : title, A_REVERSE);
     for (std::size_t i = 0; i < lines.all.size(); ++i) {
       put(static_cast<int>(i) + 1, lines.all[i], i == lines.selected ? A_BOLD | A_UNDERLINE : A_NORMAL);
     }
