@@ -13,7 +13,9 @@ class MemoryBudget {
   explicit MemoryBudget(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}  // 0: no limit
 
   [[nodiscard]] bool limited() const { return max_bytes_ != 0; }
-  // Whether `copied_bytes` of copies, made since the last release, exceed the budget.
+  // By so much more copies have to grow after a release that left too many.
+  [[nodiscard]] std::uint64_t step() const { return max_bytes_ / 8; }
+  // Whether so many bytes of copies exceed the budget.
   [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return limited() && copied_bytes >= max_bytes_ / 2; }
 
  private:

@@ -9,7 +9,8 @@ namespace memlith::core {
 
 namespace {
 
-// A release that leaves too much in memory is not tried again at once: it takes a checkpoint.
+// A release takes a checkpoint. After one that left too much in memory, the next comes when there is more, or so many
+// persists later.
 constexpr std::uint32_t kPersistsSkipped = 256;
 
 }  // namespace
@@ -233,11 +234,13 @@ void Session::keep_to_memory() {
   // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
   if (!regions_mutex_.try_lock()) return;
   const LockGuard lock(regions_mutex_, std::adopt_lock);
-  if (persists_skipped_ > 0 && --persists_skipped_ > 0) return;
-  if (!memory_budget_.used_up(copied_bytes())) return;
+  const std::uint64_t copied = copied_bytes();
+  if (!memory_budget_.used_up(copied)) return;
+  if (copied < release_from_ && ++persists_skipped_ < kPersistsSkipped) return;
   memory_status_.store(no_throw([this]() MEMLITH_REQUIRES(regions_mutex_) { return release_regions(); }),
                        std::memory_order_relaxed);
-  if (memory_budget_.used_up(copied_bytes())) persists_skipped_ = kPersistsSkipped;
+  release_from_ = copied_bytes() + memory_budget_.step();
+  persists_skipped_ = 0;
 }
 
 }  // namespace memlith::core

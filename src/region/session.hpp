@@ -159,7 +159,8 @@ class Session {
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;
-  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;  // before the next release
+  std::uint64_t release_from_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;      // so many bytes of copies; or when
+  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;  // there were many of them
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);
 };
