@@ -130,20 +130,15 @@ int32_t memlith_applog_append(memlith_applog* handle, const memlith_bytes* entri
 int32_t memlith_applog_write(memlith_applog* handle) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
-    MEMLITH_TRY(log.write());
-    log.open_region()->session.keep_to_memory();
-    return kOk;
+    return log_of(handle).write();
   });
 }
 
 int32_t memlith_applog_write_async(memlith_applog* handle, uint64_t* number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
-    MEMLITH_TRY_ASSIGN(const std::uint64_t newest, log.write_async());
+    MEMLITH_TRY_ASSIGN(const std::uint64_t newest, log_of(handle).write_async());
     if (number != nullptr) *number = newest;
-    log.open_region()->session.keep_to_memory();
     return kOk;
   });
 }
@@ -187,7 +182,10 @@ int32_t memlith_applog_rewind(memlith_applog* handle) {
 int32_t memlith_applog_consume(memlith_applog* handle, uint64_t number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    return log_of(handle).consume(number);
+    AppLog& log = log_of(handle);
+    MEMLITH_TRY(log.consume(number));
+    log.open_region()->session.keep_to_memory();
+    return kOk;
   });
 }
 
@@ -220,7 +218,10 @@ int32_t memlith_applog_truncate_after(memlith_applog* handle, uint64_t last) {
 int32_t memlith_applog_truncate_before(memlith_applog* handle, uint64_t first) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    return log_of(handle).truncate_before(first);
+    AppLog& log = log_of(handle);
+    MEMLITH_TRY(log.truncate_before(first));
+    log.open_region()->session.keep_to_memory();
+    return kOk;
   });
 }
 

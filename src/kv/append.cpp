@@ -117,6 +117,7 @@ Status Kv::append(MapNumber number, const NextRecord& next, std::uint64_t& appen
     }
     if (!step.ends.empty()) MEMLITH_TRY(append_step(number, *map, step.writes()));
     appended += step.ends.size();
+    keep_to_memory();
   }
   return weak_commits_.make_durable(newest());
 }

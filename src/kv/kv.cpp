@@ -99,6 +99,10 @@ Status Kv::release_for_limit(Region& region) {
   return kOk;
 }
 
+void Kv::keep_to_memory() {
+  if (open_region_ != nullptr) open_region_->session.keep_to_memory();
+}
+
 void Kv::rolled_back() {
   if (!read_only()) return;
   pages_.forget_checks();

@@ -314,6 +314,8 @@ class Kv final : public RegionClient {
     std::optional<WriterPace::Time> rest_until;
   };
   void end_transactions();
+  // Between the commits of a long call. Without locks.
+  void keep_to_memory();
   // Applies a transaction's writes. Returns the number of the commit.
   Result<std::uint64_t> apply(const LockSet& locks, Durability durability, Left& left);
   // The same as a part of a frame, in steps (KvPart). The locks are held from prepare_joint() on, which returns the

@@ -11,8 +11,8 @@
 // ended; a circle through that one is found then.
 //
 // With a timeout, a transaction that was not used for so long loses its locks to the first one that needs any of them.
-// It learns so from its next call. What it has read up to there, it has read under its locks: a call looks after
-// reading whether it still had them. A transaction that commits keeps them (keep()).
+// The next call of the loser is a conflict. No call returns what was read without a lock: after reading, each call
+// looks whether the transaction still had its locks. A transaction that commits keeps its locks (keep()).
 #pragma once
 
 #include <algorithm>

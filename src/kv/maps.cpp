@@ -76,7 +76,11 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
 // root meanwhile: whoever opens the store after a crash goes on.
 Status Kv::remove_map(std::string_view name) {
   const LockGuard alone(removal_mutex_);
-  if (!read_only()) MEMLITH_TRY(free_removed());
+  // Of the map before. Damaged pages of that one stay lost, and prevent no further removal.
+  if (!read_only()) {
+    const Status before = free_removed();
+    if (!before.ok() && before.category != Errc::corrupt) return before;
+  }
   MEMLITH_TRY_ASSIGN(const MapNumber number, open_map(name, false, false));
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
   {
@@ -105,6 +109,7 @@ Status Kv::free_removed() {
     if (root == 0) return kOk;
     MEMLITH_TRY(weak_commits_.keep_up());
     MEMLITH_TRY(free_some_of(root, nullptr));
+    keep_to_memory();
     // As long as others had to wait, so that they come first.
     std::this_thread::sleep_for(std::min<SteadyClock::duration>(SteadyClock::now() - begin, kRestMax));
   }

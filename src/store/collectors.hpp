@@ -126,8 +126,8 @@ class Collectors {
   // another collector may follow it.
   void remove(Collector& collector, bool acknowledged);
 
-  // Whether a commit waits that is not in the log yet; also while another thread's closing takes it there. Whoever must
-  // not lie before such a commit closes then, which waits for that thread.
+  // Whether a commit waits that is not in the log yet, also one that another thread's closing is taking to the log. A
+  // commit that must not lie before such a commit closes first; the closing waits for that thread.
   [[nodiscard]] bool any_waits() const {
     return waiting_.load(std::memory_order_acquire) > 0 || aside_waits_.load(std::memory_order_acquire);
   }

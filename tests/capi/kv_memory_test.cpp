@@ -101,6 +101,31 @@ TEST_P(KvMemory, KeepsToItsLimit) {
   close();
 }
 
+// One call that puts, and one that removes, more than the limit.
+TEST_P(KvMemory, LongCallsKeepToItsLimit) {
+  open(kLimit);
+  std::uint64_t most = 0;
+  int number = 0;
+  std::string key;
+  std::string value;
+  EXPECT_EQ(*kv_->append(map_,
+                         [&]() -> std::optional<KvRecord> {
+                           if (number == kRecords) return std::nullopt;
+                           if (number % 2000 == 0) most = std::max(most, copied_bytes());
+                           key = std::to_string(1'000'000 + number);
+                           value = value_of(number++, 0);
+                           return KvRecord{key, value};
+                         }),
+            std::uint64_t{kRecords});
+  EXPECT_GT(most, kLimit / 4) << "nothing was measured";
+  EXPECT_LE(most, kLimit);
+  EXPECT_TRUE(kv_->remove_map("map"));
+  EXPECT_LE(copied_bytes(), kLimit);
+  EXPECT_EQ(store_->info().memory_error, 0);
+  EXPECT_TRUE(kv_->verify());
+  close();
+}
+
 // Readers see the state of their snapshots, and writers go on, while pages are released.
 TEST_P(KvMemory, ReleasesBesideReadersAndWriters) {
   open(kLimit / 4);

@@ -146,6 +146,9 @@ TEST_F(MapRemoval, OfADamagedMap) {
   Transaction reader(*all_.kv, true);
   EXPECT_OK(reader.begin());
   expect_record(reader, must(all_.kv->open_map("other", false, false)), 5);
+  reader.abort();
+  EXPECT_OK(all_.kv->remove_map("other"));
+  EXPECT_EQ(all_.kv->header().removing, 0u);
 }
 
 }  // namespace
