@@ -312,12 +312,13 @@ int Connection::lock_write(bool for_a_turn) {
   int code = SQLITE_BUSY;
   if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
   // The holder before may have promised it to another one since this one looked.
-  if (code == SQLITE_OK && !node_->line.may_ask(waiter_) && !MEMLITH_SABOTAGED(shared_ignore_promise)) {
+  if (code == SQLITE_OK && node_->line.is_promised_to_another(waiter_) && !MEMLITH_SABOTAGED(shared_ignore_promise)) {
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);
     node_->line.call_promised();
     code = SQLITE_BUSY;
   }
   if (code == SQLITE_OK) {
+    MEMLITH_SHARED_TAKES_LOCK(node_->line.is_promised_to_another(waiter_));
     if (for_a_turn) node_->line.took(waiter_);
     begin_writing();
     // SQLite finds out, too, and begins again.

@@ -41,6 +41,11 @@ bool Line::is_promised_to(std::uint32_t slot) const {
   return promise != 0 && slot_of(promise) == slot && !is_over(promise, now_ns());
 }
 
+bool Line::is_promised_to_another(const Waiter& waiter) const {
+  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+  return promise != 0 && slot_of(promise) != waiter.slot && !is_over(promise, now_ns());
+}
+
 bool Line::may_ask(const Waiter& waiter) {
   std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
   if (promise == 0 || slot_of(promise) == waiter.slot) return true;

@@ -30,6 +30,7 @@ class Line {
 
   // Whether the connection may ask for the lock: it is not promised to another one.
   bool may_ask(const Waiter& waiter);
+  [[nodiscard]] bool is_promised_to_another(const Waiter& waiter) const;
   // The connection got the lock, gave it back because it was promised meanwhile, and tells whom.
   void call_promised();
   // The connection got the lock.

@@ -21,6 +21,7 @@ class Machine {
   virtual void wake(std::atomic<std::uint32_t>& word) = 0;
   virtual Registry& registry() = 0;                                // of the process that runs
   virtual bool take_checkpoint(const Checkpoint& checkpoint) = 0;  // by a thread of the process that runs
+  virtual void takes_write_lock(bool is_promised_to_another) = 0;
   virtual void opened(int fd) = 0;  // a file of the process that runs, which the kernel closes when it is killed
 };
 extern Machine* machine;  // null: the kernel
@@ -33,8 +34,14 @@ extern void (*step_hook)();
   if (::memlith::sqlite::shared::machine != nullptr) return ::memlith::sqlite::shared::machine->call
 #define MEMLITH_SHARED_OPENED(fd) \
   (::memlith::sqlite::shared::machine != nullptr ? ::memlith::sqlite::shared::machine->opened(fd) : void())
+// The connection has the write lock, and keeps it.
+#define MEMLITH_SHARED_TAKES_LOCK(is_promised_to_another)                             \
+  (::memlith::sqlite::shared::machine != nullptr                                      \
+       ? ::memlith::sqlite::shared::machine->takes_write_lock(is_promised_to_another) \
+       : void())
 #else
 #define MEMLITH_SHARED_STEP() void()
+#define MEMLITH_SHARED_TAKES_LOCK(is_promised_to_another) void()
 #define MEMLITH_SHARED_OPENED(fd) void()
 #define MEMLITH_SHARED_ON_MACHINE(call) void()
 #endif

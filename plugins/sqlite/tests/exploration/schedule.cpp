@@ -342,6 +342,9 @@ std::string Schedule::run(const Plan& plan) {
     const auto me = static_cast<std::size_t>(stage_.thread());
     if (came_[me] != 0 && slept_at_[me] == 0) slept_at_[me] = stage_.now_ns();
   };
+  stage_.takes_promised = [this] {
+    wrong(fmt::format("{} took the write lock that was promised to another one", name(stage_.thread())));
+  };
   std::vector<Stage::Thread> threads;
   for (std::size_t i = 0; i < count; ++i) {
     threads.push_back({case_.actors[i].process, [this, i] { case_.actors[i].act(*this, static_cast<int>(i)); }});

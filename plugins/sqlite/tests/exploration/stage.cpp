@@ -98,6 +98,10 @@ std::optional<sqlite::shared::Checkpoint> Stage::next_checkpoint() {
   return next;
 }
 
+void Stage::takes_write_lock(bool is_promised_to_another) {
+  if (is_promised_to_another && takes_promised) takes_promised();
+}
+
 void Stage::opened(int fd) {
   for (auto& [number, process] : processes_) process.files.erase(fd);  // it was closed meanwhile
   processes_.at(process()).files.insert(fd);

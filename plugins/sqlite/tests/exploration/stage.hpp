@@ -88,13 +88,15 @@ class Stage final : public sqlite::shared::Machine {
   void wake(std::atomic<std::uint32_t>& word) override;
   sqlite::shared::Registry& registry() override { return *processes_.at(process()).registry; }
   bool take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) override;
+  void takes_write_lock(bool is_promised_to_another) override;
   void opened(int fd) override;
 
   // For the thread of the running process that makes checkpoints.
   [[nodiscard]] bool others_work() const;
   std::optional<sqlite::shared::Checkpoint> next_checkpoint();
 
-  std::function<void()> waits;  // the running thread waits, or gives way
+  std::function<void()> waits;           // the running thread waits, or gives way
+  std::function<void()> takes_promised;  // the running thread takes the write lock that is promised to another one
   std::vector<std::string>* story = nullptr;
   std::uint32_t steps_max = 300'000;
 
