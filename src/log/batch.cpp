@@ -102,7 +102,7 @@ void Log::await_sealed(std::uint32_t sequence) {
 }
 
 void Log::publish_sealed(std::uint32_t sequence) {
-  sealed_sequence_.store(sequence + 1, std::memory_order_release);
+  sealed_sequence_.store(sequence + 1, std::memory_order_seq_cst);  // before notify_all() looks for waiters
   sealed_sequence_.notify_all();
 }
 

@@ -75,11 +75,12 @@ struct List {
   alignas(64) std::atomic<std::uint64_t> pushed{0};  // slots that were ever claimed; pairs with drain()
   std::atomic<std::uint32_t> atomics{0};             // accesses between begin and end; pairs with add_atomics()
   std::array<Slot, kNested> atomic_at;
-  std::atomic<bool> overflow{false};  // pairs with drain()
+  std::atomic<bool> overflow{false};  // release by the owner pairs with acquire in drain()
   // Written under `holder`.
   alignas(64) std::atomic<std::uint64_t> taken{0};  // slots before this one were taken; pairs with is_taken()
   std::atomic<std::uint64_t> emptied{0};  // slots before this one may be filled again; pairs with used_slots()
   Holder holder;
+  bool held = false;  // by the Taking that is under way; under g_takers
   RangePile pile;
   std::atomic<ThreadNumber> thread{0};
   std::atomic<Use> use{Use::idle};  // acquire by the next owner pairs with release when the list has become empty
@@ -139,14 +140,17 @@ void owner_fence() {
 
 int membarrier(int command) { return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0)); }
 
-// On return every running thread of the process has seen what this thread wrote before, and the other way round.
-void barrier_of_all_threads() {
+// On return every running thread of the process has seen what this thread wrote before, and the other way round. False:
+// the kernel refuses it since this process was forked or sandboxed; from now on owners have fences of their own.
+bool barrier_of_all_threads() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (g_owners_fence.load(std::memory_order_relaxed)) return;
-  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return;
+  if (g_owners_fence.load(std::memory_order_relaxed)) return true;
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
   // A forked child has to register again.
   (void)membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-  (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
+  g_owners_fence.store(true, std::memory_order_seq_cst);
+  return false;
 }
 
 bool is_taken(const List& list, std::uint64_t number) {
@@ -165,7 +169,7 @@ void drain(List& list, std::uint64_t from, std::uint64_t to) {
     slot.begin.store(0, std::memory_order_release);
   }
   list.emptied.store(to, std::memory_order_release);
-  if (list.overflow.exchange(false, std::memory_order_relaxed)) list.pile.everything();
+  if (list.overflow.exchange(false, std::memory_order_acquire)) list.pile.everything();
 }
 
 // The owner empties its own ring; false in a signal handler that interrupted another emptying of it.
@@ -175,6 +179,7 @@ bool spill(List& list) {
   const std::uint64_t from = list.taken.load(std::memory_order_relaxed);
   const std::uint64_t to = list.pushed.load(std::memory_order_relaxed);
   list.taken.store(to, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // or a handler that widens a slot may not see that it is taken
   drain(list, from, to);
   if (MEMLITH_MUTANT(record_lost_in_full_list)) list.pile.drop({0, ~std::uintptr_t{0}});
   list.pile.prepare(kRing);
@@ -241,31 +246,36 @@ void add_atomics(List& list) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const Slot& at = list.atomic_at[i];
     const std::uintptr_t begin = at.begin.load(std::memory_order_acquire);
-    if (begin != 0) list.pile.add({begin, at.end.load(std::memory_order_relaxed)});
+    // Acquire: if this is the end of a later access, the one that has begun here has ended and is in the ring.
+    if (begin != 0) list.pile.add({begin, at.end.load(std::memory_order_acquire)});
   }
 }
 
 // Holds the lists of a thread, or all, with their ranges in their piles.
 class Taking {
  public:
-  explicit Taking(ThreadNumber thread) : first_(g_lists.load(std::memory_order_acquire)), thread_(thread) {
+  explicit Taking(ThreadNumber thread) : thread_(thread) {
     const ThreadNumber self = this_thread_number();
+    // The program may know of another thread's store by a relaxed load.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    hold(g_unlisted);
+    take_all_at_once();
     bool others = false;
     each([&](List& list) {
-      list.holder.lock();
-      add_atomics(list);
-      const std::uint64_t to = list.pushed.load(std::memory_order_acquire);
-      list.taken.store(to, std::memory_order_relaxed);
-      others = others || (list.use.load(std::memory_order_relaxed) == Use::owned &&
+      // Acquire: if its thread has ended, all of its slots are filled.
+      others = others || (list.use.load(std::memory_order_acquire) == Use::owned &&
                           list.thread.load(std::memory_order_relaxed) != self);
     });
-    if (others) barrier_of_all_threads();
-    each([](List& list) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in spill()
+    const bool is_missing_some = others && !barrier_of_all_threads();
+    each([&](List& list) {
       drain(list, list.emptied.load(std::memory_order_relaxed), list.taken.load(std::memory_order_relaxed));
+      if (is_missing_some) list.pile.everything();
     });
   }
   ~Taking() {
     each([](List& list) {
+      list.held = false;
       list.pile.prepare(list.pile.is_empty() ? 0 : kRing);
       if (&list != &g_unlisted && list.use.load(std::memory_order_acquire) == Use::ended && list.pile.is_empty() &&
           list.pushed.load(std::memory_order_relaxed) == list.taken.load(std::memory_order_relaxed)) {
@@ -283,18 +293,49 @@ class Taking {
   template <class Act>
   void each(Act&& act) {
     for (List* list = first_; list != nullptr; list = list->next) {
-      if (is_wanted(*list)) act(*list);
+      if (list->held) act(*list);
     }
     act(g_unlisted);
   }
 
  private:
-  // Does not change while the list is held: only a list that is idle gets another thread.
+  static void hold(List& list) {
+    list.holder.lock();
+    list.held = true;
+  }
+  void hold_new_lists() {
+    List* const newest = g_lists.load(std::memory_order_acquire);
+    for (List* list = newest; list != first_; list = list->next) {
+      if (is_wanted(*list)) hold(*list);
+    }
+    first_ = newest;
+  }
+  // ORDER all-rings-at-once: a store that another thread has seen before it stored is taken with that thread's store, or
+  // before. No list has moved, and none has come, between two looks that find the same. That comes to an end: nobody
+  // empties a ring meanwhile, and the owner of a full one waits. [test StoreLists.TakeNoStoreWithoutTheOneBeforeIt]
+  void take_all_at_once() {
+    const List* newest = nullptr;
+    std::uint64_t before = 0;
+    for (bool is_first = true;; is_first = false) {
+      hold_new_lists();
+      std::uint64_t sum = 0;  // no count ever falls
+      each([&](List& list) {
+        add_atomics(list);
+        const std::uint64_t to = list.pushed.load(std::memory_order_acquire);
+        list.taken.store(to, std::memory_order_relaxed);
+        sum += to;
+      });
+      if (!is_first && sum == before && first_ == newest) return;
+      before = sum;
+      newest = first_;
+    }
+  }
+  // An idle list may get another thread at any time, so this is asked once, when the list is held.
   [[nodiscard]] bool is_wanted(const List& list) const {
     return thread_ == kAllThreads || list.thread.load(std::memory_order_relaxed) == thread_;
   }
 
-  List* first_;
+  List* first_ = nullptr;
   ThreadNumber thread_;
 };
 
@@ -346,7 +387,7 @@ void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   Slot& at = list.atomic_at[std::min(depth, kNested - 1)];
   const bool shared = depth >= kNested - 1;
-  at.end.store(shared ? std::max(at.end.load(std::memory_order_relaxed), end) : end, std::memory_order_relaxed);
+  at.end.store(shared ? std::max(at.end.load(std::memory_order_relaxed), end) : end, std::memory_order_release);
   const std::uintptr_t least = at.begin.load(std::memory_order_relaxed);
   at.begin.store(shared && least != 0 ? std::min(least, begin) : begin, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);

@@ -185,6 +185,7 @@ FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_v
       .device = device, .inode = inode, .serial = serial, .blocks = blocks, .asks = 1, .unlogged = unlogged ? 1U : 0U};
   std::copy(path.begin(), path.end(), file.path.begin());
   memory_->files = std::max(memory_->files, *index + 1);
+  std::atomic_signal_fence(std::memory_order_release);  // repair() looks for entries that are live
   file.state = FileState::live;
   std::uint32_t& bucket = memory_->buckets[bucket_of_file(device, inode, memory_->buckets.size())];
   file.next = bucket;

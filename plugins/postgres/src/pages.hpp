@@ -183,8 +183,13 @@ class Pages {
   [[nodiscard]] bool is_current(FileRef file) const {
     return std::atomic_ref(memory_->file[file.index].serial).load(std::memory_order_relaxed) == file.serial;
   }
+  // Whether every page that was put before the call is home. One look at `filling`: if it is the batch of such a page,
+  // the batch has no records only after the page was home.
   [[nodiscard]] bool is_empty() const {
-    return memory_->home.load() + 1 == memory_->filling.load() && fresh_is_empty();
+    const std::uint64_t home = memory_->home.load();
+    const std::uint64_t filling = memory_->filling.load();
+    return home + 1 == filling &&
+           std::atomic_ref(memory_->batch[filling % 2].records).load(std::memory_order_acquire) == 0;
   }
   // Sees to it that everything up to that batch is written soon.
   void want(std::uint64_t number);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -81,6 +82,40 @@ TEST_F(StoreLists, TellTheAddressesToEachModule) {
   EXPECT_EQ(cell_.high, 0u);
   EXPECT_EQ(cell_.low, ~std::uintptr_t{0});
   ASSERT_OK(watch_stores(memory_));
+}
+
+// A thread stores, another one sees that and stores: never is the second store taken without the first.
+TEST_F(StoreLists, TakeNoStoreWithoutTheOneBeforeIt) {
+  constexpr std::uint64_t kPlaces =
+      kBytes / 32;  // the first thread's at the beginning of 32 bytes, the second's behind
+  for (int pass = 0; pass < 6; ++pass) {
+    std::atomic<std::uint64_t> first{0};
+    std::atomic<std::uint64_t> second{0};
+    const auto store_after = [](std::atomic<std::uint64_t>& seen, std::uint64_t less, std::atomic<std::uint64_t>& mine,
+                                std::uint64_t offset) {
+      for (std::uint64_t place = 0; place < kPlaces; ++place) {
+        while (seen.load(std::memory_order_acquire) < place + 1 - less) {
+        }
+        record(place * 32 + offset, 8);
+        mine.store(place + 1, std::memory_order_release);
+      }
+    };
+    std::thread one([&] { store_after(second, 1, first, 0); });
+    std::thread two([&] { store_after(first, 0, second, 16); });
+    std::vector<int> ahead(kPlaces);
+    std::uint64_t wrong = 0;
+    const auto look = [&] {
+      const std::vector<Range> taken = take();
+      for (const Range& each : taken) ahead[each.offset / 32] += each.offset % 32 == 0 ? 1 : -1;
+      for (const Range& each : taken) wrong += ahead[each.offset / 32] < 0 ? 1 : 0;
+    };
+    while (second.load(std::memory_order_relaxed) < kPlaces) look();
+    one.join();
+    two.join();
+    look();
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_EQ(std::count(ahead.begin(), ahead.end(), 0), static_cast<std::ptrdiff_t>(kPlaces)) << "each is taken once";
+  }
 }
 
 // A region is closed: what was stored to it is forgotten, and what was stored to another one is not.

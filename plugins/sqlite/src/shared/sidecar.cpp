@@ -129,11 +129,14 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
 Sidecar::~Sidecar() {
   if (page_ == nullptr) return;
   const std::string log = file_.substr(0, file_.size() - kSuffix.size()) + "-wal";
-  struct stat info{};
-  const bool has_log = ::stat(log.c_str(), &info) == 0 && info.st_size > 0;
-  const bool unknown = page_->failed.load() != 0 || page_->doubt.load() != 0 || page_->flushing.load() != 0;
-  if (lock_byte(fd_, F_WRLCK, kComing) && lock_byte(fd_, F_WRLCK, kPresent) && is_named(fd_, file_) &&
-      !(has_log && unknown)) {
+  const auto is_in_doubt = [&] {
+    struct stat info{};
+    const bool has_log = ::stat(log.c_str(), &info) == 0 && info.st_size > 0;
+    return has_log && (page_->failed.load() != 0 || page_->doubt.load() != 0 || page_->flushing.load() != 0);
+  };
+  MEMLITH_SHARED_STEP();
+  // Looked at when no other process is there any more: one that dies in a flush leaves its doubt.
+  if (lock_byte(fd_, F_WRLCK, kComing) && lock_byte(fd_, F_WRLCK, kPresent) && is_named(fd_, file_) && !is_in_doubt()) {
     (void)::unlink(file_.c_str());
   }
   MEMLITH_SHARED_STEP();
