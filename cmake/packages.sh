@@ -33,6 +33,8 @@ packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no car
 packages_go=(golang-go) # the module in go/, where there is no go of another origin; go/raftstore needs Go 1.20
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
+# soak guests
+packages_guests=(e2fsprogs g++-aarch64-linux-gnu mmdebstrap qemu-system-arm qemu-system-x86)
 packages_docs=(python3-venv) # docs
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
 packages_postgres=(postgresql-15 strace) # PostgreSQL on memlith: its tests, bench postgres, soak postgres

@@ -1,6 +1,5 @@
 #include "device/dax.hpp"
 
-#include <emmintrin.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/stat.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/units.hpp"
+#include "device/line_store.hpp"
 #include "device/lines.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -27,19 +27,13 @@ namespace {
 constexpr std::uint64_t kPieceBytesMin = 64 * kMiB;
 constexpr std::uint64_t kPresentPages = 64;  // made present at a time
 
-// The stores go past the cache, so nothing has to be written back; the fence waits until the memory controller has
-// them, which keeps them when the power fails.
 class MappedLines {
  public:
   explicit MappedLines(std::byte* base) : base_(base) {}
-  void stream(std::uint64_t offset, const std::byte* line) {
-    auto* const target = reinterpret_cast<__m128i*>(base_ + offset);
-    const auto* const source = reinterpret_cast<const __m128i*>(line);
-    for (int i = 0; i < 4; ++i) _mm_stream_si128(target + i, _mm_loadu_si128(source + i));
-  }
+  void stream(std::uint64_t offset, const std::byte* line) { store_line(base_ + offset, line); }
   void cache(std::uint64_t offset, const std::byte* line) { std::memcpy(base_ + offset, line, kLineBytes); }
   void read(std::uint64_t offset, std::byte* line) { std::memcpy(line, base_ + offset, kLineBytes); }
-  void fence() { _mm_sfence(); }
+  void fence() { fence_lines(); }
 
  private:
   std::byte* base_;
@@ -58,10 +52,16 @@ bool is_in_memory(int fd) {
 bool is_byte_addressable(int fd) {
   struct statx info{};
   const bool told = ::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &info) == 0;
-  return is_in_memory(fd) || (told && (info.stx_attributes & STATX_ATTR_DAX) != 0);
+  return kHasLineStores && (is_in_memory(fd) || (told && (info.stx_attributes & STATX_ATTR_DAX) != 0));
 }
 
 Result<std::unique_ptr<DaxMapping>> DaxMapping::open(int fd, const std::string& path) {
+  if (!kHasLineStores) {
+    return fail(Errc::unsupported, Detail::open,
+                "{}: direct access (DAX) was requested, which memlith has for x86-64 and arm64; let memlith choose "
+                "(MEMLITH_IO_AUTO)",
+                path);
+  }
   struct stat info{};
   if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
   // MAP_SYNC: when a store to a page is possible, the page's place in the file is durable, so that no system call is

@@ -1,9 +1,11 @@
 #include "kv/pages.hpp"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
@@ -119,7 +121,8 @@ Status Pages::check(PageNumber page) {
 
 Result<const std::byte*> Pages::sound(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
-  if (word_of(page).load(std::memory_order_relaxed) == 0) MEMLITH_TRY(check(page));
+  // Acquire: the writer changes the tags that check() has left.
+  if (word_of(page).load(std::memory_order_acquire) == 0) MEMLITH_TRY(check(page));
   return bytes_of(page);
 }
 
@@ -270,8 +273,23 @@ void Pages::cut_batch() {
 namespace {
 // Of 16 bytes: bit i is set where byte i is `tag`.
 std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
+#if defined(__x86_64__)
   const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
   return static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)))));
+#else
+  static_assert(std::endian::native == std::endian::little);
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  constexpr std::uint64_t kLow = 0x7f * kOnes;
+  std::uint64_t equal = 0;
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + half * sizeof word, sizeof word);
+    word ^= tag * kOnes;
+    const std::uint64_t zeros = ~(((word & kLow) + kLow) | word | kLow) >> 7;  // 1 in each byte that is zero
+    equal |= (zeros * 0x0102040810204080 >> 56) << half * 8;                   // of byte i to bit i
+  }
+  return equal;
+#endif
 }
 }  // namespace
 

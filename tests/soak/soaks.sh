@@ -3,7 +3,8 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite etcd)
+  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite etcd
+  guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -32,6 +33,7 @@ need_for_soak() {
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     postgres-17) need debootstrap ;;
     postgres-suite) need "${packages_postgres[@]}" dpkg-dev ;;
+    guests) need "${packages_base[@]}" "${packages_guests[@]}" ;;
     run-suites) need nodejs libpython3.11-testsuite strace ;;
   esac
 }
@@ -176,6 +178,12 @@ soak_run_suites() {
   mkdir -p "$root/build/release/test-data"
   MEMLITH_TEST_DIR=$root/build/release/test-data python3 -B "$root/tests/soak/run_suites.py" "$bin/memlith" \
     "$bin/run-fsx" "$bin/run-calls" "$@"
+}
+
+# memlith's tests under another kernel, or on arm64.
+soak_guests() {
+  if ! has arm64 "$@" && ! has --build "$@" && ! has --help "$@"; then build_preset release || return; fi
+  python3 -B "$root/tests/guests/guests.py" "$@"
 }
 
 soak_tracking() {
