@@ -158,8 +158,8 @@ func (t *Tx) Commit() error {
 	return err
 }
 
-// CommitAsync returns when all parts have taken effect; the ticket is for Store.Wait.
-func (t *Tx) CommitAsync() (uint64, error) { return t.commit(capi.CommitAsync) }
+// CommitWeak returns when all parts have taken effect; the ticket is for Store.Wait.
+func (t *Tx) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
 
 func (t *Tx) commit(mode uint32) (uint64, error) {
 	ticket, failed := capi.Commit(t.handle, mode)

@@ -125,7 +125,7 @@ func TestOneCommitForAKVStoreAndALog(t *testing.T) {
 		t.Fatal(value, consumed, newest)
 	}
 	commit(func(tx *memlith.Tx) error {
-		ticket, err := tx.CommitAsync()
+		ticket, err := tx.CommitWeak()
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func server(folder string) {
 		must(txn.Put(state, []byte("count"), binary.BigEndian.AppendUint64(nil, number(value)+1)))
 		must(txn.Join(tx))
 		must(log.ConsumeIn(tx, entry.Number))
-		_, err = tx.CommitAsync()
+		_, err = tx.CommitWeak()
 		must(err)
 		txn.Abort()
 	}

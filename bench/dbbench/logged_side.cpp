@@ -112,7 +112,7 @@ class LoggedKvStore final : public KvStore {
     if (!both) return both.error();
     if (auto joined = txn.join(*both); !joined) return joined;
     if (auto consumed = log_->consume_in(*both, newest); !consumed) return consumed;
-    if (auto done = both->commit_async(); !done) return done.error();
+    if (auto done = both->commit_weak(); !done) return done.error();
     return {};
   }
 

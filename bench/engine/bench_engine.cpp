@@ -128,7 +128,7 @@ void commit_many(Run& run, std::size_t number) {
   std::uint64_t ticket = 0;
   std::uint64_t commits = 0;
   const auto finish = [&ticket](memlith_tx* transaction) {
-    return memlith_commit(transaction, MEMLITH_COMMIT_ASYNC, &ticket);
+    return memlith_commit(transaction, MEMLITH_COMMIT_WEAK, &ticket);
   };
   std::int32_t code = MEMLITH_OK;
   while (code == MEMLITH_OK && (commits % kLookEvery != 0 || !is_over(run, commits))) {
@@ -299,9 +299,7 @@ MaybeFailure run_single_calls(const BenchEngineArguments& arguments, const Scrat
   scratch.remove("store");
   Result<Subject> subject = make_subject(scratch.path_of("store"), arguments.log_mib, 1);
   if (!subject.ok()) return std::move(subject.failure());
-  const auto commit = [](memlith_tx* transaction) {
-    return memlith_commit(transaction, MEMLITH_COMMIT_ASYNC, nullptr);
-  };
+  const auto commit = [](memlith_tx* transaction) { return memlith_commit(transaction, MEMLITH_COMMIT_WEAK, nullptr); };
   const auto abort = [](memlith_tx* transaction) { return memlith_abort(transaction); };
   for (const std::uint64_t pending : {std::uint64_t{0}, arguments.pending}) {
     // Another thread's ranges, in the other half of the region.

@@ -96,7 +96,7 @@ class Server {
     auto both = or_exit(store_.begin());  // the counts and the read position, both or neither
     or_exit(txn.join(both));
     or_exit(log_.consume_in(both, newest));
-    or_exit(both.commit_async());  // not waited for: if a crash loses it, the entries are still in the log
+    or_exit(both.commit_weak());  // not waited for: if a crash loses it, the entries are still in the log
     return true;
   }
 

@@ -149,14 +149,14 @@ func (k *KV) View(read func(*Txn) error) error {
 // Update runs a function with a transaction, and commits it durably when the function returns nil; else it has no
 // effect. After a conflict the function runs again, until the context ends.
 func (k *KV) Update(ctx context.Context, change func(*Txn) error) error {
-	_, err := k.update(ctx, change, capi.KvSync)
+	_, err := k.update(ctx, change, capi.CommitSync)
 	return err
 }
 
 // UpdateWeak is Update with a commit that is durable within the window: later weak ones are never kept without it. The
 // ticket is for Wait.
 func (k *KV) UpdateWeak(ctx context.Context, change func(*Txn) error) (uint64, error) {
-	return k.update(ctx, change, capi.KvWeak)
+	return k.update(ctx, change, capi.CommitWeak)
 }
 
 const (

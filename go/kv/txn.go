@@ -34,12 +34,12 @@ func (k *KV) begin(flags uint32, wait time.Duration) (*Txn, error) {
 // Commit returns when the changes are durable, or have had no effect. Errors after which they did take effect, as those
 // of a weak commit: memlith.ErrIO (the store is poisoned) and memlith.ErrNoSpace; see memlith/kv.h.
 func (t *Txn) Commit() error {
-	_, err := t.commit(capi.KvSync)
+	_, err := t.commit(capi.CommitSync)
 	return err
 }
 
 // CommitWeak returns when the changes have taken effect; they are durable within the window.
-func (t *Txn) CommitWeak() (uint64, error) { return t.commit(capi.KvWeak) }
+func (t *Txn) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
 
 func (t *Txn) commit(durability uint32) (uint64, error) {
 	ticket, failed := capi.KvCommit(t.handle, durability)

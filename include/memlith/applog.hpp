@@ -10,7 +10,7 @@
 //     auto txn = kv->begin();
 //     ...                                                  // what the entry says
 //     if (!txn->join(*tx) || !log->consume_in(*tx, entry->number)) ...
-//     if (!tx->commit_async()) ...                         // the change and the read position, both or neither
+//     if (!tx->commit_weak()) ...                         // the change and the read position, both or neither
 //   }
 //
 // Nothing here throws.

@@ -112,8 +112,6 @@ MEMLITH_API int32_t memlith_kv_map_at(memlith_kv* kv, uint64_t index, char* name
 
 enum { MEMLITH_KV_READ_ONLY = 1 };
 
-enum { MEMLITH_KV_WEAK = 0, MEMLITH_KV_SYNC = 1 };
-
 /* Begins a transaction. Errors: INVALID (flags), READ_ONLY (the store was opened read-only: ask for READ_ONLY),
  * POISONED, NO_MEMORY. */
 MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_txn** txn);
@@ -130,15 +128,16 @@ MEMLITH_API int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_m
 MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_ms);
 
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
- * whatever the result; its handle stays until memlith_kv_txn_free. `ticket`, which may be null, receives the number of
- * the commit; of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing
- * makes what it may have read durable.
+ * whatever the result; its handle stays until memlith_kv_txn_free. `mode` is one of MEMLITH_COMMIT_*: SYNC returns when
+ * the commit is durable, WEAK when it has taken effect. `ticket`, which may be null, receives the number of the commit;
+ * of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing makes what it
+ * may have read durable.
  * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
  *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set: IO - the flush failed,
  *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
-MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket);
+MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket);
 
 /* Makes the transaction a part of `tx`, a transaction of the store (memlith_tx_add_region): memlith_commit commits it
  * in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle stays until

@@ -31,7 +31,7 @@
 
 namespace memlith {
 
-enum class Durability : std::uint32_t { weak = MEMLITH_KV_WEAK, sync = MEMLITH_KV_SYNC };
+enum class Durability : std::uint32_t { weak = MEMLITH_COMMIT_WEAK, sync = MEMLITH_COMMIT_SYNC };
 
 using KvMap = memlith_kv_map;
 

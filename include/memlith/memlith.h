@@ -566,17 +566,18 @@ typedef struct memlith_bytes {
 
 typedef struct memlith_tx memlith_tx;
 
+/* When a commit of any kind returns (memlith_commit, memlith_commit_buffers, memlith_change_commit,
+ * memlith_kv_commit): */
 enum {
-  MEMLITH_COMMIT_SYNC = 0, /* memlith_commit returns when the commit is durable */
-  MEMLITH_COMMIT_ASYNC =
-      1 /* returns when the bytes are captured; memlith_wait(`ticket`) waits until they are durable */
+  MEMLITH_COMMIT_SYNC = 0, /* when it is durable */
+  MEMLITH_COMMIT_WEAK = 1  /* when it has taken effect in memory; it becomes durable in order, within the window */
 };
 
 /* Begins a transaction: changes of EXPLICIT regions of one store that are committed together or undone. memlith keeps
  * an image of the bytes that each range had before, so an abort needs no I/O. Transactions are independent of each
  * other and of what other threads have stored and not persisted. A persist leaves out what open transactions have
  * announced. One thread at a time uses a transaction. Until a transaction has ended, no other thread may store to its
- * ranges: if threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_ASYNC, unlock,
+ * ranges: if threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_WEAK, unlock,
  * memlith_wait).
  *
  *     memlith_tx* tx = NULL;

@@ -297,7 +297,7 @@ class OpenChange {
   template <class Mutex>
   Result<void> commit(std::unique_lock<Mutex>& lock) {
     Ticket ticket = 0;
-    if (auto captured = end(MEMLITH_COMMIT_ASYNC, &ticket); !captured) return captured;
+    if (auto captured = end(MEMLITH_COMMIT_WEAK, &ticket); !captured) return captured;
     lock.unlock();
     return result_of(memlith_wait(store_, ticket));
   }
@@ -609,9 +609,9 @@ class Transaction {
     return {};
   }
   // Captured on ok; durable when Store::wait() has returned ok.
-  Result<Ticket> commit_async() {
+  Result<Ticket> commit_weak() {
     Ticket ticket = 0;
-    const std::int32_t code = memlith_commit(handle_, MEMLITH_COMMIT_ASYNC, &ticket);
+    const std::int32_t code = memlith_commit(handle_, MEMLITH_COMMIT_WEAK, &ticket);
     if (code != MEMLITH_OK) return Error(code);
     handle_ = nullptr;
     return ticket;
@@ -706,10 +706,10 @@ class Store {
                                                     nullptr));
   }
   // The same; durable when wait() has returned ok.
-  [[nodiscard]] Result<Ticket> commit_async(const std::vector<memlith_write>& writes) const {
+  [[nodiscard]] Result<Ticket> commit_weak(const std::vector<memlith_write>& writes) const {
     Ticket ticket = 0;
     const std::int32_t code =
-        memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_ASYNC, &ticket);
+        memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_WEAK, &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
   }

@@ -112,7 +112,7 @@ void Records::begin() {
 std::uint64_t Records::commit() {
   active_ = false;
   std::uint64_t ticket = 0;
-  check(memlith_kv_commit(writer_, MEMLITH_KV_WEAK, &ticket));
+  check(memlith_kv_commit(writer_, MEMLITH_COMMIT_WEAK, &ticket));
   return ticket;
 }
 

@@ -294,7 +294,7 @@ std::uint64_t Store::commit() {
       check(memlith_begin(handle_, &tx));
       for (memlith_region* const region : all) check(memlith_tx_add_region(tx, region));
       if (with_records) records_->join(tx);
-      check(memlith_commit(tx, MEMLITH_COMMIT_ASYNC, &ticket));
+      check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
     } catch (const Failure&) {
       memlith_abort(tx);
       if (with_records) records_->abort();

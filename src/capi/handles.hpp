@@ -19,6 +19,11 @@
 
 namespace memlith::core {
 
+inline Status check_commit_mode(std::uint32_t mode) {
+  if (mode <= MEMLITH_COMMIT_WEAK) return kOk;
+  return fail(Errc::invalid, Detail::argument, "mode is {}; see MEMLITH_COMMIT_SYNC", mode);
+}
+
 inline Session& session_of(const memlith_store* store) {
   return *reinterpret_cast<Session*>(const_cast<memlith_store*>(store));
 }

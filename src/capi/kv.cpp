@@ -175,15 +175,13 @@ int32_t memlith_kv_set_txn_timeout(memlith_kv* handle, uint64_t timeout_ms) {
   });
 }
 
-int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t durability, uint64_t* ticket) {
+int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(txn));
-    if (durability > MEMLITH_KV_SYNC) {
-      return fail(Errc::invalid, Detail::argument, "durability {} is unknown", durability);
-    }
+    MEMLITH_TRY(check_commit_mode(mode));
     MEMLITH_TRY(transaction_of(txn).check_alone());
     Session& session = transaction_of(txn).kv().open_region()->session;
-    MEMLITH_TRY(transaction_of(txn).commit(static_cast<kv::Durability>(durability), ticket).status());
+    MEMLITH_TRY(transaction_of(txn).commit(static_cast<kv::Durability>(mode), ticket).status());
     session.keep_to_memory();
     return kOk;
   });

@@ -10,11 +10,6 @@ using namespace memlith::core;
 
 namespace {
 
-Status check_mode(std::uint32_t mode) {
-  if (mode <= MEMLITH_COMMIT_ASYNC) return kOk;
-  return fail(Errc::invalid, Detail::argument, "mode is {}; see MEMLITH_COMMIT_SYNC", mode);
-}
-
 Status need_writable(const Session& session) {
   if (!session.store().read_only()) return kOk;
   return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", session.store().path());
@@ -59,7 +54,7 @@ int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region) {
 int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
-    MEMLITH_TRY(check_mode(mode));
+    MEMLITH_TRY(check_commit_mode(mode));
     OpenTransaction& open = transaction_of(tx);
     MEMLITH_TRY_ASSIGN(const Lsn end, open.session.commit(open, mode == MEMLITH_COMMIT_SYNC));
     if (ticket != nullptr) *ticket = end.value;
@@ -81,7 +76,7 @@ int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes
                                uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));
-    MEMLITH_TRY(check_mode(mode));
+    MEMLITH_TRY(check_commit_mode(mode));
     Session& session = session_of(store);
     MEMLITH_TRY(need_writable(session));
     if (count > 0) MEMLITH_TRY(need(writes, "writes"));
@@ -118,7 +113,7 @@ int32_t memlith_change_begin(memlith_store* store, memlith_region* const* region
 int32_t memlith_change_commit(memlith_change* change, uint32_t mode, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(change));
-    MEMLITH_TRY(check_mode(mode));
+    MEMLITH_TRY(check_commit_mode(mode));
     OpenChange& open = change_of(change);
     MEMLITH_TRY_ASSIGN(const Lsn end, open.session.commit_change(open, mode == MEMLITH_COMMIT_SYNC));
     if (ticket != nullptr) *ticket = end.value;

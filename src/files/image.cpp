@@ -392,7 +392,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   const SizeChange resized{kFile, size_bytes};
   std::span<const SizeChange> sizes{&resized, size_bytes != committed_bytes_ ? std::size_t{1} : 0};
   if (!extents_.empty() || !sizes.empty()) {
-    MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_async({extents_, sources_, sizes}, will_sync));
+    MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_weak({extents_, sources_, sizes}, will_sync));
     committed_lsn_->store(last_lsn_.value);
   }
   taken.twins->accept();

@@ -37,7 +37,7 @@ struct KvOptions {
   bool exclusive = false;    // with `create`: refuse one that is there
 };
 
-enum class Durability : std::uint32_t { weak = 0, sync = 1 };
+enum class Durability : std::uint32_t { sync = 0, weak = 1 };
 
 // Used by one thread at a time.
 class Transaction {

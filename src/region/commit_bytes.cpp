@@ -11,7 +11,7 @@ Result<Lsn> Region::commit_bytes(std::span<const Extent> extents, std::span<cons
   const SizeChange size{object_, size_bytes_};
   const std::span<const SizeChange> sizes(&size, size_changed_ ? 1 : 0);
   if (extents.empty() && sizes.empty()) return newest_commit();
-  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents, sources, sizes}, will_sync));
+  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_weak({extents, sources, sizes}, will_sync));
   size_changed_ = false;
   note_commit(end);
   return end;

@@ -381,9 +381,9 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
     if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {
       const Changes changes{work.frame.extents, work.frame.sources, work.frame.sizes};
       if (wait_for_room) {
-        MEMLITH_TRY_ASSIGN(committed, store.commit_async(changes, wish.will_sync));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_weak(changes, wish.will_sync));
       } else {
-        MEMLITH_TRY_ASSIGN(committed, store.commit_async_at_once(changes, wish.will_sync));
+        MEMLITH_TRY_ASSIGN(committed, store.commit_weak_at_once(changes, wish.will_sync));
       }
       if (!committed.has_value()) return committed;
       end = *committed;

@@ -27,7 +27,7 @@ Status Region::commit_size(bool will_sync) {
       const LockGuard lock(capture_mutex_);
       if (!size_changed_) return kOk;  // another commit has the size
       change.size_bytes = size_bytes_;
-      MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, store_.commit_async_at_once(changes, will_sync));
+      MEMLITH_TRY_ASSIGN(const std::optional<Lsn> end, store_.commit_weak_at_once(changes, will_sync));
       if (end.has_value()) {
         size_changed_ = false;
         note_commit(*end);

@@ -112,7 +112,7 @@ void Transaction::note_commit(Lsn end) {
 Result<Lsn> Transaction::commit(bool will_sync) {
   MEMLITH_TRY(store_.close_collectors());
   MEMLITH_TRY(commit_sizes(will_sync));
-  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_async({extents_, sources_, {}}, will_sync));
+  MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_weak({extents_, sources_, {}}, will_sync));
   note_commit(end);
   return end;
 }

@@ -64,10 +64,10 @@ Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
     const std::size_t half = frame_.extents.size() / 2;
     const std::span<const Extent> extents(frame_.extents);
     const std::span<const std::byte* const> sources(frame_.sources);
-    MEMLITH_TRY(store_.commit_async({extents.first(half), sources.first(half), {}}, will_sync).status());
-    return store_.commit_async({extents.subspan(half), sources.subspan(half), frame_.sizes}, will_sync);
+    MEMLITH_TRY(store_.commit_weak({extents.first(half), sources.first(half), {}}, will_sync).status());
+    return store_.commit_weak({extents.subspan(half), sources.subspan(half), frame_.sizes}, will_sync);
   }
-  return store_.commit_async({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
+  return store_.commit_weak({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
 }
 
 // Collectors that are parts are held by their parts, the others by the closing.

@@ -118,8 +118,8 @@ Result<Lsn> Collectors::commit(std::span<const Collector::Piece> pieces, bool wi
     frame_.extents.insert(frame_.extents.end(), each.extents.begin(), each.extents.end());
     frame_.sources.insert(frame_.sources.end(), each.sources.begin(), each.sources.end());
   }
-  if (pieces.size() == 1) return store_.commit_async({pieces[0].extents, pieces[0].sources, frame_.sizes}, will_sync);
-  return store_.commit_async({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
+  if (pieces.size() == 1) return store_.commit_weak({pieces[0].extents, pieces[0].sources, frame_.sizes}, will_sync);
+  return store_.commit_weak({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
 }
 
 // As one frame if the log takes it. A log that cannot grow, because the disk is full, may have room for smaller ones.

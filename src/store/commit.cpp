@@ -66,12 +66,12 @@ Result<Lsn> Store::put_bytes(FrameWriter& writer, const Changes& changes) {
   return end;
 }
 
-Result<Lsn> Store::commit_async(const Changes& changes, bool will_sync) {
+Result<Lsn> Store::commit_weak(const Changes& changes, bool will_sync) {
   MEMLITH_TRY_ASSIGN(FrameWriter writer, begin_commit(changes.extents, changes.sizes, will_sync));
   return put_bytes(writer, changes);
 }
 
-Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, bool will_sync) {
+Result<std::optional<Lsn>> Store::commit_weak_at_once(const Changes& changes, bool will_sync) {
   MEMLITH_TRY(check_process());
   const auto sizes = MEMLITH_MUTANT(size_not_logged) ? std::span<const SizeChange>{} : changes.sizes;
   MEMLITH_TRY(files_.vacant.fill(changes.extents, files_.homes));
@@ -85,7 +85,7 @@ Result<std::optional<Lsn>> Store::commit_async_at_once(const Changes& changes, b
 }
 
 Status Store::commit(const Changes& changes) {
-  MEMLITH_TRY_ASSIGN(const Lsn end, commit_async(changes, true));
+  MEMLITH_TRY_ASSIGN(const Lsn end, commit_weak(changes, true));
   return sync(end);
 }
 

@@ -78,11 +78,11 @@ class Store {
   Status commit(const Changes& changes);
   // The same without waiting for the disk: the commit is durable when sync() of the LSN returned ok. `will_sync` says
   // that the caller waits for that at once.
-  Result<Lsn> commit_async(const Changes& changes, bool will_sync);
+  Result<Lsn> commit_weak(const Changes& changes, bool will_sync);
   // The same for callers with a lock: empty if the log has no room now. make_room() then waits for room and does the
   // I/O that makes room. A frame that is too large for a batch of the log is written while it is being filled in any
   // case.
-  Result<std::optional<Lsn>> commit_async_at_once(const Changes& changes, bool will_sync);
+  Result<std::optional<Lsn>> commit_weak_at_once(const Changes& changes, bool will_sync);
   Status make_room(const Changes& changes, bool will_sync);
   // The same for changes that are not known yet, of so many bytes with their extents.
   Status make_room_for(std::uint64_t bytes, bool will_sync);

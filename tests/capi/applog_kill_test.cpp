@@ -125,7 +125,7 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
       if (draw() % 4 == 0) {
         or_leave(both.commit(), 14);
       } else {
-        (void)or_leave(both.commit_async(), 14);
+        (void)or_leave(both.commit_weak(), 14);
       }
     }
   });

@@ -326,7 +326,7 @@ TEST(UndoInC, HandlesAreCheckedAndFreed) {
   ASSERT_EQ(memlith_change_begin(store.handle(), nullptr, 0, &change), 0);
   *word = 2;
   std::uint64_t ticket = 0;
-  ASSERT_EQ(memlith_change_commit(change, MEMLITH_COMMIT_ASYNC, &ticket), 0);
+  ASSERT_EQ(memlith_change_commit(change, MEMLITH_COMMIT_WEAK, &ticket), 0);
   EXPECT_GT(ticket, 0u);
   ASSERT_EQ(memlith_wait(store.handle(), ticket), 0);
   EXPECT_EQ(memlith_change_undo(nullptr), 0);

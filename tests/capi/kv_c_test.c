@@ -177,7 +177,7 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
   CHECK_CATEGORY(MEMLITH_CONFLICT, get(other, map, "a", &value));
   CHECK(memlith_kv_txn_active(other) == 0);
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_commit(txn, 7, &ticket));
-  CHECK(memlith_kv_commit(txn, MEMLITH_KV_WEAK, &ticket) == MEMLITH_OK && memlith_kv_txn_active(txn) == 0);
+  CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, &ticket) == MEMLITH_OK && memlith_kv_txn_active(txn) == 0);
   CHECK(memlith_kv_renew(other) == MEMLITH_OK);
   CHECK(get(other, map, "a", &value) == MEMLITH_OK && is(value, "1"));
   CHECK(ranges(other, map) == 0);
@@ -189,7 +189,7 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
   CHECK(memlith_kv_abort(other) == MEMLITH_OK && memlith_kv_abort(other) == MEMLITH_OK);
   CHECK(memlith_kv_renew(other) == MEMLITH_OK);
   CHECK(get(other, map, "c", &value) == MEMLITH_OK && is(value, "3"));
-  CHECK(memlith_kv_commit(other, MEMLITH_KV_SYNC, &later) == MEMLITH_OK && later == ticket);
+  CHECK(memlith_kv_commit(other, MEMLITH_COMMIT_SYNC, &later) == MEMLITH_OK && later == ticket);
   CHECK(memlith_kv_durable(kv) >= ticket);
   memlith_kv_txn_free(other);
   memlith_kv_txn_free(txn);
@@ -198,14 +198,14 @@ static int transactions(memlith_kv* kv, memlith_kv_map map) {
   /* A reader keeps its state while others commit. */
   CHECK(memlith_kv_begin(kv, MEMLITH_KV_READ_ONLY, &other) == MEMLITH_OK);
   CHECK(memlith_kv_begin(kv, 0, &txn) == MEMLITH_OK && put(txn, map, "a", "newer") == MEMLITH_OK);
-  CHECK(memlith_kv_commit(txn, MEMLITH_KV_WEAK, NULL) == MEMLITH_OK);
+  CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, NULL) == MEMLITH_OK);
   CHECK(get(other, map, "a", &value) == MEMLITH_OK && is(value, "1"));
   CHECK_CATEGORY(MEMLITH_READ_ONLY, put(other, map, "a", "x"));
   CHECK_CATEGORY(MEMLITH_READ_ONLY, memlith_kv_remove(other, map, "a", 1));
   CHECK_CATEGORY(MEMLITH_BUSY, memlith_kv_close(kv));
   memlith_kv_txn_free(other);
   CHECK(memlith_kv_renew(txn) == MEMLITH_OK && put(txn, map, "a", "1") == MEMLITH_OK);
-  CHECK(memlith_kv_commit(txn, MEMLITH_KV_WEAK, NULL) == MEMLITH_OK);
+  CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, NULL) == MEMLITH_OK);
   memlith_kv_txn_free(txn);
   return 0;
 }
@@ -228,7 +228,7 @@ static int durabilities(memlith_kv* kv, memlith_kv_map map) {
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_set_window(kv, (uint64_t)25 * 3600 * 1000, 0));
   CHECK(memlith_kv_set_window(kv, 3600 * 1000, 0) == MEMLITH_OK);
   CHECK(memlith_kv_begin(kv, 0, &txn) == MEMLITH_OK && put(txn, map, "a", "1") == MEMLITH_OK);
-  CHECK(memlith_kv_commit(txn, MEMLITH_KV_WEAK, &ticket) == MEMLITH_OK);
+  CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, &ticket) == MEMLITH_OK);
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_wait(kv, ticket + 1));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_on_durable(kv, ticket + 1, called, &calls));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_on_durable(kv, ticket, NULL, NULL));
@@ -239,7 +239,7 @@ static int durabilities(memlith_kv* kv, memlith_kv_map map) {
   while (__atomic_load_n(&calls, __ATOMIC_SEQ_CST) == 0) sched_yield();
   CHECK(called_code == MEMLITH_OK);
   CHECK(memlith_kv_renew(txn) == MEMLITH_OK && put(txn, map, "a", "1") == MEMLITH_OK);
-  CHECK(memlith_kv_commit(txn, MEMLITH_KV_WEAK, &ticket) == MEMLITH_OK);
+  CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, &ticket) == MEMLITH_OK);
   CHECK(memlith_kv_persist(kv) == MEMLITH_OK && memlith_kv_durable(kv) >= ticket);
   CHECK(memlith_kv_set_eventfd(kv, -1) == MEMLITH_OK);
   CHECK(memlith_kv_set_window(kv, 0, 0) == MEMLITH_OK);

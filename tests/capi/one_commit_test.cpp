@@ -92,7 +92,7 @@ struct Opened {
     if (audited != 0) or_leave(audit.consume_in(tx, audited), 27);
     or_leave(audit.append_in(tx, std::to_string(number)), 28);
     if (wait) return tx.commit();
-    if (auto ticket = tx.commit_async(); !ticket) return ticket.error();
+    if (auto ticket = tx.commit_weak(); !ticket) return ticket.error();
     return {};
   }
 };

@@ -46,7 +46,7 @@ TEST_F(TransactionCalls, CommitOrAbort) {
   auto soon = store_->begin();
   ASSERT_TRUE(soon->touch_before(&accounts_[1]));
   accounts_[1].balance = 7;
-  auto ticket = soon->commit_async();
+  auto ticket = soon->commit_weak();
   ASSERT_TRUE(ticket);
   ASSERT_TRUE(store_->wait(*ticket));
   reopen();
@@ -65,7 +65,7 @@ TEST_F(TransactionCalls, CommitBuffers) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().category(), MEMLITH_INVALID);
   EXPECT_EQ(accounts_[3].balance, 5);
-  auto ticket = store_->commit_async({{&accounts_[3], &given[1], sizeof(Account)}});
+  auto ticket = store_->commit_weak({{&accounts_[3], &given[1], sizeof(Account)}});
   ASSERT_TRUE(ticket);
   ASSERT_TRUE(store_->wait(*ticket));
   reopen();

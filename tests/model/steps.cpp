@@ -620,7 +620,7 @@ void World::change() {
   }
   std::uint64_t ticket = 0;
   const bool waits = random_.one_in(2);
-  expect(MEMLITH_CALL(memlith_change_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_ASYNC, &ticket),
+  expect(MEMLITH_CALL(memlith_change_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket),
          MEMLITH_OK, "change_commit");
   for (ModelRegion* const region : chosen) captured_all(*region);
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
@@ -661,7 +661,7 @@ void World::transact() {
   }
   std::uint64_t ticket = 0;
   const bool waits = random_.one_in(2);
-  expect(MEMLITH_CALL(memlith_commit, tx, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_ASYNC, &ticket), MEMLITH_OK,
+  expect(MEMLITH_CALL(memlith_commit, tx, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket), MEMLITH_OK,
          "commit");
   for (const Range& range : ranges) captured_range(*region, range);
   for (ModelRegion* const each : parts) captured_all(*each);

@@ -95,7 +95,7 @@ class LiveStream {
   // One commit, or a few, in one of the ways there are.
   void commit_some(const Store& store, Report& report) {
     const std::uint64_t what = random_.below(24);
-    if (what < 3) commit_asynchronously(store, report);
+    if (what < 3) commit_weakly(store, report);
     if (what == 3) roll_back(report);  // rarely: where home has to be read, it waits for a checkpoint
     if (what == 4) commit_of_this_thread(report);
     commit_once(MEMLITH_SCOPE_PROCESS, report);
@@ -153,7 +153,7 @@ class LiveStream {
   }
 
   // Some that are only captured; then, or not, a wait for one of them. A crash may leave any number of those behind it.
-  void commit_asynchronously(const Store& store, Report& report) {
+  void commit_weakly(const Store& store, Report& report) {
     const std::uint64_t first = commit_ + 1;
     std::vector<std::uint64_t> tickets(1 + random_.below(5));
     for (std::uint64_t& ticket : tickets) {

@@ -196,7 +196,7 @@ MaybeFailure change(const KvArguments& arguments, bool removes) {
     std::int32_t code = removes
                             ? memlith_kv_remove(txn->get(), *map, key->data(), key->size())
                             : memlith_kv_put(txn->get(), *map, key->data(), key->size(), value->data(), value->size());
-    if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_KV_SYNC, nullptr);
+    if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_COMMIT_SYNC, nullptr);
     if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   }
   if (MaybeFailure failure = kv->close()) return failure;

@@ -146,13 +146,13 @@ class Loader {
       batch_bytes += key->size() + value->size() + 64;
       if (code == MEMLITH_OK && batch_bytes >= kBatchBytes) {
         batch_bytes = 0;
-        code = memlith_kv_commit(txn->get(), MEMLITH_KV_WEAK, nullptr);
+        code = memlith_kv_commit(txn->get(), MEMLITH_COMMIT_WEAK, nullptr);
         if (code == MEMLITH_OK) code = memlith_kv_renew(txn->get());
         ProgressBar::update(&bar_, lines_.bytes, total_bytes_);
       }
       if (code != MEMLITH_OK) return library_failure(code, "loading a record");
     }
-    code = memlith_kv_commit(txn->get(), MEMLITH_KV_WEAK, nullptr);
+    code = memlith_kv_commit(txn->get(), MEMLITH_COMMIT_WEAK, nullptr);
     if (code != MEMLITH_OK) return library_failure(code, "loading a map");
     return {};
   }

@@ -13,8 +13,8 @@ const (
 	ApplogFail           = C.MEMLITH_APPLOG_FAIL
 	ApplogGrow           = C.MEMLITH_APPLOG_GROW
 	Busy                 = C.MEMLITH_BUSY
-	CommitAsync          = C.MEMLITH_COMMIT_ASYNC
 	CommitSync           = C.MEMLITH_COMMIT_SYNC
+	CommitWeak           = C.MEMLITH_COMMIT_WEAK
 	Conflict             = C.MEMLITH_CONFLICT
 	Corrupt              = C.MEMLITH_CORRUPT
 	DetailVersion        = C.MEMLITH_DETAIL_VERSION
@@ -35,10 +35,8 @@ const (
 	KvKeyBytesMax        = C.MEMLITH_KV_KEY_BYTES_MAX
 	KvNameBytesMax       = C.MEMLITH_KV_NAME_BYTES_MAX
 	KvReadOnly           = C.MEMLITH_KV_READ_ONLY
-	KvSync               = C.MEMLITH_KV_SYNC
 	KvValueBytesMax      = C.MEMLITH_KV_VALUE_BYTES_MAX
 	KvVolatile           = C.MEMLITH_KV_VOLATILE
-	KvWeak               = C.MEMLITH_KV_WEAK
 	NotFound             = C.MEMLITH_NOT_FOUND
 	NoMemory             = C.MEMLITH_NO_MEMORY
 	NoSpace              = C.MEMLITH_NO_SPACE

@@ -260,7 +260,7 @@ Result<void> Mover::commit(const std::vector<Batch>& batches) {
   if (entry != 0) {
     if (auto consumed = log_.consume_in(*cut, entry); !consumed) return consumed;
   }
-  auto ticket = cut->commit_async();
+  auto ticket = cut->commit_weak();
   return ticket ? Result<void>() : ticket.error();
 }
 

@@ -216,7 +216,7 @@ Status Database::commit_frame(std::span<const Extent> extents, std::span<const s
                               std::uint64_t new_stored_size, Wait wait) {
   const SizeChange change{kFile, new_stored_size};
   const bool resized = change.size_bytes != stored_;
-  const auto committed = store_->commit_async({extents, sources, {&change, resized ? 1u : 0u}}, wait != Wait::never);
+  const auto committed = store_->commit_weak({extents, sources, {&change, resized ? 1u : 0u}}, wait != Wait::never);
   const bool no_room = committed.status().category == Errc::full || committed.status().category == Errc::no_space;
   if (no_room && part_.is_undone && extents.size() > 1) {
     // An undo works even if the log cannot grow. A crash in between leaves the journal, which undoes all of it.

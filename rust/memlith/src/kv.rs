@@ -254,8 +254,8 @@ impl<'kv> Transaction<'kv> {
     /// Commits: everything the transaction wrote takes effect, or nothing. Returns the number of the commit.
     pub fn commit(self, durability: Durability) -> Result<u64> {
         let mode = match durability {
-            Durability::Sync => sys::MEMLITH_KV_SYNC,
-            Durability::Weak => sys::MEMLITH_KV_WEAK,
+            Durability::Sync => sys::MEMLITH_COMMIT_SYNC,
+            Durability::Weak => sys::MEMLITH_COMMIT_WEAK,
         };
         let mut ticket = 0;
         // SAFETY: the handle is open; drop() frees it.

@@ -223,8 +223,8 @@ impl<'a> Transaction<'a> {
     }
 
     /// The same, but returns when the parts have taken effect. [`Store::wait`] waits for the returned ticket.
-    pub fn commit_async(self) -> Result<u64> {
-        self.end(sys::MEMLITH_COMMIT_ASYNC)
+    pub fn commit_weak(self) -> Result<u64> {
+        self.end(sys::MEMLITH_COMMIT_WEAK)
     }
 
     fn end(mut self, mode: u32) -> Result<u64> {

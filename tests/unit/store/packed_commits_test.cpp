@@ -44,7 +44,7 @@ class PackedCommits : public ::testing::TestWithParam<std::uint32_t> {
       sources[i] = reinterpret_cast<const std::byte*>(&number);
       std::memcpy(expected_.data() + word * sizeof number, &number, sizeof number);
     }
-    return must(store_->commit_async({extents, sources, {}}, false));
+    return must(store_->commit_weak({extents, sources, {}}, false));
   }
 
   SimVolume volume_;
