@@ -388,9 +388,10 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
 
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",), "kvcalls": ("kv",),
-              "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"), "redis": ("redis",),
-              "rocksdb": ("rocksdb",), "postgres": ("postgres",), "pmdk": ("pass", "heap_bench")}.get(name, ())
+    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
+              "kvcalls": ("kv",), "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
+              "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
+              "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()

@@ -38,7 +38,8 @@ class Fairness {
   }
 
   // All threads for the time of a turn. The samples and operations are those of the short transactions.
-  [[nodiscard]] MaybeFailure measure(std::uint64_t wait_ms, Repetition& repetition) {
+  [[nodiscard]] MaybeFailure measure(std::uint64_t wait_ms, std::uint64_t think_us, Repetition& repetition) {
+    think_us_ = think_us;
     std::vector<Worker> workers(arguments_.short_writers + 1);
     std::atomic<bool> stopping{false};  // relaxed: only ends loops
     const std::uint64_t start = now_ns();
@@ -92,6 +93,7 @@ class Fairness {
     for (std::uint64_t i = first; i < first + count; ++i) {
       auto found = txn.find(map_, key_of(i));
       if (!found) return found.error();
+      if (think_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(think_us_));
       std::string value(found->value_or(std::string_view()));
       value.resize(arguments_.value_bytes);
       ++value.front();
@@ -103,7 +105,22 @@ class Fairness {
   const KvCallsArguments& arguments_;
   OpenedKv opened_;
   KvMap map_ = 0;
+  std::uint64_t think_us_ = 0;  // constant while threads run
 };
+
+CallsLine line_of(const KvCallsArguments& arguments, const std::string& side, std::uint64_t think_us) {
+  CallsLine line;
+  line.workload = "fairness";
+  line.side = side;
+  line.version = memlith_version();
+  line.durability = "weak";
+  line.does = side == "memlith" ? "a lock that another transaction has is a conflict at once; begin again after a pause"
+                                : "memlith_kv_txn_set_wait";
+  line.threads = arguments.short_writers + 1;
+  line.records = arguments.long_records;
+  line.think_us = think_us;
+  return line;
+}
 
 }  // namespace
 
@@ -113,27 +130,21 @@ MaybeFailure measure_fairness(const KvCallsArguments& arguments, const ScratchFo
                                              arguments.short_writers, arguments.long_records));
   Fairness bench(arguments);
   if (auto failure = bench.open(scratch.path_of("fairness"))) return failure;
-  std::vector<CallsLine> lines;
-  for (const std::string side : {"memlith", "memlith-wait"}) {
-    if (!arguments.sides.empty() && std::ranges::find(arguments.sides, side) == arguments.sides.end()) continue;
-    CallsLine& line = lines.emplace_back();
-    line.workload = "fairness";
-    line.side = side;
-    line.version = memlith_version();
-    line.durability = "weak";
-    line.does = side == "memlith"
-                    ? "a lock that another transaction has is a conflict at once; begin again after a pause"
-                    : "memlith_kv_txn_set_wait";
-    line.threads = arguments.short_writers + 1;
-    line.records = arguments.long_records;
-  }
-  for (std::uint64_t repetition = 0; repetition < arguments.repetitions; ++repetition) {
-    for (CallsLine& line : lines) {
-      const std::uint64_t wait_ms = line.side == "memlith" ? 0 : arguments.wait_ms;
-      if (auto failure = bench.measure(wait_ms, line.repetitions.emplace_back())) return failure;
+  for (const std::uint64_t think_us : arguments.think_us) {
+    std::vector<CallsLine> lines;
+    for (const std::string side : {"memlith", "memlith-wait"}) {
+      const auto& wanted = arguments.sides;
+      if (!wanted.empty() && std::ranges::find(wanted, side) == wanted.end()) continue;
+      lines.push_back(line_of(arguments, side, think_us));
     }
+    for (std::uint64_t repetition = 0; repetition < arguments.repetitions; ++repetition) {
+      for (CallsLine& line : lines) {
+        const std::uint64_t wait_ms = line.side == "memlith" ? 0 : arguments.wait_ms;
+        if (auto failure = bench.measure(wait_ms, think_us, line.repetitions.emplace_back())) return failure;
+      }
+    }
+    for (const CallsLine& line : lines) print_line(arguments, line, lines.front(), RatioOf::operations_per_s);
   }
-  for (const CallsLine& line : lines) print_line(arguments, line, lines.front(), RatioOf::operations_per_s);
   return {};
 }
 

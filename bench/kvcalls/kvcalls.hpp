@@ -20,15 +20,16 @@ namespace memlith::tool {
 struct KvCallsArguments {
   std::string folder = ".";
   std::vector<std::string> calls{"remove-map", "fairness", "append", "put-if", "remove-range"};
-  std::vector<std::string> sides;      // empty: all
-  std::uint64_t records = 1'000'000;   // of the map that is removed or filled
-  std::uint64_t value_bytes = 100;     // of a value; at least 8
-  std::uint64_t range_records = 1000;  // removed by one remove-range
-  std::uint64_t long_records = 200;    // that a long transaction reads and writes
-  std::uint64_t short_writers = 7;     // beside it
-  std::uint64_t wait_ms = 10'000;      // of memlith-wait
-  std::uint64_t repetitions = 5;       // of each side; figures are their medians
-  double seconds = 2;                  // of each side in a repetition, of fairness, put-if and remove-range
+  std::vector<std::string> sides;              // empty: all
+  std::uint64_t records = 1'000'000;           // of the map that is removed or filled
+  std::uint64_t value_bytes = 100;             // of a value; at least 8
+  std::uint64_t range_records = 1000;          // removed by one remove-range
+  std::uint64_t long_records = 200;            // that a long transaction reads and writes
+  std::uint64_t short_writers = 7;             // beside it
+  std::vector<std::uint64_t> think_us{0, 50};  // between reading and writing a record, of fairness
+  std::uint64_t wait_ms = 10'000;              // of memlith-wait
+  std::uint64_t repetitions = 5;               // of each side; figures are their medians
+  double seconds = 2;                          // of each side in a repetition, of fairness, put-if and remove-range
   Format format = Format::text;
 };
 
@@ -119,6 +120,7 @@ struct CallsLine {
   std::string does;
   std::uint64_t threads = 1;
   std::uint64_t records = 0;
+  std::optional<std::uint64_t> think_us;  // of fairness
   std::vector<Repetition> repetitions;
 };
 

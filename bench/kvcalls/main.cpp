@@ -33,6 +33,9 @@ int run(int count, char** words) {
   add_number(&app, "--long-records", arguments->long_records, 1, 100'000,
              "Records that a long transaction reads and writes, of fairness");
   add_number(&app, "--short-writers", arguments->short_writers, 1, 64, "Threads beside it that change one record each");
+  add_number(&app, "--think-us", arguments->think_us, 0, 1'000'000,
+             "What a transaction of fairness rests between reading and writing a record; or several: 0,50")
+      ->delimiter(',');
   add_number(&app, "--wait-ms", arguments->wait_ms, 1, 24ull * 3600 * 1000, "How long memlith-wait waits for a lock");
   add_number(&app, "--repetitions", arguments->repetitions, 1, 1000, "Turns of each side; figures are their medians");
   app.add_option("--seconds", arguments->seconds, "Of each side in a turn of fairness, put-if and remove-range")

@@ -70,6 +70,7 @@ Json more_of(const CallsLine& line) {
   if (first.call_ns > 0) {
     more["removal_ms"] = rounded(median_over(line, [](const Repetition& r) { return seconds_of(r.call_ns) * 1000; }));
   }
+  if (line.think_us) more["think_us"] = *line.think_us;
   if (first.attempts > 0) {
     std::uint64_t attempts = 0;
     std::uint64_t successes = 0;
