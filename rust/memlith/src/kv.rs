@@ -86,8 +86,8 @@ impl Kv {
     }
 
     /// Fills a map quickly: puts records behind all that it has, in the order of their keys, in commits of their own,
-    /// durable on return. Returns how many. The iterator may not use the kv store. After an error, or a crash, the first
-    /// of them are there. [`Category::Invalid`]: a key is not above the one before; [`Category::Conflict`]: a
+    /// durable on return. Returns how many. The iterator may not use the kv store. After an error, or a crash, the
+    /// first of them are there. [`Category::Invalid`]: a key is not above the one before; [`Category::Conflict`]: a
     /// transaction uses the map.
     pub fn append<K, V, I>(&self, map: Map, records: I) -> Result<u64>
     where
