@@ -23,6 +23,7 @@ namespace {
 constexpr std::uint64_t kSpaceFactor = 12;      // of the space that a store may take for its records
 constexpr std::uint64_t kBesideRecords = 1000;  // of the map that is changed beside a removal
 constexpr std::uint64_t kWarmUpCommits = 100;
+constexpr std::uint64_t kPhases = 10;  // of each side in a repetition of put-if and remove-range
 constexpr std::uint64_t kKeyBytes = 8;
 constexpr const char* kMap = "map";
 constexpr const char* kBeside = "beside";
@@ -169,7 +170,8 @@ MaybeFailure wrong(const Contender& contender, std::string_view what) {
 
 using Once = std::function<MaybeFailure(Contender& contender, Random& random, std::uint64_t& elapsed_ns)>;
 
-// Turns of one operation of each side, in several repetitions; `each` is what an operation counts for.
+// Phases of each side, in several repetitions: in turns of one operation, who comes behind LMDB would find its code and
+// pages out of the processor's caches. `each` is what an operation counts for.
 [[nodiscard]] MaybeFailure measure_calls(const KvCallsArguments& arguments, CallsRun& run, std::uint64_t each,
                                          const Once& once) {
   for (Contender& contender : run.contenders()) {
@@ -183,14 +185,14 @@ using Once = std::function<MaybeFailure(Contender& contender, Random& random, st
       return once(run.contenders()[i], random[i], elapsed_ns);
     };
   }
-  const auto turns_ns = static_cast<std::uint64_t>(arguments.seconds * 1e9 * static_cast<double>(sides.size()));
+  const auto phase_ns = static_cast<std::uint64_t>(arguments.seconds * 1e9 / kPhases);
   for (std::uint64_t repetition = 0; repetition < arguments.repetitions; ++repetition) {
-    if (auto failure = measure_in_turns(sides, {1, turns_ns})) return failure;
+    if (auto failure = measure_in_phases(sides, {1, kPhases, phase_ns})) return failure;
     for (std::size_t i = 0; i < sides.size(); ++i) {
       Repetition& done = run.contenders()[i].line.repetitions.emplace_back();
       done.samples_ns = std::move(sides[i].samples_ns);
       done.operations = done.samples_ns.size() * each;
-      done.wall_ns = sides[i].wall_ns;
+      for (const std::uint64_t sample_ns : done.samples_ns) done.wall_ns += sample_ns;
       sides[i].clear();
     }
   }
