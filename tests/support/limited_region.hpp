@@ -1,5 +1,5 @@
-// A store on a simulated disk, which does nothing in the background, with a region that has a limit of memory: for tests
-// of what a structure gives back for that.
+// A store on a simulated disk, which does nothing in the background, with a region that has a limit of memory: for
+// tests of what a structure gives back for that.
 #pragma once
 
 #include <functional>
